@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             " file"
         ),
     )
-    add_server(parser, default="a server that is started for the run")
+    add_server(parser, default="one that is started for the run")
     parser.add_argument(
         "--model",
         metavar="NAME",

@@ -20,9 +20,9 @@ from bench.asr.measure import CorpusPlan, CorpusRun, UploadWay, run
 from bench.asr.report import chart, server_stats, triton_files, wis_table
 from bench.asr.report.summary import (
     answered,
-    heard_characters,
-    heard_words,
     recordings,
+    scored_characters,
+    scored_words,
     summary,
     table,
 )
@@ -35,14 +35,14 @@ from core.errors import EarshotError, RequestError, expected_failure
 from media.files.decode import decode_file
 
 DEFAULT_MODEL = "whisper-1"
-"Name of the hosted service's model, which every server takes for its default."
+"Name of OpenAI's hosted model; every server takes it for its own default."
 
-WHAT = {
+LATENCY_MEANING = {
     "rest": "request to answer",
     "ws": "last speech sample to final text",
     "webrtc": "last speech sample to final text",
 }
-"Meaning of the latency, by the way of sending."
+"From where to where the latency is measured, by the way of sending."
 
 
 def main(options: argparse.Namespace) -> int:
@@ -51,17 +51,19 @@ def main(options: argparse.Namespace) -> int:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    except BaseExceptionGroup as group:  # tasks fail for the same reason: the first says it
+    except (
+        BaseExceptionGroup
+    ) as group:  # all tasks fail for the same reason: the first error is enough
         known = expected_failure(group)
         if known is None:
             raise
-        return _complain(known)
+        return _print_error(known)
     except EarshotError as error:
-        return _complain(error)
+        return _print_error(error)
 
 
 async def _main(options: argparse.Namespace) -> int:
-    clips = _chosen(options)
+    clips = _selected_clips(options)
     measured_on = machine()
     async with _server(options) as address:
         if options.wis_table:
@@ -87,11 +89,11 @@ async def _main(options: argparse.Namespace) -> int:
         print(pretty(encode(report)).decode())
     else:
         print(f"{plan.way}, {report['tasks']} tasks; {measured_on}\n")
-        print(table(report, WHAT[plan.way]))
-    return _judged(found)
+        print(table(report, LATENCY_MEANING[plan.way]))
+    return _exit_code(found)
 
 
-def _judged(found: CorpusRun) -> int:
+def _exit_code(found: CorpusRun) -> int:
     failed = [result for result in found.results if result.answer.error]
     for result in failed[:3]:
         print(f"earshot: {result.clip.id}: {result.answer.error}", file=sys.stderr)
@@ -113,12 +115,12 @@ def _write(
         f"rtf-{name}.txt": triton_files.rtf_text(
             found.audio_s, found.wall_s, [one / 1000 for one in times_ms]
         ),
-        f"recogs-{name}.txt": triton_files.recogs_text(heard_words(found)),
-        f"errs-{name}.txt": triton_files.errs_text(heard_words(found)),
-        f"errs-cer-{name}.txt": triton_files.errs_text(heard_characters(found), "CER"),
+        f"recogs-{name}.txt": triton_files.recogs_text(scored_words(found)),
+        f"errs-{name}.txt": triton_files.errs_text(scored_words(found)),
+        f"errs-cer-{name}.txt": triton_files.errs_text(scored_characters(found), "CER"),
         f"stats_summary-{name}.txt": stats,
         f"asr-{name}.json": pretty(encode({**report, "each": recordings(found)})).decode(),
-        f"asr-{name}.svg": chart.chart(title, times_ms, found.rtf, WHAT[plan.way]),
+        f"asr-{name}.svg": chart.chart(title, times_ms, found.rtf, LATENCY_MEANING[plan.way]),
     }
     try:
         options.log_dir.mkdir(parents=True, exist_ok=True)
@@ -159,19 +161,19 @@ def _plan(options: argparse.Namespace, address: Address, clips: int) -> CorpusPl
     )
 
 
-def _chosen(options: argparse.Namespace) -> list[CorpusClip]:
+def _selected_clips(options: argparse.Namespace) -> list[CorpusClip]:
     clips = load_corpus(_source(options))
     if options.language and any(clip.language for clip in clips):
         clips = [clip for clip in clips if clip.language == options.language]
     if not clips:
-        raise RequestError(f"{_source(options)} has nothing in language {options.language!r}")
+        raise RequestError(f"{_source(options)} has no recordings in language {options.language!r}")
     return clips[: options.limit]
 
 
 def _source(options: argparse.Namespace) -> Path:
     source: Path | None = options.corpus or options.manifest_dir
     if source is None:
-        raise RequestError("say a corpus: a folder with wav.scp and trans.txt, or a table")
+        raise RequestError("give a corpus: a folder with wav.scp and trans.txt, or a table")
     return source
 
 
@@ -183,7 +185,7 @@ def _name(source: Path) -> str:
     return source.parent.name if stem == "transcripts" else stem.split(".")[0]
 
 
-def _complain(error: EarshotError) -> int:
+def _print_error(error: EarshotError) -> int:
     print(f"earshot: {error}", file=sys.stderr)
     match error:
         case CannotConnect() | ConnectionLost():

@@ -16,12 +16,12 @@ class ScoredText:
     """Reference and hypothesis of one recording, cut into words or characters."""
 
     id: str
-    said: Sequence[str]
-    heard: Sequence[str]
+    reference: Sequence[str]
+    hypothesis: Sequence[str]
 
     def aligned(self) -> list[Pair]:
         """Returns the alignment of reference and hypothesis."""
-        return aligned(self.said, self.heard)
+        return aligned(self.reference, self.hypothesis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ErrorCounts:
         return self.insertions + self.deletions + self.substitutions
 
     @property
-    def said(self) -> int:
+    def reference_length(self) -> int:
         """Number of words or characters in the references."""
         return self.deletions + self.substitutions + self.correct
 
@@ -46,16 +46,16 @@ class ErrorCounts:
     def percent(self) -> float:
         """Error rate; 100 when the reference is empty and the hypothesis is not. More than 100 is
         possible."""
-        if not self.said:
+        if not self.reference_length:
             return 100.0 if self.total else 0.0
-        return 100 * self.total / self.said
+        return 100 * self.total / self.reference_length
 
 
-def errors_of(heard: Iterable[ScoredText]) -> ErrorCounts:
+def errors_of(texts: Iterable[ScoredText]) -> ErrorCounts:
     """Counts the errors of all recordings together, so long recordings count more, as is usual."""
     insertions = deletions = substitutions = correct = 0
-    for one in heard:
-        for said, got in one.aligned():
+    for text in texts:
+        for said, got in text.aligned():
             insertions += said == NOTHING
             deletions += got == NOTHING
             substitutions += NOTHING not in {said, got} and said != got

@@ -11,7 +11,12 @@ from typing import Literal
 from aiohttp import ClientSession
 
 from bench.asr.corpus import CorpusClip, shares
-from bench.asr.streaming import SILENCE_MS, StreamedTranscript, StreamingClient, speaking
+from bench.asr.streaming import (
+    SILENCE_MS,
+    StreamedTranscript,
+    StreamingClient,
+    open_streaming_client,
+)
 from bench.asr.upload import UploadClient
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
@@ -97,14 +102,16 @@ async def _speak(
     results: list[ClipResult] = []
     while rest := share[len(results) :]:
         language = plan.language or rest[0].language
-        wish = SessionRequest(
+        request = SessionRequest(
             language=language,
             turn_detection="server_vad",
-            recogniser=plan.model or TRANSCRIPTION_MODEL,
+            transcription_model=plan.model or TRANSCRIPTION_MODEL,
             silence_ms=SILENCE_MS,
-            is_answered=False,
+            creates_response=False,
         )
-        async with speaking(plan.address, transport, wish, plan.timeout_s) as speaker:
+        async with open_streaming_client(
+            plan.address, transport, request, plan.timeout_s
+        ) as speaker:
             for clip in rest:
                 if (plan.language or clip.language) != language:
                     break

@@ -51,17 +51,17 @@ class StreamingClient:
         self._client, self._timeout_s = client, timeout_s
         self._clock = asyncio.get_running_loop().time
         self._changed = asyncio.Event()
-        self._spoken: dict[str, str] = {}
-        self._former: frozenset[str] = frozenset()
+        self._texts: dict[str, str] = {}
+        self._earlier_items: frozenset[str] = frozenset()
         self._begin()
 
     def _begin(self) -> None:
-        # A recording that was given up may still get its words after the next one began.
-        self._former |= self._spoken.keys()
+        # Words of a recording that was given up may still arrive after the next one began.
+        self._earlier_items |= self._texts.keys()
         self._log = TurnLog()
-        self._spoken = {}
+        self._texts = {}
         "Item id -> its text, in the order of the speech. Empty: not known yet."
-        self._open: set[str] = set()
+        self._unfinished: set[str] = set()
         self._partials: list[str] = []
         self._final_at: float | None = None
         self._error = ""
@@ -79,42 +79,45 @@ class StreamingClient:
         span: first and one past the last sample of speech, where it is known.
         """
         self._begin()
-        start = await self._client.mouth.say(pcm)
+        start = await self._client.microphone.say(pcm)
         first, end = span or speech_span(pcm, RATE_HZ) or (0, len(pcm))
-        begun_at = self._spoken_at(start + first)
-        ended_at = self._spoken_at(start + end - 1)
-        is_final = await self._finished(ended_at + LATE_S)
-        words_at, final_at = self._log.words_at, self._final_at
+        speech_began_at = self._sent_at(start + first)
+        speech_ended_at = self._sent_at(start + end - 1)
+        is_final = await self._wait_until_final(speech_ended_at + LATE_S)
+        first_words_at, final_at = self._log.first_words_at, self._final_at
         error = self._error or ("" if is_final else f"no final text within {self._timeout_s:g} s")
         return StreamedTranscript(
-            text=" ".join(filter(None, self._spoken.values())),
-            took_ms=1000 * ((final_at if final_at is not None else self._clock()) - ended_at),
-            first_partial_ms=None if words_at is None else 1000 * (words_at - begun_at),
+            text=" ".join(filter(None, self._texts.values())),
+            took_ms=1000
+            * ((final_at if final_at is not None else self._clock()) - speech_ended_at),
+            first_partial_ms=None
+            if first_words_at is None
+            else 1000 * (first_words_at - speech_began_at),
             partials=tuple(self._partials),
             error=error,
         )
 
     def _take(self, received: ReceivedEvent) -> None:
         item = str(received.event.get("item_id", ""))
-        if item in self._former:
+        if item in self._earlier_items:
             return
         self._log.take(received)
         match received.type:
             case "input_audio_buffer.speech_started" if item:
-                # sorts by the order of the speech, not of the texts
-                self._spoken.setdefault(item, "")
+                # keeps the order of the speech: texts may come in another order
+                self._texts.setdefault(item, "")
             case "input_audio_buffer.committed":
-                self._spoken.setdefault(item, "")
+                self._texts.setdefault(item, "")
                 if item not in self._log.transcripts:
-                    self._open.add(item)
+                    self._unfinished.add(item)
             case "conversation.item.deleted":  # its words are in a later item
-                self._spoken.pop(item, None)
-                self._open.discard(item)
+                self._texts.pop(item, None)
+                self._unfinished.discard(item)
             case "error":
                 self._error = self._log.error
             case kind if kind in FINAL:
-                self._spoken[item] = self._log.transcripts.get(item, "")
-                self._open.discard(item)
+                self._texts[item] = self._log.transcripts.get(item, "")
+                self._unfinished.discard(item)
                 self._final_at = received.at
                 self._error = self._log.error
         words = self._words()
@@ -122,17 +125,17 @@ class StreamingClient:
             self._partials.append(words)
 
     def _words(self) -> str:
-        """Returns all words so far, as a client would show them; empty if there are no unfinished
-        words."""
+        """Returns all words so far, as a client would show them; empty if no partial is being
+        shown."""
         now = f"{self._log.stable} {self._log.unstable}".strip()
-        return " ".join(filter(None, (*self._spoken.values(), now))) if now else ""
+        return " ".join(filter(None, (*self._texts.values(), now))) if now else ""
 
-    async def _finished(self, late_at: float) -> bool:
+    async def _wait_until_final(self, late_at: float) -> bool:
         """Waits for the text of all speech; returns False when it does not come in time."""
         deadline = self._clock() + self._timeout_s
         while not self._is_over(late_at):
-            if self._client.end:
-                raise ConnectionLost(f"the connection ended: {self._client.end}")
+            if self._client.end_reason:
+                raise ConnectionLost(f"the connection ended: {self._client.end_reason}")
             now = self._clock()
             if now >= deadline:
                 return False
@@ -146,25 +149,25 @@ class StreamingClient:
     def _is_over(self, late_at: float) -> bool:
         """Returns True when no speech is in progress, all is recognised, and late events would have
         come."""
-        if self._log.is_speech or self._open:
+        if self._log.is_speech or self._unfinished:
             return False
         return self._clock() >= late_at
 
-    def _spoken_at(self, position: int) -> float:
-        at = self._client.mouth.spoken_at(position)
+    def _sent_at(self, position: int) -> float:
+        at = self._client.microphone.spoken_at(position)
         return self._clock() if at is None else at
 
 
 @asynccontextmanager
-async def speaking(
-    address: Address, transport: ClientTransport, wish: SessionRequest, timeout_s: float
+async def open_streaming_client(
+    address: Address, transport: ClientTransport, request: SessionRequest, timeout_s: float
 ) -> AsyncGenerator[StreamingClient, None]:
     """Connects; the server's audio is ignored. Raises CannotConnect."""
-    async with connect(address, transport, wish, _unheard) as client:
+    async with connect(address, transport, request, _ignore_audio) as client:
         speaker = StreamingClient(client, timeout_s)
         async with background(speaker.read()):
             yield speaker
 
 
-def _unheard(_: AudioFrame, __: float) -> None:
+def _ignore_audio(_: AudioFrame, __: float) -> None:
     """Ignores audio: no response is asked for."""

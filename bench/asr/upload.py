@@ -11,7 +11,7 @@ from bench.asr.streaming import StreamedTranscript
 from bench.client.http import Address, reaching, refusal
 from bench.client.realtime import CannotConnect
 
-HOPELESS = {401, 403, 404, 405}
+FATAL_STATUSES = {401, 403, 404, 405}
 "HTTP statuses with which no other recording would succeed either."
 
 NO_TIMEOUT = ClientTimeout(total=None)
@@ -46,7 +46,7 @@ class UploadClient:
                     async with self.http.post(
                         url, data=form, ssl=self.address.ssl(), timeout=NO_TIMEOUT
                     ) as response:
-                        if response.status in HOPELESS:
+                        if response.status in FATAL_STATUSES:
                             raise await refusal(response)
                         error = "" if response.ok else str(await refusal(response))
                         body = await response.read()
@@ -64,4 +64,4 @@ def _text(body: bytes) -> str:
         answered = decode(body)
         return str(answered["text"]).strip()
     except (DecodeError, KeyError, TypeError) as error:
-        raise CannotConnect(f"the server answered no text: {body[:80]!r}") from error
+        raise CannotConnect(f"the server's answer has no text: {body[:80]!r}") from error

@@ -22,7 +22,7 @@ PARTS = ("webrtc", "websocket", "limit", "cycles")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns exit code 1 when something could not be measured, or violated a limit."""
+    """Returns exit code 1 when a measurement failed, or the server violated its session limit."""
     parser = argparse.ArgumentParser(prog="python -m bench.capacity", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(

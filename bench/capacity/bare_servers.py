@@ -130,10 +130,11 @@ async def echo(request: aioweb.Request) -> aioweb.WebSocketResponse:
 
 
 async def serve(kind: str) -> None:
-    """Serves on a free port until a signal stops it. kind: stock, media, public, quiet or echo."""
-    over = asyncio.Event()
+    """Serves on a free port until a signal stops it. kind: stock, media, public, quiet or echo (see
+    above)."""
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with asyncio.TaskGroup() as tasks:
         answer: OfferHandler = {
             "stock": stock,
@@ -153,7 +154,7 @@ async def serve(kind: str) -> None:
         await runner.setup()
         await aioweb.TCPSite(runner, "127.0.0.1", 0).start()
         print(f"ready in 0 s at http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
-        await over.wait()
+        await stop.wait()
         raise SystemExit(0)  # open calls end with the process
 
 

@@ -12,7 +12,7 @@ PROBE_S = 0.005
 "Interval in which the lag of this process is probed."
 
 SETTLE_S = 2.0
-"Pause after the last session was opened, for certificates, first responses and first words."
+"Pause after the last session was opened, until connections and first responses are made."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class CapacityRun:
 
     sessions: int
     window: MeasurementWindow
-    heard_s: float
+    received_s: float
     "Seconds of audio that all clients received."
     errors_ms: Sequence[float] = ()
     "Errors of the intervals between packets, in ms."
@@ -55,9 +55,9 @@ class CapacityRun:
         return 100 * self.window.waited_s / self.window.wall_s
 
     @property
-    def heard_percent(self) -> float:
+    def received_percent(self) -> float:
         """Received audio in percent of real time."""
-        return 100 * self.heard_s / self.window.wall_s / self.sessions
+        return 100 * self.received_s / self.window.wall_s / self.sessions
 
 
 async def window(pid: int, seconds: float) -> MeasurementWindow:

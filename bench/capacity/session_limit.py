@@ -10,7 +10,7 @@ from bench.capacity.client_audio import packets
 from bench.capacity.cpu_affinity import CpuAssignment
 from bench.capacity.systems import configuration, earshot
 from bench.capacity.webrtc_load import calling
-from bench.capacity.websocket_load import COMMITS_BY_ITSELF, streaming
+from bench.capacity.websocket_load import WITHOUT_VAD, streaming
 from bench.client.http import Address
 from bench.client.realtime import CannotConnect, ClientTransport
 from bench.measurements.resources import Footprint, quiet_footprint
@@ -21,11 +21,11 @@ from core.errors import EarshotError
 WARM_UP = 200
 "Cycles before the measurement, until caches and allocators have reached their size."
 
-AT_ONCE = 4
+PARALLEL_CLIENTS = 4
 "Number of parallel clients."
 
 FREED_S = 10.0
-"Limit for a place to become free after its session ended: an answer in progress may delay it."
+"Limit for a place to become free after its session ended; an answer in progress may delay it."
 
 
 class LimitViolation(EarshotError):
@@ -45,20 +45,20 @@ async def limit(cores: CpuAssignment, sessions: int) -> str:
     async with earshot(cores, config) as server, AsyncExitStack() as stack:
         address = server.address
         callers = await stack.enter_async_context(calling(address, calls, packets()))
-        rest = streaming(address, sessions - calls - 1, COMMITS_BY_ITSELF)
+        rest = streaming(address, sessions - calls - 1, WITHOUT_VAD)
         streams = await stack.enter_async_context(rest)
-        async with streaming(address, 1, COMMITS_BY_ITSELF) as (last,):
-            said = [await _refused(server, transport) for transport in ("webrtc", "ws")]
+        async with streaming(address, 1, WITHOUT_VAD) as (last,):
+            refusals = [await _refused(server, transport) for transport in ("webrtc", "ws")]
             for stream in (*streams, last):
-                await stream.acknowledged()
+                await stream.wait_for_answer()
             for caller in callers:
-                await caller.heard()
-        freed_s = await _taken_again(address)
+                await caller.wait_for_packet()
+        freed_s = await _seconds_until_free(address)
     lines = [f"{sessions} sessions ({calls} of them calls), then:"]
-    lines += [f"- {text}" for text in said]
+    lines += [f"- {text}" for text in refusals]
     lines += [
-        "- all that were there went on",
-        f"- one left: the next came in after {freed_s:.2f} s",
+        "- all open sessions continued",
+        f"- after one session ended, a new one was admitted within {freed_s:.2f} s",
     ]
     return "\n".join(lines)
 
@@ -73,10 +73,10 @@ async def _refused(server: OwnServer, transport: ClientTransport) -> str:
         if "answered 503" not in str(error):
             raise LimitViolation(f"refused with: {error}") from error
         return f"{transport}: {error} (in {took_ms:.0f} ms)"
-    raise LimitViolation(f"one more session over {transport} was let in")
+    raise LimitViolation(f"one more session over {transport} was admitted")
 
 
-async def _taken_again(address: Address) -> float:
+async def _seconds_until_free(address: Address) -> float:
     """Returns the seconds until a new session is admitted. Raises LimitViolation."""
     began = perf_counter()
     while True:
@@ -124,7 +124,7 @@ async def come_and_go(address: Address, count: int) -> None:
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(AT_ONCE):
+            for _ in range(PARALLEL_CLIENTS):
                 tasks.create_task(client())
     except* CannotConnect as group:
         raise CannotConnect(str(group.exceptions[0])) from group
@@ -135,8 +135,8 @@ async def _connect_once(address: Address, transport: ClientTransport) -> None:
     if transport == "webrtc":
         async with calling(address, 1, packets()):
             return
-    async with streaming(address, 1, COMMITS_BY_ITSELF) as (stream,):
-        await stream.acknowledged()
+    async with streaming(address, 1, WITHOUT_VAD) as (stream,):
+        await stream.wait_for_answer()
 
 
 def footprints(found: dict[str, Footprint]) -> str:

@@ -10,10 +10,10 @@ CapacityRuns = Mapping[str, Mapping[int, Sequence[CapacityRun]]]
 "System -> number of sessions -> one run per round."
 
 
-def table(found: CapacityRuns, beside: str) -> str:
-    """Returns a row for each system and number of sessions. beside: the system to compare with."""
+def table(found: CapacityRuns, baseline: str) -> str:
+    """Returns a row for each system and number of sessions, compared with the system `baseline`."""
     with_intervals = any(run.errors_ms for run in _all(found))
-    head = ["system", "sessions", "% of a core for each", f"of {beside}", "sound got, %"]
+    head = ["system", "sessions", "% of a core for each", f"of {baseline}", "audio received, %"]
     head += ["interval error p99, ms", "p50"] if with_intervals else []
     head += ["server waited for its core, %", "load's lag p99, ms", "errors"]
     rows = []
@@ -22,10 +22,14 @@ def table(found: CapacityRuns, beside: str) -> str:
             if not runs:
                 rows.append([name, str(sessions), "not measured", *("-" for _ in head[3:])])
                 continue
-            mine, others = median(run.cpu_percent for run in runs), found[beside][sessions]
+            own_percent, others = median(run.cpu_percent for run in runs), found[baseline][sessions]
             row = [name, str(sessions), _spread([run.cpu_percent for run in runs], 2)]
-            row += [f"{mine / median(run.cpu_percent for run in others):.2f} x" if others else "-"]
-            row += [f"{median(run.heard_percent for run in runs):.0f}"]
+            row += [
+                f"{own_percent / median(run.cpu_percent for run in others):.2f} x"
+                if others
+                else "-"
+            ]
+            row += [f"{median(run.received_percent for run in runs):.0f}"]
             if with_intervals:
                 row += [_spread([percentile(run.errors_ms, 99) for run in runs], 1)]
                 row += [f"{median(percentile(run.errors_ms, 50) for run in runs):.1f}"]

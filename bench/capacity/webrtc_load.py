@@ -43,11 +43,11 @@ SESSION: Json = {
 }
 "Turns are detected and transcribed, but do not interrupt the one long answer."
 
-TALK = encode({"type": "response.create"}).decode()
+CREATE_RESPONSE = encode({"type": "response.create"}).decode()
 
-STEP = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
+FRAME_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
 
-AT_ONCE = 2
+PARALLEL_CONNECTS = 2
 """Limit of connections that are made at the same time: with more, a busy machine exceeds the
 timeout."""
 
@@ -63,14 +63,15 @@ class PacketArrival:
 
 
 class WebRtcLoadClient:
-    """Client of one call; has to be closed with `close`."""
+    """Client of one call; must be closed with `close`. It begins with the packet at `offset`, after
+    `phase_s`."""
 
     def __init__(self, packets: Sequence[bytes], offset: int, phase_s: float) -> None:
         self.arrivals: list[PacketArrival] = []
         self.errors = 0
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._connected = asyncio.Event()
-        self._talks = asyncio.Event()
+        self._packet_arrived = asyncio.Event()
         self._pc.on("connectionstatechange", self._on_state)
         self._channel = self._pc.createDataChannel("oai-events")
         self._channel.on("message", self._on_message)
@@ -94,19 +95,19 @@ class WebRtcLoadClient:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._connected.wait()
         except TimeoutError:
-            raise CannotConnect(f"no way for sound in {CONNECT_TIMEOUT_S} s") from None
+            raise CannotConnect(f"no media connection within {CONNECT_TIMEOUT_S} s") from None
         if self._pc.connectionState != "connected":
             raise CannotConnect(f"the connection is {self._pc.connectionState}")
-        await self.heard()
+        await self.wait_for_packet()
 
-    async def heard(self) -> None:
+    async def wait_for_packet(self) -> None:
         """Waits for a packet. Raises CannotConnect."""
-        self._talks.clear()
+        self._packet_arrived.clear()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._talks.wait()
+                await self._packet_arrived.wait()
         except TimeoutError:
-            raise CannotConnect(f"no sound for {CONNECT_TIMEOUT_S} s") from None
+            raise CannotConnect(f"no packet for {CONNECT_TIMEOUT_S} s") from None
 
     async def close(self) -> None:
         await self._pc.close()
@@ -118,12 +119,12 @@ class WebRtcLoadClient:
     def _on_message(self, text: str | bytes) -> None:
         shown = text if isinstance(text, str) else text.decode()
         if '"session.created"' in shown or '"output_audio_buffer.stopped"' in shown:
-            self._channel.send(TALK)
+            self._channel.send(CREATE_RESPONSE)
         self.errors += '"type":"error"' in shown
 
     def _on_packet(self, _: int, timestamp: int, payload: bytes) -> None:
         self.arrivals.append(PacketArrival(timestamp, perf_counter()))
-        self._talks.set()
+        self._packet_arrived.set()
 
 
 class _PacketLoopTrack(MediaStreamTrack):
@@ -144,7 +145,7 @@ class _PacketLoopTrack(MediaStreamTrack):
         due = self._origin + self._tick * PTIME_MS / 1000
         await asyncio.sleep(max(0.0, due - self._clock()))
         packet = Packet(self._packets[(self._offset + self._tick) % len(self._packets)])
-        packet.pts = self._tick * STEP
+        packet.pts = self._tick * FRAME_SAMPLES
         packet.time_base = Fraction(1, OPUS_RATE_HZ)
         self._tick += 1
         return packet
@@ -165,7 +166,7 @@ async def run(
     return CapacityRun(
         sessions,
         measured,
-        heard_s=sum(len(arrivals) for arrivals in kept) * PTIME_MS / 1000,
+        received_s=sum(len(arrivals) for arrivals in kept) * PTIME_MS / 1000,
         errors_ms=[error for arrivals in kept for error in interval_errors_ms(arrivals)],
         refusals=sum(caller.errors for caller in callers),
     )
@@ -181,7 +182,7 @@ async def calling(
         WebRtcLoadClient(packets, number * len(packets) // sessions, number * phase_s)
         for number in range(sessions)
     ]
-    limit = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(PARALLEL_CONNECTS)
 
     async def connect(http: ClientSession, caller: WebRtcLoadClient) -> None:
         async with limit:
@@ -205,6 +206,6 @@ def interval_errors_ms(arrivals: Sequence[PacketArrival]) -> list[float]:
     for each packet, in ms."""
     errors = []
     for before, after in pairwise(arrivals):
-        sound = ((after.timestamp - before.timestamp + 0x80000000) & 0xFFFFFFFF) - 0x80000000
-        errors.append(abs(1000 * (after.at - before.at - sound / OPUS_RATE_HZ)))
+        samples = ((after.timestamp - before.timestamp + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+        errors.append(abs(1000 * (after.at - before.at - samples / OPUS_RATE_HZ)))
     return errors

@@ -11,11 +11,11 @@ from aiohttp import ClientConnectionError, ClientWebSocketResponse, WSMsgType
 from msgspec.json import encode
 
 from bench.capacity.one_run import SETTLE_S, CapacityRun, window
-from bench.capacity.webrtc_load import TALK
+from bench.capacity.webrtc_load import CREATE_RESPONSE
 from bench.client.http import Address, http_session, reaching
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json, background
-from bench.client.websocket import upgraded
+from bench.client.websocket import open_websocket
 from bench.server.own_server import OwnServer
 from core.audio import PTIME_MS
 
@@ -47,8 +47,8 @@ class ClientBehaviour:
 
 
 ECHO = ClientBehaviour(None, is_echo=True)
-COMMITS_BY_ITSELF = ClientBehaviour(None)
-IS_LISTENED_TO = ClientBehaviour(
+WITHOUT_VAD = ClientBehaviour(None)
+WITH_SERVER_VAD = ClientBehaviour(
     {"type": "server_vad", "create_response": False, "interrupt_response": False}
 )
 
@@ -66,18 +66,18 @@ _read = msgspec.json.Decoder(_ServerEvent).decode
 class WebSocketLoadClient:
     """One connection; it counts the audio that it receives."""
 
-    def __init__(self, ws: ClientWebSocketResponse, manner: ClientBehaviour) -> None:
+    def __init__(self, ws: ClientWebSocketResponse, behaviour: ClientBehaviour) -> None:
         self.audio_chars = 0
         "Received audio in characters of Base64."
         self.errors = 0
         self.cleared = 0
-        self.news = asyncio.Event()
+        self.event_received = asyncio.Event()
         "Set by each event."
-        self._ws, self._manner = ws, manner
+        self._ws, self._behaviour = ws, behaviour
         self._clock = asyncio.get_running_loop().time
 
     @property
-    def heard_s(self) -> float:
+    def received_s(self) -> float:
         return self.audio_chars * 3 / 4 / 2 / RATE_HZ
 
     async def read(self) -> None:
@@ -90,26 +90,26 @@ class WebSocketLoadClient:
                 self.audio_chars += len(event.delta) + len(event.audio)
             self.errors += event.type == "error"
             self.cleared += event.type == "input_audio_buffer.cleared"
-            self.news.set()
+            self.event_received.set()
 
     async def write(self, appends: Sequence[str], offset: int, phase: float) -> None:
         """Sends a frame per 20 ms, and the other events of its behaviour.
 
         phase: shift of the frames, 0 to 1, so that connections do not send at the same moment.
         """
-        for text in self._manner.greeting():
+        for text in self._behaviour.greeting():
             await self.send(text)
         origin = self._clock() + phase * PTIME_MS / 1000
-        talk_every = ANSWER_S * 1000 // PTIME_MS
+        ticks_per_answer = ANSWER_S * 1000 // PTIME_MS
         tick = 0
         while True:
             await asyncio.sleep(max(0.0, origin + tick * PTIME_MS / 1000 - self._clock()))
             await self.send(appends[(offset + tick) % len(appends)])
-            if not self._manner.is_echo:
-                if self._manner.turn_detection is None and tick % FRAMES_PER_CLEAR == 0:
+            if not self._behaviour.is_echo:
+                if self._behaviour.turn_detection is None and tick % FRAMES_PER_CLEAR == 0:
                     await self.send(CLEAR)
-                if (tick - round(phase * talk_every)) % talk_every == 0:
-                    await self.send(TALK)
+                if (tick - round(phase * ticks_per_answer)) % ticks_per_answer == 0:
+                    await self.send(CREATE_RESPONSE)
             tick += 1
 
     async def send(self, text: str) -> None:
@@ -118,44 +118,44 @@ class WebSocketLoadClient:
         except ClientConnectionError as error:
             raise CannotConnect("the server closed a connection") from error
 
-    async def acknowledged(self) -> None:
+    async def wait_for_answer(self) -> None:
         """Waits for an answer, which proves that the server still works. Raises CannotConnect."""
         before = self.cleared
         await self.send(CLEAR)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 while self.cleared == before:
-                    self.news.clear()
-                    await self.news.wait()
+                    self.event_received.clear()
+                    await self.event_received.wait()
         except TimeoutError:
             raise CannotConnect(f"no answer within {CONNECT_TIMEOUT_S} s") from None
 
 
 async def run(
     server: OwnServer,
-    manner: ClientBehaviour,
+    behaviour: ClientBehaviour,
     appends: Sequence[str],
     seconds: float,
     sessions: int,
 ) -> CapacityRun:
     """Runs this many connections for this time. Raises CannotConnect."""
-    async with streaming(server.address, sessions, manner) as streams:
+    async with streaming(server.address, sessions, behaviour) as streams:
         writing = (
             stream.write(appends, number * len(appends) // sessions, number / sessions)
             for number, stream in enumerate(streams)
         )
         async with background(*writing):
             await asyncio.sleep(SETTLE_S)
-            before_s = sum(stream.heard_s for stream in streams)
+            before_s = sum(stream.received_s for stream in streams)
             measured = await window(server.pid, seconds)
-            heard_s = sum(stream.heard_s for stream in streams) - before_s
+            received_s = sum(stream.received_s for stream in streams) - before_s
     errors = sum(stream.errors for stream in streams)
-    return CapacityRun(sessions, measured, heard_s, refusals=errors)
+    return CapacityRun(sessions, measured, received_s, refusals=errors)
 
 
 @asynccontextmanager
 async def streaming(
-    address: Address, sessions: int, manner: ClientBehaviour
+    address: Address, sessions: int, behaviour: ClientBehaviour
 ) -> AsyncGenerator[Sequence[WebSocketLoadClient]]:
     """Opens connections, which are read all the time. Raises CannotConnect."""
     async with AsyncExitStack() as stack:
@@ -163,8 +163,8 @@ async def streaming(
         streams = []
         for _ in range(sessions):
             with reaching(address):
-                ws = await upgraded(http, address.realtime(model="default"), address)
+                ws = await open_websocket(http, address.realtime(model="default"), address)
             stack.push_async_callback(ws.close)
-            streams.append(WebSocketLoadClient(ws, manner))
+            streams.append(WebSocketLoadClient(ws, behaviour))
         await stack.enter_async_context(background(*(stream.read() for stream in streams)))
         yield streams

@@ -1,7 +1,7 @@
 """OpenAI Realtime client for measurements: sends audio in real time, timestamps received events.
 
-async with connect(address, "webrtc", SessionRequest(), ear.hear) as client:
-    await client.mouth.say(pcm)
+async with connect(address, "webrtc", SessionRequest(), receiver.receive) as client:
+    await client.microphone.say(pcm)
     async for received in client.events(): ...
 """
 
@@ -24,10 +24,10 @@ class RealtimeClient(Protocol):
     def transport(self) -> ClientTransport: ...
 
     @property
-    def mouth(self) -> Microphone: ...
+    def microphone(self) -> Microphone: ...
 
     @property
-    def end(self) -> str:
+    def end_reason(self) -> str:
         """Why the connection is over; empty while it is open."""
         ...
 
@@ -46,15 +46,15 @@ class RealtimeClient(Protocol):
 
 @asynccontextmanager
 async def connect(
-    address: Address, transport: ClientTransport, wish: SessionRequest, on_sound: OnSound
+    address: Address, transport: ClientTransport, request: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[RealtimeClient, None]:
     """Opens a connection and agrees on its session; leaving closes it. Raises CannotConnect.
 
     on_sound: called with received audio and its time of arrival.
     """
     if transport == "webrtc":
-        async with over_webrtc(address, wish, on_sound) as webrtc:
+        async with over_webrtc(address, request, on_sound) as webrtc:
             yield webrtc
     else:
-        async with over_websocket(address, wish, on_sound) as websocket:
+        async with over_websocket(address, request, on_sound) as websocket:
             yield websocket

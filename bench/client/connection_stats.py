@@ -32,41 +32,46 @@ class ConnectionReport:
     buffer_down_ms: float | None
 
 
-def quality_of(own: ConnectionStats, told: Mapping[str, Any]) -> ConnectionReport:
-    """Combines both sides. told: the server's latest `earshot.connection`; empty when there was
-    none."""
-    up, down = own.sent or AudioFlowStats(), own.received or AudioFlowStats()
-    theirs = told.get("up") or {}  # the same values, but including packets that came too late
+def combined_report(client: ConnectionStats, server: Mapping[str, Any]) -> ConnectionReport:
+    """Combines the measurements of both sides. server: its latest `earshot.connection`; empty when
+    there was none."""
+    up, down = client.sent or AudioFlowStats(), client.received or AudioFlowStats()
+    # These also count packets that arrived too late to be played.
+    server_up = server.get("up") or {}
     return ConnectionReport(
-        transport=own.transport,
-        codec=own.codec,
-        protocol=own.protocol,
-        local_candidate=own.local_candidate,
-        remote_candidate=own.remote_candidate,
-        round_trip_ms=_rounded(_first(own.round_trip_ms, told.get("round_trip_ms"))),
-        loss_up=_first(_share(theirs.get("lost"), theirs.get("packets")), _loss(up)),
+        transport=client.transport,
+        codec=client.codec,
+        protocol=client.protocol,
+        local_candidate=client.local_candidate,
+        remote_candidate=client.remote_candidate,
+        round_trip_ms=_rounded(_first(client.round_trip_ms, server.get("round_trip_ms"))),
+        loss_up=_first(_share(server_up.get("lost"), server_up.get("packets")), _loss(up)),
         loss_down=_loss(down),
-        jitter_up_ms=_rounded(_first(theirs.get("jitter_ms"), up.jitter_ms)),
+        jitter_up_ms=_rounded(_first(server_up.get("jitter_ms"), up.jitter_ms)),
         jitter_down_ms=_rounded(down.jitter_ms),
-        buffer_up_ms=_rounded(theirs.get("buffer_ms")),
+        buffer_up_ms=_rounded(server_up.get("buffer_ms")),
         buffer_down_ms=_rounded(down.buffer_ms),
     )
 
 
 def quality_line(quality: ConnectionReport) -> str:
-    """Returns one line for people, without unknown values other than the round trip."""
-    trip = quality.round_trip_ms
-    parts = ["round trip not known" if trip is None else f"round trip {trip:.1f} ms"]
+    """Returns one line for people. Unknown values are left out, except the round trip."""
+    round_trip_ms = quality.round_trip_ms
+    parts = [
+        "round trip not known" if round_trip_ms is None else f"round trip {round_trip_ms:.1f} ms"
+    ]
     for name, up, down, unit in (
         ("loss", _percent(quality.loss_up), _percent(quality.loss_down), "%"),
         ("jitter", quality.jitter_up_ms, quality.jitter_down_ms, "ms"),
         ("buffer", quality.buffer_up_ms, quality.buffer_down_ms, "ms"),
     ):
-        ways = [
-            f"{way} {value:.1f}" for way, value in (("up", up), ("down", down)) if value is not None
+        directions = [
+            f"{direction} {value:.1f}"
+            for direction, value in (("up", up), ("down", down))
+            if value is not None
         ]
-        if ways:
-            parts.append(f"{name} {' '.join(ways)} {unit}")
+        if directions:
+            parts.append(f"{name} {' '.join(directions)} {unit}")
     return f"network: {', '.join(parts)}; {_path(quality)}"
 
 

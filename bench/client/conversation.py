@@ -11,20 +11,20 @@ from bench.client.latency_probe import AudioPlayer, AudioReceiver
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest, background
 from bench.client.turn import StageTimes, Status, TurnLog
-from bench.tools.speech_bounds import SpeechBounds, spoken_in
+from bench.tools.speech_bounds import SpeechBounds, find_speech_bounds
 from core.audio import AudioFrame, Pcm
 
 TAIL_S = 0.2
 "Wait after the end of the answer, for audio that is still on its way."
 
 TRACE_S = 1.0
-"""Wait for the server's `earshot.turn`: it comes when the audio is over by the server's clock, with
-the silence at its end."""
+"""Wait for the server's `earshot.turn`, which it sends when the audio is over by its own clock,
+including the silence at the end."""
 
-SOUND_EVENT_S = 2.0
+NO_EVENT_S = 2.0
 "Silence after which a WebRTC server that sends no events about playout counts as done."
 
-LOOK_AGAIN_S = 0.05
+POLL_S = 0.05
 "Interval of checks whether a quiet connection is over, or an answer is played to its end."
 
 MAX_TURN_S = 600
@@ -57,24 +57,24 @@ class TurnReport:
     "Length of the answer's audio."
     is_end_known: bool = True
     "False: there is audio after the speech, so times from the last speech sample are None."
-    sound: Sequence[AudioFrame] = field(default=(), repr=False)
+    audio: Sequence[AudioFrame] = field(default=(), repr=False)
 
 
 class ConversationClient:
     """Client that holds a conversation. Only one task may await its turns, one at a time."""
 
     def __init__(
-        self, client: RealtimeClient, ear: AudioReceiver, timeout_s: float, on_change: OnChange
+        self, client: RealtimeClient, receiver: AudioReceiver, timeout_s: float, on_change: OnChange
     ) -> None:
-        self._client, self._ear = client, ear
+        self._client, self._receiver = client, receiver
         self._timeout_s = timeout_s
         self._on_change = on_change
         self._clock = asyncio.get_running_loop().time
         self._changed = asyncio.Event()
         self._log = TurnLog()
-        self._utterances = 0
+        self._committed_utterances = 0
         self._stopped_at = 0
-        self._tells_turns: bool | None = None
+        self._reports_turns: bool | None = None
         "True if this server reports the timing of a turn; None: not known yet."
 
     async def read(self) -> None:
@@ -85,11 +85,13 @@ class ConversationClient:
                 case "input_audio_buffer.speech_started":
                     self._interrupt(received.at)
                 case "input_audio_buffer.speech_stopped":
-                    self._stopped_at = self._client.mouth.position
+                    self._stopped_at = self._client.microphone.position
                 case "input_audio_buffer.committed":
-                    self._utterances += 1
-                    if self._utterances > 1:  # audio so far answered only a part of the turn
-                        self._ear.listen()
+                    self._committed_utterances += 1
+                    if (
+                        self._committed_utterances > 1
+                    ):  # audio so far answered only a part of the turn
+                        self._receiver.begin_turn()
             self._on_change(self._log)
             self._changed.set()
         self._changed.set()
@@ -99,26 +101,31 @@ class ConversationClient:
 
         span: first and one past the last sample of speech, where it is known.
         """
-        said = SpeechBounds(*span) if span else await asyncio.to_thread(spoken_in, pcm, RATE_HZ)
+        bounds = (
+            SpeechBounds(*span)
+            if span
+            else await asyncio.to_thread(find_speech_bounds, pcm, RATE_HZ)
+        )
         self._begin()
-        start = await self._client.mouth.say(pcm)
-        begun_at, ended_at = self._times(said, start)  # at once: the microphone forgets old times
-        await self._answered()
-        return self._report(begun_at, ended_at)
+        start = await self._client.microphone.say(pcm)
+        # at once: the microphone forgets old times
+        speech_began_at, speech_ended_at = self._times(bounds, start)
+        await self._wait_for_answer()
+        return self._report(speech_began_at, speech_ended_at)
 
     async def listen(self) -> TurnReport:
         """Waits until the user has spoken into a live microphone and the answer is over. Raises
         ConnectionLost."""
         self._begin()
-        mouth = self._client.mouth
-        start = mouth.position
+        microphone = self._client.microphone
+        start = microphone.position
         while not self._log.is_speech:  # without time limit
-            await self._change()
-        await self._answered()
-        said, begin = mouth.said(start)
-        said = said[: max(0, self._stopped_at - begin)]
-        heard = await asyncio.to_thread(spoken_in, said, RATE_HZ)
-        return self._report(*self._times(heard, begin))
+            await self._wait_for_change()
+        await self._wait_for_answer()
+        pcm, begin = microphone.sent_since(start)
+        pcm = pcm[: max(0, self._stopped_at - begin)]
+        bounds = await asyncio.to_thread(find_speech_bounds, pcm, RATE_HZ)
+        return self._report(*self._times(bounds, begin))
 
     async def write(self, text: str) -> TurnReport:
         """Sends a text message and waits for the answer. Raises ConnectionLost."""
@@ -128,102 +135,104 @@ class ConversationClient:
         self._client.send({"type": "conversation.item.create", "item": item})
         self._client.send({"type": "response.create"})
         sent_at = self._clock()
-        await self._answered()
+        await self._wait_for_answer()
         return self._report(None, sent_at)
 
-    def _times(self, said: SpeechBounds, start: int) -> tuple[float | None, float | None]:
+    def _times(self, bounds: SpeechBounds, start: int) -> tuple[float | None, float | None]:
         """Returns the times of the first and the last speech sample, as far as they are known."""
-        spoken_at = self._client.mouth.spoken_at
+        time_of = self._client.microphone.spoken_at
         return (
-            None if said.begin is None else spoken_at(start + said.begin),
-            None if said.end is None else spoken_at(start + max(0, said.end - 1)),
+            None if bounds.begin is None else time_of(start + bounds.begin),
+            None if bounds.end is None else time_of(start + max(0, bounds.end - 1)),
         )
 
     def _interrupt(self, now: float) -> None:
         """Stops playout over a WebSocket and reports how much was played: there the client owns
         playout."""
-        heard_ms = self._ear.interrupt(now)
-        if heard_ms is not None and self._log.output_item_id:
+        played_ms = self._receiver.interrupt(now)
+        if played_ms is not None and self._log.output_item_id:
             self._client.send(
                 {
                     "type": "conversation.item.truncate",
                     "item_id": self._log.output_item_id,
                     "content_index": 0,
-                    "audio_end_ms": heard_ms,
+                    "audio_end_ms": played_ms,
                 }
             )
 
     def _begin(self) -> None:
         self._log = TurnLog()
-        self._utterances = 0
-        self._ear.listen()
+        self._committed_utterances = 0
+        self._receiver.begin_turn()
 
-    async def _answered(self) -> None:
+    async def _wait_for_answer(self) -> None:
         """Waits until the answer was played, or nothing has happened for `timeout_s`."""
         began_at = self._clock()
         while not self._is_over():
-            active_at = max(began_at, self._log.last_at, self._ear.silent_from)
+            active_at = max(began_at, self._log.last_at, self._receiver.silent_from)
             if self._clock() > min(active_at + self._timeout_s, began_at + MAX_TURN_S):
                 break
-            await self._change()
+            await self._wait_for_change()
         over_at = self._clock()
         await asyncio.sleep(TAIL_S)
-        if self._tells_turns is not False:
-            while not self._log.is_traced and self._clock() < over_at + TRACE_S:
-                await self._change()
-            self._tells_turns = self._tells_turns or self._log.is_traced
+        if self._reports_turns is not False:
+            while not self._log.has_server_times and self._clock() < over_at + TRACE_S:
+                await self._wait_for_change()
+            self._reports_turns = self._reports_turns or self._log.has_server_times
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Waits for an event, or a short time."""
-        if self._client.end:
-            raise ConnectionLost(f"the connection ended: {self._client.end}")
+        if self._client.end_reason:
+            raise ConnectionLost(f"the connection ended: {self._client.end_reason}")
         self._changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_AGAIN_S):
+            async with asyncio.timeout(POLL_S):
                 await self._changed.wait()
 
     def _is_over(self) -> bool:
         log, now = self._log, self._clock()
-        if not self._ear.is_paced:
-            return log.is_over(has_sound_events=False) and now >= self._ear.silent_from
-        is_quiet = now > max(log.last_at, self._ear.silent_from) + SOUND_EVENT_S
+        if not self._receiver.is_paced:
+            return log.is_over(has_sound_events=False) and now >= self._receiver.silent_from
+        is_quiet = now > max(log.last_at, self._receiver.silent_from) + NO_EVENT_S
         return log.is_over(has_sound_events=not is_quiet)
 
-    def _report(self, begun_at: float | None, ended_at: float | None) -> TurnReport:
-        log, sound = self._log, self._ear.sound()
+    def _report(self, speech_began_at: float | None, speech_ended_at: float | None) -> TurnReport:
+        log, audio = self._log, self._receiver.audible_frames()
         return TurnReport(
-            status=log.outcome(is_heard=bool(sound)),
+            status=log.outcome(is_heard=bool(audio)),
             transcript=log.transcript,
             reply=log.reply,
             error=log.error,
-            voice_to_voice_ms=_between_ms(ended_at, self._ear.heard_at),
-            first_words_ms=_between_ms(begun_at, log.words_at),
-            transcript_ms=_between_ms(ended_at, log.transcript_at if log.transcript else None),
-            reply_text_ms=_between_ms(ended_at, log.reply_at),
+            voice_to_voice_ms=_between_ms(speech_ended_at, self._receiver.audible_at),
+            first_words_ms=_between_ms(speech_began_at, log.first_words_at),
+            transcript_ms=_between_ms(
+                speech_ended_at, log.transcript_at if log.transcript else None
+            ),
+            reply_text_ms=_between_ms(speech_ended_at, log.first_reply_at),
             server_ms=log.server_latency_ms,
             stages=tuple(log.stages),
-            answer_ms=round(sum(frame.duration_ms for frame in sound), 1),
-            is_end_known=ended_at is not None,
-            sound=sound,
+            answer_ms=round(sum(frame.duration_ms for frame in audio), 1),
+            is_end_known=speech_ended_at is not None,
+            audio=audio,
         )
 
 
 @asynccontextmanager
-async def talking(
+async def open_conversation(
     address: Address,
     transport: ClientTransport,
-    wish: SessionRequest,
+    request: SessionRequest,
     *,
     timeout_s: float,
     on_change: OnChange = lambda log: None,
     player: AudioPlayer | None = None,
 ) -> AsyncGenerator[tuple[ConversationClient, RealtimeClient], None]:
     """Opens a connection for a conversation. Raises CannotConnect."""
-    ear = AudioReceiver(is_paced=transport == "webrtc", player=player)
-    async with connect(address, transport, wish, ear.hear) as client:
-        talker = ConversationClient(client, ear, timeout_s, on_change)
-        async with background(talker.read()):
-            yield talker, client
+    receiver = AudioReceiver(is_paced=transport == "webrtc", player=player)
+    async with connect(address, transport, request, receiver.receive) as client:
+        conversation = ConversationClient(client, receiver, timeout_s, on_change)
+        async with background(conversation.read()):
+            yield conversation, client
 
 
 def _between_ms(begin: float | None, end: float | None) -> float | None:

@@ -18,7 +18,7 @@ from aiohttp import (
     ClientTimeout,
 )
 
-from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, message_of
+from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, error_message
 from core.errors import RequestError
 
 # Address of a Realtime server, and its key.
@@ -84,7 +84,7 @@ def reaching(address: Address) -> Iterator[None]:
     try:
         yield
     except ClientConnectorCertificateError as error:
-        why = f"{address.url}: its certificate is not trusted; --insecure takes it as it is"
+        why = f"{address.url}: its certificate is not trusted; with --insecure it is accepted"
         raise CannotConnect(why) from error
     except ClientConnectorError as error:
         errno = error.os_error.errno
@@ -104,7 +104,7 @@ async def refusal(response: ClientResponse) -> CannotConnect:
         answered = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         answered = None
-    why = message_of(answered) if isinstance(answered, dict) else response.reason
+    why = error_message(answered) if isinstance(answered, dict) else response.reason
     hint = ""
     if response.status == HTTPStatus.UNAUTHORIZED:
         hint = "; give the key with --key or EARSHOT_KEY"

@@ -60,21 +60,21 @@ class AudioReceiver:
     """True: audio arrives in real time (WebRTC). False: it arrives faster, and queues until it is
     played."""
     player: AudioPlayer | None = None
-    heard_at: float | None = None
-    "Time in seconds at which the first audible sample since `listen` was played."
+    audible_at: float | None = None
+    "Time in seconds at which the first audible sample since `begin_turn` was played."
     silent_from: float = 0.0
     "Time at which the last audible sample was played, or will be."
     frames: list[AudioFrame] = field(default_factory=list)
-    "All frames since `listen`, including silence."
+    "All frames since `begin_turn`, including silence."
     _began_at: float = 0.0
     _played_until: float = 0.0
 
-    def listen(self) -> None:
+    def begin_turn(self) -> None:
         """Forgets the received audio: a turn begins."""
-        self.heard_at = None
+        self.audible_at = None
         self.frames.clear()
 
-    def hear(self, frame: AudioFrame, at: float) -> None:
+    def receive(self, frame: AudioFrame, at: float) -> None:
         """Takes one frame that arrived at `at`."""
         begin = at if self.is_paced else max(at, self._played_until)
         if begin > self._played_until:
@@ -86,8 +86,8 @@ class AudioReceiver:
         audible = np.flatnonzero(np.abs(frame.pcm.astype(np.int32)) >= AUDIBLE_LEVEL)
         if not len(audible):
             return
-        if self.heard_at is None:
-            self.heard_at = begin + int(audible[0]) / frame.rate_hz
+        if self.audible_at is None:
+            self.audible_at = begin + int(audible[0]) / frame.rate_hz
         self.silent_from = begin + (int(audible[-1]) + 1) / frame.rate_hz
 
     def interrupt(self, now: float) -> int | None:
@@ -103,7 +103,7 @@ class AudioReceiver:
         self.silent_from = min(self.silent_from, now)
         return max(0, int(1000 * (now - self._began_at)))
 
-    def sound(self) -> list[AudioFrame]:
+    def audible_frames(self) -> list[AudioFrame]:
         """Returns the frames from the first audible to the last."""
         loud = [
             index

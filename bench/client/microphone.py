@@ -14,8 +14,8 @@ RATE_HZ = 24_000
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, RATE_HZ)
 
-REMEMBERED_MS = 60_000
-"Time for which the times of samples are remembered, in ms: longer than any utterance."
+HISTORY_MS = 60_000
+"Length of sent audio whose times are kept, in ms: longer than any utterance."
 
 MAX_LIVE_MS = 200
 """Limit of queued live audio. A sound card that is faster than the clock loses its oldest audio
@@ -27,21 +27,21 @@ class Microphone:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._waiting: deque[tuple[Pcm, asyncio.Event | None]] = deque()
-        self._sent: deque[tuple[AudioFrame, float]] = deque(maxlen=REMEMBERED_MS // PTIME_MS)
-        self._live = Framer(RATE_HZ)
+        self._queued: deque[tuple[Pcm, asyncio.Event | None]] = deque()
+        self._sent: deque[tuple[AudioFrame, float]] = deque(maxlen=HISTORY_MS // PTIME_MS)
+        self._framer = Framer(RATE_HZ)
         self._silence = silence(PTIME_MS, RATE_HZ)
         self.position = 0
         "Number of samples that were sent: the stream's own time."
 
     def pull(self) -> AudioFrame:
         """Returns the next 20 ms; silence when nothing is queued."""
-        pcm, is_said = self._waiting.popleft() if self._waiting else (self._silence, None)
+        pcm, is_sent = self._queued.popleft() if self._queued else (self._silence, None)
         frame = AudioFrame(pcm, RATE_HZ, self.position)
         self._sent.append((frame, self._clock()))
         self.position += len(pcm)
-        if is_said is not None:
-            is_said.set()
+        if is_sent is not None:
+            is_sent.set()
         return frame
 
     async def say(self, pcm: Pcm) -> int:
@@ -51,18 +51,18 @@ class Microphone:
         begin = self.position
         padded = np.concatenate([pcm, np.zeros(-len(pcm) % FRAME_SAMPLES, np.int16)])
         frames = padded.reshape(-1, FRAME_SAMPLES)
-        is_said = asyncio.Event()
-        self._waiting.extend((frame, None) for frame in frames[:-1])
-        self._waiting.append((frames[-1], is_said))
-        await is_said.wait()
+        is_sent = asyncio.Event()
+        self._queued.extend((frame, None) for frame in frames[:-1])
+        self._queued.append((frames[-1], is_sent))
+        await is_sent.wait()
         return begin
 
     def feed(self, pcm: Pcm) -> None:
         """Adds audio that a sound card recorded."""
-        for frame in self._live.push(pcm):
-            self._waiting.append((frame.pcm, None))
-        while len(self._waiting) * PTIME_MS > MAX_LIVE_MS:
-            self._waiting.popleft()
+        for frame in self._framer.push(pcm):
+            self._queued.append((frame.pcm, None))
+        while len(self._queued) * PTIME_MS > MAX_LIVE_MS:
+            self._queued.popleft()
 
     def spoken_at(self, position: int) -> float | None:
         """Returns when the sample at `position` was spoken; a frame is sent when its last sample
@@ -72,7 +72,7 @@ class Microphone:
                 return at - (frame.end - position) / RATE_HZ
         return None
 
-    def said(self, begin: int) -> tuple[Pcm, int]:
+    def sent_since(self, begin: int) -> tuple[Pcm, int]:
         """Returns the audio since position `begin`, as far as it is remembered, and its
         position."""
         frames = [frame for frame, _ in self._sent if frame.end > begin]

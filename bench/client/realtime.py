@@ -1,4 +1,4 @@
-"""Parts that the Realtime clients share, whatever the transport."""
+"""Parts that the Realtime clients of all transports share."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
@@ -21,20 +21,21 @@ CONNECT_TIMEOUT_S = 15
 """Limit for TCP, TLS, the call and the first event; ICE alone may take some seconds on a bad
 network."""
 
-SETTLE_TIMEOUT_S = 3
+UPDATE_TIMEOUT_S = 3
 "Limit for the answer to `session.update`, which needs no model."
 
 MAX_UNREAD_EVENTS = 4096
 "Limit of unread events: only a client that hangs reaches it."
 
-OUR_EVENTS = ("earshot.hypothesis", "earshot.turn", QUALITY_EVENT)
+EARSHOT_EVENTS = ("earshot.hypothesis", "earshot.turn", QUALITY_EVENT)
 
 TRANSCRIPTION_MODEL = "whisper-1"
 "A name that every Realtime server knows; Earshot takes the hosted service's names for its default."
 
-_OURS = "earshot-events"
-_WISH = "wish"
-"Ids of the two session.update events that the client sends; an error names the one that caused it."
+_EARSHOT_EVENTS_ID = "earshot-events"
+_SETTINGS_ID = "session-settings"
+"""Ids of the two session.update events that the client sends: an error event has the id of the one
+that caused it."""
 
 
 class CannotConnect(EarshotError):
@@ -57,21 +58,21 @@ class SessionRequest:
     language: str | None = None
     turn_detection: Literal["semantic_vad", "server_vad"] = "semantic_vad"
     voice: str | None = None
-    recogniser: str = TRANSCRIPTION_MODEL
+    transcription_model: str = TRANSCRIPTION_MODEL
     silence_ms: int | None = None
     "Silence for `server_vad`, in ms; None: the server's default."
-    is_answered: bool = True
+    creates_response: bool = True
     "False: no response is made, only the transcript."
 
     def session(self) -> Json:
         """Returns the session object, with standard fields only, so that any server accepts it."""
-        transcription = {"model": self.recogniser}
+        transcription = {"model": self.transcription_model}
         if self.language:
             transcription["language"] = self.language
         turns: Json = {"type": self.turn_detection}
         if self.silence_ms is not None:
             turns["silence_duration_ms"] = self.silence_ms
-        if not self.is_answered:
+        if not self.creates_response:
             turns["create_response"] = False
         audio: Json = {"input": {"transcription": transcription, "turn_detection": turns}}
         if self.voice:
@@ -98,7 +99,7 @@ class EventInbox:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._received: asyncio.Queue[ReceivedEvent | None] = asyncio.Queue()
-        self.end = ""
+        self.end_reason = ""
         "Why the connection is over; empty while it is open."
         self.quality: Mapping[str, Any] = {}
         "The server's latest report on the connection; it is no part of the conversation."
@@ -108,14 +109,14 @@ class EventInbox:
         if event.get("type") == QUALITY_EVENT and isinstance(event.get("connection"), Mapping):
             self.quality = event["connection"]
         elif self._received.qsize() >= MAX_UNREAD_EVENTS:
-            self.close("we do not read what the server sends")
-        elif not self.end:
+            self.close("the client does not read the server's events")
+        elif not self.end_reason:
             self._received.put_nowait(ReceivedEvent(event, self._clock()))
 
     def close(self, why: str) -> None:
         """Ends the events; the first reason counts."""
-        if not self.end:
-            self.end = why
+        if not self.end_reason:
+            self.end_reason = why
             self._received.put_nowait(None)
 
     async def events(self) -> AsyncGenerator[ReceivedEvent, None]:
@@ -128,26 +129,28 @@ class EventInbox:
 EventSender = Callable[[Json], None]
 
 
-async def greeted(inbox: EventInbox) -> None:
+async def wait_for_session(inbox: EventInbox) -> None:
     """Waits for the server's first event. Raises CannotConnect."""
-    await _awaited(inbox, "session.created", CONNECT_TIMEOUT_S)
+    await _wait_for_event(inbox, "session.created", CONNECT_TIMEOUT_S)
 
 
-async def wished(send: EventSender, inbox: EventInbox, wish: SessionRequest) -> None:
+async def request_settings(send: EventSender, inbox: EventInbox, request: SessionRequest) -> None:
     """Asks for the session's settings. Raises CannotConnect when the server refuses them."""
-    send({"type": "session.update", "event_id": _WISH, "session": wish.session()})
-    await _awaited(inbox, "session.updated", SETTLE_TIMEOUT_S, event_id=_WISH)
+    send({"type": "session.update", "event_id": _SETTINGS_ID, "session": request.session()})
+    await _wait_for_event(inbox, "session.updated", UPDATE_TIMEOUT_S, event_id=_SETTINGS_ID)
 
 
-async def extended(send: EventSender, inbox: EventInbox) -> None:
+async def include_earshot_events(send: EventSender, inbox: EventInbox) -> None:
     """Asks for the events that only Earshot has; other servers may refuse them."""
-    session = {"type": "realtime", "include": list(OUR_EVENTS)}
-    send({"type": "session.update", "event_id": _OURS, "session": session})
+    session = {"type": "realtime", "include": list(EARSHOT_EVENTS)}
+    send({"type": "session.update", "event_id": _EARSHOT_EVENTS_ID, "session": session})
     with suppress(CannotConnect):
-        await _awaited(inbox, "session.updated", SETTLE_TIMEOUT_S, event_id=_OURS)
+        await _wait_for_event(
+            inbox, "session.updated", UPDATE_TIMEOUT_S, event_id=_EARSHOT_EVENTS_ID
+        )
 
 
-async def _awaited(
+async def _wait_for_event(
     inbox: EventInbox, kind: str, timeout_s: float, event_id: str | None = None
 ) -> None:
     """Waits for the next event of this type and drops others.
@@ -160,10 +163,10 @@ async def _awaited(
                 if received.type == kind:
                     return
                 if received.type == "error" and _is_about(received.event, event_id):
-                    raise CannotConnect(f"the server refused: {message_of(received.event)}")
+                    raise CannotConnect(f"the server refused: {error_message(received.event)}")
     except TimeoutError:
         raise CannotConnect(f"no {kind} came within {timeout_s:g} s") from None
-    raise CannotConnect(f"the connection ended: {inbox.end}")
+    raise CannotConnect(f"the connection ended: {inbox.end_reason}")
 
 
 def _is_about(event: Mapping[str, Any], event_id: str | None) -> bool:
@@ -171,7 +174,7 @@ def _is_about(event: Mapping[str, Any], event_id: str | None) -> bool:
     return not event_id or not isinstance(error, Mapping) or error.get("event_id") == event_id
 
 
-def decoded(text: str | bytes) -> Json | None:
+def decode_event(text: str | bytes) -> Json | None:
     """Decodes one event; returns None for malformed text."""
     try:
         event: Any = msgspec.json.decode(text)
@@ -180,7 +183,7 @@ def decoded(text: str | bytes) -> Json | None:
     return event if isinstance(event, dict) else None
 
 
-def message_of(event: Mapping[str, Any]) -> str:
+def error_message(event: Mapping[str, Any]) -> str:
     """Returns the message of an error event or of an error's JSON body, for people."""
     error = event.get("error")
     if not isinstance(error, Mapping):
@@ -190,12 +193,12 @@ def message_of(event: Mapping[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def background(*work: Coroutine[Any, Any, Any]) -> AsyncGenerator[None, None]:
+async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncGenerator[None, None]:
     """Runs tasks while the body runs. EarshotErrors of the body are raised without an
     ExceptionGroup."""
     failure: EarshotError | None = None
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(one) for one in work]
+        running = [tasks.create_task(coroutine) for coroutine in coroutines]
         try:
             yield
         except EarshotError as error:

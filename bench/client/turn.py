@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bench.client.realtime import ReceivedEvent, message_of
+from bench.client.realtime import ReceivedEvent, error_message
 
 Status = Literal["answered", "rejected", "failed", "cancelled", "unanswered"]
 
@@ -28,12 +28,12 @@ class StageTimes:
 
 @dataclass(slots=True)
 class TurnLog:
-    """State of a turn. It takes events in order; a second utterance within the turn resets the
+    """State of a turn, from its events in order. A second utterance within the turn resets the
     answer."""
 
     stable: str = ""
     unstable: str = ""
-    "Words of the partial: those that stay, and those that may change."
+    "Words of the partial transcript: `stable` ones stay, `unstable` ones may change."
     transcripts: dict[str, str] = field(default_factory=dict[str, str])
     """Item id -> its text. A pause can split a recording into two items, which the server may join
     again."""
@@ -42,7 +42,7 @@ class TurnLog:
     "Status of the latest response; empty while there is none or it is in progress."
     is_rejected: bool = False
     error: str = ""
-    is_traced: bool = False
+    has_server_times: bool = False
     "True once the server reported the timing of the latest answer: its last event of a turn."
     stages: Sequence[StageTimes] = ()
     server_latency_ms: float | None = None
@@ -52,11 +52,11 @@ class TurnLog:
     has_played: bool = False
     output_item_id: str = ""
     "Item of the response that is spoken; empty when nothing is spoken."
-    words_at: float | None = None
+    first_words_at: float | None = None
     "Time when the first words of a transcript arrived."
     transcript_at: float | None = None
     "Time when the transcript was complete."
-    reply_at: float | None = None
+    first_reply_at: float | None = None
     "Time when the first words of the answer arrived."
     last_at: float = 0.0
     _response_id: Any = None
@@ -86,7 +86,7 @@ class TurnLog:
         elif kind == "earshot.turn":
             self._turn(_object(event.get("turn")))
         elif kind == "error":
-            self.error = message_of(event)
+            self.error = error_message(event)
 
     def _input(self, kind: str, event: Mapping[str, Any]) -> None:
         match kind.rpartition(".")[2]:
@@ -107,23 +107,23 @@ class TurnLog:
         self.reply, self.status, self.error = "", "", ""
         self.is_rejected = self.is_playing = self.has_played = False
         self.output_item_id = ""
-        self.is_traced, self.stages, self.server_latency_ms = False, (), None
-        self.transcript_at = self.reply_at = None
+        self.has_server_times, self.stages, self.server_latency_ms = False, (), None
+        self.transcript_at = self.first_reply_at = None
 
     def _transcription(self, kind: str, event: Mapping[str, Any], at: float) -> None:
         if kind == "earshot.hypothesis":
             self.stable, self.unstable = str(event.get("stable")), str(event.get("unstable"))
             self._has_hypotheses = True
-        elif kind.endswith(".delta") and not self._has_hypotheses:  # hypotheses come earlier
+        elif kind.endswith(".delta") and not self._has_hypotheses:  # hypotheses come before deltas
             self.stable, self.unstable = self.stable + str(event.get("delta") or ""), ""
         elif kind.endswith(".completed"):
             item_id, text = str(event.get("item_id")), str(event.get("transcript") or "").strip()
             self.transcripts[item_id] = text
             self.stable, self.unstable, self.transcript_at = "", "", at
         elif kind.endswith(".failed"):
-            self.error = message_of(event)
-        if self.words_at is None and (self.stable or self.unstable or self.transcript):
-            self.words_at = at
+            self.error = error_message(event)
+        if self.first_words_at is None and (self.stable or self.unstable or self.transcript):
+            self.first_words_at = at
 
     def _playout(self, kind: str, event: Mapping[str, Any]) -> None:
         if event.get("response_id", self._response_id) == self._response_id:
@@ -134,12 +134,12 @@ class TurnLog:
         response = _object(event.get("response"))
         response_id = event.get("response_id", response.get("id"))
         if kind == "response.created":
-            self._begin_response(response_id)
+            self._on_response_created(response_id)
         elif response_id != self._response_id:
             return  # the end of an answer that was cut short
         elif kind in {"response.output_text.delta", "response.output_audio_transcript.delta"}:
             self.reply += str(event.get("delta", ""))
-            self.reply_at = at if self.reply_at is None else self.reply_at
+            self.first_reply_at = at if self.first_reply_at is None else self.first_reply_at
         elif kind == "response.output_item.added":
             item = _object(event.get("item"))
             if item.get("type") == "message":
@@ -148,14 +148,14 @@ class TurnLog:
             self.status = response.get("status", "completed")
             details = _object(response.get("status_details"))
             if self.status == "failed":
-                self.error = message_of(details)
+                self.error = error_message(details)
 
-    def _begin_response(self, response_id: Any) -> None:
+    def _on_response_created(self, response_id: Any) -> None:
         self._response_id = response_id
         self.reply, self.status = "", ""
         self.is_playing = self.has_played = False
         self.output_item_id = ""
-        self.reply_at = None
+        self.first_reply_at = None
 
     def _turn(self, turn: Mapping[str, Any]) -> None:
         if turn.get("response_id") not in (None, self._response_id):
@@ -163,7 +163,7 @@ class TurnLog:
         is_newest = turn.get("item_id", self._item_id) == self._item_id
         if turn.get("status") == "rejected" and is_newest:
             self.is_rejected, self.is_speech = True, False
-        self.is_traced = True
+        self.has_server_times = True
         self.server_latency_ms = turn.get("response_latency_ms")
         self.stages = tuple(
             StageTimes(

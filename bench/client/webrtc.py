@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from aiohttp import ClientSession, FormData
 from msgspec.json import encode
 
-from bench.client.connection_stats import ConnectionReport, quality_of
+from bench.client.connection_stats import ConnectionReport, combined_report
 from bench.client.http import Address, http_session, reaching, refusal
 from bench.client.microphone import RATE_HZ, Microphone
 from bench.client.realtime import (
@@ -20,22 +20,22 @@ from bench.client.realtime import (
     ReceivedEvent,
     SessionRequest,
     background,
-    decoded,
-    extended,
-    greeted,
+    decode_event,
+    include_earshot_events,
+    wait_for_session,
 )
 from core.errors import RequestError
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 
 CREATED = 201
 
-_WORDS: Mapping[CloseReason, str] = {
+_END_REASONS: Mapping[CloseReason, str] = {
     CloseReason.CLOSED: "closed",
     CloseReason.REMOTE_CLOSED: "the server closed it",
     CloseReason.CONNECT_TIMEOUT: f"no media within {CONNECT_TIMEOUT_S} s; is UDP blocked?",
-    CloseReason.CONNECT_FAILED: "no way for media was found; is UDP blocked?",
-    CloseReason.CONNECTION_LOST: "nothing came any more",
-    CloseReason.LAGGING: "our events were not taken",
+    CloseReason.CONNECT_FAILED: "no network path for media was found; is UDP blocked?",
+    CloseReason.CONNECTION_LOST: "the server stopped sending",
+    CloseReason.LAGGING: "the server did not read the client's events",
 }
 
 
@@ -46,11 +46,11 @@ class WebRtcClient:
 
     def __init__(self, on_sound: OnSound) -> None:
         clock = asyncio.get_running_loop().time
-        self.mouth = Microphone(clock)
+        self.microphone = Microphone(clock)
         self.inbox = EventInbox(clock)
         self.peer = Peer(
             PeerCallbacks(
-                pull=self.mouth.pull,
+                pull=self.microphone.pull,
                 on_frame=lambda frame: on_sound(frame, clock()),
                 on_message=self._on_message,
             ),
@@ -62,11 +62,11 @@ class WebRtcClient:
         )
 
     @property
-    def end(self) -> str:
-        return self.inbox.end
+    def end_reason(self) -> str:
+        return self.inbox.end_reason
 
     async def quality(self) -> ConnectionReport:
-        return quality_of(await self.peer.meter().measure(), self.inbox.quality)
+        return combined_report(await self.peer.meter().measure(), self.inbox.quality)
 
     def send(self, event: Json) -> None:
         self.peer.send(encode(event).decode())
@@ -76,38 +76,38 @@ class WebRtcClient:
 
     async def run(self) -> None:
         """Runs until the connection is over."""
-        self.inbox.close(_WORDS[await self.peer.run()])
+        self.inbox.close(_END_REASONS[await self.peer.run()])
 
     def _on_message(self, text: str | bytes) -> None:
-        if (event := decoded(text)) is not None:
+        if (event := decode_event(text)) is not None:
             self.inbox.put(event)
 
 
 @asynccontextmanager
 async def over_webrtc(
-    address: Address, wish: SessionRequest, on_sound: OnSound
+    address: Address, request: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebRtcClient, None]:
     """Opens a call and agrees on its session. Raises CannotConnect."""
     client = WebRtcClient(on_sound)
     try:
         async with http_session(address) as http:
-            answer = await _call(http, address, wish, await client.peer.offer())
+            answer = await _call(http, address, request, await client.peer.offer())
         try:
             await client.peer.accept(answer)
         except RequestError as error:
             raise CannotConnect(f"the server's SDP answer cannot be used: {error}") from error
         async with background(client.run()):
-            await greeted(client.inbox)
-            await extended(client.send, client.inbox)
+            await wait_for_session(client.inbox)
+            await include_earshot_events(client.send, client.inbox)
             yield client
     finally:
         await client.peer.close()
 
 
-async def _call(http: ClientSession, address: Address, wish: SessionRequest, offer: str) -> str:
+async def _call(http: ClientSession, address: Address, request: SessionRequest, offer: str) -> str:
     form = FormData()
     form.add_field("sdp", offer, content_type="application/sdp")
-    session = {**wish.session(), "model": wish.model}
+    session = {**request.session(), "model": request.model}
     form.add_field("session", encode(session).decode(), content_type="application/json")
     url = address.realtime("/calls")
     with reaching(address):

@@ -14,7 +14,7 @@ from aiohttp import (
 )
 from msgspec.json import encode
 
-from bench.client.connection_stats import ConnectionReport, quality_of
+from bench.client.connection_stats import ConnectionReport, combined_report
 from bench.client.http import Address, http_session, reaching, refusal
 from bench.client.microphone import RATE_HZ, Microphone
 from bench.client.realtime import (
@@ -25,10 +25,10 @@ from bench.client.realtime import (
     ReceivedEvent,
     SessionRequest,
     background,
-    decoded,
-    extended,
-    greeted,
-    wished,
+    decode_event,
+    include_earshot_events,
+    request_settings,
+    wait_for_session,
 )
 from core.audio import PTIME_MS, AudioFrame
 from core.connection_stats import ConnectionStats
@@ -36,7 +36,7 @@ from core.queues import Outbox
 from media.pcm import from_bytes, to_bytes
 
 MAX_UNSENT_EVENTS = 500
-"""Limit of unsent events, 10 s of audio: a server that is slower than that cannot follow live
+"""Limit of unsent events, 10 s of audio: a server that is further behind cannot follow live
 speech."""
 
 MAX_EVENT_BYTES = 20 * 1024 * 1024
@@ -57,19 +57,19 @@ class WebSocketClient:
 
     def __init__(self, ws: ClientWebSocketResponse, on_sound: OnSound) -> None:
         self._clock = asyncio.get_running_loop().time
-        self.mouth = Microphone(self._clock)
+        self.microphone = Microphone(self._clock)
         self.inbox = EventInbox(self._clock)
         self._ws, self._on_sound = ws, on_sound
         self._unsent: Outbox[str] = Outbox(MAX_UNSENT_EVENTS)
-        self._heard = 0
+        self._received_samples = 0
 
     @property
-    def end(self) -> str:
-        return self.inbox.end
+    def end_reason(self) -> str:
+        return self.inbox.end_reason
 
     async def quality(self) -> ConnectionReport:
         own = ConnectionStats("websocket", protocol="tcp")
-        return quality_of(own, self.inbox.quality)
+        return combined_report(own, self.inbox.quality)
 
     def send(self, event: Json) -> None:
         self._unsent.put(encode(event).decode())
@@ -80,8 +80,8 @@ class WebSocketClient:
     async def read(self) -> None:
         """Reads events until the server closes the connection."""
         async for message in self._ws:
-            if message.type is WSMsgType.TEXT and (event := decoded(message.data)) is not None:
-                self._take(event)
+            if message.type is WSMsgType.TEXT and (event := decode_event(message.data)) is not None:
+                self._on_event(event)
         code = self._ws.close_code
         self.inbox.close(f"the server closed it ({code})" if code else "the network failed")
 
@@ -92,49 +92,51 @@ class WebSocketClient:
                 await self._ws.send_str(text)
         except ClientConnectionError:
             return  # `read` reports the reason
-        self.inbox.close("our events were not taken")
+        self.inbox.close("the server did not read the client's events")
 
-    async def speak(self) -> None:
+    async def send_audio(self) -> None:
         """Sends the microphone's audio: a frame per 20 ms, without drift."""
         origin, tick = self._clock(), 0
         while True:
-            pcm = self.mouth.pull().pcm
+            pcm = self.microphone.pull().pcm
             audio = b64encode(to_bytes(pcm)).decode()
             self.send({"type": "input_audio_buffer.append", "audio": audio})
             tick += 1
             await asyncio.sleep(origin + tick * PTIME_MS / 1000 - self._clock())
 
-    def _take(self, event: Json) -> None:
+    def _on_event(self, event: Json) -> None:
         if event.get("type") != "response.output_audio.delta":
             self.inbox.put(event)
             return
         pcm = from_bytes(b64decode(str(event.get("delta", ""))))
-        self._on_sound(AudioFrame(pcm, RATE_HZ, self._heard), self._clock())
-        self._heard += len(pcm)
+        self._on_sound(AudioFrame(pcm, RATE_HZ, self._received_samples), self._clock())
+        self._received_samples += len(pcm)
 
 
 @asynccontextmanager
 async def over_websocket(
-    address: Address, wish: SessionRequest, on_sound: OnSound
+    address: Address, request: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebSocketClient, None]:
     """Opens a connection and agrees on its session. Raises CannotConnect."""
-    url = address.realtime(model=wish.model)
+    url = address.realtime(model=request.model)
     async with http_session(address) as http:
         with reaching(address):
-            ws = await upgraded(http, url, address)
+            ws = await open_websocket(http, url, address)
         client = WebSocketClient(ws, on_sound)
         try:
             async with background(client.read(), client.write()):
-                await greeted(client.inbox)
-                await wished(client.send, client.inbox, wish)
-                await extended(client.send, client.inbox)
-                async with background(client.speak()):
+                await wait_for_session(client.inbox)
+                await request_settings(client.send, client.inbox, request)
+                await include_earshot_events(client.send, client.inbox)
+                async with background(client.send_audio()):
                     yield client
         finally:
             await ws.close()
 
 
-async def upgraded(http: ClientSession, url: str, address: Address) -> ClientWebSocketResponse:
+async def open_websocket(
+    http: ClientSession, url: str, address: Address
+) -> ClientWebSocketResponse:
     """Opens a WebSocket. Raises CannotConnect with the server's own reason."""
     try:
         return await http.ws_connect(

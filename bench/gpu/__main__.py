@@ -17,11 +17,11 @@ from pathlib import Path
 
 import torch
 
-from bench.gpu.cuda_clock import FailedCall, RunTimes, alternating, beside
+from bench.gpu.cuda_clock import FailedCall, RunTimes, alternating, compare
 from bench.gpu.request_load import at_random, latencies_ms, percentile, streams
 from bench.gpu.run import GpuBench
 from bench.gpu.transformers_baseline import generator
-from bench.gpu.whisper_torch import answers
+from bench.gpu.whisper_torch import generate_tokens
 
 PARTS = ("check", "single", "batch", "beam", "sizes", "arrivals", "streams")
 SIZES = ("large-v3", "medium", "base")
@@ -50,10 +50,10 @@ def peers(
     return made
 
 
-def cells(found: Sequence[RunTimes | FailedCall], show: Callable[[RunTimes], str] = str) -> str:
+def cells(results: Sequence[RunTimes | FailedCall], show: Callable[[RunTimes], str] = str) -> str:
     """Returns the two table cells of transformers."""
-    shown = [show(one) if isinstance(one, RunTimes) else str(one) for one in found]
-    return " | ".join([*shown, *["-"] * (2 - len(shown))])
+    texts = [show(one) if isinstance(one, RunTimes) else str(one) for one in results]
+    return " | ".join([*texts, *["-"] * (2 - len(texts))])
 
 
 def single(bench: GpuBench) -> None:
@@ -64,33 +64,33 @@ def single(bench: GpuBench) -> None:
     for frames, tokens in ((3000, 50), (500, 20)):
         tokens = 4 if bench.options.tiny else tokens
         (window,) = bench.windows(model, [frames])
-        ours = partial(answers, model, [window], tokens)
+        ours = partial(generate_tokens, model, [window], tokens)
         others = peers(bench, window[None], tokens)
-        mine, theirs = beside(ours, others, bench.device, bench.rounds)
-        row = f"{bench.floor(model, 1, frames, tokens):.2f} | {mine} | {cells(theirs)}"
+        own_times, other_times = compare(ours, others, bench.device, bench.rounds)
+        row = f"{bench.floor(model, 1, frames, tokens):.2f} | {own_times} | {cells(other_times)}"
         print(f"| {frames // 100} s, {tokens} tokens | {row} |", flush=True)
 
 
 def batch(bench: GpuBench) -> None:
     """Measures many utterances of 2 to 30 s at once, with windows in steps of 5 s."""
-    model, chance = bench.model("turbo"), random.Random(0)
+    model, rng = bench.model("turbo"), random.Random(0)
     print("\n| turbo, mixed 2-30 s | floor, x real time | ours | transformers sdpa | compiled |")
     print("|---|---|---|---|---|")
     for count in (2,) if bench.options.tiny else (8, 32, 128):
-        seconds = [chance.uniform(2, 30) for _ in range(count)]
+        seconds = [rng.uniform(2, 30) for _ in range(count)]
         frames = [500 * -(-int(length + 0.5) // 5) for length in seconds]
         windows = bench.windows(model, frames)
         tokens = 4 if bench.options.tiny else 50
         padded = torch.zeros(count, model.shape.mels, 3000, device=bench.device, dtype=bench.dtype)
-        ours = partial(answers, model, windows, tokens)
+        ours = partial(generate_tokens, model, windows, tokens)
         others = peers(bench, padded, tokens)
-        mine, theirs = beside(ours, others, bench.device, min(bench.rounds, 5))
-        least = sum(bench.floor(model, 1, length, 0) for length in frames)
-        least += bench.floor(model, count, max(frames), tokens)
-        least -= bench.floor(model, count, max(frames), 0)
+        own_times, other_times = compare(ours, others, bench.device, min(bench.rounds, 5))
+        floor_ms = sum(bench.floor(model, 1, length, 0) for length in frames)
+        floor_ms += bench.floor(model, count, max(frames), tokens)
+        floor_ms -= bench.floor(model, count, max(frames), 0)
         audio_ms = 1000 * sum(seconds)
-        row = f"{audio_ms / least:.0f} | {audio_ms / mine.median:.0f} | "
-        row += cells(theirs, partial(_speed, audio_ms))
+        row = f"{audio_ms / floor_ms:.0f} | {audio_ms / own_times.median:.0f} | "
+        row += cells(other_times, partial(_speed, audio_ms))
         print(f"| {count} | {row} |", flush=True)
 
 
@@ -99,17 +99,17 @@ def _speed(audio_ms: float, times: RunTimes) -> str:
 
 
 def beam(bench: GpuBench) -> None:
-    """Measures WIS's own case: large-v2, beam 5, 3.84 s."""
+    """Measures the case of Willow Inference Server's benchmark: large-v2, beam 5, 3.84 s."""
     model = bench.model("large-v2")
     print("\n| large-v2, beam 5 | floor, ms | ours, ms | transformers sdpa, in 30 s | compiled |")
     print("|---|---|---|---|---|")
     for frames, label in ((500, "3.84 s in 5 s"), (3000, "3.84 s in 30 s")):
         tokens = 4 if bench.options.tiny else 15
         (window,) = bench.windows(model, [frames])
-        ours = partial(answers, model, [window], tokens, 5)
+        ours = partial(generate_tokens, model, [window], tokens, 5)
         others = peers(bench, window[None], tokens, 5)
-        mine, theirs = beside(ours, others, bench.device, bench.rounds)
-        row = f"{bench.floor(model, 1, frames, tokens, 5):.2f} | {mine} | {cells(theirs)}"
+        own_times, other_times = compare(ours, others, bench.device, bench.rounds)
+        row = f"{bench.floor(model, 1, frames, tokens, 5):.2f} | {own_times} | {cells(other_times)}"
         print(f"| {label}, {tokens} tokens | {row} |", flush=True)
 
 
@@ -119,7 +119,7 @@ def sizes(bench: GpuBench) -> None:
     for name in ("toy",) if bench.options.tiny else SIZES:
         model = bench.model(name)
         windows, tokens = bench.windows(model, [3000]), 4 if bench.options.tiny else 50
-        ours = partial(answers, model, windows, tokens)
+        ours = partial(generate_tokens, model, windows, tokens)
         (times,) = alternating([ours], bench.device, bench.rounds)
         rows.append(f"| {name} | {bench.floor(model, 1, 3000, tokens):.2f} | {times} |")
     print("\n| 30 s, 50 tokens | floor, ms | ours, ms |\n|---|---|---|")
@@ -170,8 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"matrix products {speed.flop_per_s / 1e12:.1f} TFLOP/s")
         for part in options.only:
             run[part](bench)
-        for told in bench.failed:
-            print(f"\nfailed: {told}", flush=True)
+        for failure in bench.failed:
+            print(f"\nfailed: {failure}", flush=True)
     return int(bool(bench.failed))
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from bench.gpu.transformers_baseline import generator
-from bench.gpu.whisper_torch import answers
+from bench.gpu.whisper_torch import generate_tokens
 from engines.asr.whisper_torch.batching.kv_cache import NewRow, StepKind
 from engines.asr.whisper_torch.network.cuda_graphs import EagerLauncher, EncodeShape, StepShape
 from engines.asr.whisper_torch.network.device import DeviceModel
 
-MOST_DIFFERENCES = 32
+MAX_DIFFERENCES = 32
 "Limit of the differences in one text; with more of them the texts have nothing in common."
 
 _CLOSE = 2e-2
@@ -61,8 +61,8 @@ def teacher_forced(
     differences = 0
     for window, text in zip(windows, texts, strict=True):
         known = 0
-        for _ in range(MOST_DIFFERENCES):
-            (written,) = answers(model, [window], len(text) - known, given=text[:known])
+        for _ in range(MAX_DIFFERENCES):
+            (written,) = generate_tokens(model, [window], len(text) - known, given=text[:known])
             rest = text[known:]
             alike = [a == b for a, b in zip(written.tokens, rest, strict=True)]
             if all(alike):
@@ -86,8 +86,8 @@ def with_transformers(
     """
     if beams == 1:
         return teacher_forced(model, windows, texts)
-    mine = [written.tokens for written in answers(model, windows, len(texts[0]), beams)]
-    return equal_share(mine, texts)
+    own = [written.tokens for written in generate_tokens(model, windows, len(texts[0]), beams)]
+    return equal_share(own, texts)
 
 
 def graphs_with_eager(model: DeviceModel) -> tuple[int, int]:
@@ -103,18 +103,18 @@ def graphs_with_eager(model: DeviceModel) -> tuple[int, int]:
             same += _alike([model.launcher.encode(mel)], [eager.encode(mel)])
         else:
             _fill(model, shape, number)
-            before = [one.clone() for one in _written(model)]
+            before = [one.clone() for one in _step_tensors(model)]
             model.launcher.step(shape)
-            replayed = [one.clone() for one in _written(model)]
-            for kept, old in zip(_written(model), before, strict=True):
+            replayed = [one.clone() for one in _step_tensors(model)]
+            for kept, old in zip(_step_tensors(model), before, strict=True):
                 kept.copy_(old)
             eager.step(shape)
-            same += _alike(replayed, _written(model))
+            same += _alike(replayed, _step_tensors(model))
     _free(model)
     return same, len(captured)
 
 
-def _written(model: DeviceModel) -> list[torch.Tensor]:
+def _step_tensors(model: DeviceModel) -> list[torch.Tensor]:
     """Returns the tensors that a step may change."""
     state = model.state
     return [state.ints, state.floats, state.tokens, state.best, state.self_cache]
@@ -124,7 +124,7 @@ def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
     """Fills the rows with unfinished answers of the shape's kind, as different as possible."""
     state, special = model.state, model.special
     _free(model)
-    chance = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     state.self_cache.copy_(_random(tuple(state.self_cache.shape), seed, model))
     first = 0
     while first < shape.rows:
@@ -135,8 +135,8 @@ def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
             temperature = 0.7
         is_timed = shape.kind is not StepKind.PLAIN and first % 2 == 0
         most = min(shape.tokens, model.shape.text_positions) - 1
-        length = int(torch.randint(2, most, (), generator=chance))
-        words = torch.randint(special.end, (length,), generator=chance).tolist()
+        length = int(torch.randint(2, most, (), generator=rng))
+        words = torch.randint(special.end, (length,), generator=rng).tolist()
         prompt = (special.start, *(() if is_timed else (special.no_timestamps,)))
         encoder_positions = (
             shape.encoder_positions

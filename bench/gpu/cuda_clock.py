@@ -80,7 +80,7 @@ class DeviceSpeed:
     "Speed of a large matrix product."
 
 
-def beside(
+def compare(
     ours: Callable[[], Any],
     peers: Sequence[Callable[[], Any]],
     device: torch.device,

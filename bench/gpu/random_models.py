@@ -19,10 +19,10 @@ SHAPES: Mapping[str, ModelShape] = {
 }
 
 END, START, NO_TIMESTAMPS = 50257, 50258, 50363
-_SPREAD = 0.02
-_SHARP = 2.0
+_WEIGHT_SPREAD = 0.02
+_CROSS_ATTENTION_GAIN = 2.0
 "Factor on the initial weights of the decoder's queries and keys for the audio."
-_UNEVEN = 0.2
+_EMBEDDING_SIZE_SPREAD = 0.2
 "Spread of the token embeddings' sizes, in natural logarithms."
 
 
@@ -84,7 +84,9 @@ def tensors(shape: ModelShape, device: str, dtype: torch.dtype) -> dict[str, tor
     random = torch.Generator(device).manual_seed(0)
     found: dict[str, torch.Tensor] = {}
 
-    def weight(name: str, *size: int, spread: float = _SPREAD, is_balanced: bool = False) -> None:
+    def weight(
+        name: str, *size: int, spread: float = _WEIGHT_SPREAD, is_balanced: bool = False
+    ) -> None:
         values = torch.randn(size, generator=random, device=device) * spread
         if is_balanced:
             values -= values.mean(1, keepdim=True)
@@ -110,7 +112,7 @@ def tensors(shape: ModelShape, device: str, dtype: torch.dtype) -> dict[str, tor
 
     def attention(name: str) -> None:
         for part in ("q", "k", "v"):
-            gain = _SHARP if "encoder_attn" in name and part in "qk" else 1.0
+            gain = _CROSS_ATTENTION_GAIN if "encoder_attn" in name and part in "qk" else 1.0
             linear(f"{name}.{part}_proj", shape.width, shape.width, bias=part != "k", gain=gain)
         linear(f"{name}.out_proj", shape.width, shape.width)
         norm(f"{name}_layer_norm")
@@ -134,6 +136,8 @@ def tensors(shape: ModelShape, device: str, dtype: torch.dtype) -> dict[str, tor
     added = (3 * shape.decoder_layers) ** 0.5  # each layer adds three values of about 1
     weight("decoder.embed_positions.weight", shape.text_positions, shape.width, spread=added)
     weight("decoder.embed_tokens.weight", shape.vocabulary, shape.width)
-    sizes = (_UNEVEN * torch.randn(shape.vocabulary, 1, generator=random, device=device)).exp()
+    sizes = (
+        _EMBEDDING_SIZE_SPREAD * torch.randn(shape.vocabulary, 1, generator=random, device=device)
+    ).exp()
     found["decoder.embed_tokens.weight"] *= sizes.to(dtype).cpu()
     return found

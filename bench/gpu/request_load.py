@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu.whisper_torch import speaking
+from bench.gpu.whisper_torch import open_engine
 from core.pcm import ASR_RATE_HZ
 from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.base import AsrItem, AsrOptions, AsrResult
 
-PARTIAL_S = 0.5
-PATIENCE_S = 60.0
+PARTIAL_INTERVAL_S = 0.5
+END_TIMEOUT_S = 60.0
 
 _NOISE = np.random.default_rng(0).normal(0, 3000, 10 * ASR_RATE_HZ).astype(np.int16)
 
@@ -34,10 +34,10 @@ class RequestArrival:
 
 def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[RequestArrival]:
     """Makes whole utterances of 2 to 8 s, as independent speakers would send them."""
-    chance, now_s, found = random.Random(seed), 0.0, list[RequestArrival]()
+    rng, now_s, found = random.Random(seed), 0.0, list[RequestArrival]()
     while now_s < duration_s:
-        now_s += chance.expovariate(per_s)
-        found.append(RequestArrival(now_s, chance.uniform(2, 8)))
+        now_s += rng.expovariate(per_s)
+        found.append(RequestArrival(now_s, rng.uniform(2, 8)))
     return found
 
 
@@ -46,14 +46,15 @@ def streams(count: int, duration_s: float, seed: int = 0) -> list[RequestArrival
 
     Each utterance has a partial of its audio so far every 500 ms, and a final.
     """
-    chance, found = random.Random(seed), list[RequestArrival]()
+    rng, found = random.Random(seed), list[RequestArrival]()
     for _ in range(count):
-        begin_s = chance.uniform(0, min(8, duration_s))
+        begin_s = rng.uniform(0, min(8, duration_s))
         while begin_s < duration_s:
-            audio_s = chance.uniform(2, 8)
-            partials = range(1, int(audio_s / PARTIAL_S))
+            audio_s = rng.uniform(2, 8)
+            partials = range(1, int(audio_s / PARTIAL_INTERVAL_S))
             found += [
-                RequestArrival(begin_s + PARTIAL_S * n, PARTIAL_S * n, False) for n in partials
+                RequestArrival(begin_s + PARTIAL_INTERVAL_S * n, PARTIAL_INTERVAL_S * n, False)
+                for n in partials
             ]
             begin_s += audio_s
             found.append(RequestArrival(begin_s, audio_s))
@@ -67,8 +68,8 @@ def latencies_ms(
 
     Raises RuntimeError when requests have no answer.
     """
-    engine = speaking(model)
-    notes = _LatencyNotes(len(arrivals))
+    engine = open_engine(model)
+    recorder = _LatencyRecorder(len(arrivals))
     try:
         for audio_s in (2, 5, 8):  # warm-up: work that is done once belongs to no request
             engine.decode([_item(audio_s)])
@@ -76,13 +77,13 @@ def latencies_ms(
         for arrival in arrivals:
             due_s = began_s + arrival.due_s
             time.sleep(max(0.0, due_s - time.perf_counter()))
-            engine.begin([_item(arrival.audio_s)], notes.of(due_s, arrival.is_final))
-        is_over = notes.over.wait(PATIENCE_S + time.perf_counter() - began_s)
+            engine.begin([_item(arrival.audio_s)], recorder.callback(due_s, arrival.is_final))
+        is_over = recorder.over.wait(END_TIMEOUT_S + time.perf_counter() - began_s)
     finally:
         engine.close()
-    if not is_over or notes.failed:
-        raise RuntimeError(f"{notes.left} of {len(arrivals)} have no answer: {notes.failed}")
-    return notes.times_ms[False], notes.times_ms[True]
+    if not is_over or recorder.failed:
+        raise RuntimeError(f"{recorder.left} of {len(arrivals)} have no answer: {recorder.failed}")
+    return recorder.times_ms[False], recorder.times_ms[True]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -95,7 +96,7 @@ def _item(audio_s: float) -> AsrItem:
     return AsrItem("noise", _NOISE[: round(ASR_RATE_HZ * audio_s)], True, AsrOptions("en"))
 
 
-class _LatencyNotes:
+class _LatencyRecorder:
     """Latencies, written by the engine's thread."""
 
     def __init__(self, count: int) -> None:
@@ -106,7 +107,7 @@ class _LatencyNotes:
         self.over = Event()
         self._lock = Lock()
 
-    def of(self, since_s: float, is_final: bool) -> Any:
+    def callback(self, since_s: float, is_final: bool) -> Any:
         def done(results: Sequence[AsrResult] | Exception) -> None:
             took_ms = 1000 * (time.perf_counter() - since_s)
             with self._lock:

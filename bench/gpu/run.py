@@ -16,7 +16,7 @@ from bench.gpu.cuda_clock import DeviceSpeed, floors
 from bench.gpu.random_models import write
 from bench.gpu.roofline import floor_ms
 from bench.gpu.transformers_baseline import loaded
-from bench.gpu.whisper_torch import opened
+from bench.gpu.whisper_torch import open_model
 from engines.asr.whisper_torch.network.device import DeviceModel
 
 CAPTURE_S = 60.0
@@ -59,7 +59,7 @@ class GpuBench:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             folder = write(self.folder, name, self.options.device, self.dtype)
-            self._model = opened(folder, self.kind, self.options.device, rows, CAPTURE_S)
+            self._model = open_model(folder, self.kind, self.options.device, rows, CAPTURE_S)
             self._name = name
         return self._model
 
@@ -95,15 +95,17 @@ class GpuBench:
         print("\n| check | of | equal |\n|---|---|---|")
         same, count = graphs_with_eager(model)
         if same != count:
-            self.failed.append(f"{name}, graphs: {count - same} of {count} do not what kernels do")
+            self.failed.append(
+                f"{name}, graphs: {count - same} of {count} differ from single kernels"
+            )
         equal = f"{same / count:.4f}" if count else "none captured"
         print(f"| {name}: state after a graph, after its kernels | {count} graphs | {equal} |")
         if not self.options.skip_transformers:
             reference = self.reference()
             windows = self.windows(model, [3000] * (2 if self.options.tiny else 20))
             for beams in (1, 5):
-                told = self._compared(name, model, reference, windows, beams)
-                print(f"| {name}: ours, transformers | {told} |", flush=True)
+                row = self._compared(name, model, reference, windows, beams)
+                print(f"| {name}: ours, transformers | {row} |", flush=True)
 
     def _compared(
         self,
@@ -120,5 +122,5 @@ class GpuBench:
             self.failed.append(f"{name}, tokens: {share:.4f} equal to transformers', beam {beams}")
         if is_varied(texts):
             return f"{counted} | {share:.4f}"
-        self.failed.append(f"{name}, texts: they say too little, beam {beams}")
-        return f"{counted} | failed: texts say too little, {share:.4f}"
+        self.failed.append(f"{name}, texts: too repetitive to prove anything, beam {beams}")
+        return f"{counted} | failed: texts too repetitive, {share:.4f}"

@@ -27,16 +27,16 @@ from engines.asr.whisper_torch.network.device import DeviceModel, open_device
 from engines.base import AsrInfo
 
 
-def opened(folder: Path, kind: str, device: str, rows: int, budget_s: float) -> DeviceModel:
+def open_model(folder: Path, kind: str, device: str, rows: int, budget_s: float) -> DeviceModel:
     """Opens a model; on a GPU captures graphs within `budget_s` seconds."""
     model = open_device(folder, kind, device, rows)
     if device != "cpu" and budget_s:
-        count, of = model.capture((500, 1000, 2000, 3000), budget_s, time.monotonic)
-        print(f"{folder.name}: {count} of {of} graphs captured", flush=True)
+        captured, total = model.capture((500, 1000, 2000, 3000), budget_s, time.monotonic)
+        print(f"{folder.name}: {captured} of {total} graphs captured", flush=True)
     return model
 
 
-def answers(
+def generate_tokens(
     model: DeviceModel,
     windows: Sequence[torch.Tensor],
     tokens: int,
@@ -89,7 +89,7 @@ def _encoded(model: DeviceModel, windows: Sequence[torch.Tensor]) -> dict[int, t
 TOKENS_PER_S = 4
 "Tokens per second of speech: about three words."
 
-_ALL_COUNT = DecodeRules(
+_ACCEPT_ALL = DecodeRules(
     padding="bucket",
     log_prob_threshold=-inf,
     no_speech_threshold=inf,
@@ -98,7 +98,7 @@ _ALL_COUNT = DecodeRules(
 )
 
 
-def speaking(model: DeviceModel) -> WhisperTorch:
+def open_engine(model: DeviceModel) -> WhisperTorch:
     """Returns a started engine. Its words are made up, its special tokens are real, and it takes
     all audio for speech."""
     tokens = whisper_tokens(Path("/nowhere"), model.shape.mels == 128)
@@ -107,7 +107,7 @@ def speaking(model: DeviceModel) -> WhisperTorch:
     info = AsrInfo("whisper_torch", "random", ("en",), model.capacity, False, supports=("task",))
     aligner = CrossAttentionAligner(TokenAligner(model), table, True)
     programs = _FixedLengthPrograms(
-        model, DecodePolicy(tokenizer, aligner, info, _ALL_COUNT), tokenizer
+        model, DecodePolicy(tokenizer, aligner, info, _ACCEPT_ALL), tokenizer
     )
     loop = DeviceThread(model.rows, model.launcher, model.weights.device)
     loop.start()

@@ -21,9 +21,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bench.measurements.noise import live, noise_rows, offered
+from bench.measurements.noise import decode_recordings, live, noise_rows
 from bench.tools.noisy_clips import surroundings
-from bench.tools.utterances import hear_whole
+from bench.tools.utterances import decode_whole
 from bench.tools.word_errors import quantile, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from core.ports import ToolContext, ToolSpec
@@ -36,10 +36,11 @@ from media.processing.modes import NoiseMode
 from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 
-PIECE = ASR_RATE_HZ // 4
+PARTIAL_SAMPLES = ASR_RATE_HZ // 4
 "Samples between two partials."
 PHRASES = 20_000
-"Number of sentences about the demo home, for engines that take them, as the server passes them."
+"""Number of sentences about the demo home that are passed to engines that accept them, as by the
+server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class DecodedClip:
     """Result for one clip."""
 
     name: str
-    said: str
+    reference: str
     result: AsrResult
     audio_s: float
     compute_s: float
@@ -77,23 +78,23 @@ class NullAnnouncer:
         return False
 
 
-def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> DecodedClip:
+def decode_clip(model: AsrModel, name: str, reference: str, pcm: Pcm) -> DecodedClip:
     """Decodes one clip piece by piece, and once more as a whole."""
     started = time.perf_counter()
     if model.info.is_incremental:
-        for end in range(PIECE, len(pcm), PIECE):
+        for end in range(PARTIAL_SAMPLES, len(pcm), PARTIAL_SAMPLES):
             model.decode([AsrItem(name, pcm[:end], is_final=False)])
     last = time.perf_counter()
-    result = hear_whole(model, name, pcm)
+    result = decode_whole(model, name, pcm)
     done = time.perf_counter()
     return DecodedClip(
         name,
-        said,
+        reference,
         result,
         audio_s=len(pcm) / ASR_RATE_HZ,
         compute_s=done - started,
         final_ms=1000 * (done - last),
-        is_same_whole=hear_whole(model, f"{name} whole", pcm).text == result.text,
+        is_same_whole=decode_whole(model, f"{name} whole", pcm).text == result.text,
     )
 
 
@@ -108,20 +109,20 @@ def through_opus(pcm: Pcm) -> Pcm:
 
 
 def commands(
-    model: AsrModel, data: Path, is_opus: bool, around: Callable[[Pcm], Pcm] | None = None
+    model: AsrModel, data: Path, is_opus: bool, change_audio: Callable[[Pcm], Pcm] | None = None
 ) -> Iterator[DecodedClip]:
-    """Decodes the commands. around: changes the audio of each, such as by adding noise."""
-    for path, said in transcripts(data / "commands"):
+    """Decodes the commands. change_audio: changes the audio of each, such as by adding noise."""
+    for path, reference in transcripts(data / "commands"):
         pcm = decode_file(path)
-        pcm = around(pcm) if around else pcm
-        yield hear(model, path.name, said, through_opus(pcm) if is_opus else pcm)
+        pcm = change_audio(pcm) if change_audio else pcm
+        yield decode_clip(model, path.name, reference, through_opus(pcm) if is_opus else pcm)
 
 
 def free_speech(model: AsrModel, data: Path) -> Iterator[DecodedClip]:
     """Decodes the English recordings of free speech."""
-    for path, said in transcripts(data / "speech"):
+    for path, reference in transcripts(data / "speech"):
         if path.parent.name == "en":
-            yield hear(model, path.name, said, decode_file(path))
+            yield decode_clip(model, path.name, reference, decode_file(path))
 
 
 def transcripts(folder: Path) -> list[tuple[Path, str]]:
@@ -143,39 +144,39 @@ def tool_specs() -> list[ToolSpec]:
     return [spec for tool in tools for spec in tool.tools(ToolContext("bench", "en"))]
 
 
-def speech_rows(title: str, all_heard: Sequence[DecodedClip]) -> Iterator[tuple[str, str]]:
+def speech_rows(title: str, clips: Sequence[DecodedClip]) -> Iterator[tuple[str, str]]:
     """Yields the rows of the table: name and value."""
-    said = [spoken_words(heard.said) for heard in all_heard]
-    got = [spoken_words(heard.result.text) for heard in all_heard]
-    errors = sum(map(word_errors, said, got))
-    exact = sum(map(list.__eq__, said, got))
-    yield f"{title}: clips", f"{len(all_heard)}"
-    yield f"{title}: WER", f"{100 * errors / sum(map(len, said)):.1f} %"
-    yield f"{title}: exact", f"{exact} ({100 * exact / len(all_heard):.0f} %)"
-    rejected = sum(not heard.result.text for heard in all_heard)
+    references = [spoken_words(clip.reference) for clip in clips]
+    hypotheses = [spoken_words(clip.result.text) for clip in clips]
+    errors = sum(map(word_errors, references, hypotheses))
+    exact = sum(map(list.__eq__, references, hypotheses))
+    yield f"{title}: clips", f"{len(clips)}"
+    yield f"{title}: WER", f"{100 * errors / sum(map(len, references)):.1f} %"
+    yield f"{title}: exact", f"{exact} ({100 * exact / len(clips):.0f} %)"
+    rejected = sum(not clip.result.text for clip in clips)
     yield f"{title}: rejected", f"{rejected}"
-    answered = [(s, g) for s, g in zip(said, got, strict=True) if g]
+    answered = [(s, g) for s, g in zip(references, hypotheses, strict=True) if g]
     words = sum(len(s) for s, _ in answered)
     wrong = sum(word_errors(s, g) for s, g in answered)
     yield f"{title}: WER of the accepted", f"{100 * wrong / max(1, words):.1f} %"
-    same = sum(heard.is_same_whole for heard in all_heard)
+    same = sum(clip.is_same_whole for clip in clips)
     yield f"{title}: same text piecewise and whole", f"{same}"
-    audio_s = sum(heard.audio_s for heard in all_heard)
-    yield f"{title}: RTF", f"{sum(heard.compute_s for heard in all_heard) / audio_s:.3f}"
-    final_ms = sorted(heard.final_ms for heard in all_heard)
+    audio_s = sum(clip.audio_s for clip in clips)
+    yield f"{title}: RTF", f"{sum(clip.compute_s for clip in clips) / audio_s:.3f}"
+    final_ms = sorted(clip.final_ms for clip in clips)
     yield (
         f"{title}: final p50 / p95",
         f"{quantile(final_ms, 0.5):.0f} / {quantile(final_ms, 0.95):.0f} ms",
     )
 
 
-def understood(all_heard: Sequence[DecodedClip], specs: Sequence[ToolSpec]) -> list[DecodedClip]:
+def understood(clips: Sequence[DecodedClip], specs: Sequence[ToolSpec]) -> list[DecodedClip]:
     """Returns the clips whose hypothesis means the same as the reference text; both may mean
     nothing."""
     return [
-        heard
-        for heard in all_heard
-        if understand(heard.result.text, "en", specs) == understand(heard.said, "en", specs)
+        clip
+        for clip in clips
+        if understand(clip.result.text, "en", specs) == understand(clip.reference, "en", specs)
     ]
 
 
@@ -210,8 +211,8 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
 def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec]) -> None:
     """Runs the chosen parts and prints their tables."""
     if args.only in (None, "commands"):
-        around = surroundings(args.data, args.noise_db, args.noise_reduction)
-        spoken = list(commands(model, args.data, args.opus, around))
+        change_audio = surroundings(args.data, args.noise_db, args.noise_reduction)
+        spoken = list(commands(model, args.data, args.opus, change_audio))
         right = understood(spoken, specs)
         rows = list(speech_rows("commands", spoken))
         share = 100 * len(right) / len(spoken)
@@ -219,16 +220,16 @@ def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec])
             ("commands: intent and slots as from the text", f"{len(right)} ({share:.1f} %)")
         )
         table(rows)
-        show(args, (heard for heard in spoken if heard not in right))
+        show(args, (clip for clip in spoken if clip not in right))
     if args.only in (None, "noise"):
         vad = load("vad", "gated", {})
-        directly = list(offered(model, vad, args.data))
+        pieces = list(decode_recordings(model, vad, args.data))
         in_sessions = asyncio.run(live(model, vad, args.data))
-        table(noise_rows("noise, recordings and 3 s pieces", directly))
+        table(noise_rows("noise, recordings and 3 s pieces", pieces))
         table(noise_rows("noise, utterances of live sessions", in_sessions))
-        for one in (*directly, *in_sessions) if args.show else ():
-            if one.judged:
-                print(f"  {one.name}: {one.judged}")
+        for one in (*pieces, *in_sessions) if args.show else ():
+            if one.filtered:
+                print(f"  {one.name}: {one.filtered}")
     if args.only in (None, "speech"):
         free = list(free_speech(model, args.data))
         table(speech_rows("free speech", free))
@@ -241,8 +242,8 @@ def table(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def show(args: argparse.Namespace, wrong: Iterable[DecodedClip]) -> None:
-    for heard in wrong if args.show else ():
-        print(f"  {heard.name} {heard.result.confidence:.2f}: {heard.said} -> {heard.result.text}")
+    for clip in wrong if args.show else ():
+        print(f"  {clip.name} {clip.result.confidence:.2f}: {clip.reference} -> {clip.result.text}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -15,15 +15,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bench.client.conversation import talking
+from bench.client.conversation import open_conversation
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import SessionRequest
 from bench.client.turn import TurnLog
 from bench.measurements.resources import metrics
-from bench.server.own_server import given_or_own
+from bench.server.own_server import named_or_own_server
 from bench.tools.clips import spoken
-from bench.tools.speech_bounds import spoken_in
+from bench.tools.speech_bounds import find_speech_bounds
 from bench.tools.stats import machine, percentile
 from core.audio import Pcm
 from core.errors import EarshotError
@@ -41,40 +41,42 @@ TIMEOUT_S = 10
 class BargeInEvents:
     """Events of one turn."""
 
-    sounds: asyncio.Event = field(default_factory=asyncio.Event)
-    "Set when the answer is being played."
-    told_at: float | None = None
+    answer_began: asyncio.Event = field(default_factory=asyncio.Event)
+    "Set once the answer is audible."
+    reported_at: float | None = None
     "Time of the event that reports the user's speech to the client."
     _was_speech: bool = False
 
     def begin(self) -> None:
         """Resets the events for a new turn."""
-        self.sounds.clear()
-        self.told_at = None
+        self.answer_began.clear()
+        self.reported_at = None
 
     def change(self, log: TurnLog, *, is_paced: bool) -> None:
         """Records a change of the turn. is_paced: the server owns playout (WebRTC)."""
         if log.is_playing or (not is_paced and log.reply):
-            self.sounds.set()
-        if log.is_speech and not self._was_speech and self.sounds.is_set():
-            self.told_at = self.told_at or log.last_at
+            self.answer_began.set()
+        if log.is_speech and not self._was_speech and self.answer_began.is_set():
+            self.reported_at = self.reported_at or log.last_at
         self._was_speech = log.is_speech
 
 
 @dataclass(slots=True)
 class BargeInResult:
-    """Results of the barge-ins; times in ms. overs: number of answers that were spoken over."""
+    """Results of all turns; times in ms."""
 
-    overs: int = 0
+    barge_ins: int = 0
+    "Number of answers that were spoken over."
     pauses: list[float] = field(default_factory=list[float])
-    "Times from the server's decision to the first packet that was not sent; WebRTC only."
-    told: list[float] = field(default_factory=list[float])
+    """Times from the server's decision to stop to the first packet that it did not send; WebRTC
+    only."""
+    report_delays_ms: list[float] = field(default_factory=list[float])
     "Times from the sending of the first speech sample to the event that reports speech."
 
 
 def pauses_ms(before: Mapping[str, float], after: Mapping[str, float]) -> list[float]:
-    """Returns the pauses between two readings of the metrics: exact if it is one, else their mean
-    repeated."""
+    """Returns the pauses between two readings of the metrics: exact if there was one, else their
+    mean, repeated."""
     names = (f"{PAUSE}_sum", f"{PAUSE}_count")
     total, count = (after.get(name, 0) - before.get(name, 0) for name in names)
     return [1000 * total / count] * round(count) if count else []
@@ -82,36 +84,36 @@ def pauses_ms(before: Mapping[str, float], after: Mapping[str, float]) -> list[f
 
 async def talk_over(address: Address, args: argparse.Namespace) -> BargeInResult:
     """Asks a question and speaks the next one over the answer, turn by turn."""
-    watch, found = BargeInEvents(), BargeInResult()
+    events, found = BargeInEvents(), BargeInResult()
     clips = [await asyncio.to_thread(spoken, text) for text in QUESTIONS]
-    opened = talking(
+    opened = open_conversation(
         address,
         args.transport,
         SessionRequest(language="en"),
         timeout_s=TIMEOUT_S,
-        on_change=lambda log: watch.change(log, is_paced=args.transport == "webrtc"),
+        on_change=lambda log: events.change(log, is_paced=args.transport == "webrtc"),
     )
-    async with opened as (talker, client):
+    async with opened as (conversation, client):
 
-        async def over(clip: Pcm) -> float | None:
+        async def speak_over(clip: Pcm) -> float | None:
             """Speaks over the answer; returns when its first speech sample was sent."""
-            start = await client.mouth.say(clip)
-            begin = spoken_in(clip, RATE_HZ).begin or 0
-            return client.mouth.spoken_at(start + begin)
+            start = await client.microphone.say(clip)
+            begin = find_speech_bounds(clip, RATE_HZ).begin or 0
+            return client.microphone.spoken_at(start + begin)
 
         before = await metrics(address)
         for turn in range(args.turns):
-            watch.begin()
+            events.begin()
             async with asyncio.TaskGroup() as tasks:
-                asked = tasks.create_task(talker.say(clips[turn % len(clips)]))
-                first = tasks.create_task(watch.sounds.wait())
-                await asyncio.wait((asked, first), return_when=asyncio.FIRST_COMPLETED)
+                question = tasks.create_task(conversation.say(clips[turn % len(clips)]))
+                first = tasks.create_task(events.answer_began.wait())
+                await asyncio.wait((question, first), return_when=asyncio.FIRST_COMPLETED)
                 first.cancel()
-                if not asked.done():
-                    found.overs += 1
-                    spoken_at = await over(clips[(turn + 1) % len(clips)])
-                    if spoken_at is not None and watch.told_at is not None:
-                        found.told.append(1000 * (watch.told_at - spoken_at))
+                if not question.done():
+                    found.barge_ins += 1
+                    spoken_at = await speak_over(clips[(turn + 1) % len(clips)])
+                    if spoken_at is not None and events.reported_at is not None:
+                        found.report_delays_ms.append(1000 * (events.reported_at - spoken_at))
             after = await metrics(address)
             found.pauses += pauses_ms(before, after)
             before = after
@@ -127,13 +129,13 @@ def line(name: str, values: Sequence[float]) -> str:
 async def run(args: argparse.Namespace) -> int:
     """Runs the measurement and prints it; returns the exit code."""
     print(machine())
-    async with given_or_own(args.url, args.key) as address:
+    async with named_or_own_server(args.url, args.key) as address:
         found = await talk_over(address, args)
-    print(f"{found.overs} answers spoken over")
-    if found.told:
-        print(line("first sample of speech to the event", found.told))
+    print(f"{found.barge_ins} answers spoken over")
+    if found.report_delays_ms:
+        print(line("first sample of speech to the event", found.report_delays_ms))
     if args.transport == "ws":
-        return 0 if found.told else 1
+        return 0 if found.report_delays_ms else 1
     if not found.pauses:
         raise ValueError("no answer was spoken over")
     print(line("decision to silence", found.pauses), f"(target {LIMIT_MS})")
@@ -141,15 +143,15 @@ async def run(args: argparse.Namespace) -> int:
     return 0 if percentile(found.pauses, 95) <= LIMIT_MS else 1
 
 
-def judge_all(args: argparse.Namespace) -> int:
+def classify_all(args: argparse.Namespace) -> int:
     """Prints the confusion table. Runs in this process and in virtual time, without server or
     microphone."""
-    from bench.measurements.interruptions import confusion, ears, judged, synthetic
+    from bench.measurements.interruptions import classify, confusion, load_engines, synthetic
 
     found = []
-    those = ears(args.asr, args.model)
+    engines = load_engines(args.asr, args.model)
     for overlap in synthetic():
-        one = judged(overlap, those)
+        one = classify(overlap, engines)
         print(f"{overlap.kind}\t{overlap.name}\t{one.outcome}\t{one.pause_ms} ms\t{one.words}")
         found.append(one)
     print()
@@ -176,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="", help="with --asr: name of its model")
     args = parser.parse_args(argv)
     try:
-        return judge_all(args) if args.backchannels else asyncio.run(run(args))
+        return classify_all(args) if args.backchannels else asyncio.run(run(args))
     except (EarshotError, ValueError) as error:
         print(f"bench.measurements.barge_in: {error}", file=sys.stderr)
         return 5

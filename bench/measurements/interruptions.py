@@ -113,7 +113,7 @@ class InProcessEngines:
     assistant: Llm
 
 
-def ears(asr: str = "pocketsphinx", model: str = "") -> InProcessEngines:
+def load_engines(asr: str = "pocketsphinx", model: str = "") -> InProcessEngines:
     """Loads the engines of a server without settings, or another recogniser. Raises EngineError."""
     recogniser: AsrModel = load("asr", asr, {"model": model} if model else {})
     return InProcessEngines(
@@ -123,10 +123,10 @@ def ears(asr: str = "pocketsphinx", model: str = "") -> InProcessEngines:
 
 def synthetic() -> Iterator[OverlapClip]:
     """Yields all clips, spoken by eSpeak. Raises EngineMissing."""
-    return overlaps(_said)
+    return overlaps(_speech)
 
 
-def _said(text: str, voice: str) -> Pcm:
+def _speech(text: str, voice: str) -> Pcm:
     resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
     parts = [resampler.push(spoken(text, voice)), resampler.flush()]
     return np.concatenate(parts)[ms_to_samples(LEAD_MS, ASR_RATE_HZ) :]
@@ -162,40 +162,48 @@ class LongAnswerLlm:
         return await self._assistant.understands(messages, tools, language=language)
 
 
-def judged(overlap: OverlapClip, ears: InProcessEngines) -> OverlapResult:
+def classify(overlap: OverlapClip, loaded: InProcessEngines) -> OverlapResult:
     """Plays one clip over an answer of its own and returns the result."""
     found: list[OverlapResult] = []
 
     async def main() -> None:
-        found.append(await _judged(overlap, ears))
+        found.append(await _classify(overlap, loaded))
 
     run_virtual(main())
     return found[0]
 
 
-async def _judged(overlap: OverlapClip, ears: InProcessEngines) -> OverlapResult:
+async def _classify(overlap: OverlapClip, loaded: InProcessEngines) -> OverlapResult:
     engines = EngineSet(
-        ears.vad,
-        {DEFAULT: ears.recogniser},
-        {DEFAULT: LongAnswerLlm(ears.assistant)},
+        loaded.vad,
+        {DEFAULT: loaded.recogniser},
+        {DEFAULT: LongAnswerLlm(loaded.assistant)},
         {DEFAULT: tts.create(tts.Settings(tone_ms=ANSWER_MS))},
     )
-    around = SessionServices(engines, Toolbox([], NullMetrics()), RunningLoopClock(), NullMetrics())
-    as_the_page = SessionSettings(turn_detection=TurnDetection(kind="semantic_vad"))
+    services = SessionServices(
+        engines, Toolbox([], NullMetrics()), RunningLoopClock(), NullMetrics()
+    )
+    page_settings = SessionSettings(turn_detection=TurnDetection(kind="semantic_vad"))
     events: list[tuple[float, SessionEvent]] = []
-    opened = Sessions(around, Conversations(), 1).open(as_the_page, paced_by="server")
+    opened = Sessions(services, Conversations(), 1).open(page_settings, paced_by="server")
     async with opened as session, asyncio.TaskGroup() as tasks:
         reading = tasks.create_task(_read(session, events), name="overlap-events")
         session.create_response(ResponseRequest())
-        came = await _speak_over(session, overlap.pcm)
+        frame_times = await _speak_over(session, overlap.pcm)
         reading.cancel()
     words = " ".join(
         event.transcript for _, event in events if isinstance(event, TranscriptionCompleted)
     )
     ended = next((at for at, event in events if isinstance(event, PlayoutCleared)), None)
-    gaps = [(before, after) for before, after in pairwise(came) if after - before > LONGEST_FRAME_S]
+    gaps = [
+        (before, after)
+        for before, after in pairwise(frame_times)
+        if after - before > LONGEST_FRAME_S
+    ]
     if ended is not None:
-        paused = min([before for before, _ in gaps] + [max(at for at in came if at <= ended)])
+        paused = min(
+            [before for before, _ in gaps] + [max(at for at in frame_times if at <= ended)]
+        )
         return OverlapResult(overlap, "cancelled", _ms(ended - paused), words)
     if not gaps:
         return OverlapResult(overlap, "not noticed", 0, words)
@@ -206,15 +214,15 @@ async def _judged(overlap: OverlapClip, ears: InProcessEngines) -> OverlapResult
 async def _speak_over(session: Session, pcm: Pcm) -> list[float]:
     """Sends the audio and returns the times at which a frame of the answer came."""
     loop = asyncio.get_running_loop()
-    came: list[float] = []
+    frame_times: list[float] = []
     quiet = [silence(ms, ASR_RATE_HZ) for ms in (BEFORE_MS, AFTER_MS)]
     heard = _in_a_room(np.concatenate([quiet[0], pcm, quiet[1]]))
     for frame in Framer(ASR_RATE_HZ).push(heard):
         await asyncio.sleep(PTIME_MS / 1000)
         session.feed(frame)
         if session.pull() is not None:
-            came.append(loop.time())
-    return came
+            frame_times.append(loop.time())
+    return frame_times
 
 
 def _in_a_room(pcm: Pcm) -> Pcm:
@@ -229,12 +237,12 @@ async def _read(session: Session, into: list[tuple[float, SessionEvent]]) -> Non
         into += [(loop.time(), event)]
 
 
-def confusion(all_judged: Sequence[OverlapResult]) -> Iterator[str]:
+def confusion(results: Sequence[OverlapResult]) -> Iterator[str]:
     """Yields the lines of a table: kinds of sound, by their effect on the answer."""
     yield f"| over the answer | clips | {' | '.join(OUTCOMES)} | pause, median | longest |"
     yield "|---|---|---|---|---|---|---|"
     for kind in KINDS:
-        of_kind = [one for one in all_judged if one.overlap.kind == kind]
+        of_kind = [one for one in results if one.overlap.kind == kind]
         counts = Counter(one.outcome for one in of_kind)
         pauses = sorted(one.pause_ms for one in of_kind if one.outcome == "resumed")
         shown = f"{pauses[len(pauses) // 2]} ms | {pauses[-1]} ms" if pauses else "- | -"
@@ -242,9 +250,9 @@ def confusion(all_judged: Sequence[OverlapResult]) -> Iterator[str]:
         yield f"| {kind} (synthetic) | {len(of_kind)} | {columns} | {shown} |"
 
 
-def right(all_judged: Iterable[OverlapResult], kind: OverlapKind) -> float:
+def right(results: Iterable[OverlapResult], kind: OverlapKind) -> float:
     """Returns the share of clips of this kind with the right effect on the answer."""
-    of_kind = [one for one in all_judged if one.overlap.kind == kind]
+    of_kind = [one for one in results if one.overlap.kind == kind]
     good = [(one.outcome == "cancelled") == (kind == "interruption") for one in of_kind]
     return sum(good) / len(good)
 

@@ -47,7 +47,7 @@ class LoopLagResult:
     finals_ms: list[float] = field(default_factory=list)
     partials: int = 0
     dropped: int = 0
-    "Number of partials that were refused or replaced."
+    "Number of partials that the scheduler refused or replaced by a newer one."
     uploads: int = 0
 
 
@@ -72,18 +72,18 @@ async def full_load(
         tasks = [_talk(scheduler, clips[n % len(clips) :] + clips, n, load) for n in range(talkers)]
         tasks += [_upload(scheduler, window, n, load) for n in range(uploads)]
         try:
-            await _for(IDLE_S, [_probe(load.idle_lags_ms, [])])
-            await _for(seconds, [_probe(load.lags_ms, load.own_ms), *tasks])
+            await _run_for(IDLE_S, [_probe(load.idle_lags_ms, [])])
+            await _run_for(seconds, [_probe(load.lags_ms, load.own_ms), *tasks])
         finally:
             gc.unfreeze()
     return load
 
 
-async def _for(seconds: float, work: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def _run_for(seconds: float, coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
     """Runs all work until the time is over."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
-            for one in work:
+            for one in coroutines:
                 tasks.create_task(one)
 
 

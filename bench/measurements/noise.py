@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
-from bench.tools.utterances import evidence_of, hear_whole
+from bench.tools.utterances import decode_whole, speech_evidence
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.items import MessageItem
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
@@ -30,7 +30,7 @@ from serving.scheduling.scheduler import DecodePriority
 CUT_S = 3
 "Length of the pieces of long recordings, about as voice activity detection would cut them."
 NOISE = ("noise/*", "music/*", "vad/pattern_n.wav", "vad/pattern_zero.wav")
-SUNG = "lets_go_fishin"
+SINGING = "lets_go_fishin"
 "Recording with a singer, counted apart: no VAD here distinguishes singing from speech."
 
 TAIL_MS = 2000
@@ -42,14 +42,14 @@ class NoiseResult:
     """Result for one piece of noise."""
 
     name: str
-    alone: str
+    unfiltered: str
     "Text of the recogniser alone."
-    judged: str
+    filtered: str
     "Text after the no-speech filter, which also uses the VAD: this is what a client gets."
 
     @property
-    def is_sung(self) -> bool:
-        return self.name.startswith(SUNG)
+    def is_singing(self) -> bool:
+        return self.name.startswith(SINGING)
 
 
 def recordings_of_noise(data: Path) -> list[Path]:
@@ -57,7 +57,7 @@ def recordings_of_noise(data: Path) -> list[Path]:
     return sorted(path for pattern in NOISE for path in data.glob(pattern))
 
 
-def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult]:
+def decode_recordings(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult]:
     """Decodes each recording, whole and in pieces, as if it were a detected utterance."""
     for path in recordings_of_noise(data):
         pcm = decode_file(path)
@@ -65,10 +65,10 @@ def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult
         starts = range(0, len(pcm) if len(pcm) > cut else 0, cut)
         pieces = [(f"{path.name} at {at // ASR_RATE_HZ} s", pcm[at : at + cut]) for at in starts]
         for name, piece in [(path.name, pcm), *pieces]:
-            alone = hear_whole(model, name, piece)
-            judge = no_speech_criterion("normal", model.info, None)
-            told = filter_no_speech(alone, evidence_of(vad, piece), judge)
-            yield NoiseResult(name, alone.text, told.text)
+            unfiltered = decode_whole(model, name, piece)
+            criterion = no_speech_criterion("normal", model.info, None)
+            kept = filter_no_speech(unfiltered, speech_evidence(vad, piece), criterion)
+            yield NoiseResult(name, unfiltered.text, kept.text)
 
 
 class UnsharedRecogniser:
@@ -114,9 +114,11 @@ async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> lis
     transcription = SessionSettings(answers=False)
     recogniser, conversations = UnsharedRecogniser(model), Conversations()
     engines = EngineSet(vad, {DEFAULT: recogniser}, {}, {})
-    around = SessionServices(engines, Toolbox([], NullMetrics()), RunningLoopClock(), NullMetrics())
+    services = SessionServices(
+        engines, Toolbox([], NullMetrics()), RunningLoopClock(), NullMetrics()
+    )
     async with (
-        Sessions(around, conversations, 1).open(transcription, paced_by="server") as session,
+        Sessions(services, conversations, 1).open(transcription, paced_by="server") as session,
         asyncio.TaskGroup() as tasks,
     ):
         reading = tasks.create_task(_read(session), name="noise-events")
@@ -126,8 +128,8 @@ async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> lis
     found = list[NoiseResult]()
     for number, item in enumerate(said):
         assert isinstance(item, MessageItem)
-        alone = recogniser.text_of(item.id)
-        found.append(NoiseResult(f"{name} utterance {number}", alone, item.text))
+        unfiltered = recogniser.text_of(item.id)
+        found.append(NoiseResult(f"{name} utterance {number}", unfiltered, item.text))
     return found
 
 
@@ -145,10 +147,13 @@ async def _read(session: Session) -> None:
         continue
 
 
-def noise_rows(title: str, all_noise: Sequence[NoiseResult]) -> Iterator[tuple[str, str]]:
+def noise_rows(title: str, results: Sequence[NoiseResult]) -> Iterator[tuple[str, str]]:
     """Yields the rows of the table: name and value."""
-    yield title, f"{len(all_noise)}"
-    yield f"{title}: the recogniser alone answers", f"{sum(bool(n.alone) for n in all_noise)}"
-    answered = [one for one in all_noise if one.judged]
-    sung = sum(one.is_sung for one in answered)
-    yield f"{title}: answered without singing, singing", f"{len(answered) - sung}, {sung}"
+    yield title, f"{len(results)}"
+    yield (
+        f"{title}: the recogniser alone returns text",
+        f"{sum(bool(n.unfiltered) for n in results)}",
+    )
+    with_text = [one for one in results if one.filtered]
+    singing = sum(one.is_singing for one in with_text)
+    yield f"{title}: text without singing, with singing", f"{len(with_text) - singing}, {singing}"

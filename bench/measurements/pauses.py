@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.conversation import ConversationClient, TurnReport, open_conversation
 from bench.client.latency_probe import speech_span
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import SessionRequest
 from bench.client.turn import TurnLog
-from bench.server.own_server import given_or_own
+from bench.server.own_server import named_or_own_server
 from bench.tools.clips import spoken
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import Pcm, silence
@@ -94,9 +94,9 @@ def _errors(words: tuple[str, str], report: TurnReport) -> int:
     return word_errors(spoken_words(" ".join(words)), spoken_words(report.transcript))
 
 
-def _missing(said: PauseResult) -> int:
-    spoken_count = len(spoken_words(" ".join(said.words)))
-    return max(0, spoken_count - len(spoken_words(said.report.transcript)))
+def _missing(result: PauseResult) -> int:
+    spoken_count = len(spoken_words(" ".join(result.words)))
+    return max(0, spoken_count - len(spoken_words(result.report.transcript)))
 
 
 def with_pause(words: tuple[str, str], pause_ms: float) -> Pcm:
@@ -113,53 +113,53 @@ def _trimmed(pcm: Pcm) -> Pcm:
 
 
 async def measure(
-    talker: ConversationClient, watch: SentenceEvents
+    conversation: ConversationClient, events: SentenceEvents
 ) -> AsyncIterator[tuple[PauseResult, int]]:
     """Yields each sentence's result, and its number of word errors caused by the pause alone."""
     for number, words in enumerate(SENTENCES):
         pause_ms = PAUSES_MS[number % len(PAUSES_MS)]
-        watch.begin()
-        report = await talker.say(with_pause(words, pause_ms))
-        said = PauseResult(words, pause_ms, watch.cuts, watch.utterances, report)
+        events.begin()
+        report = await conversation.say(with_pause(words, pause_ms))
+        result = PauseResult(words, pause_ms, events.cuts, events.utterances, report)
         lost = 0
-        if said.errors:
-            whole = await talker.say(spoken(" ".join(words)))
-            lost = max(0, said.errors - _errors(words, whole))
-        yield said, lost
+        if result.errors:
+            whole = await conversation.say(spoken(" ".join(words)))
+            lost = max(0, result.errors - _errors(words, whole))
+        yield result, lost
 
 
 async def run(args: argparse.Namespace) -> int:
     """Runs the measurement and prints it; returns the exit code."""
-    watch, results = SentenceEvents(), list[tuple[PauseResult, int]]()
+    events, results = SentenceEvents(), list[tuple[PauseResult, int]]()
     async with (
-        given_or_own(args.url, args.key) as address,
-        talking(
+        named_or_own_server(args.url, args.key) as address,
+        open_conversation(
             address,
             args.transport,
             SessionRequest(language="en", turn_detection=args.detection),
             timeout_s=TIMEOUT_S,
-            on_change=watch.change,
-        ) as (talker, _),
+            on_change=events.change,
+        ) as (conversation, _),
     ):
-        async for said, lost in measure(talker, watch):
-            results.append((said, lost))
-            row = (" | ".join(said.words), said.pause_ms, said.cuts, said.utterances, lost)
-            print("\t".join(map(str, (*row, said.report.transcript, said.report.reply))))
-    for name, value in figures(results):
+        async for result, lost in measure(conversation, events):
+            results.append((result, lost))
+            row = (" | ".join(result.words), result.pause_ms, result.cuts, result.utterances, lost)
+            print("\t".join(map(str, (*row, result.report.transcript, result.report.reply))))
+    for name, value in summary_rows(results):
         print(f"| {name} | {value} |")
-    return 1 if any(_missing(said) for said, _ in results) else 0
+    return 1 if any(_missing(result) for result, _ in results) else 0
 
 
-def figures(results: Sequence[tuple[PauseResult, int]]) -> Iterator[tuple[str, int]]:
+def summary_rows(results: Sequence[tuple[PauseResult, int]]) -> Iterator[tuple[str, int]]:
     """Yields the rows of the summary: name and value."""
     yield "sentences with a pause of 300 to 600 ms", len(results)
     yield "words misheard by the pause alone", sum(lost for _, lost in results)
-    missing = (_missing(said) for said, _ in results)
+    missing = (_missing(result) for result, _ in results)
     yield "words fewer than spoken", sum(missing)
-    yield "cut at the pause", sum(said.cuts > 0 for said, _ in results)
-    yield "cut, and left in several utterances", sum(said.utterances > 1 for said, _ in results)
-    yield "word errors, the recogniser's own included", sum(said.errors for said, _ in results)
-    answered = sum(said.report.status == "answered" for said, _ in results)
+    yield "cut at the pause", sum(result.cuts > 0 for result, _ in results)
+    yield "cut, and left in several utterances", sum(result.utterances > 1 for result, _ in results)
+    yield "word errors, the recogniser's own included", sum(result.errors for result, _ in results)
+    answered = sum(result.report.status == "answered" for result, _ in results)
     yield "answered", answered
 
 

@@ -33,7 +33,7 @@ BYTES_PER_TOKEN = 3.5
 """Estimate for JSON and English with the tokenizers of today's models; each differs by up to a
 fifth."""
 
-PATIENT: dict[str, Any] = {"first_token_timeout_s": 600.0, "token_timeout_s": 60.0}
+LONG_TIMEOUTS: dict[str, Any] = {"first_token_timeout_s": 600.0, "token_timeout_s": 60.0}
 "Limits for a processor, which reads a long prompt for minutes."
 
 SENTENCES = (
@@ -44,7 +44,7 @@ SENTENCES = (
 )
 "Sentences that `hybrid` does not understand by itself as commands."
 
-DONE = (
+ANSWER_STREAM = (
     b'data: {"choices":[{"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 )
 
@@ -57,7 +57,7 @@ class FakeModelServer:
 
     async def complete(self, request: web.Request) -> web.Response:
         self.sizes_bytes.append(len(await request.read()))
-        return web.Response(body=DONE, content_type="text/event-stream")
+        return web.Response(body=ANSWER_STREAM, content_type="text/event-stream")
 
     async def models(self, request: web.Request) -> web.Response:
         listed = {"id": "model", "owned_by": "vllm", "max_model_len": 32_768}
@@ -135,33 +135,33 @@ def with_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[M
 
 async def measure(url: str, sentences: int) -> None:
     """Prints a line for each sentence. url: a server that counts and answers too; empty: none."""
-    tools, sink = toolbox().specs(ToolContext("", "en")), FakeModelServer()
+    tools, fake_server = toolbox().specs(ToolContext("", "en")), FakeModelServer()
     text = bundled_instructions().prompt("", "en", datetime.now(UTC).date(), UNKNOWN_LOCATION)
     what = "request, tokens, first token" if url else "request, tokens by estimate"
     print(f"{what:46} {'all tools':>22} {'openai':>22} {'hybrid':>22}")
-    async with sink.running() as own_url, AsyncExitStack() as stack:
+    async with fake_server.running() as own_url, AsyncExitStack() as stack:
 
-        def engines(of: str) -> list[tuple[Llm, bool]]:
-            plain = openai.create(openai.Settings(base_url=of, **PATIENT))
-            behind = hybrid.ModelSettings("openai", {"base_url": of, **PATIENT})
-            both = hybrid.create(hybrid.Settings(behind))
+        def engines(base_url: str) -> list[tuple[Llm, bool]]:
+            plain = openai.create(openai.Settings(base_url=base_url, **LONG_TIMEOUTS))
+            model_settings = hybrid.ModelSettings("openai", {"base_url": base_url, **LONG_TIMEOUTS})
+            both = hybrid.create(hybrid.Settings(model_settings))
             for engine in (plain, both):
                 stack.push_async_callback(engine.aclose)
             return [(plain, True), (plain, False), (both, False)]
 
-        sunk = engines(own_url)
+        on_fake_server = engines(own_url)
         plain = engines(url)[0][0] if url else None
         for number, sentence in enumerate(SENTENCES[:sentences]):
             row: list[RequestCost] = []
-            for place, (llm, is_whole) in enumerate(sunk):
+            for place, (llm, has_all_tools) in enumerate(on_fake_server):
                 # A different beginning each time, so that the server's cache has nothing of it.
                 system = Message("system", f"{number}{place}. {text}")
                 messages = [system, Message("user", sentence)]
                 needs_home = isinstance(llm, ToolFilterLlm)
                 chosen = relevant_tools(tools, messages, "en", needs_home=needs_home)
-                shown = tools if is_whole else chosen
+                shown = tools if has_all_tools else chosen
                 await ask(llm, messages, shown)
-                cost = RequestCost(sink.sizes_bytes.pop())
+                cost = RequestCost(fake_server.sizes_bytes.pop())
                 if plain is not None:
                     declared = (
                         llm.declared(shown, language="en")

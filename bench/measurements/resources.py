@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import psutil
 from aiohttp import ClientSession
 
-from bench.client.conversation import TurnReport, talking
+from bench.client.conversation import TurnReport, open_conversation
 from bench.client.http import Address, http_session, reaching
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.server.own_server import own_server
@@ -60,7 +60,7 @@ class ResourceReport:
     talking: ResourceUse
     "The largest memory while all sessions talked; CPU of that time only."
     after: ResourceUse
-    "After all sessions have left."
+    "After all sessions have ended."
     sessions: int
     seconds: float
     reports: Sequence[TurnReport]
@@ -95,16 +95,18 @@ async def measure(sessions: int, seconds: float, transport: ClientTransport) -> 
         try:
             async with asyncio.TaskGroup() as tasks:
                 for number in range(sessions):
-                    mine = clips[number % len(clips) :] + clips[: number % len(clips)]
-                    work = _converse(server.address, transport, mine, began + seconds, reports)
+                    clip_order = clips[number % len(clips) :] + clips[: number % len(clips)]
+                    work = _converse(
+                        server.address, transport, clip_order, began + seconds, reports
+                    )
                     tasks.create_task(work)
-                most = await _most(server.pid, began + seconds)
+                peak = await _peak_use(server.pid, began + seconds)
         except* EarshotError as group:  # all sessions fail for the same reason
             raise MeasurementError(str(group.exceptions[0])) from group
-        took_s = loop.time() - began
+        duration_s = loop.time() - began
         after = use_of(server.pid)
-    spent = ResourceUse(most.rss_mb, most.pss_mb, after.cpu_s - idle.cpu_s, most.processes)
-    return ResourceReport(server.start_s, idle, spent, after, sessions, took_s, reports)
+    spent = ResourceUse(peak.rss_mb, peak.pss_mb, after.cpu_s - idle.cpu_s, peak.processes)
+    return ResourceReport(server.start_s, idle, spent, after, sessions, duration_s, reports)
 
 
 async def _converse(
@@ -115,24 +117,26 @@ async def _converse(
     reports: list[TurnReport],
 ) -> None:
     loop = asyncio.get_running_loop()
-    async with talking(address, transport, SessionRequest(), timeout_s=TURN_TIMEOUT_S) as (
-        talker,
+    async with open_conversation(
+        address, transport, SessionRequest(), timeout_s=TURN_TIMEOUT_S
+    ) as (
+        conversation,
         _,
     ):
         turn = 0
         while loop.time() < until:
-            reports.append(await talker.say(clips[turn % len(clips)]))
+            reports.append(await conversation.say(clips[turn % len(clips)]))
             turn += 1
 
 
-async def _most(pid: int, until: float) -> ResourceUse:
+async def _peak_use(pid: int, until: float) -> ResourceUse:
     """Returns the resources with the most memory until then."""
     loop = asyncio.get_running_loop()
-    most = use_of(pid)
+    peak = use_of(pid)
     while loop.time() < until:
         await asyncio.sleep(SAMPLE_EVERY_S)
-        most = max(most, use_of(pid), key=lambda use: use.pss_mb)
-    return most
+        peak = max(peak, use_of(pid), key=lambda use: use.pss_mb)
+    return peak
 
 
 def table(found: ResourceReport) -> str:
@@ -146,8 +150,8 @@ def table(found: ResourceReport) -> str:
     rows = [
         ["start-up: process to ready", f"{found.start_s:.1f} s"],
         ["memory, 0 sessions", memory(found.idle)],
-        [f"memory, {live} sessions talking (most seen)", memory(found.talking)],
-        ["memory, when they have left", memory(found.after)],
+        [f"memory, {live} sessions talking (peak)", memory(found.talking)],
+        ["memory, after they ended", memory(found.after)],
         [f"CPU, {live} sessions talking", f"{share:.0f} % of one core"],
         ["CPU per session", f"{share / live:.1f} % of one core"],
     ]
@@ -190,11 +194,11 @@ if __name__ == "__main__":
 
 # Resources of a server without connections: memory, threads, files, tasks.
 
-LEFT_S = 40.0
+END_TIMEOUT_S = 40.0
 """Limit for the sessions to end. A vanished caller is noticed after 15 s of silence; then its peer
 and its session close."""
 
-SETTLED_S = 3.0
+UNCHANGED_S = 3.0
 """Time without changes after which the server counts as idle: sockets are closed and threads have
 ended."""
 
@@ -242,14 +246,14 @@ async def quiet_footprint(address: Address, pid: int) -> Footprint:
 
 async def _quiet(http: ClientSession, address: Address, pid: int) -> Footprint:
     loop = asyncio.get_running_loop()
-    deadline, since, before = loop.time() + LEFT_S, loop.time(), None
+    deadline, since, before = loop.time() + END_TIMEOUT_S, loop.time(), None
     while True:
         shown = await _metrics(http, address)
-        found = _look(pid, int(shown["earshot_tasks"]))
+        found = _footprint(pid, int(shown["earshot_tasks"]))
         counts = (shown["earshot_sessions"], found.threads, found.files, found.tasks)
         if counts != before:
             since, before = loop.time(), counts
-        if counts[0] == 0 and loop.time() - since >= SETTLED_S:
+        if counts[0] == 0 and loop.time() - since >= UNCHANGED_S:
             return found
         if loop.time() >= deadline:
             raise SessionsLeft(f"{counts[0]:.0f} sessions are left; {found}")
@@ -257,7 +261,7 @@ async def _quiet(http: ClientSession, address: Address, pid: int) -> Footprint:
         await asyncio.sleep(0.2)
 
 
-def _look(pid: int, tasks: int) -> Footprint:
+def _footprint(pid: int, tasks: int) -> Footprint:
     root = psutil.Process(pid)
     family = [root, *root.children(recursive=True)]
     return Footprint(

@@ -23,7 +23,7 @@ from bench.server.stub_engines.scheduled_asr import (
 )
 from bench.tools.stats import machine, markdown, percentile
 
-NANO = Path(__file__).parents[2] / "tests" / "fixtures" / "whisper-nano"
+WHISPER_NANO = Path(__file__).parents[2] / "tests" / "fixtures" / "whisper-nano"
 "Model in a checkout; an installed Earshot has no model of its own."
 
 REQUESTS = 80
@@ -46,11 +46,11 @@ def stub_table(rounds: Sequence[tuple[SharingResult, SharingResult]]) -> str:
         ]
 
     head = ["", "one alone, ms", f"{TOGETHER} at once, p95, ms", "requests / s"]
-    locks, ours = [lock for lock, _ in rounds], [own for _, own in rounds]
-    slower = [own.together_p95_ms / own.alone_ms for own in ours]
+    lock_results, scheduler_results = [lock for lock, _ in rounds], [own for _, own in rounds]
+    slower = [own.together_p95_ms / own.alone_ms for own in scheduler_results]
     faster = [own.per_s / lock.per_s for lock, own in rounds]
     return (
-        markdown(head, [row("lock", locks), row("scheduler", ours)])
+        markdown(head, [row("lock", lock_results), row("scheduler", scheduler_results)])
         + f"\n\n{TOGETHER} at once / one alone: {_spread(slower, 2)} (target: at most 2)"
         + f"\nthroughput, scheduler / lock: {_spread(faster, 1)} (target: at least 4)"
     )
@@ -66,10 +66,10 @@ def lag_table(load: LoopLagResult) -> str:
         return [name, *percents, f"{max(values):.1f}", str(len(values))]
 
     rows = [
-        row("loop lag, nobody talks", load.idle_lags_ms),
+        row("loop lag, idle", load.idle_lags_ms),
         row("loop lag, full load", load.lags_ms),
         row("the loop's own work in 5 ms", load.own_ms),
-        row("final, asked to answered", load.finals_ms),
+        row("final, request to result", load.finals_ms),
     ]
     return (
         markdown(["ms", "p50", "p95", "p99", "most", "n"], rows)
@@ -106,7 +106,7 @@ def main() -> None:
         "--rounds", type=int, default=5, help="rounds of the stub model, 5 s each (%(default)s)"
     )
     parser.add_argument(
-        "--model", type=Path, default=NANO, help="folder of a converted Whisper model"
+        "--model", type=Path, default=WHISPER_NANO, help="folder of a converted Whisper model"
     )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--talkers", type=int, default=8)
@@ -116,7 +116,7 @@ def main() -> None:
     print(f"{machine()}\n\nA call of the stub model: {CALL_S * 1000:.0f} ms\n")
     print(stub_table(asyncio.run(compare(options.rounds))), flush=True)
     if not options.model.exists():
-        parser.error(f"no model in {options.model}: say --model FOLDER")
+        parser.error(f"no model in {options.model}: give one with --model FOLDER")
     who = f"{options.talkers} talkers, {options.uploads} uploads, {options.workers} worker(s)"
     print(f"\n{options.model.name}, {who}, {options.seconds:.0f} s\n")
     print(lag_table(_run(options)))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.peers.__main__ import ALIKE, THREADS, weights
+from bench.peers.__main__ import SAME_DECODING, THREADS, weights
 from bench.peers.clients import PeerSystem, peer
 from bench.peers.earshot_client import recogniser_settings
 from bench.peers.environments import folder
@@ -29,7 +29,7 @@ from bench.tools.stats import machine, markdown, median_and_range
 from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, utterance
 from core.errors import EarshotError
 
-OURS, THEIRS = "earshot", "wyoming-faster-whisper"
+EARSHOT, PEER = "earshot", "wyoming-faster-whisper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,19 @@ class TranscriptLog:
         return self.peer.pid
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[AsrClient, None]:
-        async with self.peer.talker() as talker:
-            yield _LoggingClient(talker, self.texts)
+    async def client(self) -> AsyncGenerator[AsrClient, None]:
+        async with self.peer.client() as client:
+            yield _LoggingClient(client, self.texts)
 
 
 @dataclass(frozen=True, slots=True)
 class _LoggingClient:
-    talker: AsrClient
+    client: AsrClient
     texts: dict[str, list[str]]
 
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
         """See `AsrClient`."""
-        final = await self.talker.say(utterance)
+        final = await self.client.say(utterance)
         self.texts.setdefault(utterance.said, []).append(final.text)
         return final
 
@@ -97,29 +97,29 @@ async def _measure(options: argparse.Namespace) -> None:
     said = [
         utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS[: options.clips])
     ]
-    crowds = [int(one) for one in options.clients.split(",")]
+    client_counts = [int(one) for one in options.clients.split(",")]
     for name in options.models.split(","):
         model = await asyncio.to_thread(weights, name)
         print(f"\n## {name}; {options.rounds} rounds, {len(said)} clips; {machine()}\n")
         async with AsyncExitStack() as stack:
             systems = [
-                TranscriptLog(OURS, await stack.enter_async_context(ours(model))),
+                TranscriptLog(EARSHOT, await stack.enter_async_context(run_earshot(model))),
                 TranscriptLog(
-                    THEIRS,
+                    PEER,
                     await stack.enter_async_context(
                         peer("wyoming", model, THREADS, folder() / "wyoming.log")
                     ),
                 ),
             ]
-            found = await _rounds(systems, said, crowds, options.rounds)
-        print(table(found, crowds))
+            found = await _rounds(systems, said, client_counts, options.rounds)
+        print(table(found, client_counts))
         print(f"\n{agreement(*(system.texts for system in systems))}", flush=True)
 
 
 async def _rounds(
     systems: Sequence[SystemUnderTest],
     said: Sequence[BenchUtterance],
-    crowds: Sequence[int],
+    client_counts: Sequence[int],
     rounds: int,
 ) -> Rounds:
     """Measures one system after the other; the first one changes from round to round."""
@@ -128,7 +128,7 @@ async def _rounds(
         await measure(system, said, 1, 1)  # warm-up
     for number in range(rounds):
         turn = number % len(systems)
-        for clients in crowds:
+        for clients in client_counts:
             for system in (*systems[turn:], *systems[:turn]):
                 round_ = await measure(system, said, clients, len(said))
                 found.setdefault((system.name, clients), []).append(round_)
@@ -137,22 +137,22 @@ async def _rounds(
 
 
 @asynccontextmanager
-async def ours(model: Path) -> AsyncGenerator[PeerSystem, None]:
+async def run_earshot(model: Path) -> AsyncGenerator[PeerSystem, None]:
     """Runs Earshot's Wyoming door, as a peer with this protocol. Raises ServerStartError."""
     with TemporaryDirectory(prefix="earshot-wyoming-") as place:
         file = Path(place) / "earshot.toml"
-        file.write_text(recogniser_settings(model, {**ALIKE, "padding": '"max"'}))
+        file.write_text(recogniser_settings(model, {**SAME_DECODING, "padding": '"max"'}))
         port = free_port()
         async with own_server(["--config", str(file)], wyoming_port=port) as server:
             yield PeerSystem("wyoming", PeerProcess(port, server.pid))
 
 
-def table(found: Rounds, crowds: Sequence[int]) -> str:
+def table(found: Rounds, client_counts: Sequence[int]) -> str:
     """Returns Markdown: a row per system and number of clients, with medians over rounds and
     ranges."""
     rows = []
-    for clients in crowds:
-        for name in (OURS, THEIRS):
+    for clients in client_counts:
+        for name in (EARSHOT, PEER):
             rounds = [one for one in found.get((name, clients), ()) if one.times_ms]
             answered = sum(len(one.times_ms) for one in rounds)
             lost = sum(len(one.lost) for one in found.get((name, clients), ()))
@@ -171,22 +171,25 @@ def table(found: Rounds, crowds: Sequence[int]) -> str:
 
 
 def agreement(own: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> str:
-    """Returns in how many clips both recognised the same, and the differences."""
+    """Returns in how many clips both recognised the same text, and the differences."""
     lines, same = [], 0
     for said in own.keys() & theirs.keys():
         a, b = ({_plain(text) for text in texts[said]} for texts in (own, theirs))
         same += a == b
         if a != b:
-            lines.append(f"- {said!r}: {OURS} {sorted(a)}, {THEIRS} {sorted(b)}")
+            lines.append(f"- {said!r}: {EARSHOT} {sorted(a)}, {PEER} {sorted(b)}")
     right = [
         sum(_plain(text) == _plain(said) for said, all_ in texts.items() for text in all_)
         for texts in (own, theirs)
     ]
     counts = [sum(map(len, texts.values())) for texts in (own, theirs)]
-    whole = ", ".join(
-        f"{name} {n} of {of}" for name, n, of in zip((OURS, THEIRS), right, counts, strict=True)
+    counts_text = ", ".join(
+        f"{name} {n} of {of}" for name, n, of in zip((EARSHOT, PEER), right, counts, strict=True)
     )
-    head = f"Same text in {same} of {len(own)} clips. As it was said, warm-up included: {whole}."
+    head = (
+        f"Same text in {same} of {len(own)} clips. "
+        f"Equal to the reference text, warm-up included: {counts_text}."
+    )
     return "\n".join([head, *sorted(lines)])
 
 

@@ -75,11 +75,11 @@ class BoardTurn:
     "Time to the first audible sample, as a board without a buffer plays it."
 
 
-def clip_of(said: BenchUtterance) -> EncodedClip:
+def clip_of(utterance: BenchUtterance) -> EncodedClip:
     """Encodes an utterance into packets."""
     settings = OpusSettings(24_000, "voip", PACKET_MS, complexity=0)
     encoder = OpusEncoder(ASR_RATE_HZ, settings)
-    pcm, end = said.narrow()
+    pcm, end = utterance.at_asr_rate()
     size = encoder.frame_samples
     whole = range(0, len(pcm) - size + 1, size)
     return EncodedClip([encoder.encode(pcm[at : at + size]) for at in whole], end / ASR_RATE_HZ)
@@ -111,39 +111,39 @@ class Board:
 
         async with asyncio.timeout(TURN_TIMEOUT_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(speak())
-            first_at, heard_at = await self._hear()
+            first_at, audible_at = await self._receive_answer()
         ended = began + clip.end_s
-        return BoardTurn(1000 * (first_at - ended), 1000 * (heard_at - ended))
+        return BoardTurn(1000 * (first_at - ended), 1000 * (audible_at - ended))
 
-    async def _hear(self) -> tuple[float, float]:
+    async def _receive_answer(self) -> tuple[float, float]:
         """Returns the times of the first packet and of the first audible sample, after the answer
         ended.
 
         Raises NoAnswer.
         """
-        clock, ear = asyncio.get_running_loop().time, AudioReceiver(is_paced=False)
+        clock, receiver = asyncio.get_running_loop().time, AudioReceiver(is_paced=False)
         first: float | None = None
         async for message in self._ws:
             if message.type is WSMsgType.BINARY:
                 now = clock()
                 first = now if first is None else first
                 pcm = self._decoder.decode(message.data)
-                ear.hear(AudioFrame(pcm, DOWN_RATE_HZ, self._played), now)
+                receiver.receive(AudioFrame(pcm, DOWN_RATE_HZ, self._played), now)
                 self._played += len(pcm)
             elif message.type is WSMsgType.TEXT and json.loads(message.data).get("state") == "stop":
                 break
-        if first is None or ear.heard_at is None:
-            raise NoAnswer("nothing was answered")
-        return first, ear.heard_at
+        if first is None or receiver.audible_at is None:
+            raise NoAnswer("no audible answer")
+        return first, receiver.audible_at
 
 
 async def connect(http: ClientSession, number: int) -> Board:
     """Connects a board. number: determines its MAC."""
     device = {"Device-Id": f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"}
     async with http.post("/xiaozhi/ota/", headers=device) as answer:
-        told = (await answer.json())["websocket"]
-    headers = device | {"Authorization": f"Bearer {told['token']}", "Protocol-Version": "1"}
-    ws = await http.ws_connect(told["url"], headers=headers)
+        websocket = (await answer.json())["websocket"]
+    headers = device | {"Authorization": f"Bearer {websocket['token']}", "Protocol-Version": "1"}
+    ws = await http.ws_connect(websocket["url"], headers=headers)
     await ws.send_str(json.dumps(HELLO))
     await ws.receive_str()
     return Board(ws)
@@ -185,22 +185,22 @@ class XiaozhiPlan:
 
 
 async def measure(
-    address: Address, http: ClientSession, utterances: Sequence[BenchUtterance], course: XiaozhiPlan
+    address: Address, http: ClientSession, utterances: Sequence[BenchUtterance], plan: XiaozhiPlan
 ) -> Mapping[str, TurnTimes]:
     """Measures the parts; returns the times by part. Raises NoAnswer, EarshotError."""
     clips = [clip_of(one) for one in utterances]
-    found = {part: TurnTimes() for part in course.parts}
-    for _ in range(course.rounds):
+    found = {part: TurnTimes() for part in plan.parts}
+    for _ in range(plan.rounds):
         for part, times in found.items():
             match part:
                 case "browser":
-                    plan = VoicePlan(address, "webrtc", SessionRequest(), course.turns)
-                    said = await run(plan, utterances, lambda one: None)
-                    times.audible.extend(voice_to_voice(said))
+                    voice_plan = VoicePlan(address, "webrtc", SessionRequest(), plan.turns)
+                    turns = await run(voice_plan, utterances, lambda one: None)
+                    times.audible.extend(voice_to_voice(turns))
                 case "board":
-                    times.add(await crowd(http, clips, course.turns, 0, 1))
+                    times.add(await crowd(http, clips, plan.turns, 0, 1))
                 case _:
-                    many = crowd(http, clips, course.crowd_turns, course.idle, course.talking)
+                    many = crowd(http, clips, plan.crowd_turns, plan.idle, plan.talking)
                     times.add(await many)
             print(f"  {part}: {len(times.audible)} turns", file=sys.stderr, flush=True)
     return found
@@ -215,8 +215,8 @@ async def crowd(
 
     async def talk(board: Board, number: int) -> list[BoardTurn]:
         await asyncio.sleep(number * spread_s)
-        said = range(number, number + turns + 1)
-        return [await board.turn(clips[one % len(clips)]) for one in said][1:]
+        indices = range(number, number + turns + 1)
+        return [await board.turn(clips[index % len(clips)]) for index in indices][1:]
 
     async with asyncio.TaskGroup() as tasks:
         work = [
@@ -227,12 +227,12 @@ async def crowd(
     return [one for task in work for one in task.result()]
 
 
-def table(found: Mapping[str, TurnTimes], course: XiaozhiPlan) -> str:
+def table(found: Mapping[str, TurnTimes], plan: XiaozhiPlan) -> str:
     """Returns a Markdown table, and the comparison of the parts."""
     names = {
         "browser": "browser (WebRTC), alone",
         "board": "board, alone",
-        "crowd": f"board, {course.talking} talking beside {course.idle} idle",
+        "crowd": f"board, {plan.talking} talking beside {plan.idle} idle",
     }
     rows = [
         [names[part], _shown(times.packet), _shown(times.audible), str(len(times.audible))]
@@ -248,8 +248,10 @@ def table(found: Mapping[str, TurnTimes], course: XiaozhiPlan) -> str:
             percentile(many, 95) / percentile(one, 95)
             for one, many in ((alone.packet, among.packet), (alone.audible, among.audible))
         )
-        told = " and ".join(f"{one:.2f}" for one in ratios)
-        lines.append(f"among many / alone, p95: {told} (first packet, audible); goal {WITHIN}")
+        ratios_text = " and ".join(f"{one:.2f}" for one in ratios)
+        lines.append(
+            f"among many / alone, p95: {ratios_text} (first packet, audible); goal {WITHIN}"
+        )
     return "\n".join(lines)
 
 
@@ -278,16 +280,16 @@ async def _server(
         )
 
 
-async def _main(course: XiaozhiPlan, engines: StubDelays) -> None:
+async def _main(plan: XiaozhiPlan, engines: StubDelays) -> None:
     placed = cores()
     measured_on = machine()
     utterances = [utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
-    sessions = course.idle + course.talking + 10
+    sessions = plan.idle + plan.talking + 10
     with on_core(placed.load):
         async with _server(engines, sessions, placed.server) as (address, http):
-            found = await measure(address, http, utterances, course)
-    print(f"engines of {engines} ms, {course.rounds} rounds; {measured_on}\n")
-    print(table(found, course))
+            found = await measure(address, http, utterances, plan)
+    print(f"engines of {engines} ms, {plan.rounds} rounds; {measured_on}\n")
+    print(table(found, plan))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -320,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--stubs", type=stubs, default=StubDelays(50, 150, 80), metavar="ASR,LLM,TTS"
     )
     options = parser.parse_args(arguments)
-    course = XiaozhiPlan(
+    plan = XiaozhiPlan(
         parts=tuple(options.parts or PARTS),
         rounds=options.rounds,
         turns=options.turns,
@@ -330,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     code = 0
     try:
-        asyncio.run(_main(course, options.stubs))
+        asyncio.run(_main(plan, options.stubs))
     except* EarshotError as group:
         print(f"{parser.prog}: {group.exceptions[0]}", file=sys.stderr)
         code = 1

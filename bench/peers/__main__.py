@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.peers.clients import peer
-from bench.peers.earshot_client import ours
+from bench.peers.earshot_client import run_earshot
 from bench.peers.environments import PEERS, MissingPeer, folder, install
 from bench.peers.results import AsrRounds, table
 from bench.peers.rounds import measure
@@ -27,15 +27,15 @@ from bench.tools.stats import machine
 from bench.tools.utterance_audio import BenchUtterance, utterance
 from core.errors import EarshotError, RequestError
 
-OURS = "earshot"
-SHORT = "earshot, short windows (changes accuracy)"
-NANO = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "whisper-nano"
+EARSHOT = "earshot"
+SHORT_WINDOWS = "earshot, short windows (changes accuracy)"
+WHISPER_NANO = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "whisper-nano"
 SHAPES: Mapping[str, WhisperSize] = {"tiny": "tiny", "base": "base"}
 SEED = 1
 THREADS = 2
-TALKERS, EACH = 8, 2
+TALKERS, UTTERANCES_EACH = 8, 2
 
-ALIKE: Mapping[str, str] = {
+SAME_DECODING: Mapping[str, str] = {
     "beam_size": "1",
     "no_speech_threshold": "1.0",
     "min_confidence": "0.0",
@@ -88,7 +88,7 @@ async def _measure(options: argparse.Namespace) -> None:
         model = await asyncio.to_thread(weights, name)
         print(f"\n## {name}; {options.rounds} rounds, {len(utterances)} clips; {machine()}\n")
         found = await _compared(name, model, utterances, options)
-        print(table(found, OURS, TALKERS), flush=True)
+        print(table(found, EARSHOT, TALKERS), flush=True)
 
 
 async def _compared(
@@ -118,51 +118,51 @@ async def _compared(
 async def _round(
     system: SystemUnderTest, utterances: Sequence[BenchUtterance], into: AsrRounds
 ) -> None:
-    plans = ((into.alone, 1, len(utterances)), (into.together, TALKERS, EACH))
+    plans = ((into.alone, 1, len(utterances)), (into.together, TALKERS, UTTERANCES_EACH))
     for kept, talkers, each in plans:
         try:
             found = await measure(system, utterances, talkers, each)
         except* EarshotError as group:
             into.problem = str(group.exceptions[0])
         else:
-            into.take(found, kept)
+            into.add(found, kept)
 
 
 @asynccontextmanager
 async def _system(title: str, name: str, model: Path) -> AsyncGenerator[SystemUnderTest, None]:
-    with TemporaryDirectory(prefix="earshot-peers-") as place:
-        if title not in {OURS, SHORT}:
+    with TemporaryDirectory(prefix="earshot-peers-") as settings_folder:
+        if title not in {EARSHOT, SHORT_WINDOWS}:
             kind = next(one for one in PEERS if one == title)
             async with peer(kind, model, THREADS, folder() / f"{kind}.log") as other:
                 yield other
             return
-        padding = {OURS: "max", SHORT: "nopad" if name == "nano" else "bucket"}[title]
-        settings = {**ALIKE, "padding": f'"{padding}"'}
-        async with ours(title, model, settings, Path(place)) as own:
+        padding = {EARSHOT: "max", SHORT_WINDOWS: "nopad" if name == "nano" else "bucket"}[title]
+        settings = {**SAME_DECODING, "padding": f'"{padding}"'}
+        async with run_earshot(title, model, settings, Path(settings_folder)) as own:
             yield own
 
 
 def _wanted(options: argparse.Namespace) -> list[str]:
-    every = [OURS, SHORT, *PEERS]
+    every = [EARSHOT, SHORT_WINDOWS, *PEERS]
     if options.systems is None:
         return every
     asked = options.systems.split(",")
     if unknown := set(asked) - {*every, "short"}:
-        known = ", ".join((OURS, "short", *PEERS))
+        known = ", ".join((EARSHOT, "short", *PEERS))
         raise RequestError(f"--systems {','.join(sorted(unknown))}: there are {known}")
-    return [one for one in every if one in asked or (one == SHORT and "short" in asked)]
+    return [one for one in every if one in asked or (one == SHORT_WINDOWS and "short" in asked)]
 
 
 def weights(name: str) -> Path:
     """Returns a folder with the model. Random weights are made once. Raises RequestError."""
-    if name == "nano" and NANO.is_dir():
-        return NANO
+    if name == "nano" and WHISPER_NANO.is_dir():
+        return WHISPER_NANO
     if name not in SHAPES:
         raise RequestError(f"--models {name}: there are nano (in a checkout), {', '.join(SHAPES)}")
-    place = folder() / f"random-{name}-{SEED}"
-    if not (place / "preprocessor_config.json").is_file():
-        build(place, SHAPES[name], SEED)
-    return place
+    folder_of_weights = folder() / f"random-{name}-{SEED}"
+    if not (folder_of_weights / "preprocessor_config.json").is_file():
+        build(folder_of_weights, SHAPES[name], SEED)
+    return folder_of_weights
 
 
 if __name__ == "__main__":

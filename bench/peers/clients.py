@@ -49,7 +49,7 @@ class PeerSystem:
         return self.process.pid
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[AsrClient, None]:
+    async def client(self) -> AsyncGenerator[AsrClient, None]:
         """Yields a client. It connects for each utterance, before the speech begins."""
         kinds: dict[PeerKind, type[_PeerClient]] = {
             "wyoming": WyomingClient,
@@ -77,13 +77,15 @@ class _PeerClient(ABC):
 
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
         """See `AsrClient`."""
-        pcm, end = utterance.narrow()
+        pcm, end = utterance.at_asr_rate()
         try:
             async with asyncio.timeout(len(pcm) / ASR_RATE_HZ + FINAL_TIMEOUT_S):
-                text, ended_at, final_at = await self._say(pcm, end)
+                text, speech_ended_at, final_at = await self._say(pcm, end)
         except (TimeoutError, OSError, ValueError, EOFError, ClientError) as error:
             raise ConnectionLost(f"{type(self).__name__}: {str(error) or 'no answer'}") from error
-        return UtteranceResult(text, 1000 * (final_at - ended_at), ended_at + PAUSE_MS / 1000)
+        return UtteranceResult(
+            text, 1000 * (final_at - speech_ended_at), speech_ended_at + PAUSE_MS / 1000
+        )
 
     @abstractmethod
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
@@ -100,18 +102,18 @@ class WyomingClient(_PeerClient):
             self._send(writer, "transcribe", {"language": "en"})
             self._send(writer, "audio-start", MONO)
             began_at = self._clock()
-            ended_at = began_at + end / ASR_RATE_HZ
+            speech_ended_at = began_at + end / ASR_RATE_HZ
             heard = pcm[: end + WAIT_MS * ASR_RATE_HZ // 1000]
 
             async def send(audio: bytes) -> None:
                 self._send(writer, "audio-chunk", MONO, audio)
 
             await spoken(heard, began_at, send)
-            await until(ended_at + WAIT_MS / 1000, self._clock)
+            await until(speech_ended_at + WAIT_MS / 1000, self._clock)
             self._send(writer, "audio-stop", {})
             while (event := await self._event(reader))["type"] != "transcript":
                 continue
-            return str(event["data"]["text"]).strip(), ended_at, self._clock()
+            return str(event["data"]["text"]).strip(), speech_ended_at, self._clock()
         finally:
             writer.close()
 
@@ -138,12 +140,12 @@ class BareClient(_PeerClient):
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
-            ended_at = self._clock() + end / ASR_RATE_HZ
-            await until(ended_at + WAIT_MS / 1000, self._clock)
+            speech_ended_at = self._clock() + end / ASR_RATE_HZ
+            await until(speech_ended_at + WAIT_MS / 1000, self._clock)
             audio = to_bytes(pcm[: end + WAIT_MS * ASR_RATE_HZ // 1000])
             writer.write(len(audio).to_bytes(4, "big") + audio)
             answer = json.loads(await reader.readline())
-            return str(answer["text"]), ended_at, self._clock()
+            return str(answer["text"]), speech_ended_at, self._clock()
         finally:
             writer.close()
 
@@ -165,7 +167,7 @@ class WhisperLiveClient(_PeerClient):
             while "SERVER_READY" not in str(await self._message(ws)):
                 continue
             began_at = self._clock()
-            ended_at = began_at + end / ASR_RATE_HZ
+            speech_ended_at = began_at + end / ASR_RATE_HZ
             is_said = asyncio.Event()
 
             async def speak() -> None:
@@ -174,20 +176,22 @@ class WhisperLiveClient(_PeerClient):
                 is_said.set()
 
             async with background(speak()):
-                text, at = await self._final(ws, ended_at)
+                text, at = await self._final(ws, speech_ended_at)
                 await is_said.wait()
             await ws.send_bytes(b"END_OF_AUDIO")
-            return text, ended_at, max(at, ended_at + WAIT_MS / 1000)
+            return text, speech_ended_at, max(at, speech_ended_at + WAIT_MS / 1000)
 
-    async def _final(self, ws: ClientWebSocketResponse, ended_at: float) -> tuple[str, float]:
-        """Returns the first text of a decoding that began after `ended_at`, and its time."""
+    async def _final(
+        self, ws: ClientWebSocketResponse, speech_ended_at: float
+    ) -> tuple[str, float]:
+        """Returns the first text of a decoding that began after `speech_ended_at`, and its time."""
         previous_at = -inf
         while True:
             message = await self._message(ws)
             now = self._clock()
             if "segments" not in message:
                 continue
-            if previous_at >= ended_at:
+            if previous_at >= speech_ended_at:
                 return " ".join(str(one["text"]).strip() for one in message["segments"]), now
             previous_at = now
 

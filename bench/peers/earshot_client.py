@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.asr.streaming import StreamingClient, speaking
+from bench.asr.streaming import StreamingClient, open_streaming_client
 from bench.client.realtime import ConnectionLost, SessionRequest
 from bench.peers.clients import FINAL_TIMEOUT_S
 from bench.peers.systems import AsrClient, UtteranceResult
 from bench.server.own_server import OwnServer, own_server
 from bench.tools.utterance_audio import WAIT_MS, BenchUtterance
 
-WISH = SessionRequest(
-    language="en", turn_detection="server_vad", silence_ms=WAIT_MS, is_answered=False
+SESSION_REQUEST = SessionRequest(
+    language="en", turn_detection="server_vad", silence_ms=WAIT_MS, creates_response=False
 )
 "The server itself detects the end of speech, and waits as long as the others."
 
@@ -32,20 +32,22 @@ class EarshotSystem:
         return self.server.pid
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[AsrClient, None]:
+    async def client(self) -> AsyncGenerator[AsrClient, None]:
         """Yields a client with one connection for all utterances."""
-        async with speaking(self.server.address, "ws", WISH, FINAL_TIMEOUT_S) as speaker:
-            yield _EarshotClient(speaker)
+        async with open_streaming_client(
+            self.server.address, "ws", SESSION_REQUEST, FINAL_TIMEOUT_S
+        ) as client:
+            yield _EarshotClient(client)
 
 
 @dataclass(frozen=True, slots=True)
 class _EarshotClient:
-    speaker: StreamingClient
+    client: StreamingClient
 
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
         """See `AsrClient`."""
         span = (utterance.begin, utterance.end)
-        answer = await self.speaker.say(utterance.pcm, span)
+        answer = await self.client.say(utterance.pcm, span)
         if answer.error:
             raise ConnectionLost(f"earshot: {answer.error}")
         now = asyncio.get_running_loop().time()
@@ -53,7 +55,7 @@ class _EarshotClient:
 
 
 @asynccontextmanager
-async def ours(
+async def run_earshot(
     name: str, model: Path, options: Mapping[str, str], folder: Path
 ) -> AsyncGenerator[EarshotSystem, None]:
     """Runs Earshot with this model while the body runs. options: the recogniser's, as TOML

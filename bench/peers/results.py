@@ -21,21 +21,21 @@ HEAD = (
 
 @dataclass(slots=True)
 class AsrRounds:
-    """Rounds of one system. said: number of all utterances."""
+    """Rounds of one system. sent: number of all utterances."""
 
     alone: list[AsrRound] = field(default_factory=list[AsrRound])
     together: list[AsrRound] = field(default_factory=list[AsrRound])
-    said: int = 0
+    sent: int = 0
     problem: str = ""
     "Why rounds are missing; empty: none is."
 
-    def take(self, found: AsrRound, kept: list[AsrRound]) -> None:
-        """Adds a round to `kept` if it has any answers."""
-        self.said += len(found.times_ms) + len(found.lost)
+    def add(self, found: AsrRound, rounds: list[AsrRound]) -> None:
+        """Adds a round to `rounds` if it has any answers."""
+        self.sent += len(found.times_ms) + len(found.lost)
         if found.lost:
             self.problem = found.lost[-1]
         if found.times_ms:
-            kept.append(found)
+            rounds.append(found)
 
 
 def table(found: Mapping[str, AsrRounds], ours: str, talkers: int) -> str:
@@ -54,7 +54,7 @@ def table(found: Mapping[str, AsrRounds], ours: str, talkers: int) -> str:
                 _ratio(rounds.together, own.together, lambda one: one.p95),
                 median_and_range([one.throughput for one in rounds.together], 2),
                 median_and_range([one.cpu_ms for one in rounds.together]),
-                f"{sum(one.with_text for one in both)} of {rounds.said}",
+                f"{sum(one.with_text for one in both)} of {rounds.sent}",
             ]
         )
     return markdown(head, rows)

@@ -56,13 +56,13 @@ async def measure(
     their ends are evenly spread.
     """
     clock = asyncio.get_running_loop().time
-    lag_s = sum(one.speech_s for one in utterances) / len(utterances) / talkers
+    shift_s = sum(one.speech_s for one in utterances) / len(utterances) / talkers
     before = use_of(system.pid).cpu_s
     began_at = clock()
     async with asyncio.TaskGroup() as tasks:
         running = [
             tasks.create_task(
-                _talk(system, _said(utterances, number, each), began_at + number * lag_s)
+                _talk(system, _utterances_of(utterances, number, each), began_at + number * shift_s)
             )
             for number in range(talkers)
         ]
@@ -79,7 +79,9 @@ async def measure(
     )
 
 
-def _said(utterances: Sequence[BenchUtterance], talker: int, each: int) -> list[BenchUtterance]:
+def _utterances_of(
+    utterances: Sequence[BenchUtterance], talker: int, each: int
+) -> list[BenchUtterance]:
     """Returns a client's utterances; every client begins with another one."""
     return [utterances[(talker + number) % len(utterances)] for number in range(each)]
 
@@ -91,14 +93,14 @@ async def _talk(
     system: SystemUnderTest, utterances: Sequence[BenchUtterance], begin_at: float
 ) -> list[UtteranceOutcome]:
     clock = asyncio.get_running_loop().time
-    async with system.talker() as talker:
+    async with system.client() as client:
         await until(begin_at, clock)
-        return [(one, await _say(talker, one)) for one in utterances]
+        return [(utterance, await _say(client, utterance)) for utterance in utterances]
 
 
-async def _say(talker: AsrClient, utterance: BenchUtterance) -> UtteranceResult | ConnectionLost:
+async def _say(client: AsrClient, utterance: BenchUtterance) -> UtteranceResult | ConnectionLost:
     try:
-        final = await talker.say(utterance)
+        final = await client.say(utterance)
     except ConnectionLost as error:
         return error
     await until(final.next_at, asyncio.get_running_loop().time)

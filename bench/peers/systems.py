@@ -14,8 +14,8 @@ from bench.peers.environments import MissingPeer, PeerKind, VoiceKind, python_of
 from bench.tools.utterance_audio import BenchUtterance
 
 START_TIMEOUT_S = 120
-LOOK_AGAIN_S = 0.05
-INSIDE = Path(__file__).with_name("run_peer.py")
+POLL_S = 0.05
+RUN_PEER = Path(__file__).with_name("run_peer.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SystemUnderTest(Protocol):
         """Process id of its first process."""
         ...
 
-    def talker(self) -> AbstractAsyncContextManager[AsrClient]: ...
+    def client(self) -> AbstractAsyncContextManager[AsrClient]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ async def peer_process(
     kind: PeerKind, model: Path, threads: int, log: Path
 ) -> AsyncGenerator[PeerProcess, None]:
     """Runs a peer while the body runs. Raises MissingPeer when it does not start."""
-    command = [str(INSIDE), kind, "--model", str(model), "--threads", str(threads)]
+    command = [str(RUN_PEER), kind, "--model", str(model), "--threads", str(threads)]
     async with started(kind, command, threads, log) as process:
         yield process
 
@@ -73,24 +73,24 @@ async def peer_process(
 async def started(
     kind: PeerKind | VoiceKind, command: Sequence[str], threads: int, log: Path
 ) -> AsyncGenerator[PeerProcess, None]:
-    """Runs a script of ours with the peer's interpreter. Raises MissingPeer.
+    """Runs one of Earshot's scripts with the peer's interpreter. Raises MissingPeer.
 
     The script must listen on the `--port` that is added.
     """
     port = free_port()
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             str(python_of(kind)),
             *command,
             *("--port", str(port)),
             stdin=PIPE,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env={"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin"},
         )
         try:
             if not await _listens(process, port):
-                raise MissingPeer(f"{kind} did not start; what it said is in {log}")
+                raise MissingPeer(f"{kind} did not start; its output is in {log}")
             yield PeerProcess(port, process.pid)
         finally:
             if process.returncode is None:
@@ -104,7 +104,7 @@ async def _listens(process: asyncio.subprocess.Process, port: int) -> bool:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except ConnectionRefusedError:
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_S)
             continue
         writer.close()
         return True

@@ -24,7 +24,7 @@ STOP_TIMEOUT_S = 30
 KEPT_LINES = 40
 "Last lines of its output that are kept: enough for a traceback."
 
-LOOK_AGAIN_S = 0.01
+POLL_S = 0.01
 
 READY = re.compile(r"ready in [0-9.]+ s at (\S+)\n")
 
@@ -51,9 +51,8 @@ async def own_server(
 ) -> AsyncIterator[OwnServer]:
     """Runs `earshot serve` on a free port while the body runs. Raises ServerStartError.
 
-    It has default settings: no file and no environment variable of this machine counts, only
-    `arguments`.
-    wyoming_port: 0 for none.
+    It has default settings: files and environment variables of this machine are ignored, only
+    `arguments` count. wyoming_port: 0 for none.
     """
     # Port 0: a port found free beforehand may be taken when it is bound.
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
@@ -62,7 +61,7 @@ async def own_server(
 
 
 @asynccontextmanager
-async def given_or_own(url: str | None, key: str | None) -> AsyncIterator[Address]:
+async def named_or_own_server(url: str | None, key: str | None) -> AsyncIterator[Address]:
     """Yields the address of the named server, or of a server that runs while the body does."""
     if url is not None:
         yield parse_address(url, key)
@@ -101,14 +100,16 @@ async def _until_ready(process: Process, log: Path) -> str:
     """Returns its URL. Raises ServerStartError with the end of its output."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
-        is_last_look = process.returncode is not None or time.monotonic() > deadline
-        said = await asyncio.to_thread(log.read_text, errors="replace")
-        if ready := READY.search(said):
+        is_last_poll = process.returncode is not None or time.monotonic() > deadline
+        output = await asyncio.to_thread(log.read_text, errors="replace")
+        if ready := READY.search(output):
             return ready[1]
-        if is_last_look:
-            last = "\n".join(said.splitlines()[-KEPT_LINES:])
-            raise ServerStartError(f"the server did not become ready; it said last: {last}")
-        await asyncio.sleep(LOOK_AGAIN_S)
+        if is_last_poll:
+            last = "\n".join(output.splitlines()[-KEPT_LINES:])
+            raise ServerStartError(
+                f"the server did not become ready; the end of its output: {last}"
+            )
+        await asyncio.sleep(POLL_S)
 
 
 async def _stop(process: Process) -> None:

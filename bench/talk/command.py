@@ -14,7 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from bench.client.connection_stats import ConnectionReport, quality_line
-from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.conversation import ConversationClient, TurnReport, open_conversation
 from bench.client.http import DEFAULT_URL, KEY_VARIABLES, Address, parse_address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
@@ -70,9 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of every client that holds a conversation."""
-    add_server(parser)
+def add_connection(parser: argparse.ArgumentParser, default_server: str = DEFAULT_URL) -> None:
+    """Adds the options of every client that holds a conversation. default_server: see
+    `add_server`."""
+    add_server(parser, default_server)
     parser.add_argument(
         "--transport",
         choices=("webrtc", "ws"),
@@ -92,8 +93,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server(parser: argparse.ArgumentParser, default: str = DEFAULT_URL) -> None:
-    """Adds the options of every measuring client. default: the server without --url, for the
-    help."""
+    """Adds the options of every client. default: the server that is used without --url; only shown
+    in the help."""
     parser.add_argument("--url", help=f"address of the server; default: {default}")
     parser.add_argument("--key", help=f"key of the server; default: ${' or $'.join(KEY_VARIABLES)}")
     parser.add_argument(
@@ -129,15 +130,15 @@ exit codes:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Talks as the options say; returns the exit code."""
+    """Holds the conversation; returns the exit code."""
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
     except (RequestError, NoSoundCard) as error:
-        return _complain(error, TalkExitCode.USAGE)
+        return _print_error(error, TalkExitCode.USAGE)
     except (CannotConnect, ConnectionLost) as error:
-        return _complain(error, TalkExitCode.CONNECTION_FAILED)
+        return _print_error(error, TalkExitCode.CONNECTION_FAILED)
 
 
 def address_of(options: argparse.Namespace) -> Address:
@@ -146,7 +147,7 @@ def address_of(options: argparse.Namespace) -> Address:
     return parse_address(options.url or DEFAULT_URL, key, is_insecure=options.insecure)
 
 
-def wish_of(options: argparse.Namespace) -> SessionRequest:
+def session_request(options: argparse.Namespace) -> SessionRequest:
     """Returns the session settings that the options ask for."""
     return SessionRequest(options.model, options.language, options.turn_detection)
 
@@ -163,17 +164,17 @@ def read_recording(path: Path) -> Pcm:
 
 async def _main(options: argparse.Namespace) -> int:
     if sum((bool(options.files), options.mic, options.text is not None)) != 1:
-        raise RequestError("say one of: FILE, --mic, --text WORDS (see earshot talk --help)")
+        raise RequestError("give one of: FILE, --mic, --text WORDS (see earshot talk --help)")
     address = address_of(options)
     recordings = [await asyncio.to_thread(read_recording, path) for path in options.files]
-    is_live = sys.stdout.isatty() and not options.json
-    screen = TerminalOutput(sys.stdout, is_live, is_quiet=options.quiet or options.json)
+    is_terminal = sys.stdout.isatty() and not options.json
+    output = TerminalOutput(sys.stdout, is_terminal, is_quiet=options.quiet or options.json)
     reports: list[TurnReport] = []
     try:
-        await _talk(options, address, recordings, screen, reports)
+        await _talk(options, address, recordings, output, reports)
     finally:  # also after Ctrl-C: the answers so far are saved
         if options.save and reports:
-            _save(options.save, [frame for report in reports for frame in report.sound])
+            _save(options.save, [frame for report in reports for frame in report.audio])
     is_answered = all(report.status == "answered" for report in reports)
     return TalkExitCode.ANSWERED if is_answered else TalkExitCode.NOT_ANSWERED
 
@@ -182,28 +183,28 @@ async def _talk(
     options: argparse.Namespace,
     address: Address,
     recordings: Sequence[Pcm],
-    screen: TerminalOutput,
+    output: TerminalOutput,
     reports: list[TurnReport],
 ) -> None:
     """Appends to `reports`, turn by turn."""
-    transport, wish, timeout_s = options.transport, wish_of(options), options.timeout
+    transport, request, timeout_s = options.transport, session_request(options), options.timeout
     async with AsyncExitStack() as stack:
         card = stack.enter_context(SoundCard()) if options.mic else None
-        talker, client = await stack.enter_async_context(
-            talking(
+        conversation, client = await stack.enter_async_context(
+            open_conversation(
                 address,
                 transport,
-                wish,
+                request,
                 timeout_s=timeout_s,
-                on_change=screen.change,
+                on_change=output.change,
                 player=card,
             )
         )
-        screen.line(f"connected to {address.url} over {client.transport}")
+        output.line(f"connected to {address.url} over {client.transport}")
         if card is not None:
-            card.listen(client.mouth.feed)
-            screen.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
-        turns = await stack.enter_async_context(aclosing(_turns(talker, options, recordings)))
+            card.listen(client.microphone.feed)
+            output.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
+        turns = await stack.enter_async_context(aclosing(_turns(conversation, options, recordings)))
         quality: ConnectionReport | None = None
         try:
             async for report in turns:
@@ -212,35 +213,35 @@ async def _talk(
                 if options.json:
                     print(to_json(report, quality), flush=True)
                 else:
-                    screen.report(report)
+                    output.report(report)
         finally:
             if quality is not None:
-                screen.line(quality_line(quality))
+                output.line(quality_line(quality))
 
 
 async def _turns(
-    talker: ConversationClient, options: argparse.Namespace, recordings: Sequence[Pcm]
+    conversation: ConversationClient, options: argparse.Namespace, recordings: Sequence[Pcm]
 ) -> AsyncGenerator[TurnReport, None]:
     if options.mic:
         turn = 0
         while options.turns is None or turn < options.turns:
-            yield await talker.listen()
+            yield await conversation.listen()
             turn += 1
         return
     for turn in range(options.turns or 1):
         if turn:
             await asyncio.sleep(GAP_S)
         if options.text is not None:
-            yield await talker.write(options.text)
+            yield await conversation.write(options.text)
         for index, pcm in enumerate(recordings):
             if index:
                 await asyncio.sleep(GAP_S)
-            yield await talker.say(pcm)
+            yield await conversation.say(pcm)
 
 
 def _save(path: Path, sound: list[AudioFrame]) -> None:
     if not sound:
-        print(f"earshot: nothing was heard, {path} is not written", file=sys.stderr)
+        print(f"earshot: no answer was audible, so {path} is not written", file=sys.stderr)
         return
     try:
         write_wav(path, sound)
@@ -248,7 +249,7 @@ def _save(path: Path, sound: list[AudioFrame]) -> None:
         raise RequestError(f"{path}: {error.strerror or error}", code="unwritable") from error
 
 
-def _complain(error: Exception, code: TalkExitCode) -> TalkExitCode:
+def _print_error(error: Exception, code: TalkExitCode) -> TalkExitCode:
     print(f"earshot: {error}", file=sys.stderr)
     return code
 

@@ -21,7 +21,7 @@ STAGE_NAMES = {
     "playout": "playout",
 }
 
-_WHY_NOT = {
+_STATUS_TEXTS = {
     "rejected": "(taken for noise: no answer)",
     "cancelled": "(the answer was cut short)",
     "unanswered": "(no answer)",
@@ -32,10 +32,11 @@ _WHY_NOT = {
 
 @dataclass(slots=True)
 class TerminalOutput:
-    """Shows partials in place on a terminal, elsewhere one line per change."""
+    """Shows partial transcripts: on a terminal in one line that changes, elsewhere one line per
+    change."""
 
     out: TextIO
-    is_live: bool
+    is_terminal: bool
     is_quiet: bool = False
     "True: only transcript and answer are shown."
     _shown: str = ""
@@ -46,7 +47,7 @@ class TerminalOutput:
         if self.is_quiet or not words or words == self._shown:
             return
         self._shown = words
-        if not self.is_live:
+        if not self.is_terminal:
             print(f"  ... {words}", file=self.out, flush=True)
             return
         room = shutil.get_terminal_size().columns - len("  ... ") - 1
@@ -63,13 +64,13 @@ class TerminalOutput:
 
     def report(self, report: TurnReport) -> None:
         """Prints the result of a turn."""
-        if self.is_live and self._shown:
+        if self.is_terminal and self._shown:
             print(CLEAR_LINE, end="", file=self.out)
         self._shown = ""
-        why_not = _WHY_NOT[report.status]
+        status_text = _STATUS_TEXTS[report.status]
         if report.status == "unanswered" and not report.transcript:
-            why_not = "(no answer: the server heard no speech)"
-        answer = " ".join(filter(None, (report.reply, why_not, report.error)))
+            status_text = "(no answer: the server detected no speech)"
+        answer = " ".join(filter(None, (report.reply, status_text, report.error)))
         if report.transcript:
             print(f"  you:     {report.transcript}", file=self.out)
         print(f"  answer:  {answer}", file=self.out, flush=True)
@@ -82,7 +83,7 @@ def times(report: TurnReport) -> list[str]:
     """Returns the turn's times at the client, and those that the server reported."""
     lines = []
     own = [
-        _to_voice(report),
+        _voice_to_voice(report),
         _time("first words", report.first_words_ms, " after you began"),
         _time("transcript", report.transcript_ms, " after you ended"),
     ]
@@ -98,7 +99,7 @@ def times(report: TurnReport) -> list[str]:
     return lines
 
 
-def _to_voice(report: TurnReport) -> str:
+def _voice_to_voice(report: TurnReport) -> str:
     took_ms = report.voice_to_voice_ms
     if not report.transcript:
         return _time("text to voice", took_ms, "")
@@ -112,7 +113,7 @@ def _to_voice(report: TurnReport) -> str:
 def to_json(report: TurnReport, quality: ConnectionReport) -> str:
     """Returns one line of JSON: all fields without the audio, and the quality of the connection."""
     fields: dict[str, Any] = {**asdict(report), "connection": asdict(quality)}
-    del fields["sound"]
+    del fields["audio"]
     return msgspec.json.encode(fields).decode()
 
 

@@ -13,7 +13,7 @@ from bench.client.microphone import FRAME_SAMPLES, RATE_HZ
 from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError
 
-MAX_WAITING_SAMPLES = 3 * FRAME_SAMPLES
+MAX_QUEUED_SAMPLES = 3 * FRAME_SAMPLES
 """Queue length above which silence is dropped, so that a network delay is made up between two
 answers."""
 
@@ -33,9 +33,9 @@ class SoundCard:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._sink: Callable[[Pcm], None] | None = None
+        self._on_recorded: Callable[[Pcm], None] | None = None
         self._lock = Lock()
-        self._waiting = np.zeros(0, np.int16)
+        self._queued = np.zeros(0, np.int16)
         self._streams: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -55,8 +55,8 @@ class SoundCard:
         }
         try:
             self._streams = [
-                sounddevice.InputStream(callback=self._recorded, **common),
-                sounddevice.OutputStream(callback=self._wanted, **common),
+                sounddevice.InputStream(callback=self._take_recorded, **common),
+                sounddevice.OutputStream(callback=self._fill_output, **common),
             ]
             for stream in self._streams:
                 stream.start()
@@ -72,32 +72,32 @@ class SoundCard:
 
     def listen(self, sink: Callable[[Pcm], None]) -> None:
         """Starts to pass recorded audio to `sink`, in the event loop."""
-        self._sink = sink
+        self._on_recorded = sink
 
     def play(self, frame: AudioFrame) -> None:
         """Queues a frame. A silent frame is dropped when the queue is too long."""
         with self._lock:
-            is_late = len(self._waiting) > MAX_WAITING_SAMPLES
+            is_late = len(self._queued) > MAX_QUEUED_SAMPLES
             if is_late and np.abs(frame.pcm.astype(np.int32)).max(initial=0) < AUDIBLE_LEVEL:
                 return
-            self._waiting = np.concatenate([self._waiting, frame.pcm])
+            self._queued = np.concatenate([self._queued, frame.pcm])
 
     def flush(self) -> None:
         """Drops queued audio."""
         with self._lock:
-            self._waiting = self._waiting[:0]
+            self._queued = self._queued[:0]
 
     def _close(self) -> None:
         for stream in self._streams:
             stream.close()
 
-    def _recorded(self, data: Any, frames: int, time: Any, status: Any) -> None:
-        if self._sink is not None:
+    def _take_recorded(self, data: Any, frames: int, time: Any, status: Any) -> None:
+        if self._on_recorded is not None:
             pcm: Pcm = data[:, 0].copy()
-            self._loop.call_soon_threadsafe(self._sink, pcm)
+            self._loop.call_soon_threadsafe(self._on_recorded, pcm)
 
-    def _wanted(self, data: Any, frames: int, time: Any, status: Any) -> None:
+    def _fill_output(self, data: Any, frames: int, time: Any, status: Any) -> None:
         with self._lock:
-            now, self._waiting = self._waiting[:frames], self._waiting[frames:]
+            now, self._queued = self._queued[:frames], self._queued[frames:]
         data[: len(now), 0] = now
         data[len(now) :, 0] = 0

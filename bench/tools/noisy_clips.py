@@ -28,7 +28,7 @@ def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> C
     noises = [decode_file(data / "noise" / f"{name}.wav") for name in RECORDED]
     numbers = count()
 
-    def heard(command: Pcm) -> Pcm:
+    def add_noise(command: Pcm) -> Pcm:
         reduction = open_noise_reduction(mode)
         begin = LEAD + ms_to_samples(reduction.late_ms, ASR_RATE_HZ)
         end = begin + len(command)
@@ -40,7 +40,7 @@ def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> C
             sound = mixed(sound, noise, command, snr_db)
         return reduction.clean(sound)[begin:end]
 
-    return heard
+    return add_noise
 
 
 def mixed(sound: Pcm, noise: Pcm, command: Pcm, snr_db: float) -> Pcm:
@@ -49,5 +49,5 @@ def mixed(sound: Pcm, noise: Pcm, command: Pcm, snr_db: float) -> Pcm:
     during = piece[LEAD : LEAD + len(command)]
     wanted = np.mean(np.square(command.astype(np.float64))) / 10 ** (snr_db / 10)
     gain = np.sqrt(wanted / max(1.0, float(np.mean(np.square(during)))))
-    heard: Pcm = np.clip(np.rint(sound + gain * piece), -(2**15), 2**15 - 1).astype(np.int16)
-    return heard
+    mixed_audio: Pcm = np.clip(np.rint(sound + gain * piece), -(2**15), 2**15 - 1).astype(np.int16)
+    return mixed_audio

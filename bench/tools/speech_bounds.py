@@ -41,7 +41,7 @@ class SpeechBounds:
     "One past the last sample of speech."
 
 
-def spoken_in(pcm: Pcm, rate_hz: int) -> SpeechBounds:
+def find_speech_bounds(pcm: Pcm, rate_hz: int) -> SpeechBounds:
     """Returns the bounds; the whole recording if it has no speech. Takes some 2 ms per second of
     audio."""
     span = speech_span(pcm, rate_hz)

@@ -8,14 +8,14 @@ import numpy as np
 
 
 def machine() -> str:
-    """Describes the machine and its load before: a figure without that says little."""
+    """Describes the machine and its load before the measurement; figures mean little without it."""
     return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
     """Interpolates linearly between ranks. Raises ValueError without values."""
     if not values:
-        raise ValueError("a percentile of nothing")
+        raise ValueError("a percentile needs at least one value")
     return float(np.percentile(values, percent))
 
 

@@ -27,7 +27,7 @@ PAUSE_MS = 800
 
 @dataclass(frozen=True, slots=True)
 class BenchUtterance:
-    """One clip with its room tone. said: its text."""
+    """One clip with its room tone. said: its text, or the name of a recording."""
 
     said: str
     pcm: Pcm
@@ -40,8 +40,9 @@ class BenchUtterance:
     def speech_s(self) -> float:
         return self.end / RATE_HZ
 
-    def narrow(self) -> tuple[Pcm, int]:
-        """Returns the audio at 16 kHz, and one past its last sample of speech."""
+    def at_asr_rate(self) -> tuple[Pcm, int]:
+        """Returns the audio at 16 kHz (the rate of recognisers), and one past its last sample of
+        speech."""
         resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
         pcm = np.concatenate([resampler.push(self.pcm), resampler.flush()])
         return pcm, self.end * ASR_RATE_HZ // RATE_HZ
@@ -70,5 +71,5 @@ async def spoken(pcm: Pcm, began_at: float, send: BytesSender) -> None:
 
 
 async def until(at: float, clock: Callable[[], float]) -> None:
-    """Sleeps until this time; returns at once if it is over."""
+    """Sleeps until this time; returns at once if it has passed."""
     await asyncio.sleep(max(0.0, at - clock()))

@@ -6,7 +6,7 @@ from pipeline.transcription.no_speech import NoSpeechFilter
 from pipeline.transcription.stitching import stitch_results
 
 
-def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
+def decode_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
     """Decodes all of it, in windows if the model takes no longer audio."""
     window_ms = model.info.window_ms
     size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
@@ -17,7 +17,7 @@ def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
     return stitch_results([(result, len(w)) for result, w in zip(results, windows, strict=True)])
 
 
-def evidence_of(vad: VadEngine, pcm: Pcm) -> NoSpeechFilter:
+def speech_evidence(vad: VadEngine, pcm: Pcm) -> NoSpeechFilter:
     """Returns the evidence of speech in it, as for an uploaded recording."""
     one, evidence = vad.open(), NoSpeechFilter()
     size = one.frame_samples

@@ -19,14 +19,14 @@ def spoken_words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:
+def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
     """Returns the number of words to change, add or drop (Levenshtein distance)."""
-    return sum(one != other for one, other in aligned(said, heard))
+    return sum(one != other for one, other in aligned(reference, hypothesis))
 
 
-def aligned(said: Sequence[str], heard: Sequence[str]) -> list[Pair]:
+def aligned(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
     """Returns the alignment with the fewest errors, pair by pair."""
-    pairs: list[Pair] = align(said, heard, NOTHING)
+    pairs: list[Pair] = align(reference, hypothesis, NOTHING)
     return pairs
 
 

@@ -18,18 +18,18 @@ def clips(paths: Sequence[Path]) -> list[BenchUtterance]:
     """Returns the recordings, or commands spoken by eSpeak. Raises RequestError for an unreadable
     file."""
     if not paths:
-        return [said(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
-    return [said(path.name, read_recording(path), seed) for seed, path in enumerate(paths)]
+        return [utterance_of(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
+    return [utterance_of(path.name, read_recording(path), seed) for seed, path in enumerate(paths)]
 
 
-def said(name: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
+def utterance_of(name: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
     """Cuts a recording at the last sample within 30 dB of the loudest 10 ms, and adds room tone.
 
     Raises RequestError for a recording without speech.
     """
     span = speech_span(pcm, RATE_HZ)
     if span is None:
-        raise RequestError(f"{name}: nobody speaks in it", code="no_speech")
+        raise RequestError(f"{name}: it contains no speech", code="no_speech")
     return utterance(name, pcm[: last_audible(pcm, span[1]) + 1], seed)
 
 

@@ -19,7 +19,7 @@ from msgspec.json import format as pretty
 from bench.client.http import Address
 from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
 from bench.server.own_server import own_server
-from bench.talk.command import TalkExitCode, add_connection, address_of, wish_of
+from bench.talk.command import TalkExitCode, add_connection, address_of, session_request
 from bench.tools.stats import machine
 from bench.voice import chart, client_latency
 from bench.voice.clips import clips
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reconnect", action="store_true", help="open a new connection for each turn"
     )
-    add_connection(parser)
+    add_connection(parser, default_server="one that is started for the run")
     parser.add_argument(
         "--wait",
         type=_wait,
@@ -92,18 +92,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measures as the options say; returns the exit code."""
+    """Runs the measurement; returns the exit code."""
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    except BaseExceptionGroup as group:  # clients fail for the same reason: the first says it
+    except (
+        BaseExceptionGroup
+    ) as group:  # all clients fail for the same reason: the first error is enough
         known = expected_failure(group)
         if known is None:
             raise
-        return _complain(known)
+        return _print_error(known)
     except EarshotError as error:
-        return _complain(error)
+        return _print_error(error)
 
 
 async def _main(options: argparse.Namespace) -> int:
@@ -115,7 +117,7 @@ async def _main(options: argparse.Namespace) -> int:
         plan = VoicePlan(
             address,
             options.transport,
-            _wish(options),
+            _session_request(options),
             options.turns,
             options.clients,
             options.timeout,
@@ -138,11 +140,11 @@ def _check(options: argparse.Namespace) -> None:
         raise RequestError(f"--{given[0]} and --{given[1]} cannot be used together")
 
 
-def _wish(options: argparse.Namespace) -> SessionRequest:
-    wish = wish_of(options)
+def _session_request(options: argparse.Namespace) -> SessionRequest:
+    request = session_request(options)
     if options.wait is None:
-        return wish
-    return replace(wish, turn_detection="server_vad", silence_ms=options.wait)
+        return request
+    return replace(request, turn_detection="server_vad", silence_ms=options.wait)
 
 
 @asynccontextmanager
@@ -158,21 +160,23 @@ async def _server(options: argparse.Namespace) -> AsyncIterator[Address]:
 
 
 def _title(options: argparse.Namespace, plan: VoicePlan) -> str:
-    wish = plan.wish
+    request = plan.request
     wait = (
-        f"server_vad {wish.silence_ms} ms" if wish.silence_ms is not None else wish.turn_detection
+        f"server_vad {request.silence_ms} ms"
+        if request.silence_ms is not None
+        else request.turn_detection
     )
     engines = f", stub engines {options.stubs} ms" if options.stubs else ""
     return f"{plan.transport}, {wait}{engines}, {plan.clients} x {plan.turns} turns"
 
 
-def _progress(said: VoiceTurn) -> None:
+def _progress(turn: VoiceTurn) -> None:
     """Prints one line per turn, to show the progress."""
-    report = said.report
+    report = turn.report
     took = report.voice_to_voice_ms
     shown = report.status if took is None else f"{took:.0f} ms"
     words = f"{report.transcript} -> {report.reply}{report.error}"
-    print(f"{said.client + 1}.{said.turn + 1:<3} {shown:>10}  {words}", file=sys.stderr, flush=True)
+    print(f"{turn.client + 1}.{turn.turn + 1:<3} {shown:>10}  {words}", file=sys.stderr, flush=True)
 
 
 def _write(
@@ -195,7 +199,7 @@ def _write(
             raise RequestError(f"{file}: {error.strerror or error}") from error
 
 
-def _complain(error: EarshotError) -> int:
+def _print_error(error: EarshotError) -> int:
     print(f"earshot: {error}", file=sys.stderr)
     match error:
         case CannotConnect() | ConnectionLost():

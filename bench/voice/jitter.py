@@ -49,7 +49,7 @@ class Delays:
     after_one_loss: list[float] = field(default_factory=list)
     after_random_loss: list[float] = field(default_factory=list)
     crossed: int = 0
-    "Number of beeps that were taken for another beep, or out of order."
+    "Number of beeps that were taken for another beep, or came out of order."
 
     def extend(self, other: "Delays") -> None:
         """Adds the values of another run."""
@@ -61,7 +61,7 @@ class Delays:
 
 @dataclass(slots=True)
 class Beeper:
-    """Microphone that counts ticks, beeps, and remembers the times."""
+    """Microphone that counts ticks, beeps now and then, and records the times of the beeps."""
 
     clock: Callable[[], float]
     phases: int = PHASES

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.conversation import ConversationClient, TurnReport, open_conversation
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, SessionRequest
@@ -21,7 +21,7 @@ class VoicePlan:
 
     address: Address
     transport: ClientTransport
-    wish: SessionRequest
+    request: SessionRequest
     turns: int
     "Turns of each client, without the warm-up."
     clients: int = 1
@@ -48,11 +48,11 @@ async def run(plan: VoicePlan, clips: Sequence[BenchUtterance], on_turn: OnTurn)
 
     Raises EarshotError, from several clients as an ExceptionGroup.
     """
-    lag_s = sum(len(clip.pcm) for clip in clips) / len(clips) / RATE_HZ / plan.clients
+    shift_s = sum(len(clip.pcm) for clip in clips) / len(clips) / RATE_HZ / plan.clients
     began_at = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as tasks:
         running = [
-            tasks.create_task(_client(plan, clips, number, began_at + number * lag_s, on_turn))
+            tasks.create_task(_client(plan, clips, number, began_at + number * shift_s, on_turn))
             for number in range(plan.clients)
         ]
     return [said for task in running for said in task.result()]
@@ -63,13 +63,15 @@ async def _client(
 ) -> list[VoiceTurn]:
     await until(begin_at, asyncio.get_running_loop().time)
     turns = range(-WARM_UP_TURNS, plan.turns)
-    pieces = [range(turn, turn + 1) for turn in turns] if plan.reconnects else [turns]
+    connections = [range(turn, turn + 1) for turn in turns] if plan.reconnects else [turns]
     found: list[VoiceTurn] = []
-    for piece in pieces:
-        connection = talking(plan.address, plan.transport, plan.wish, timeout_s=plan.timeout_s)
-        async with connection as (talker, _):
-            for turn in piece:
-                said = await _turn(talker, clips, number, turn)
+    for connection_turns in connections:
+        connection = open_conversation(
+            plan.address, plan.transport, plan.request, timeout_s=plan.timeout_s
+        )
+        async with connection as (conversation, _):
+            for turn in connection_turns:
+                said = await _turn(conversation, clips, number, turn)
                 if turn >= 0:
                     found.append(said)
                     on_turn(said)
@@ -77,10 +79,10 @@ async def _client(
 
 
 async def _turn(
-    talker: ConversationClient, clips: Sequence[BenchUtterance], client: int, turn: int
+    conversation: ConversationClient, clips: Sequence[BenchUtterance], client: int, turn: int
 ) -> VoiceTurn:
     """Runs one turn; every client begins with another clip."""
     clip = clips[(client + turn) % len(clips)]
-    report = await talker.say(clip.pcm, (clip.begin, clip.end))
+    report = await conversation.say(clip.pcm, (clip.begin, clip.end))
     await asyncio.sleep(GAP_S)
     return VoiceTurn(client, turn, clip.said, report)

@@ -16,7 +16,7 @@ HEAD = ("ms", "p50", "p95", "min", "max", "turns")
 
 def answered(found: Iterable[VoiceTurn]) -> list[TurnReport]:
     """Returns the reports of the answered turns."""
-    return [said.report for said in found if said.report.status == "answered"]
+    return [turn.report for turn in found if turn.report.status == "answered"]
 
 
 def voice_to_voice(found: Iterable[VoiceTurn]) -> list[float]:
@@ -88,14 +88,14 @@ def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, A
             for name, each in stages(found).items()
         ],
         "waterfall": [asdict(stage) for stage in typical(found)],
-        "each": [_turn(said) for said in found],
+        "each": [_turn(turn) for turn in found],
     }
 
 
-def _turn(said: VoiceTurn) -> dict[str, Any]:
-    fields: dict[str, Any] = asdict(said.report)
-    del fields["sound"]
-    return {"client": said.client, "turn": said.turn, "clip": said.clip, **fields}
+def _turn(turn: VoiceTurn) -> dict[str, Any]:
+    fields: dict[str, Any] = asdict(turn.report)
+    del fields["audio"]
+    return {"client": turn.client, "turn": turn.turn, "clip": turn.clip, **fields}
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:

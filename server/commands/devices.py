@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import ClientSession
 
 from bench.client.http import KEY_VARIABLES, Address, http_session, parse_address, reaching, refusal
-from bench.client.realtime import CannotConnect, message_of
+from bench.client.realtime import CannotConnect, error_message
 from core.errors import ConfigError, NotFound, RequestError
 from devices.api.views import DeviceList, DeviceView
 from server.commands.devices_table import entry_line, table
@@ -198,5 +198,5 @@ def _error_message(status: int, body_bytes: bytes) -> str:
     except (msgspec.DecodeError, UnicodeError):
         body = None
     if isinstance(body, dict):
-        return message_of(body)
+        return error_message(body)
     return f"the server answered {status}; is it Earshot, of this version?"

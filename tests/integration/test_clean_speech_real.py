@@ -75,7 +75,7 @@ class Ears:
     def live(self, pcm: Pcm) -> str:
         """Returns the transcript of a session with `server_vad`."""
         said = asyncio.run(hear_live(self.model, self.vad, "clip", pcm))
-        return " ".join(one.judged for one in said if one.judged)
+        return " ".join(one.filtered for one in said if one.filtered)
 
 
 @pytest.fixture(scope="module")

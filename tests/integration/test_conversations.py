@@ -18,7 +18,7 @@ import pytest
 from aiortc import RTCPeerConnection
 
 from bench.client.base import RealtimeClient
-from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.conversation import ConversationClient, TurnReport, open_conversation
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest
@@ -70,7 +70,9 @@ def errors(transcript: str, text: str) -> int:
 async def talker(
     server: Running, transport: ClientTransport = "webrtc"
 ) -> AsyncIterator[tuple[ConversationClient, RealtimeClient]]:
-    opened = talking(Address(server.url), transport, SessionRequest(), timeout_s=TIMEOUT_S)
+    opened = open_conversation(
+        Address(server.url), transport, SessionRequest(), timeout_s=TIMEOUT_S
+    )
     async with opened as (one, client):
         yield one, client
 
@@ -153,7 +155,7 @@ def test_killing_the_recogniser_during_speech_loses_nothing(server: Running) -> 
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(one.say(clip(text)))
                 while not one._log.stable:
-                    await one._change()
+                    await one._wait_for_change()
                 for worker in workers_of(server):
                     worker.kill()
             return speaking.result(), await one.say(clip("turn off the kitchen lights"))
@@ -267,7 +269,7 @@ def test_a_turn_finishes_while_the_server_drains(tmp_path_factory: pytest.TempPa
             async with talker(server) as (client, _), asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(client.say(clip("turn on the kitchen lights")))
                 while not client._log.is_speech:
-                    await client._change()
+                    await client._wait_for_change()
                 server.process.send_signal(signal.SIGTERM)
                 await is_draining(server)
                 with pytest.raises(Exception, match=r"shutting down|cannot connect|refused"):

@@ -8,7 +8,7 @@ from itertools import cycle
 from typing import Any
 
 from bench.client.base import RealtimeClient
-from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.conversation import ConversationClient, TurnReport, open_conversation
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest
@@ -58,7 +58,9 @@ class Scene:
         self, transport: ClientTransport
     ) -> AsyncIterator[tuple[ConversationClient, RealtimeClient]]:
         self.log.calls += 1
-        opened = talking(Address(self.url), transport, SessionRequest(), timeout_s=TURN_TIMEOUT_S)
+        opened = open_conversation(
+            Address(self.url), transport, SessionRequest(), timeout_s=TURN_TIMEOUT_S
+        )
         async with opened as (talker, client):
             yield talker, client
 
@@ -93,7 +95,7 @@ async def cancelling(scene: Scene, begin: int) -> None:
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(talker.say(clip(next(said))))
                 while not talker._log.output_item_id and not speaking.done():
-                    await talker._change()
+                    await talker._wait_for_change()
                 client.send({"type": "response.cancel"})
             scene.log.cancelled += speaking.result().status == "cancelled"
             await scene.turn(talker, next(said))
@@ -115,7 +117,7 @@ async def _cut_while_speaking(talker: ConversationClient, client: RealtimeClient
     async with asyncio.TaskGroup() as tasks:
         speaking = tasks.create_task(talker.say(clip(LONG)))
         while not talker._log.is_speech:
-            await talker._change()
+            await talker._wait_for_change()
         await _cut(client)
         speaking.cancel()
 

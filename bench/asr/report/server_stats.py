@@ -11,12 +11,12 @@ from bench.client.http import Address
 QUEUE = "earshot_asr_queue_seconds_sum"
 COMPUTE = "earshot_asr_compute_seconds_sum"
 CALLS = "earshot_asr_compute_seconds_count"
-SIZE = "batch"
+BATCH_LABEL = "batch"
 "Label of the two above: number of items that were computed at once."
 
 HEADER = (
     "Read from the server's /metrics before and after; other clients of the server count too. ",
-    "Input and output are part of the infer time: nobody measures them apart. ",
+    "Input and output are part of the infer time; they are not measured separately.  ",
     "",
 )
 
@@ -63,9 +63,9 @@ def parsed(exposition: str) -> ServerStats | None:
             if sample.name == QUEUE:
                 queue_s = (queue_s or 0.0) + sample.value
             infer_s += sample.value if sample.name == COMPUTE else 0.0
-            if sample.name in {CALLS, COMPUTE} and SIZE in sample.labels:
+            if sample.name in {CALLS, COMPUTE} and BATCH_LABEL in sample.labels:
                 into = counts if sample.name == CALLS else seconds
-                size = int(sample.labels[SIZE])
+                size = int(sample.labels[BATCH_LABEL])
                 into[size] = into.get(size, 0.0) + sample.value
     if queue_s is None:
         return None
@@ -89,7 +89,7 @@ def stats_text(model: str, stats: ServerStats | None) -> str:
     """Returns the Triton client's lines for the model and for each batch size."""
     lines: Sequence[str] = HEADER
     if stats is None:
-        lines = (*lines, "The server tells nothing about itself. ")
+        lines = (*lines, "The server has no metrics of Earshot.  ")
     else:
         lines = (
             *lines,

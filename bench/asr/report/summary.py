@@ -25,13 +25,13 @@ def answered(run: CorpusRun) -> list[ClipResult]:
     return [result for result in run.results if not result.answer.error]
 
 
-def heard_words(run: CorpusRun) -> list[ScoredText]:
+def scored_words(run: CorpusRun) -> list[ScoredText]:
     """Returns the raw words; a recording without an answer counts as an empty hypothesis."""
     return [ScoredText(r.clip.id, words(r.clip.text), words(r.answer.text)) for r in run.results]
 
 
-def heard_characters(run: CorpusRun) -> list[ScoredText]:
-    """Returns the raw characters; see `heard_words`."""
+def scored_characters(run: CorpusRun) -> list[ScoredText]:
+    """Returns the raw characters; see `scored_words`."""
     return [
         ScoredText(r.clip.id, characters(r.clip.text), characters(r.answer.text))
         for r in run.results
@@ -59,9 +59,9 @@ def summary(run: CorpusRun, language: str | None) -> dict[str, Any]:
         "wall_s": run.wall_s,
         "rtf": run.rtf,
         "wer": _errors(errors_of(ScoredText(i, words(s), words(g)) for s, g, i in clean)),
-        "wer_raw": _errors(errors_of(heard_words(run))),
+        "wer_raw": _errors(errors_of(scored_words(run))),
         "cer": _errors(errors_of(ScoredText(i, characters(s), characters(g)) for s, g, i in clean)),
-        "cer_raw": _errors(errors_of(heard_characters(run))),
+        "cer_raw": _errors(errors_of(scored_characters(run))),
         "latency_ms": _spread([r.answer.took_ms for r in answered(run)]),
         "first_partial_ms": _spread(
             [a.first_partial_ms for a in shown if a.first_partial_ms is not None]
@@ -124,7 +124,7 @@ def _errors(found: ErrorCounts) -> dict[str, Any]:
         "insertions": found.insertions,
         "deletions": found.deletions,
         "substitutions": found.substitutions,
-        "said": found.said,
+        "said": found.reference_length,
     }
 
 

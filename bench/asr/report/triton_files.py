@@ -36,31 +36,34 @@ def rtf_text(audio_s: float, wall_s: float, latencies_s: Sequence[float]) -> str
     return _joined(lines)
 
 
-def recogs_text(heard: Iterable[ScoredText]) -> str:
+def recogs_text(texts: Iterable[ScoredText]) -> str:
     """Returns `recogs-NAME.txt`: references and hypotheses, as lists."""
     return _joined(
         line
-        for one in _by_id(heard)
-        for line in (f"{one.id}:\tref={list(one.said)}", f"{one.id}:\thyp={list(one.heard)}")
+        for one in _by_id(texts)
+        for line in (
+            f"{one.id}:\tref={list(one.reference)}",
+            f"{one.id}:\thyp={list(one.hypothesis)}",
+        )
     )
 
 
-def errs_text(heard: Iterable[ScoredText], rate: str = "WER") -> str:
+def errs_text(texts: Iterable[ScoredText], rate: str = "WER") -> str:
     """Returns `errs-NAME.txt`: all errors, by recording, by kind and by word."""
-    heard = _by_id(heard)
-    found = errors_of(heard)
-    pairs = [pair for one in heard for pair in one.aligned()]
+    texts = _by_id(texts)
+    found = errors_of(texts)
+    pairs = [pair for one in texts for pair in one.aligned()]
     lines = [
         f"%{rate} = {found.percent:.2f}",
         (
             f"Errors: {found.insertions} insertions, {found.deletions} deletions, "
-            f"{found.substitutions} substitutions, over {found.said} reference words "
+            f"{found.substitutions} substitutions, over {found.reference_length} reference words "
             f"({found.correct} correct)"
         ),
         _HINT,
         "",
         "PER-UTT DETAILS: corr or (ref->hyp)  ",
-        *(f"{one.id}:\t{_marked(one.aligned())}" for one in heard),
+        *(f"{one.id}:\t{_marked(one.aligned())}" for one in texts),
         "",
         "SUBSTITUTIONS: count ref -> hyp",
         *_counted(pair for pair in pairs if NOTHING not in pair and pair[0] != pair[1]),
@@ -104,22 +107,22 @@ def _counted(found: Iterable[tuple[str, ...]]) -> Iterator[str]:
 def _by_word(pairs: Iterable[Pair]) -> Iterator[str]:
     """Yields the words with most errors first."""
     correct: Counter[str] = Counter()
-    in_said: Counter[str] = Counter()
-    in_heard: Counter[str] = Counter()
+    in_reference: Counter[str] = Counter()
+    in_hypothesis: Counter[str] = Counter()
     for said, got in pairs:
         correct[said] += said == got
-        in_said[said] += 1
-        in_heard[got] += 1
+        in_reference[said] += 1
+        in_hypothesis[got] += 1
     rows = []
-    for word in (in_said | in_heard).keys() - {NOTHING}:
-        wrong = in_said[word] + in_heard[word] - 2 * correct[word]
+    for word in (in_reference | in_hypothesis).keys() - {NOTHING}:
+        wrong = in_reference[word] + in_hypothesis[word] - 2 * correct[word]
         rows.append((wrong, word))
     for wrong, word in sorted(rows, reverse=True):
-        yield f"{word}   {correct[word]} {wrong} {in_said[word]} {in_heard[word]}"
+        yield f"{word}   {correct[word]} {wrong} {in_reference[word]} {in_hypothesis[word]}"
 
 
-def _by_id(heard: Iterable[ScoredText]) -> list[ScoredText]:
-    return sorted(heard, key=lambda one: one.id)
+def _by_id(texts: Iterable[ScoredText]) -> list[ScoredText]:
+    return sorted(texts, key=lambda one: one.id)
 
 
 def _joined(lines: Iterable[str]) -> str:

@@ -1,4 +1,5 @@
-"""`--wis-table`: Willow Inference Server's own benchmark table, for the models that the server has.
+"""`--wis-table`: the benchmark table of Willow Inference Server (WIS), for the models that the
+server has.
 
 Lengths and columns are WIS's. WIS's time was the server's own, without upload. The time here is the
 client's, from request to answer, the median of several requests. The recordings differ too: speech

@@ -57,7 +57,7 @@ later."""
 DELAYS_MS = (0, 40, 120, 300, 400)
 LEVELS_DB = (-20, -10, 0, 6)
 T60_S = (0.2, 0.4, 0.6)
-HARD = (
+HARD_ROOMS = (
     EchoRoom(clip=2),
     EchoRoom(level_db=0, clip=4),
     EchoRoom(drift_ppm=50),
@@ -69,7 +69,7 @@ HARD = (
 )
 """Overdriven loudspeakers, clocks that drift, delays that jump, and delays beyond every library's
 search."""
-HEAD = (
+TABLE_HEAD = (
     "system",
     "echo",
     "ERLE, dB",
@@ -91,15 +91,15 @@ class RoomGroup:
     headphones."""
 
     name: str
-    alone: list[EchoRoom | None]
-    crowded: list[EchoRoom | None]
+    answer_only: list[EchoRoom | None]
+    with_person: list[EchoRoom | None]
 
 
 @dataclass(slots=True)
 class EchoWordErrors:
     """Results of one group of rooms."""
 
-    alone: list[EchoRun] = field(default_factory=list)
+    answer_only: list[EchoRun] = field(default_factory=list)
     interrupted: list[Interruption] = field(default_factory=list)
 
 
@@ -109,7 +109,7 @@ def groups(*, is_quick: bool) -> Iterator[RoomGroup]:
         scenes = [EchoRoom(d, level, t60, seed=seed) for seed, (d, t60) in enumerate(every)]
         chosen: list[EchoRoom | None] = [*(scenes[::3] if is_quick else scenes)]
         yield RoomGroup(f"{level:+d} dB", chosen, chosen)
-    yield RoomGroup("hard", [*HARD], [])
+    yield RoomGroup("hard", [*HARD_ROOMS], [])
     yield RoomGroup("headphones", [None], [None] * (5 if is_quick else 15))
 
 
@@ -126,9 +126,9 @@ def answers(voice: str = "en-us") -> Pcm:
 def people(data: Path, count: int) -> Iterator[tuple[Interrupter, str]]:
     """Yields commands spread over the data, one per person, with their texts."""
     every = [one for one in transcripts(data / "commands") if one[0].suffix == ".flac"]
-    for number, (path, said) in enumerate(every[:: len(every) // count][:count]):
+    for number, (path, reference) in enumerate(every[:: len(every) // count][:count]):
         at = ms_to_samples(FIRST_WORD_MS + 130 * number, ASR_RATE_HZ)
-        yield Interrupter(decode_file(path), at), said
+        yield Interrupter(decode_file(path), at), reference
 
 
 def hear(
@@ -136,47 +136,47 @@ def hear(
 ) -> EchoWordErrors:
     """Runs every room of the group through a new canceller."""
     voices = answers(), answers("en-us+f3")
-    heard = EchoWordErrors()
-    for number, scene in enumerate(group.alone):
-        heard.alone.append(talk(make(), voices[number % 2], scene, vad))
-    if group.crowded:
-        crowd = people(data, len(group.crowded))
-        for scene, (person, said) in zip(group.crowded, crowd, strict=True):
+    results = EchoWordErrors()
+    for number, scene in enumerate(group.answer_only):
+        results.answer_only.append(talk(make(), voices[number % 2], scene, vad))
+    if group.with_person:
+        crowd = people(data, len(group.with_person))
+        for scene, (person, reference) in zip(group.with_person, crowd, strict=True):
             one = talk(make(), voices[0], scene, vad, person)
-            heard.interrupted.append((person, said, one))
-    return heard
+            results.interrupted.append((person, reference, one))
+    return results
 
 
 def words_wrong(model: AsrModel, interruptions: Sequence[Interruption]) -> float:
     """Returns the share of the spoken words that were recognised wrongly or not at all."""
     wrong = total = 0
-    for person, said, one in interruptions:
-        words, start, text = spoken_words(said), interruption(one.starts, person), ""
+    for person, reference, one in interruptions:
+        words, start, text = spoken_words(reference), interruption(one.starts, person), ""
         if start is not None:
-            item = AsrItem(said, np.concatenate(start.said), is_final=True)
+            item = AsrItem(reference, np.concatenate(start.speech), is_final=True)
             text = model.decode([item])[0].text
         wrong += word_errors(words, spoken_words(text))
         total += len(words)
     return wrong / total
 
 
-def row(name: str, group: RoomGroup, heard: EchoWordErrors, model: AsrModel | None) -> list[str]:
+def row(name: str, group: RoomGroup, results: EchoWordErrors, model: AsrModel | None) -> list[str]:
     """Returns one row of the table."""
-    of = len(heard.interrupted)
-    found = [(person, interruption(one.starts, person)) for person, _, one in heard.interrupted]
-    waits = [samples_to_ms(s.known - p.at, ASR_RATE_HZ) for p, s in found if s is not None]
-    before = [any(s.at < p.at for s in one.starts) for p, _, one in heard.interrupted]
-    erle = [one.erle_db for one in heard.alone]
+    of = len(results.interrupted)
+    found = [(person, interruption(one.starts, person)) for person, _, one in results.interrupted]
+    waits = [samples_to_ms(s.detected_at - p.at, ASR_RATE_HZ) for p, s in found if s is not None]
+    before = [any(s.at < p.at for s in one.starts) for p, _, one in results.interrupted]
+    erle = [one.erle_db for one in results.answer_only]
     return [
         name,
         group.name,
-        f"{min(erle):.0f} to {max(erle):.0f}" if group.alone != [None] else "-",
-        f"{sum(bool(one.starts) for one in heard.alone)} of {len(heard.alone)}",
+        f"{min(erle):.0f} to {max(erle):.0f}" if group.answer_only != [None] else "-",
+        f"{sum(bool(one.starts) for one in results.answer_only)} of {len(results.answer_only)}",
         f"{sum(start is None for _, start in found)} of {of}" if of else "-",
         f"{sum(before)} of {of}" if of else "-",
         f"{percentile(waits, 50):.0f} / {percentile(waits, 95):.0f}" if waits else "-",
-        f"{100 * words_wrong(model, heard.interrupted):.0f}" if model and of else "-",
-        f"{np.mean([one.cpu_percent for one in heard.alone]):.2f}",
+        f"{100 * words_wrong(model, results.interrupted):.0f}" if model and of else "-",
+        f"{np.mean([one.cpu_percent for one in results.answer_only]):.2f}",
     ]
 
 
@@ -208,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for group in groups(is_quick=args.quick):
             rows.append(row(name, group, hear(make, group, args.data, vad), model))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
-    print(markdown(HEAD, rows))
+    print(markdown(TABLE_HEAD, rows))
     if model is not None:
         model.close()
     return 0

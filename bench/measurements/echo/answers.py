@@ -37,9 +37,9 @@ class SpeechOnset:
 
     at: int
     "First sample of the speech."
-    known: int
+    detected_at: int
     "Number of received samples when the detection was certain."
-    said: list[Pcm] = field(default_factory=list)
+    speech: list[Pcm] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class EchoRun:
     """Result of one simulation."""
 
     starts: list[SpeechOnset]
-    heard: Pcm
+    microphone_audio: Pcm
     cleaned: Pcm
     cpu_s: float
     "Processor time of the canceller alone."
@@ -58,65 +58,69 @@ class EchoRun:
         """Echo return loss enhancement: how much quieter the microphone became after the canceller
         adapted."""
         from_here = self.first_sound + SETTLED
-        return dbfs(self.heard[from_here:]) - dbfs(self.cleaned[from_here:])
+        return dbfs(self.microphone_audio[from_here:]) - dbfs(self.cleaned[from_here:])
 
     @property
     def cpu_percent(self) -> float:
         """Processor use of the canceller in percent of one core, for audio in real time."""
-        return 100_000 * self.cpu_s / samples_to_ms(len(self.heard), ASR_RATE_HZ)
+        return 100_000 * self.cpu_s / samples_to_ms(len(self.microphone_audio), ASR_RATE_HZ)
 
 
 def talk(
     echoes: EchoControl,
-    far: Pcm,
+    played: Pcm,
     scene: EchoRoom | None,
     vad: VadEngine,
     person: Interrupter | None = None,
 ) -> EchoRun:
-    """Plays `far` into the scene's room, or into headphones if it is None; `person` may interrupt.
+    """Plays the answer `played` into the room `scene` (None: headphones); `person` may interrupt.
 
     As in a session the answer stops at the first detected speech, if there is a person.
     """
-    hearing = SpeechDetector(vad.open())
-    hearing.configure(TurnDetection())
-    heard = _heard(far, scene, person)
-    last = int(np.flatnonzero(far)[-1])
+    detector = SpeechDetector(vad.open())
+    detector.configure(TurnDetection())
+    microphone_audio = _microphone_audio(played, scene, person)
+    last = int(np.flatnonzero(played)[-1])
     starts: list[SpeechOnset] = []
     cleaned: list[Pcm] = []
     cpu_s = 0.0
-    for at in range(0, len(far) - FRAME + 1, FRAME):
+    for at in range(0, len(played) - FRAME + 1, FRAME):
         begun = time.process_time()
         if at <= last:
-            echoes.play(far[at : at + FRAME], at)
-        clean = echoes.clean(heard[at : at + FRAME], at)
+            echoes.play(played[at : at + FRAME], at)
+        clean = echoes.clean(microphone_audio[at : at + FRAME], at)
         cpu_s += time.process_time() - begun
         cleaned.append(clean)
-        hearing.guard(is_guarded=at <= last or echoes.is_sounding(at))
-        if _listen(hearing, AudioFrame(clean, ASR_RATE_HZ, at), starts) and person is not None:
+        detector.guard(is_guarded=at <= last or echoes.is_sounding(at))
+        if _listen(detector, AudioFrame(clean, ASR_RATE_HZ, at), starts) and person is not None:
             last = min(last, at)
-            heard = _heard(far, scene, person, until=at + FRAME)
-    first_sound = int(np.flatnonzero(far)[0])
+            microphone_audio = _microphone_audio(played, scene, person, until=at + FRAME)
+    first_sound = int(np.flatnonzero(played)[0])
     return EchoRun(
-        starts, heard[: len(cleaned) * FRAME], np.concatenate(cleaned), cpu_s, first_sound
+        starts,
+        microphone_audio[: len(cleaned) * FRAME],
+        np.concatenate(cleaned),
+        cpu_s,
+        first_sound,
     )
 
 
-def _listen(hearing: SpeechDetector, frame: AudioFrame, starts: list[SpeechOnset]) -> bool:
+def _listen(detector: SpeechDetector, frame: AudioFrame, starts: list[SpeechOnset]) -> bool:
     """Returns True if speech began in this frame."""
     begins = False
-    for piece in hearing.push(frame):
+    for piece in detector.push(frame):
         if piece.edge is not None and piece.edge.edge is EdgeKind.STARTED:
-            starts.append(SpeechOnset(piece.edge.at, hearing.samples))
+            starts.append(SpeechOnset(piece.edge.at, detector.samples))
             begins = True
         if piece.in_speech:
-            starts[-1].said.append(piece.pcm)
+            starts[-1].speech.append(piece.pcm)
     return begins
 
 
-def _heard(
-    far: Pcm, scene: EchoRoom | None, person: Interrupter | None, until: int | None = None
+def _microphone_audio(
+    played: Pcm, scene: EchoRoom | None, person: Interrupter | None, until: int | None = None
 ) -> Pcm:
-    echoed = echo(far, scene, until) if scene is not None else np.zeros(len(far))
+    echoed = echo(played, scene, until) if scene is not None else np.zeros(len(played))
     if person is None:
         return microphone(echoed)
     return microphone(echoed, person.pcm, person.at)

@@ -99,7 +99,7 @@ async def _round(one: VoiceSystem, said: Sequence[BenchUtterance], into: VoiceRo
     try:
         async with one.call() as say:
             await say(said[-1])
-            into.take([await say(utterance) for utterance in said])
+            into.add([await say(utterance) for utterance in said])
     except* EarshotError as group:
         into.problem = str(group.exceptions[0])
 

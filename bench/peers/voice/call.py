@@ -26,34 +26,34 @@ QUIET_S = 0.8
 class VoiceCall:
     """State of one call. Only one task may await `say`, an utterance at a time."""
 
-    def __init__(self, ear: AudioReceiver) -> None:
-        self._ear = ear
+    def __init__(self, receiver: AudioReceiver) -> None:
+        self._receiver = receiver
         self._clock = asyncio.get_running_loop().time
         self._answered = asyncio.Event()
 
     def hear(self, frame: AudioFrame, at: float) -> None:
         """Takes received audio."""
-        self._ear.hear(frame, at)
-        if self._ear.heard_at is not None:
+        self._receiver.receive(frame, at)
+        if self._receiver.audible_at is not None:
             self._answered.set()
 
-    async def say(self, mouth: Microphone, utterance: BenchUtterance) -> float | None:
+    async def say(self, microphone: Microphone, utterance: BenchUtterance) -> float | None:
         """Sends an utterance; returns the ms from its last sample to the first audible sample.
 
         None: no answer. Below 0 the answer came before the end of the utterance.
         """
-        self._ear.listen()
+        self._receiver.begin_turn()
         self._answered.clear()
-        start = await mouth.say(utterance.pcm)
-        ended_at = mouth.spoken_at(start + utterance.end - 1)
+        start = await microphone.say(utterance.pcm)
+        ended_at = microphone.spoken_at(start + utterance.end - 1)
         assert ended_at is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 await self._answered.wait()
-        heard_at = self._ear.heard_at
-        while self._clock() < (quiet_at := self._ear.silent_from + QUIET_S):
+        audible_at = self._receiver.audible_at
+        while self._clock() < (quiet_at := self._receiver.silent_from + QUIET_S):
             await until(quiet_at, self._clock)
-        return None if heard_at is None else 1000 * (heard_at - ended_at)
+        return None if audible_at is None else 1000 * (audible_at - ended_at)
 
 
 UtteranceSender = Callable[[BenchUtterance], Awaitable[float | None]]
@@ -62,15 +62,15 @@ UtteranceSender = Callable[[BenchUtterance], Awaitable[float | None]]
 
 @asynccontextmanager
 async def realtime_line(
-    address: Address, transport: ClientTransport, wish: SessionRequest
+    address: Address, transport: ClientTransport, request: SessionRequest
 ) -> AsyncGenerator[UtteranceSender, None]:
     """Calls over the Realtime API. Raises CannotConnect."""
     line = VoiceCall(AudioReceiver(is_paced=transport == "webrtc"))
     async with (
-        connect(address, transport, wish, line.hear) as client,
+        connect(address, transport, request, line.hear) as client,
         background(_unread(client)),
     ):
-        yield partial(line.say, client.mouth)
+        yield partial(line.say, client.microphone)
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def small_webrtc_line(port: int) -> AsyncGenerator[UtteranceSender, None]:
             raise CannotConnect(f"no answer to our offer: {error}") from error
         async with background(client.run()):
             await asyncio.sleep(QUIET_S)  # until its pipeline takes our audio
-            yield partial(line.say, client.mouth)
+            yield partial(line.say, client.microphone)
     finally:
         await client.peer.close()
 

@@ -17,18 +17,18 @@ HEAD = (
 
 @dataclass(slots=True)
 class VoiceRounds:
-    """Rounds of one system. said: number of all turns."""
+    """Rounds of one system. sent: number of all turns."""
 
     times_ms: list[list[float]] = field(default_factory=list[list[float]])
     "Latencies of each round, for turns that were answered after their end."
-    said: int = 0
+    sent: int = 0
     early: int = 0
     "Turns that were answered before their end: a pause was taken for the end."
     problem: str = ""
 
-    def take(self, times_ms: list[float | None]) -> None:
+    def add(self, times_ms: list[float | None]) -> None:
         """Adds a round. times_ms: latency of each turn, None without an answer."""
-        self.said += len(times_ms)
+        self.sent += len(times_ms)
         self.early += sum(ms is not None and ms < 0 for ms in times_ms)
         answered = [ms for ms in times_ms if ms is not None and ms >= 0]
         if answered:
@@ -43,13 +43,13 @@ def table(found: Mapping[str, VoiceRounds]) -> str:
 def _row(title: str, rounds: VoiceRounds) -> list[str]:
     name = f"{title} ({rounds.problem})" if rounds.problem else title
     if not rounds.times_ms:
-        return [name, "-", "-", f"0 of {rounds.said}", str(rounds.early)]
+        return [name, "-", "-", f"0 of {rounds.sent}", str(rounds.early)]
     medians = [median(each) for each in rounds.times_ms]
     every = [ms for each in rounds.times_ms for ms in each]
     return [
         name,
         f"{median(medians):.0f} ({min(medians):.0f} to {max(medians):.0f})",
         f"{percentile(every, 95):.0f}",
-        f"{len(every)} of {rounds.said}",
+        f"{len(every)} of {rounds.sent}",
         str(rounds.early),
     ]

@@ -37,7 +37,7 @@ class VoiceConditions:
     wait_ms: int
 
     @property
-    def wish(self) -> SessionRequest:
+    def request(self) -> SessionRequest:
         return SessionRequest(turn_detection="server_vad", silence_ms=self.wait_ms)
 
 
@@ -74,7 +74,7 @@ async def system(
             transport: ClientTransport = "webrtc" if name == "earshot-webrtc" else "ws"
             config = terms.stubs.write(place)
             async with own_server(["--config", str(config)]) as own:
-                line = partial(realtime_line, own.address, transport, terms.wish)
+                line = partial(realtime_line, own.address, transport, terms.request)
                 yield VoiceSystem(title, own.pid, line)
         case "pipecat" | "pipecat-early":
             early = ["--vad-stop", str(EARLY_MS)] if name == "pipecat-early" else []
@@ -85,7 +85,7 @@ async def system(
             script = "run_speech_to_speech.py"
             async with _peer("speech-to-speech", script, terms, name, hold) as (port, pid):
                 address = Address(f"http://127.0.0.1:{port}")
-                yield VoiceSystem(title, pid, partial(realtime_line, address, "ws", terms.wish))
+                yield VoiceSystem(title, pid, partial(realtime_line, address, "ws", terms.request))
 
 
 @asynccontextmanager

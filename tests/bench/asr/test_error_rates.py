@@ -42,7 +42,7 @@ def test_word_and_character_errors_differ() -> None:
     said, heard = "turn it on", "turn it in"
     assert errors_of([ScoredText("x", words(said), words(heard))]).percent == pytest.approx(100 / 3)
     by_character = errors_of([ScoredText("x", characters(said), characters(heard))])
-    assert (by_character.total, by_character.said) == (1, 8)
+    assert (by_character.total, by_character.reference_length) == (1, 8)
 
 
 @pytest.mark.parametrize(("heard", "percent"), [("", 0.0), ("noise", 100.0)])

@@ -46,7 +46,7 @@ class Client:
         self._arrived: asyncio.Queue[ReceivedEvent] = asyncio.Queue()
 
     @property
-    def mouth(self) -> "Client":
+    def microphone(self) -> "Client":
         return self
 
     async def say(self, _: Pcm) -> int:

@@ -8,7 +8,7 @@ from bench.capacity.one_run import CapacityRun, MeasurementWindow
 from bench.capacity.summary import extrapolated, table
 from bench.capacity.systems import configuration
 from bench.capacity.webrtc_load import PacketArrival, interval_errors_ms
-from bench.capacity.websocket_load import COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO
+from bench.capacity.websocket_load import ECHO, WITH_SERVER_VAD, WITHOUT_VAD
 from server.config.load import load
 
 STEP = 960
@@ -84,7 +84,7 @@ def test_the_server_under_test_loads_its_configuration(is_deaf: bool, tmp_path: 
 
 def test_only_our_server_gets_turn_detection_settings() -> None:
     assert ECHO.greeting() == []
-    (off,) = COMMITS_BY_ITSELF.greeting()
-    (on,) = IS_LISTENED_TO.greeting()
+    (off,) = WITHOUT_VAD.greeting()
+    (on,) = WITH_SERVER_VAD.greeting()
     assert '"turn_detection":null' in off
     assert '"type":"server_vad"' in on

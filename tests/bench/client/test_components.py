@@ -94,7 +94,7 @@ def test_a_microphone_knows_when_each_sample_was_sent() -> None:
         assert mouth.spoken_at(last.start) == pytest.approx(10.03)
         assert mouth.spoken_at(last.end) == pytest.approx(10.04)
         assert mouth.spoken_at(mouth.position) is None
-        said, begin = mouth.said(first.start)
+        said, begin = mouth.sent_since(first.start)
         assert begin == first.start
         assert len(said) == 3 * FRAME_SAMPLES
 
@@ -115,22 +115,22 @@ def beep(lead_samples: int, samples: int) -> AudioFrame:
 
 def test_an_answer_begins_with_its_first_audible_sample() -> None:
     ear = AudioReceiver(is_paced=True)
-    ear.hear(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.0)
-    assert ear.heard_at is None
-    ear.hear(beep(240, 240), 1.02)
-    assert ear.heard_at == pytest.approx(1.03, abs=0.0005)
-    ear.hear(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.04)
-    assert len(ear.sound()) == 1
-    ear.listen()
-    assert ear.heard_at is None
-    assert ear.sound() == []
+    ear.receive(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.0)
+    assert ear.audible_at is None
+    ear.receive(beep(240, 240), 1.02)
+    assert ear.audible_at == pytest.approx(1.03, abs=0.0005)
+    ear.receive(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.04)
+    assert len(ear.audible_frames()) == 1
+    ear.begin_turn()
+    assert ear.audible_at is None
+    assert ear.audible_frames() == []
 
 
 def test_audio_that_arrives_faster_than_real_time_is_played_in_sequence() -> None:
     ear = AudioReceiver(is_paced=False)
-    ear.hear(beep(0, RATE_HZ), 5.0)
-    ear.hear(beep(0, RATE_HZ), 5.01)
-    assert ear.heard_at == pytest.approx(5.0, abs=0.001)
+    ear.receive(beep(0, RATE_HZ), 5.0)
+    ear.receive(beep(0, RATE_HZ), 5.01)
+    assert ear.audible_at == pytest.approx(5.0, abs=0.001)
     assert ear.silent_from == pytest.approx(7.0, abs=0.002)
     assert ear.interrupt(6.5) == 1500
     assert ear.silent_from == 6.5
@@ -212,9 +212,9 @@ def test_late_events_of_a_truncated_answer_do_not_belong_to_the_next() -> None:
         return {"type": "earshot.turn", "turn": turn}
 
     log = taken(*heard(), *answer(), *heard(2), *answer(2), traced(1))
-    assert (log.is_traced, log.server_latency_ms) == (False, None)
+    assert (log.has_server_times, log.server_latency_ms) == (False, None)
     log.take(ReceivedEvent(traced(2), 0.0))
-    assert (log.is_traced, log.server_latency_ms) == (True, 200.0)
+    assert (log.has_server_times, log.server_latency_ms) == (True, 200.0)
 
 
 def test_without_playout_events_a_turn_ends_with_its_response() -> None:
@@ -232,7 +232,7 @@ def test_hypotheses_are_not_repeated_by_deltas() -> None:
     hypothesis = {"type": "earshot.hypothesis", "stable": "turn on", "unstable": "the"}
     delta = {"type": f"{TRANSCRIPTION}.delta", "delta": "turn on the lights"}
     log = taken(hypothesis, delta)
-    assert (log.stable, log.unstable, log.words_at) == ("turn on", "the", 0.0)
+    assert (log.stable, log.unstable, log.first_words_at) == ("turn on", "the", 0.0)
     assert taken(delta, {**delta, "delta": " now"}).stable == "turn on the lights now"
 
 

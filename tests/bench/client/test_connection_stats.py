@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.client.connection_stats import quality_line, quality_of
+from bench.client.connection_stats import combined_report, quality_line
 from bench.client.conversation import TurnReport
 from bench.talk.output import times
 from core.connection_stats import AudioFlowStats, ConnectionStats
@@ -23,14 +23,14 @@ TOLD = {"round_trip_ms": 99.0, "up": {"packets": 400, "lost": 8, "jitter_ms": 3.
 
 
 def test_our_server_reports_loss_and_jitter_of_the_uplink() -> None:
-    assert quality_line(quality_of(CALL, TOLD)) == (
+    assert quality_line(combined_report(CALL, TOLD)) == (
         "network: round trip 12.3 ms, loss up 2.0 down 0.4 %, jitter up 3.1 down 0.8 ms, "
         "buffer up 1.0 down 0.0 ms; opus over udp, host to relay"
     )
 
 
 def test_a_stock_server_reports_the_uplink_by_rtcp() -> None:
-    assert quality_line(quality_of(CALL, {})) == (
+    assert quality_line(combined_report(CALL, {})) == (
         "network: round trip 12.3 ms, loss up 1.0 down 0.4 %, jitter up 2.0 down 0.8 ms, "
         "buffer down 0.0 ms; opus over udp, host to relay"
     )
@@ -39,16 +39,16 @@ def test_a_stock_server_reports_the_uplink_by_rtcp() -> None:
 @pytest.mark.parametrize("told", [{}, {"up": None}, {"up": {"packets": 0, "lost": 0}}])
 def test_unknown_figures_are_left_out(told: dict[str, object]) -> None:
     socket = ConnectionStats("websocket", protocol="tcp")
-    assert quality_line(quality_of(socket, told)) == (
+    assert quality_line(combined_report(socket, told)) == (
         "network: round trip not known; websocket over tcp"
     )
     silent = replace(CALL, round_trip_ms=None, received=AudioFlowStats(), sent=AudioFlowStats())
-    assert quality_of(silent, told).loss_up is None
+    assert combined_report(silent, told).loss_up is None
 
 
 def test_a_websocket_shows_the_round_trip_of_the_server() -> None:
     socket = ConnectionStats("websocket", protocol="tcp")
-    line = quality_line(quality_of(socket, {"round_trip_ms": 3.25}))
+    line = quality_line(combined_report(socket, {"round_trip_ms": 3.25}))
     assert line == "network: round trip 3.2 ms; websocket over tcp"
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bench.client.conversation import TurnReport, talking
+from bench.client.conversation import TurnReport, open_conversation
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.measurements.resources import use_of
 from bench.server.own_server import OwnServer, own_server
@@ -30,7 +30,9 @@ def heard() -> Heard:
 
 
 async def converse(server: OwnServer, transport: ClientTransport) -> list[TurnReport]:
-    async with talking(server.address, transport, SessionRequest(language="en"), timeout_s=20) as (
+    async with open_conversation(
+        server.address, transport, SessionRequest(language="en"), timeout_s=20
+    ) as (
         talker,
         _,
     ):

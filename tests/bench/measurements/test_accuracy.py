@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.tools.utterances import hear_whole
+from bench.tools.utterances import decode_whole
 from core.audio import ASR_RATE_HZ
 from engines.base import AsrInfo, AsrItem, AsrResult
 
@@ -34,4 +34,4 @@ def test_windows_cover_the_whole_recording(
     window_ms: float | None, seconds: int, text: str
 ) -> None:
     pcm = np.zeros(seconds * ASR_RATE_HZ, np.int16)
-    assert hear_whole(Counting(window_ms), "noise", pcm).text == text
+    assert decode_whole(Counting(window_ms), "noise", pcm).text == text

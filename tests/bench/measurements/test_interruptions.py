@@ -10,8 +10,8 @@ from bench.measurements.interruptions import (
     InProcessEngines,
     OverlapResult,
     VirtualTimeRecogniser,
+    classify,
     confusion,
-    judged,
     right,
 )
 from bench.tools.overlap_clips import OverlapKind, overlaps
@@ -29,10 +29,10 @@ DECODE_S = 0.05
 def found() -> list[OverlapResult]:
     ticks = count(0, DECODE_S)
     recogniser = VirtualTimeRecogniser(load("asr", "pocketsphinx", {}), lambda: next(ticks))
-    ears = InProcessEngines(load("vad", "gated", {}), recogniser, load("llm", "intents", {}))
-    all_judged = [judged(one, ears) for one in overlaps(say, ["en-us"])]
-    print(*confusion(all_judged), sep="\n")
-    return all_judged
+    engines = InProcessEngines(load("vad", "gated", {}), recogniser, load("llm", "intents", {}))
+    results = [classify(one, engines) for one in overlaps(say, ["en-us"])]
+    print(*confusion(results), sep="\n")
+    return results
 
 
 @pytest.mark.parametrize(

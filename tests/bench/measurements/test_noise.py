@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.measurements.noise import NoiseResult, live, noise_rows, offered
+from bench.measurements.noise import NoiseResult, decode_recordings, live, noise_rows
 from core.audio import ASR_RATE_HZ, silence
 from engines.base import AsrInfo, AsrItem, AsrResult
 from tests.pipeline.fakes import FRAME, LoudVads
@@ -50,7 +50,7 @@ def test_a_session_decodes_each_noise_once_and_keeps_the_long_one(tmp_path: Path
 
 def test_noise_given_to_the_filter_directly_is_judged_whole_and_in_parts(tmp_path: Path) -> None:
     recording(tmp_path / "noise" / "door.wav", 100, 600)
-    assert list(offered(Credulous(), LoudVads(), tmp_path)) == [
+    assert list(decode_recordings(Credulous(), LoudVads(), tmp_path)) == [
         NoiseResult("door.wav", WORDS, WORDS),
         NoiseResult("door.wav at 0 s", WORDS, WORDS),
         NoiseResult("door.wav at 3 s", WORDS, ""),

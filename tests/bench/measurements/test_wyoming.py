@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.measurements.wyoming import OURS, THEIRS, TranscriptLog, agreement, main, table
+from bench.measurements.wyoming import EARSHOT, PEER, TranscriptLog, agreement, main, table
 from bench.peers.rounds import AsrRound
 from bench.peers.systems import AsrClient, UtteranceResult
 from bench.tools.utterance_audio import WAIT_MS, BenchUtterance
@@ -19,12 +19,14 @@ def timed(*times_ms: float, lost: tuple[str, ...] = ()) -> AsrRound:
 
 def test_the_table_has_medians_over_rounds_without_the_wait() -> None:
     found = {
-        (OURS, 1): [timed(WAIT_MS + 10), timed(WAIT_MS + 30), timed(WAIT_MS + 20)],
-        (THEIRS, 1): [timed(WAIT_MS + 200, WAIT_MS + 400), timed(lost=("gone",))],
+        (EARSHOT, 1): [timed(WAIT_MS + 10), timed(WAIT_MS + 30), timed(WAIT_MS + 20)],
+        (PEER, 1): [timed(WAIT_MS + 200, WAIT_MS + 400), timed(lost=("gone",))],
     }
     lines = table(found, [1]).splitlines()
-    assert lines[2] == f"| {OURS} | 1 | 20 (10 to 30) | 20 (10 to 30) | 100 (100 to 100) | 3 of 3 |"
-    assert lines[3].startswith(f"| {THEIRS} | 1 | 300 (300 to 300) | 390 (390 to 390) |")
+    assert (
+        lines[2] == f"| {EARSHOT} | 1 | 20 (10 to 30) | 20 (10 to 30) | 100 (100 to 100) | 3 of 3 |"
+    )
+    assert lines[3].startswith(f"| {PEER} | 1 | 300 (300 to 300) | 390 (390 to 390) |")
     assert lines[3].endswith("| 2 of 3 |")
     assert len(lines) == 4
 
@@ -34,7 +36,7 @@ def test_transcripts_are_compared_without_case_and_punctuation() -> None:
     theirs = {"turn it on": [" turn it on"], "what time is it": ["what time is it"]}
     first, *others = agreement(own, theirs).splitlines()
     assert first.startswith("Same text in 1 of 2 clips.")
-    assert first.endswith(f"{OURS} 2 of 3, {THEIRS} 2 of 2.")
+    assert first.endswith(f"{EARSHOT} 2 of 3, {PEER} 2 of 2.")
     (other,) = others
     assert "'what dime'" in other
 
@@ -44,7 +46,7 @@ class Parrot:
     """A system that only talks."""
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[AsrClient, None]:
+    async def client(self) -> AsyncGenerator[AsrClient, None]:
         yield self
 
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
@@ -55,7 +57,7 @@ def test_transcripts_are_recorded_by_utterance() -> None:
     noted = TranscriptLog("x", Parrot())  # type: ignore[arg-type]
 
     async def scene() -> None:
-        async with noted.talker() as talker:
+        async with noted.client() as talker:
             for said in ("a", "b", "a"):
                 await talker.say(BenchUtterance(said, np.zeros(1, np.int16), 0, 1))
 

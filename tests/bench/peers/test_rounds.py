@@ -34,7 +34,7 @@ def test_room_tone_follows_the_speech_of_an_utterance() -> None:
     tone = one.pcm[one.end :]
     assert len(tone) == TONE_MS * RATE_HZ // 1000
     assert 15 < tone.std() < 35
-    narrow, end = one.narrow()
+    narrow, end = one.at_asr_rate()
     assert end == pytest.approx(1.2 * ASR_RATE_HZ, abs=160)
     assert len(narrow) == pytest.approx(len(one.pcm) * ASR_RATE_HZ / RATE_HZ, abs=2)
 
@@ -70,7 +70,7 @@ class Scripted:
         self._one = asyncio.Lock()
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[AsrClient, None]:
+    async def client(self) -> AsyncGenerator[AsrClient, None]:
         yield self
 
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
@@ -122,8 +122,8 @@ def test_unanswered_utterances_are_counted_and_have_no_latency() -> None:
         assert found.lost == ["no answer", "no answer"]
         assert found.speech_s == pytest.approx(4, abs=0.1)
         kept = AsrRounds()
-        kept.take(found, kept.together)
-        assert (kept.said, kept.problem) == (4, "no answer")
+        kept.add(found, kept.together)
+        assert (kept.sent, kept.problem) == (4, "no answer")
 
     run_virtual(run())
 
@@ -144,7 +144,7 @@ def test_the_table_has_medians_ranges_and_ratios() -> None:
     ):
         for one, kept in ((alone, found[name].alone), (together, found[name].together)):
             for answered in rounds(*one):
-                found[name].take(answered, kept)
+                found[name].add(answered, kept)
     lines = table(found, "earshot", talkers=8).splitlines()
     assert lines[2] == (
         "| earshot | 520 (500 to 600) | 1.00 | 700 (700 to 900) | 1.00 | 4.00 (4.00 to 4.00) "

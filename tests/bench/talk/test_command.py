@@ -212,8 +212,8 @@ def unused_url() -> str:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "say one of: FILE, --mic, --text"),
-        (("--mic", "--text", "hi"), "say one of: FILE, --mic, --text"),
+        ((), "give one of: FILE, --mic, --text"),
+        (("--mic", "--text", "hi"), "give one of: FILE, --mic, --text"),
         (("nothing.wav",), "nothing.wav: No such file or directory"),
         ((__file__,), "unsupported audio"),
         (("--text", "hi", "--url", "ftp://box"), "'ftp://box' is no address"),

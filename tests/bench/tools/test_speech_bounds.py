@@ -8,7 +8,7 @@ import pytest
 from bench.client.latency_probe import speech_span
 from bench.client.microphone import RATE_HZ
 from bench.tools import speech_bounds
-from bench.tools.speech_bounds import SpeechBounds, spoken_in
+from bench.tools.speech_bounds import SpeechBounds, find_speech_bounds
 from core.audio import Pcm, silence
 from tests.media.signals import tone
 from tests.speech import say
@@ -34,18 +34,18 @@ def test_clean_speech_ends_with_its_last_audible_sample() -> None:
         pcm = say(TEXT, rate_hz=RATE_HZ, lead_ms=300, tail_ms=tail_ms)
         span = speech_span(pcm, RATE_HZ)
         assert span is not None
-        assert spoken_in(pcm, RATE_HZ) == SpeechBounds(*span)
+        assert find_speech_bounds(pcm, RATE_HZ) == SpeechBounds(*span)
 
 
 @pytest.mark.parametrize("noise", [white, beeping])
 def test_noise_at_the_end_makes_the_end_of_speech_unknown(noise: Callable[[], Pcm]) -> None:
     voice = say(TEXT, rate_hz=RATE_HZ, lead_ms=300)
-    clean = spoken_in(voice, RATE_HZ)
+    clean = find_speech_bounds(voice, RATE_HZ)
     noisy = np.concatenate([voice, noise()])
     span = speech_span(noisy, RATE_HZ)
     assert span is not None
     assert span[1] > len(noisy) - RATE_HZ // 2, "energy takes the noise for speech"
-    found = spoken_in(noisy, RATE_HZ)
+    found = find_speech_bounds(noisy, RATE_HZ)
     assert found.end is None
     assert found.begin is not None
     assert clean.begin is not None
@@ -54,15 +54,15 @@ def test_noise_at_the_end_makes_the_end_of_speech_unknown(noise: Callable[[], Pc
 
 def test_noise_at_the_start_makes_the_start_of_speech_unknown() -> None:
     voice = say(TEXT, rate_hz=RATE_HZ, tail_ms=500)
-    found = spoken_in(np.concatenate([white(), silence(300, RATE_HZ), voice]), RATE_HZ)
+    found = find_speech_bounds(np.concatenate([white(), silence(300, RATE_HZ), voice]), RATE_HZ)
     assert found.begin is None
     assert found.end is not None
 
 
 def test_energy_decides_without_a_voice_or_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     beep = np.concatenate([silence(200, RATE_HZ), tone(440, RATE_HZ, RATE_HZ)])
-    assert spoken_in(beep, RATE_HZ) == SpeechBounds(RATE_HZ // 5, len(beep))
-    assert spoken_in(silence(500, RATE_HZ), RATE_HZ) == SpeechBounds(0, RATE_HZ // 2)
+    assert find_speech_bounds(beep, RATE_HZ) == SpeechBounds(RATE_HZ // 5, len(beep))
+    assert find_speech_bounds(silence(500, RATE_HZ), RATE_HZ) == SpeechBounds(0, RATE_HZ // 2)
     monkeypatch.setattr(speech_bounds, "_detector", lambda: None)
     noisy = np.concatenate([say(TEXT, rate_hz=RATE_HZ), white()])
-    assert spoken_in(noisy, RATE_HZ).end is not None
+    assert find_speech_bounds(noisy, RATE_HZ).end is not None

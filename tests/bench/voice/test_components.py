@@ -14,7 +14,7 @@ from bench.client.microphone import RATE_HZ
 from bench.client.turn import StageTimes, Status
 from bench.server.stub_engines import asr, llm, tts
 from bench.voice.chart import chart
-from bench.voice.clips import said
+from bench.voice.clips import utterance_of
 from bench.voice.measure import VoiceTurn
 from bench.voice.stub_server import stubs
 from bench.voice.summary import summary, table
@@ -34,14 +34,14 @@ def fading(loud_ms: int, soft_ms: int) -> Pcm:
 
 
 def test_a_clip_is_cut_at_its_last_audible_sample() -> None:
-    clip = said("beep", np.concatenate([silence(200, RATE_HZ), fading(305, 200)]))
+    clip = utterance_of("beep", np.concatenate([silence(200, RATE_HZ), fading(305, 200)]))
     assert clip.end == pytest.approx(0.505 * RATE_HZ, abs=RATE_HZ // 440)
     assert np.abs(clip.pcm[clip.end :].astype(np.int32)).max() < 328
 
 
 def test_a_clip_without_speech_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"quiet\.wav: nobody speaks"):
-        said("quiet.wav", silence(500, RATE_HZ))
+    with pytest.raises(RequestError, match=r"quiet\.wav: it contains no speech"):
+        utterance_of("quiet.wav", silence(500, RATE_HZ))
 
 
 def test_stubs_are_engines_that_the_registry_loads(tmp_path: Path) -> None:

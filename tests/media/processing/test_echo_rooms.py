@@ -98,7 +98,7 @@ def interruptions(
         assert alone is not None
         scene = EchoRoom(level_db=level_db)
         over = start_of(person, EchoCanceller(), scene, far, vad)
-        found.append((said, over, over.known - alone.known if over else 0))
+        found.append((said, over, over.detected_at - alone.detected_at if over else 0))
     return found
 
 
@@ -120,7 +120,7 @@ def test_a_person_interrupts_and_is_understood(level_db: float, far: Pcm, vad: V
     for said, start, _ in found:
         assert start is not None
         words = spoken_words(said)
-        text = nano.decode([AsrItem(said, np.concatenate(start.said), is_final=True)])[0].text
+        text = nano.decode([AsrItem(said, np.concatenate(start.speech), is_final=True)])[0].text
         wrong += word_errors(words, spoken_words(text))
         total += len(words)
     nano.close()

@@ -182,9 +182,9 @@ def test_a_live_session_with_a_credulous_recogniser_hears_no_words_in_them(vad: 
         heard_live = asyncio.run(live(model, vad, shared_data()))
     finally:
         model.close()
-    unsung = [noise for noise in heard_live if not noise.is_sung]
-    assert [noise for noise in unsung if noise.alone], "it would have heard some"
-    assert [noise for noise in unsung if noise.judged] == []
+    unsung = [noise for noise in heard_live if not noise.is_singing]
+    assert [noise for noise in unsung if noise.unfiltered], "it would have heard some"
+    assert [noise for noise in unsung if noise.filtered] == []
 
 
 @pytest.mark.real

@@ -58,7 +58,7 @@ def test_only_counts_since_the_start_of_the_run_are_reported() -> None:
 
 def test_a_server_without_our_metrics_has_no_such_lines() -> None:
     assert parsed("# TYPE up gauge\nup 1\n") is None
-    assert stats_text("whisper", None).endswith("The server tells nothing about itself. \n")
+    assert stats_text("whisper", None).endswith("The server has no metrics of Earshot. \n")
 
 
 def test_the_picture_is_well_formed_and_holds_the_figures() -> None:

@@ -77,8 +77,8 @@ def test_a_missing_answer_is_given_up_after_a_time() -> None:
 
 def test_the_table_counts_missing_and_premature_answers() -> None:
     one, other = VoiceRounds(), VoiceRounds(problem="not installed")
-    one.take([400.0, 420.0, None])
-    one.take([500.0, -120.0, 520.0])
+    one.add([400.0, 420.0, None])
+    one.add([500.0, -120.0, 520.0])
     rows = table({"one": one, "other": other}).splitlines()
     assert rows[2] == "| one | 460 (410 to 510) | 517 | 4 of 6 | 1 |"
     assert rows[3] == "| other (not installed) | - | - | 0 of 0 | 0 |"

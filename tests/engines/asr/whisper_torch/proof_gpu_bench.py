@@ -20,11 +20,11 @@ from bench.gpu.correctness import (
     texts_of_transformers,
     with_transformers,
 )
-from bench.gpu.cuda_clock import DeviceSpeed, FailedCall, RunTimes, beside
+from bench.gpu.cuda_clock import DeviceSpeed, FailedCall, RunTimes, compare
 from bench.gpu.random_models import END, NO_TIMESTAMPS, SHAPES, START, tensors, write
 from bench.gpu.roofline import encoder_flop, floor_ms, step_bytes
 from bench.gpu.transformers_baseline import loaded
-from bench.gpu.whisper_torch import answers, opened, speaking
+from bench.gpu.whisper_torch import generate_tokens, open_engine, open_model
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow
 from engines.asr.whisper_torch.batching.slots import SlotTable
 from engines.asr.whisper_torch.checkpoint import SpecialTokens
@@ -76,7 +76,7 @@ def test_every_part_runs_where_the_server_is_not_installed() -> None:
 def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeviceModel, Any]:
     folder = write(tmp_path_factory.mktemp("toy"), "toy", "cpu", torch.float32)
     with torch.inference_mode():
-        model = opened(folder, "float32", "cpu", 8, 0)
+        model = open_model(folder, "float32", "cpu", 8, 0)
         return model, loaded(folder, torch.float32, "cpu")
 
 
@@ -135,10 +135,10 @@ def test_one_tie_is_one_difference(
 ) -> None:
     model, _ = toy
     with torch.inference_mode():
-        (written,) = answers(model, windows[:1], TOKENS)
+        (written,) = generate_tokens(model, windows[:1], TOKENS)
         said = list(written.tokens)
         other = said[8] + 1
-        (rest,) = answers(model, windows[:1], TOKENS - 9, given=[*said[:8], other])
+        (rest,) = generate_tokens(model, windows[:1], TOKENS - 9, given=[*said[:8], other])
         text = [*said[:8], other, *rest.tokens]
         assert teacher_forced(model, windows[:1], [said]) == 1
         assert teacher_forced(model, windows[:1], [text]) == 1 - 1 / TOKENS
@@ -181,14 +181,19 @@ def test_every_graph_is_compared(
     ("found", "text", "share", "failed"),
     [
         ((3, 3), 5, 1.0, []),
-        ((2, 3), 5, 1.0, ["toy, graphs: 1 of 3 do not what kernels do"]),
+        ((2, 3), 5, 1.0, ["toy, graphs: 1 of 3 differ from single kernels"]),
         (
             (0, 0),
             5,
             0.998,
             [f"toy, tokens: 0.9980 equal to transformers', beam {n}" for n in (1, 5)],
         ),
-        ((0, 0), 4, 1.0, [f"toy, texts: they say too little, beam {n}" for n in (1, 5)]),
+        (
+            (0, 0),
+            4,
+            1.0,
+            [f"toy, texts: too repetitive to prove anything, beam {n}" for n in (1, 5)],
+        ),
     ],
     ids=["none", "graphs", "tokens", "texts"],
 )
@@ -221,7 +226,7 @@ def test_a_check_that_fails_is_named_and_told_by_the_status(
 
 def test_utterances_come_out_as_text(toy: tuple[DeviceModel, Any]) -> None:
     """From samples to a result, as a worker has it: four tokens for a second."""
-    engine = speaking(toy[0])
+    engine = open_engine(toy[0])
     try:
         noise = np.random.default_rng(0).normal(0, 3000, 48_000).astype(np.int16)
         (result,) = engine.decode([AsrItem("a", noise, True, AsrOptions("en"))])
@@ -235,7 +240,7 @@ def test_a_peer_that_fails_says_so_and_the_run_goes_on() -> None:
     def broken() -> None:
         raise RuntimeError("no kernel | for this\nand a page more")
 
-    ours, (first, second) = beside(lambda: 1, [broken, lambda: 2], torch.device("cpu"), 2)
+    ours, (first, second) = compare(lambda: 1, [broken, lambda: 2], torch.device("cpu"), 2)
     assert isinstance(ours, RunTimes)
     assert first == FailedCall("RuntimeError no kernel / for this")
     assert isinstance(second, RunTimes)

@@ -73,7 +73,7 @@ def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: DeviceMode
     with torch.inference_mode():
         loop = DeviceThread(device.rows, device.launcher, device.weights.device)
         first = loop.submit(writing(encoded, beam), done("first"))
-        loop.submit(writing(encoded, greedy), done("beside"))
+        loop.submit(writing(encoded, greedy), done("compare"))
         loop.submit(writing(encoded, beam), done("waiting"))
         loop.run_once()
         assert [slot_range.first for slot_range in device.rows.slot_ranges] == [0, 5]
@@ -83,12 +83,12 @@ def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: DeviceMode
         while len(told) < 2:
             loop.run_once()
         alone = DeviceThread(device.rows, device.launcher, device.weights.device)
-        for name, new in (("beside", greedy), ("waiting", beam)):
+        for name, new in (("compare", greedy), ("waiting", beam)):
             alone.submit(writing(encoded, new), done(f"{name} alone"))
             while f"{name} alone" not in told:
                 alone.run_once()
     assert "first" not in told
-    for name in ("beside", "waiting"):
+    for name in ("compare", "waiting"):
         (mine,), (its,) = told[name][0], told[f"{name} alone"][0]
         assert mine.tokens == its.tokens
     assert not device.rows.slot_ranges

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.client.conversation import talking
+from bench.client.conversation import open_conversation
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import SessionRequest
 from bench.server.own_server import own_server
@@ -165,7 +165,7 @@ def test_a_trace_of_a_server_is_replayed(
         wish = SessionRequest(language="en")
         async with (
             own_server(["--config", str(config)]) as server,
-            talking(server.address, "webrtc", wish, timeout_s=20) as (talker, _),
+            open_conversation(server.address, "webrtc", wish, timeout_s=20) as (talker, _),
         ):
             assert (await talker.say(spoken(SAID[0]))).status == "answered"
 

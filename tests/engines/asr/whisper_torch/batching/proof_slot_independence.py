@@ -1,4 +1,4 @@
-"""A row's tokens never depend on its neighbours: who joins, leaves, draws, searches beside it."""
+"""A row's tokens never depend on its neighbours: who joins, leaves, draws, searches compare it."""
 
 from collections.abc import Sequence
 
