@@ -129,18 +129,15 @@ class TranscriptStream:
         self._on_provisional = on_provisional
         if self._recogniser.info.is_incremental or self._is_silent or not self._is_bounded:
             return
-        self._begin_prepared(speech_end)
-        if on_provisional is not None and self._prepared is not None:
-            self._tasks.create_task(self._await_provisional(self._prepared))
-
-    def _begin_prepared(self, speech_end: int) -> None:
         newest, item = self._newest, self._item(is_final=True)
         if newest and newest.end >= speech_end and newest.options == item.options:
             self._prepared = newest
             self._recogniser.forget(newest.utterance)
-            return
-        self._prepared = SegmentDecode(self._recogniser, item, self._start)
-        self._prepared.begin(self._tasks, DecodePriority.SPECULATIVE)
+        else:
+            self._prepared = SegmentDecode(self._recogniser, item, self._start)
+            self._prepared.begin(self._tasks, DecodePriority.SPECULATIVE)
+        if on_provisional is not None:
+            self._tasks.create_task(self._await_provisional(self._prepared))
 
     async def _await_provisional(self, part: SegmentDecode) -> None:
         await part.wait()

@@ -135,12 +135,16 @@ def test_every_function_that_a_page_names_exists() -> None:
 
 
 def test_the_counts_of_hops_and_files_match_the_list() -> None:
+    """Each numbered line is a hop; the functions that it calls stand in the same line."""
     page = _prose(Path("docs/architecture.md"))
     hops = re.findall(r"^(\d+)\. `([\w./]+\.py):", page, re.MULTILINE)
     assert [int(number) for number, _ in hops] == [*range(1, len(hops) + 1)]
     files = {file for _, file in hops}
     of_pipeline = sum(file.startswith("pipeline/") for file in files)
     assert f"**{len(hops)} hops in {len(files)} files**, {of_pipeline} of them in" in page
+    lines = re.findall(r"^\d+\. .*\n(?:    .*\n)*", page, re.MULTILINE)
+    named = set(_FUNCTION.findall("".join(lines)))
+    assert f"**{len(named)} functions in {len({file for file, _ in named})} files**" in page
 
 
 def test_the_architecture_names_every_folder() -> None:
