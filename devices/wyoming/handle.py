@@ -27,4 +27,4 @@ async def serve_handle(wire: WyomingStream, event: Event, responses: OneShotResp
         await wire.send(HandledStart())
         async for text in texts:
             await wire.send(HandledChunk(text=text))
-    await wire.send(Handled(text=response.given.strip(), context=context), HandledStop())
+    await wire.send(Handled(text=response.answer.strip(), context=context), HandledStop())

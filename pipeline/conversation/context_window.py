@@ -59,7 +59,7 @@ def fit_messages(
     context_tokens: int,
     reserve_tokens: int,
     count: TokenCounter = message_tokens,
-    how: ContextTruncation = AS_FITS,
+    truncation: ContextTruncation = AS_FITS,
 ) -> list[Message]:
     """Returns the newest messages that fit besides `reserve_tokens` (the answer, the tools).
 
@@ -69,16 +69,16 @@ def fit_messages(
     is sent anyway, for the model to refuse.
 
     `count`: returns the tokens of a message. Raises RequestError context_length_exceeded where
-    `how` does not allow that messages are left out.
+    `truncation` does not allow that messages are left out.
     """
     head = list(takewhile(lambda message: message.role == "system", messages))
     spare = context_tokens - reserve_tokens - sum(map(count, head))
-    if how.max_tokens is not None:
-        spare = min(spare, how.max_tokens)
+    if truncation.max_tokens is not None:
+        spare = min(spare, truncation.max_tokens)
     needed = sum(map(count, messages[len(head) :]))
     if needed <= spare:
         return list(messages)
-    if not how.is_allowed:
+    if not truncation.is_allowed:
         raise RequestError(
             f"the conversation has about {needed} tokens, the model has room for {max(0, spare)}, "
             "and `truncation` is disabled",
@@ -86,7 +86,7 @@ def fit_messages(
         )
     exchanges = list(_exchanges(messages[len(head) :]))
     costs = [sum(map(count, exchange)) for exchange in exchanges]
-    step = max(1, round(spare * (1 - how.retention)))
+    step = max(1, round(spare * (1 - truncation.retention)))
     first = _first_kept(costs, spare, step)
     kept = [message for exchange in exchanges[first:] for message in exchange]
     if sum(costs[first:]) > spare:

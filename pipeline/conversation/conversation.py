@@ -192,10 +192,10 @@ class Conversations:
         from small ones. Unused conversations are forgotten; those in use lose old items."""
         while self._bytes > self._max_bytes:
             by_size = sorted(self._known.values(), key=lambda one: one.size_bytes, reverse=True)
-            if not any(self._gave(conversation) for conversation in by_size):
+            if not any(self._free(conversation) for conversation in by_size):
                 return
 
-    def _gave(self, conversation: Conversation) -> bool:
+    def _free(self, conversation: Conversation) -> bool:
         """Frees memory of one conversation. Returns False when there is nothing to free."""
         if conversation.is_used:
             return conversation.history.shed()

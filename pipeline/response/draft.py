@@ -42,13 +42,13 @@ MAX_WAITING_SOUNDS = 32
 class ResponseDraft:
     """The making of one response: generation and speech synthesis in a task, results in queues.
 
-    `texts`, `sounds` and `call_deltas` each end with None, unless the draft fails. `made` raises
-    the error then.
+    `texts`, `sounds` and `call_deltas` each end with None, unless the draft fails. Then
+    `wait_until_made` raises the error.
 
         draft = planner.draft(plan, prompt)
-        draft.begin(tasks)                 # speculative: nothing leaves it
-        draft.confirm(record)              # the turn is over: the rest may be made
-        await draft.made()                 # or, if the user went on: draft.cancel()
+        draft.begin(tasks)             # speculative: nothing leaves it
+        draft.confirm(record)          # the turn is over: the rest may be made
+        await draft.wait_until_made()  # or, if the user went on: draft.cancel()
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class ResponseDraft:
         self._record = record
         self._is_confirmed.set()
 
-    async def made(self) -> None:
+    async def wait_until_made(self) -> None:
         """Waits until the draft has ended. Raises the error that it failed with."""
         assert self._task is not None
         await asyncio.wait([self._task])

@@ -267,8 +267,8 @@ class TextGeneration:
     def _fitting(self, specs: Sequence[ToolSpec]) -> Sequence[Message]:
         """Returns the messages that fit into the model's context window."""
         plan, limit = self._plan, self._context_tokens()
-        how = plan.truncation
-        if limit is None and how.max_tokens is None:
+        truncation = plan.truncation
+        if limit is None and truncation.max_tokens is None:
             return list(self._messages)
         if limit is None:
             limit = NO_LIMIT
@@ -276,7 +276,8 @@ class TextGeneration:
         if isinstance(plan.llm, ToolFilterLlm):
             with plugin_errors("llm", plan.llm.name, self._metrics):
                 specs = plan.llm.declared(specs, language=plan.language)
-        return fit_messages(self._messages, limit, reserve_tokens(limit, answer, specs), how=how)
+        reserve = reserve_tokens(limit, answer, specs)
+        return fit_messages(self._messages, limit, reserve, truncation=truncation)
 
     def _context_tokens(self) -> int | None:
         """Returns the model's context window. Some models know it only after a request."""

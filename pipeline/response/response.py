@@ -82,7 +82,7 @@ class Response:
         "Ids of the internal items: the server's own tool calls and their results."
         self._output: dict[int, Item] = {}
         "Finished items by output index."
-        self._begun = 0
+        self._output_count = 0
         "Number of output items begun so far, finished or not. The next one's index."
         self.output_index = 0
         "Output index of the message item."
@@ -112,7 +112,7 @@ class Response:
                 raise plan.refusal
             async with asyncio.TaskGroup() as tasks:
                 draft.begin(tasks)
-                tasks.create_task(draft.made())
+                tasks.create_task(draft.wait_until_made())
                 tasks.create_task(self._deliver_texts())
                 tasks.create_task(self._deliver_sounds())
                 tasks.create_task(self._deliver_calls())
@@ -292,8 +292,8 @@ class Response:
         self._emit(OutputTextDelta(*ids, self._plan.modality, text))
 
     def _next_index(self) -> int:
-        self._begun += 1
-        return self._begun - 1
+        self._output_count += 1
+        return self._output_count - 1
 
     @property
     def _is_cut(self) -> bool:

@@ -240,7 +240,7 @@ class OneShotResponse:
         self.plan = plan
         "Settings of the response: among them its language, and the voice to speak it with."
         self.conversation_id = conversation.id
-        self.given = ""
+        self.answer = ""
         "Text of the answer so far, without fillers."
         self._question, self._history = question, conversation.history
         self._planner, self._services = planner, services
@@ -270,14 +270,14 @@ class OneShotResponse:
             async with aclosing(pieces):
                 async for piece in pieces:
                     if isinstance(piece, FillerText):
-                        yield f" {piece.sentence} " if self.given else f"{piece.sentence} "
+                        yield f" {piece.sentence} " if self.answer else f"{piece.sentence} "
                     else:
-                        self.given += piece
+                        self.answer += piece
                         yield piece
             status = "completed"
         finally:
-            if self.given:
-                self._add("assistant", self.given, status)
+            if self.answer:
+                self._add("assistant", self.answer, status)
 
     async def _generate(self, say: FillerSink) -> AsyncGenerator[str, None]:
         plan, services, fillers = self.plan, self._services, self._fillers

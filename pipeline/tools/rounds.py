@@ -49,9 +49,9 @@ class ToolOffer:
         A call of a tool that was not offered goes to the server, which refuses it.
         """
         of_client = [call for call in calls if call.name in self.client]
-        to_allow = [call for call in calls if self._needs_approval(call)]
-        others = [call for call in calls if call not in of_client and call not in to_allow]
-        return others, of_client, to_allow
+        to_approve = [call for call in calls if self._needs_approval(call)]
+        others = [call for call in calls if call not in of_client and call not in to_approve]
+        return others, of_client, to_approve
 
     def _needs_approval(self, call: ToolCall) -> bool:
         tool = self.mcp_tools.get(call.name)
@@ -137,7 +137,7 @@ class ToolAccess:
 
     toolbox: Toolbox
     context: ToolContext
-    is_confirmed: Callable[[], Awaitable[object]]
+    wait_until_confirmed: Callable[[], Awaitable[object]]
     "Waits until the turn is confirmed. Awaited before a tool changes anything."
     record: Callable[[Item], None]
     "Receives calls and results for the history."
@@ -195,7 +195,7 @@ class McpCallRound:
     async def ask(self, calls: Sequence[ToolCall]) -> None:
         """Asks the client to approve calls, once the turn is confirmed."""
         if calls:
-            await self.access.is_confirmed()
+            await self.access.wait_until_confirmed()
         for call in calls:
             self.access.report_step(McpApprovalStep(call, self.tools.mcp_tools[call.name]))
 
@@ -209,7 +209,7 @@ async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTi
     """Runs calls and returns one result as JSON for each, in order. silence: of the response."""
     calls = batch.calls
     if not all(_may_run_early(call, batch, access) for call in calls):
-        await access.is_confirmed()
+        await access.wait_until_confirmed()
     for call in calls:
         if (tool := batch.mcp_tools.get(call.name)) is not None:
             key = batch.keys.get(call.call_id, call.call_id)

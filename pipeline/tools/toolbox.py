@@ -152,17 +152,17 @@ class Toolbox:
         metrics: Metrics,
         *,
         timeout_s: float | None = None,
-        instead: ToolOverride | None = None,
+        override: ToolOverride | None = None,
         offers_all: bool = True,
     ) -> None:
         """Takes the providers; where two have a tool of the same name, the first one's keeps it.
 
         timeout_s: limit of one call, unless its ToolSpec has another; None: TOOL_TIMEOUT_S.
-        instead: may answer in place of a tool, tools of a client's MCP servers included.
+        override: may answer in place of a tool, tools of a client's MCP servers included.
         offers_all: False to offer a model only the tools that the conversation may need.
         """
         self._catalogues = ToolCatalogue(providers)
-        self._metrics, self._instead = metrics, instead
+        self._metrics, self._override = metrics, override
         self._offers_all = offers_all
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
@@ -240,7 +240,7 @@ class Toolbox:
         if tool is None:
             outcome = ToolOutcome({"message": f"no tool {call.name!r}"}, error="no_such_tool")
             return self._outcome_text(call, outcome)
-        if self._instead is not None and (result := self._instead(call, tool)) is not None:
+        if self._override is not None and (result := self._override(call, tool)) is not None:
             return result
         now = asyncio.get_running_loop().time
         began_at, how = now(), "cancelled"

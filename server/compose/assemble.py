@@ -128,7 +128,7 @@ async def assemble(
         timeout_s = config.tools.timeout_s
         offers_all = config.tools.offered == "all"
         toolbox = Toolbox(
-            providers, metrics, timeout_s=timeout_s, instead=tool_override, offers_all=offers_all
+            providers, metrics, timeout_s=timeout_s, override=tool_override, offers_all=offers_all
         )
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))

@@ -82,15 +82,15 @@ class McpToolProvider:
         self._backoff = Backoff.doubling(first_wait_s, LONGEST_WAIT_S, LASTED_S)
         self._connect_timeout_s = connect_timeout_s
         self._admit = admit
-        self._tried = asyncio.Event()
+        self._was_tried = asyncio.Event()
         "Set when the first attempt has succeeded or failed."
         self._has_failed = False
         self._client: Client | None = None
         self._specs: tuple[ToolSpec, ...] = ()
-        self._found: list[Tool] = []
+        self._listed: list[Tool] = []
         self._names: Mapping[str, str] = {}
         "Name that the server uses, by the name that models see."
-        self._look = asyncio.Event()
+        self._must_list = asyncio.Event()
         "Set when the tools are to be listed again."
         self._has_ended = False
         self._is_refused = False
@@ -122,7 +122,7 @@ class McpToolProvider:
 
     async def tried(self) -> None:
         """Waits until the first attempt has succeeded or failed."""
-        await self._tried.wait()
+        await self._was_tried.wait()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
         """Returns the tools as of the last listing; none while the server is not connected."""
@@ -140,14 +140,14 @@ class McpToolProvider:
 
         client, theirs = self._client, self._names.get(name)
         if client is None or theirs is None:
-            return self._gone()
+            return self._unavailable()
         try:
             return tool_outcome(await client.call_tool(theirs, dict(arguments)))
         except MCPError as error:
             # if the server is gone, listing its tools will fail as well, and it is reconnected
-            self._look.set()
+            self._must_list.set()
             if error.code in gone_codes() and not is_bad_stream(error.message):
-                return self._gone()
+                return self._unavailable()
             message = self._server.masked(error.message)[:MAX_REASON_CHARS]
             return ToolOutcome({"message": message}, error="tool_failed")
 
@@ -162,15 +162,15 @@ class McpToolProvider:
         while not self._is_refused:
             began_s, self._had_client = loop.time(), False
             try:
-                await self._connected()
+                await self._connect()
             except Exception as error:
                 # The server is a foreign program: whatever it did, only its own connection ends.
                 self._is_refused = is_refusal(error)
-                self._tell(error)
+                self._log_end(error)
                 # An older server may break on the first way of asking. The second attempt decides.
                 is_odd = is_broken_off(error)
                 if self._is_refused or self._has_failed or not is_odd:
-                    self._tried.set()
+                    self._was_tried.set()
                 self._has_failed = True
                 if is_odd and not self._had_client:
                     self._asks_first = not self._asks_first
@@ -182,37 +182,37 @@ class McpToolProvider:
             lasted_s = loop.time() - began_s if self._had_client else 0.0
             await asyncio.sleep(self._backoff.fail(lasted_s))
 
-    async def _connected(self) -> None:
+    async def _connect(self) -> None:
         """Makes one connection, by streamable HTTP or else by SSE. Raises whatever ends it."""
         try:
-            await self._connected_so(is_older=False)
+            await self._connect_by(is_older=False)
         except Exception as newer:
             is_other_way = self._server.url and self._status in NO_STREAMABLE_HTTP
             if self._had_client or not is_other_way or is_cancelling():
                 raise
             status = self._status
             try:
-                await self._connected_so(is_older=True)
+                await self._connect_by(is_older=True)
             except Exception as older:
                 if self._had_client or is_refusal(older):
                     raise
                 self._status = status  # neither way works: the first one's error says more
                 raise newer from older
 
-    async def _connected_so(self, *, is_older: bool) -> None:
+    async def _connect_by(self, *, is_older: bool) -> None:
         from mcp import Client
 
         if self._admit is not None:
             await self._admit()
-        self._look.clear()
+        self._must_list.clear()
         self._has_ended, self._status = False, 0
         transport = open_transport(
-            self._server, self._ended, self._heard, self._answered, is_older=is_older
+            self._server, self._on_end, self._on_log_line, self._on_http_error, is_older=is_older
         )
         client = Client(
             transport,
             read_timeout_seconds=max(CONNECT_TIMEOUT_S, self._server.timeout_s),
-            message_handler=self._told,
+            message_handler=self._on_message,
             cache=None,
             mode="auto" if self._asks_first else "legacy",
         )
@@ -222,24 +222,24 @@ class McpToolProvider:
             limit.reschedule(None)
             self._client, self._had_client = client, True
             self._last_reason = ""
-            self._tried.set()
+            self._was_tried.set()
             logger.info("= mcp %s: connected, %d tools", self.name, len(self._specs))
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._listen(client), name=f"mcp-{self.name}")
-                    await self._keep(client)
+                    await self._relist(client)
             finally:
-                self._client, self._specs, self._names, self._found = None, (), {}, []
+                self._client, self._specs, self._names, self._listed = None, (), {}, []
 
-    async def _keep(self, client: "Client") -> None:
+    async def _relist(self, client: "Client") -> None:
         """Lists the tools whenever they may have changed. Raises when the server is gone."""
         while True:
             try:
                 async with asyncio.timeout(LIST_EVERY_S):
-                    await self._look.wait()
+                    await self._must_list.wait()
             except TimeoutError:
                 pass
-            self._look.clear()
+            self._must_list.clear()
             if self._has_ended:
                 raise ConnectionError("the server ended")
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -254,15 +254,15 @@ class McpToolProvider:
             cursor = page.next_cursor
             if cursor is None or (self._server.tools is None and len(found) > MAX_TOOLS):
                 break
-        if found != self._found:
-            self._found = found
+        if found != self._listed:
+            self._listed = found
             self._specs, self._names = tool_specs(self.name, self._server, found)
 
     async def _listen(self, client: "Client") -> None:
         """Subscribes to changes of the tools.
 
-        Servers of 2026 report changes on request, older ones unasked (see `_told`). For those that
-        do neither, `_keep` lists the tools regularly.
+        Servers of 2026 report changes on request, older ones unasked (see `_on_message`). For those
+        that do neither, `_relist` lists the tools regularly.
         """
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -271,24 +271,24 @@ class McpToolProvider:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
                     async for _ in changes:
-                        self._look.set()
+                        self._must_list.set()
             except ListenNotSupportedError:
                 return
             except (SubscriptionLost, MCPError, TimeoutError):
-                self._look.set()  # changes may have been missed, or the server is gone
+                self._must_list.set()  # changes may have been missed, or the server is gone
             await asyncio.sleep(LISTEN_AGAIN_S)
 
-    async def _told(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         from mcp_types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
-            self._look.set()
+            self._must_list.set()
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         self._has_ended = True
-        self._look.set()
+        self._must_list.set()
 
-    def _answered(self, status: int) -> None:
+    def _on_http_error(self, status: int) -> None:
         """Notes an HTTP error. Raises McpAccessDenied if the server refuses us.
 
         Otherwise the library would ask again at once in another way, and then we would. A 403 while
@@ -298,16 +298,16 @@ class McpToolProvider:
         if status == 401 or (status == 403 and self._client is None):
             raise McpAccessDenied(f"HTTP {status}")
 
-    def _heard(self, line: str) -> None:
+    def _on_log_line(self, line: str) -> None:
         self._last_line = self._server.masked(line)[:MAX_REASON_CHARS]
         logger.debug("< mcp %s: %s", self.name, self._last_line)
 
-    def _gone(self) -> ToolOutcome:
+    def _unavailable(self) -> ToolOutcome:
         why = "does not let us in" if self._is_refused else "is not there now"
         message = f"the server {self.name} {why}"
         return ToolOutcome({"message": message}, error="tool_unavailable")
 
-    def _tell(self, error: Exception) -> None:
+    def _log_end(self, error: Exception) -> None:
         """Logs why the connection ended, once for each reason: a server may be away for days."""
         from mcp import MCPError
 

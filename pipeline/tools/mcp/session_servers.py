@@ -26,7 +26,7 @@ from pipeline.tools.mcp.tool import (
     tool_definitions,
 )
 
-NOBODY = ToolContext("", "")
+NO_USER = ToolContext("", "")
 "Context in which a server is asked for its tools: they are the same for all users."
 
 SETTING = "realtime.mcp_hosts"
@@ -46,7 +46,7 @@ class _McpLink:
     is_known: asyncio.Event = field(default_factory=asyncio.Event)
     "Set when the client has been informed whether the server is connected."
     task: asyncio.Task[None] | None = None
-    made: tuple[Sequence[ToolSpec], ClientMcpServer, tuple[ClientMcpTool, ...]] | None = None
+    known_tools: tuple[Sequence[ToolSpec], ClientMcpServer, tuple[ClientMcpTool, ...]] | None = None
     """Inputs that the tools were made from, and the tools. They are made again when an input
     changes."""
 
@@ -74,27 +74,27 @@ class SessionMcpServers:
         self.approvals = Approvals()
         self._policy, self._history, self._emit = policy, history, emit
         self._links: dict[object, _McpLink] = {}
-        self._settled: tuple[ClientMcpServer, ...] = ()
+        self._of_session: tuple[ClientMcpServer, ...] = ()
         self._tasks: asyncio.TaskGroup | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
         """Connects the servers that the session was opened with."""
         self._tasks = tasks
-        self._connect(self._settled)
+        self._connect(self._of_session)
 
     def configure(self, servers: tuple[ClientMcpServer, ...]) -> None:
         """Replaces the servers of the session. Raises RequestError; then nothing changes."""
-        if servers == self._settled:
+        if servers == self._of_session:
             self._connect(servers)
             return
         self.check(servers)
-        wanted, had = ({one.link for one in some} for some in (servers, self._settled))
+        wanted, had = ({one.link for one in some} for some in (servers, self._of_session))
         for link in had - wanted:
             self._drop(link)
-        self._settled = servers
+        self._of_session = servers
         for link in wanted - had:
             if (known := self._links.get(link)) is not None and known.is_known.is_set():
-                self._told_again(known)
+                self._report_again(known)
         self._connect(servers)
 
     def check(self, servers: Sequence[ClientMcpServer]) -> None:
@@ -129,7 +129,7 @@ class SessionMcpServers:
 
         Raises RequestError as `check`, and NotFound mcp_server_not_found.
         """
-        settled = {server.label: server for server in self._settled}
+        settled = {server.label: server for server in self._of_session}
         full: list[ClientMcpServer] = []
         for server in servers:
             known = settled.get(server.label)
@@ -141,7 +141,7 @@ class SessionMcpServers:
                 )
             full.append(server.of_session(known) if known and not server.url else server)
         self.check(full)
-        links = {server.link for server in (*full, *self._settled)}
+        links = {server.link for server in (*full, *self._of_session)}
         if full and len(links) > self._policy.max_servers:
             raise _too_many(len(links), full[0], self._policy, "with those of the session, ")
         return tuple(full)
@@ -198,7 +198,7 @@ class SessionMcpServers:
         many."""
         if len(self._links) < self._policy.max_servers:
             return
-        kept = {server.link for server in (*self._settled, *wanted)}
+        kept = {server.link for server in (*self._of_session, *wanted)}
         for key in [key for key in self._links if key not in kept][:1]:
             self._drop(key)
 
@@ -207,7 +207,7 @@ class SessionMcpServers:
         if link is not None and link.task is not None:
             link.task.cancel()
             if not link.is_known.is_set():
-                self._told(link, "it is not wanted any more")
+                self._report(link, "it is not wanted any more")
 
     async def _run(self, link: _McpLink) -> None:
         """Reports how the attempt ends. If it succeeds, stays connected until cancelled."""
@@ -216,28 +216,28 @@ class SessionMcpServers:
             await link.tools.tried()
             if link.tools.is_connected:
                 link.item = replace(link.item, tools=tool_definitions(_tools(link, link.server)))
-                self._told(link)
+                self._report(link)
             else:
                 running.cancel()
-                self._told(link, link.tools.reason)
+                self._report(link, link.tools.reason)
         # The server cannot be reached or refuses us. It is tried again when the client names it
         # again.
         self._links = {key: one for key, one in self._links.items() if one is not link}
 
-    def _told_again(self, link: _McpLink) -> None:
+    def _report_again(self, link: _McpLink) -> None:
         """Reports a server's tools again: a response had it already, and now the session gets
         it."""
         link.item = McpListItem(new_id("mcpl"), link.server.label)
         self._begin(link)
         link.item = replace(link.item, tools=tool_definitions(_tools(link, link.server)))
-        self._told(link)
+        self._report(link)
 
     def _begin(self, link: _McpLink) -> None:
         link.previous_item_id = self._history.add(link.item)
         self._emit(ItemAdded(link.item, link.previous_item_id))
         self._emit(McpListToolsProgress(link.item.id, "in_progress"))
 
-    def _told(self, link: _McpLink, failure: str = "") -> None:
+    def _report(self, link: _McpLink, failure: str = "") -> None:
         self._history.replace(link.item)
         self._emit(McpListToolsProgress(link.item.id, "failed" if failure else "completed"))
         self._emit(ItemDone(link.item, link.previous_item_id))
@@ -250,7 +250,7 @@ class SessionMcpServers:
 
     def _warn_of_limit(self, link: _McpLink) -> None:
         """Reports an error if the session's servers have more tools than a model is offered."""
-        others = [one for one in self._settled if one.link != link.server.link]
+        others = [one for one in self._of_session if one.link != link.server.link]
         count = len(self.tools([*others, link.server]))
         if count > MAX_TOOLS:
             what = (
@@ -261,11 +261,15 @@ class SessionMcpServers:
 
 
 def _tools(link: _McpLink, server: ClientMcpServer) -> tuple[ClientMcpTool, ...]:
-    specs = link.tools.tools(NOBODY)
-    if link.made is None or link.made[0] is not specs or link.made[1] != server:
+    specs = link.tools.tools(NO_USER)
+    if (
+        link.known_tools is None
+        or link.known_tools[0] is not specs
+        or link.known_tools[1] != server
+    ):
         named = [(spec, link.tools.theirs(spec.name)) for spec in specs]
-        link.made = specs, server, client_tools_of(server, link.tools, named)
-    return link.made[2]
+        link.known_tools = specs, server, client_tools_of(server, link.tools, named)
+    return link.known_tools[2]
 
 
 def _too_many(

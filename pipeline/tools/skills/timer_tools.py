@@ -51,12 +51,12 @@ class TimerTools:
             raise ToolError("hours, minutes or seconds are required", param="minutes")
         name = read_text(arguments, "name")
         timer = self._timers.start(context.conversation_id, context.language, duration_s, name)
-        return self._told(timer)
+        return self._outcome(timer)
 
     def _cancel(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         timer = _only(self._meant(arguments, context), arguments)
         self._timers.cancel(timer)
-        return self._told(timer)
+        return self._outcome(timer)
 
     def _cancel_all(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         timers = self._timers.of(context.conversation_id)
@@ -69,13 +69,13 @@ class TimerTools:
         if by_s is None:
             raise ToolError("hours, minutes or seconds are required", param="minutes")
         timer = self._the_one(arguments, context)
-        return self._told(self._timers.change(timer, sign * by_s))
+        return self._outcome(self._timers.change(timer, sign * by_s))
 
     def _pause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        return self._told(self._timers.pause(self._the_one(arguments, context)))
+        return self._outcome(self._timers.pause(self._the_one(arguments, context)))
 
     def _resume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        return self._told(self._timers.resume(self._the_one(arguments, context)))
+        return self._outcome(self._timers.resume(self._the_one(arguments, context)))
 
     def _status(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         found = self._meant(arguments, context)
@@ -99,7 +99,7 @@ class TimerTools:
             and (started_s is None or timer.duration_s == started_s)
         ]
 
-    def _told(self, timer: Timer) -> ToolOutcome:
+    def _outcome(self, timer: Timer) -> ToolOutcome:
         return ToolOutcome({"timer": self._fields(timer)})
 
     def _fields(self, timer: Timer) -> dict[str, Any]:

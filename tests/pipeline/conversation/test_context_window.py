@@ -47,16 +47,17 @@ for _ in range(9):
 
 def test_a_conversation_keeps_as_much_as_was_asked() -> None:
     needed, room = total(GROWN), total(GROWN) // 2
-    assert fit_messages(GROWN, needed, 0, how=ContextTruncation(is_allowed=False)) == GROWN
+    assert fit_messages(GROWN, needed, 0, truncation=ContextTruncation(is_allowed=False)) == GROWN
     with pytest.raises(RequestError) as caught:
-        fit_messages(GROWN, room, 0, how=ContextTruncation(is_allowed=False))
+        fit_messages(GROWN, room, 0, truncation=ContextTruncation(is_allowed=False))
     assert caught.value.code == "context_length_exceeded"
     lengths = [
-        len(fit_messages(GROWN, room, 0, how=ContextTruncation(retention=r))) for r in (1, 0.5, 0)
+        len(fit_messages(GROWN, room, 0, truncation=ContextTruncation(retention=r)))
+        for r in (1, 0.5, 0)
     ]
     assert lengths[0] > lengths[1] > lengths[2]
     assert lengths[2] == 2  # nothing but the instructions and the last words
-    limited = fit_messages(GROWN, needed, 0, how=ContextTruncation(max_tokens=room))
+    limited = fit_messages(GROWN, needed, 0, truncation=ContextTruncation(max_tokens=room))
     assert total(limited[1:]) <= room
     assert limited[-1] == GROWN[-1]
 

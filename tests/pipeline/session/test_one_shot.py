@@ -185,7 +185,7 @@ def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
             texts = [text async for text in exchange.texts()]
         between = ["One moment, please. ", "It is taking a little longer. "]
         assert texts == [*between, "It is done."]
-        assert exchange.given == "It is done."
+        assert exchange.answer == "It is done."
 
     *_, answer = run(scene, slow()).conversations.get("kitchen").history.items
     assert isinstance(answer, MessageItem)

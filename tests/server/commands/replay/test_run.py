@@ -77,8 +77,8 @@ def again(
     kept, rehearsal, found = MemoryTraceSink(), RecordedToolResults(), list[RecordedTurn]()
 
     async def main() -> None:
-        instead = None if acts else rehearsal.override
-        toolbox = Toolbox(world.providers, world.metrics, instead=instead)
+        override = None if acts else rehearsal.override
+        toolbox = Toolbox(world.providers, world.metrics, override=override)
         around = replace(world.services(), toolbox=toolbox, trace=kept, traces_words=True)
         sessions = Sessions(around, world.conversations, 1)
         found.extend(await replay(ReplayEnvironment(sessions, kept, rehearsal), session, speed))
@@ -188,7 +188,7 @@ def test_a_tool_that_acts_is_called_on_request() -> None:
 
 def test_read_only_tools_and_the_simulated_home_are_called() -> None:
     home = DemoHome(default_home(), language="en")
-    toolbox = Toolbox([HomeTools(home)], Counts(), instead=RecordedToolResults().override)
+    toolbox = Toolbox([HomeTools(home)], Counts(), override=RecordedToolResults().override)
     lamps = ToolCall("c", "HassTurnOn", {"name": "kitchen lights"})
 
     async def main() -> None:
@@ -202,7 +202,7 @@ def test_read_only_tools_and_the_simulated_home_are_called() -> None:
 
 def test_repeated_calls_get_their_recorded_results_in_order() -> None:
     rehearsal, adder = RecordedToolResults(), Adder()
-    toolbox = Toolbox([adder], Counts(), instead=rehearsal.override)
+    toolbox = Toolbox([adder], Counts(), override=rehearsal.override)
     call = ToolCall("c", "add", {"b": 1, "a": 1})
 
     async def main() -> None:
