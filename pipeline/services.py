@@ -32,9 +32,9 @@ from pipeline.transcription.recogniser import (
     Recognisers,
     ignore_waste,
 )
+from serving.asr.scheduling import DecodePriority
 from serving.llm_slots import DraftBudget
 from serving.placement.choose import unknown_model_message
-from serving.scheduling.scheduler import DecodePriority
 
 _OPTION_PARAMS = {
     "languages": "audio.input.transcription.languages",

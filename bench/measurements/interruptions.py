@@ -46,7 +46,7 @@ from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, ResponseRequest, SessionSettings, TurnDetection
 from pipeline.tools.toolbox import Toolbox
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 ANSWER = "All the lights in the kitchen are on now."
 ANSWER_MS = 6000

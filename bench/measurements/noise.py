@@ -25,7 +25,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import filter_no_speech, no_speech_criterion
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 CUT_S = 3
 "Length of the pieces of long recordings, about as voice activity detection would cut them."

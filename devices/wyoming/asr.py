@@ -13,7 +13,7 @@ from engines.base import AsrOptions
 from media.files.raw import RawDecoder
 from pipeline.transcription.recording import RecordingTranscription, Transcriber
 from pipeline.transcription.stitching import join_texts
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 MAX_AUDIO_S = 600
 "Limit of one utterance. Home Assistant stops after 15 s; dictation is longer."

@@ -21,7 +21,7 @@ from pipeline.shared.turn import Turn
 from pipeline.speech.voices import choose_voice, spare_voice
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.mcp.session_servers import SessionMcpOffer, SessionMcpServers
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrPadding, AsrResult, VadEngine
 from pipeline.transcription.no_speech import NoSpeechCriterion
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 OnWastedWork = Callable[[float], None]
 """Called with the seconds of recogniser work that was not needed, because an utterance or recording

@@ -32,7 +32,7 @@ from pipeline.transcription.recogniser import Recogniser, RecordingEngines
 from pipeline.transcription.segment import PauseDecoder, SegmentDecode
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
 from pipeline.transcription.stitching import shift_times, stitch_results
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 ANY_LENGTH_MS = 30_000
 """Longest segment for recognisers without a window. It bounds memory, and words come while the

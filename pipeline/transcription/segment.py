@@ -11,7 +11,7 @@ from engines.base import AsrItem, AsrOptions, AsrResult
 from pipeline.shared.work_time import TaskTime
 from pipeline.transcription.recogniser import OnWastedWork, Recogniser
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 logger = logging.getLogger(__name__)
 

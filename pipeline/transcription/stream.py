@@ -14,7 +14,7 @@ from pipeline.transcription.recogniser import OnWastedWork, Recogniser, ignore_w
 from pipeline.transcription.segment import SegmentDecode
 from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, QUIET_MS, quietest
 from pipeline.transcription.stitching import join_texts, shift_times, stitch_results
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 FIRST_PARTIAL_MS = 700
 """Audio before the first partial: the pre-roll and a word or two. On less, recognisers guess, and

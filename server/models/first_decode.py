@@ -17,11 +17,11 @@ from server.commands.models.bench import SENTENCES, spoken
 from server.compose.choices import PlacementInputs, choose_one, find_offers, offer_inputs
 from server.config import Config
 from serving.asr.model import AsrWorkerPool
+from serving.asr.scheduling import DecodePriority
 from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 from serving.placement.choose import AUTO, WHISPER, WhisperWeights, benchmark_on
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import CPU
-from serving.scheduling.scheduler import DecodePriority
 
 logger = logging.getLogger(__name__)
 

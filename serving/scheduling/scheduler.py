@@ -15,7 +15,6 @@ from typing import Generic
 
 from core.errors import EarshotError, EngineCrashed, EngineError, EngineMissing, EngineTimeout
 from core.ports import Clock, Metrics
-from serving.asr.scheduling import DecodePriority
 from serving.scheduling.admission import AdmissionControl
 from serving.scheduling.affinity import WorkerAffinity
 from serving.scheduling.cost_model import BatchCostModel, WorkerLoad
@@ -27,8 +26,6 @@ from serving.scheduling.policy import (
     SchedulingPolicy,
 )
 from serving.scheduling.queue import QueuedRequest, RequestQueue
-
-__all__ = ["DecodePriority", "Scheduler"]
 
 logger = logging.getLogger(__name__)
 

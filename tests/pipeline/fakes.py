@@ -40,8 +40,8 @@ from pipeline.services import EngineSet, SessionServices
 from pipeline.session.session import Session
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechMode
+from serving.asr.scheduling import DecodePriority
 from serving.llm_slots import DraftBudget
-from serving.scheduling.scheduler import DecodePriority
 
 FRAME = 320
 WORDS = {1000: "one", 2000: "two", 3000: "three", 4000: "four", 5000: "noise", 6000: "uh-huh"}

@@ -17,7 +17,7 @@ from pipeline.transcription.recogniser import Recogniser
 from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
 from pipeline.transcription.stitching import join_texts
 from pipeline.transcription.stream import TranscriptStream
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from pipeline.services import EngineSet
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.speech.file import SpeechFiles, single_text
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 logger = logging.getLogger(__name__)
 

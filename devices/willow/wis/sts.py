@@ -15,7 +15,7 @@ from devices.willow.wis.params import switch_of
 from devices.willow.wis.tts import RATE_HZ, file_options, read_tts_params, speak, spoken_language
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFiles, single_text
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 UploadRecogniser = Callable[[aioweb.Request, AsrParams, DecodePriority], Awaitable[WisTranscript]]
 "Function that recognises the recording in an upload."

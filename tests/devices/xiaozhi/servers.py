@@ -33,7 +33,7 @@ from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions
 from pipeline.tools.toolbox import Toolbox
 from server.http.auth import AccessGate
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.devices.xiaozhi.simulated_board import WORDS, Board
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http.harness import serving

@@ -22,8 +22,8 @@ from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.response.planner import _asked_last
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
+from serving.asr.scheduling import DecodePriority
 from serving.llm_slots import DraftBudget
-from serving.scheduling.scheduler import DecodePriority
 from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.scenes import counted, of, run_session
 from tests.pipeline.scripted import ToolLlm, Watched

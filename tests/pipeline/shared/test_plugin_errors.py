@@ -32,7 +32,7 @@ from pipeline.session.session import Session
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.speech.file import SpeechFileOptions, SpeechFiles
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, LoudVad, ToneTts, World, speak
 from tests.pipeline.scenes import of, run_session

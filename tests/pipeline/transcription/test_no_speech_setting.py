@@ -11,7 +11,7 @@ from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.transcription.no_speech import NoSpeechMode
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, LoudVads, World, speak
 from tests.pipeline.scenes import of, run_session

@@ -14,7 +14,7 @@ from core.errors import EngineError, NotFound, OverloadedError, RequestError
 from engines.base import AsrOptions, AsrResult
 from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
 from pipeline.transcription.segment import FEED_MS
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
 from tests.pipeline.scripted import MS, audio

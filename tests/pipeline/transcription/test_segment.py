@@ -8,7 +8,7 @@ import pytest
 from core.errors import EngineCrashed, EngineError, OverloadedError
 from engines.base import AsrItem, AsrResult
 from pipeline.transcription.segment import SegmentDecode
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr
 

@@ -17,7 +17,7 @@ from pipeline.shared.settings import SessionSettings
 from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE, PartialHypothesis
 from pipeline.transcription.stream import TranscriptStream, ends_part
 from pipeline.user_turn.endpointing import CANDIDATE_MS
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LevelAsr, LoopClock, World, speak
 from tests.pipeline.scenes import SILENCE, of, run_session

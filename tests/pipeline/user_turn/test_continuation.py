@@ -44,7 +44,7 @@ from pipeline.user_turn.continuation import (
     Continuation,
 )
 from pipeline.user_turn.endpointing import INTERRUPT_MS
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
 from tests.pipeline.scenes import counted, nothing_is_said_of_what_is_gone, of, run_session
 from tests.pipeline.scripted import ToolLlm, Watched

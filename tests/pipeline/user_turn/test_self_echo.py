@@ -23,7 +23,7 @@ from media.processing.modes import EchoMode
 from media.resample import Resampler
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.pipeline.fakes import LevelAsr, ToneTts, World
 from tests.pipeline.scenes import of, run_session
 from tests.shared import ROOT

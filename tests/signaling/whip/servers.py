@@ -13,7 +13,7 @@ from core.http.routes import Route
 from engines.base import AsrItem, AsrResult
 from pipeline.session.sessions import Sessions
 from server.http.auth import AccessGate
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes

@@ -34,7 +34,7 @@ from devices.willow.wis.rtc.messages import (
 from devices.willow.wis.rtc.recording import RtcRecording
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 
 logger = logging.getLogger(__name__)
 

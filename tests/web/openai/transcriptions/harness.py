@@ -17,7 +17,7 @@ from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, Token
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.services import EngineSet
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.scheduling import DecodePriority
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads, words_of
 from tests.server.http.harness import serving
