@@ -2,7 +2,8 @@
 
 A private name may change with any release. The server looks for all of them when it starts, and a
 test looks for them in the installed releases. Without one of CALL_NAMES calls run through aiortc's
-public interface (`media/webrtc/call_path.py`).
+public interface (`media/webrtc/call_path.py`). Without one of HTTP_NAMES the server does not start,
+because it would lack protections.
 """
 
 from collections.abc import Iterable, Mapping
@@ -101,6 +102,32 @@ CALL_NAMES = (
 )
 """Names that the fast path of calls uses. Code that uses them is in
 `media/webrtc/aiortc_internals/`."""
+
+
+_HTTP = "aiohttp.web_protocol:RequestHandler"
+_HTTP_BASE = "aiohttp.base_protocol:BaseProtocol"
+
+HTTP_NAMES = (
+    PrivateName("aiohttp.web_runner:AppRunner", "_make_server", "replaced: makes our connections"),
+    PrivateName(_HTTP, "_messages", "finds the body of a request, for its time limit"),
+    PrivateName(_HTTP, "_request_count", "notices a new request"),
+    PrivateName(_HTTP, "_current_request", "the next header may wait while this is answered"),
+    PrivateName(_HTTP, "_lingering_time", "set to 0: the rest of a refused body is not read"),
+    PrivateName(_HTTP_BASE, "_upgraded", "a WebSocket has limits of its own"),
+    PrivateName(_HTTP_BASE, "_loop", "clock and timers of the connection"),
+    PrivateName(_HTTP_BASE, "_reading_paused", "a client is not late while we do not read"),
+    PrivateName(_HTTP_BASE, "_buffer_paused", "a client is not late while we do not read"),
+    PrivateName(_HTTP_BASE, "_pause_transport_reading", "stops after too much of a refused body"),
+    PrivateName(_HTTP_BASE, "_resume_transport_reading", "drops the rest of a refused body"),
+    PrivateName("aiohttp.web_request:BaseRequest", "_client_max_size", "size limit of each route"),
+    PrivateName(
+        "aiohttp.web_response:StreamResponse",
+        "_prepare_headers",
+        "wrapped: no Server header in the answer to invalid HTTP",
+    ),
+)
+"""Names of aiohttp that `server/http/` uses. None of them is there to save time: they limit what a
+client can cost, and aiohttp has no public way for that."""
 
 
 @cache

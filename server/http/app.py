@@ -15,7 +15,7 @@ from core.http.routes import Route
 from core.ports import Metrics
 from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
 from server.http.auth import AccessGate
-from server.http.connection import HttpRunner
+from server.http.connection import HttpRunner, check_http_names
 from server.http.edge import LIMIT_BYTES, check_encoding, edge, invite_body, stamp, to_https
 
 logger = logging.getLogger(__name__)
@@ -107,6 +107,7 @@ async def run_application(
 ) -> AsyncIterator[None]:
     """Serves the application on bound sockets until the context is left, then closes open
     connections."""
+    check_http_names()
     runner = HttpRunner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
     await runner.setup()
     try:

@@ -16,6 +16,7 @@ from core.acceptor import OnConnectionLost
 from core.errors import EarshotError, RequestError
 from core.ids import new_id
 from core.ports import Metrics
+from core.private_names import HTTP_NAMES, missing_names
 from server.http.edge import error_response
 from server.http.willow_urls import RequestLine
 from server.runtime.logs import request_id
@@ -52,6 +53,12 @@ OPTIONS: Mapping[str, Any] = {
     "auto_decompress": False,  # the edge refuses content encodings: some kilobytes become gigabytes
 }
 "Arguments of aiohttp's request handler."
+
+
+def check_http_names() -> None:
+    """Raises EarshotError if the installed aiohttp lacks a private name that this package uses."""
+    if missing := missing_names(HTTP_NAMES):
+        raise EarshotError(f"this release of aiohttp cannot be used: {'; '.join(missing)}")
 
 
 class HttpRunner(aioweb.AppRunner):

@@ -7,23 +7,27 @@ import pytest
 from core.private_names import (
     CALL_NAMES,
     CALL_RELEASES,
+    HTTP_NAMES,
     PrivateName,
     call_path_obstacles,
     missing_names,
     other_releases,
 )
 
+pytestmark = pytest.mark.live
+
 
 def test_the_installed_releases_have_every_name() -> None:
     assert call_path_obstacles() == ()
+    assert missing_names(HTTP_NAMES) == ()
     for package, release in CALL_RELEASES.items():
         assert version(package).startswith(f"{release}.")
 
 
 def test_no_name_is_listed_twice_and_each_has_its_use() -> None:
-    listed = [(one.owner, one.name) for one in CALL_NAMES]
-    assert len(set(listed)) == len(listed) > 40
-    assert all(one.use for one in CALL_NAMES)
+    listed = [(one.owner, one.name) for one in (*CALL_NAMES, *HTTP_NAMES)]
+    assert len(set(listed)) == len(listed) > 50
+    assert all(one.use for one in (*CALL_NAMES, *HTTP_NAMES))
 
 
 @pytest.mark.parametrize(

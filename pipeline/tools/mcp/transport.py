@@ -15,7 +15,6 @@ from pipeline.tools.mcp.settings import McpServerSettings
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
-    from mcp.client._transport import TransportStreams
 
 MAX_LINE_BYTES = 4096
 "Most bytes of a line that a program writes to its standard error. The rest is dropped."
@@ -49,8 +48,8 @@ async def open_transport(
     on_status: Callable[[int], None],
     *,
     is_older: bool = False,
-) -> AsyncIterator["TransportStreams"]:
-    """Opens the transport for `mcp.Client`.
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Opens the transport for `mcp.Client`: yields the stream to read from and the one to write to.
 
     is_older: use HTTP with SSE, as in 2024, not streamable HTTP.
     on_end: called when the program closed its output, which is the sign that it ended.

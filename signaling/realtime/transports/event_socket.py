@@ -18,10 +18,6 @@ HEARTBEAT_S = 20
 """Interval of pings, in seconds. Proxies cut silent connections after 30 to 60 s. A client that
 does not answer within half the interval counts as gone."""
 
-RESETS = 20
-"""Most resets of the heartbeat's timer per interval: one per second. Without a limit every packet,
-each 20 ms, would reset it."""
-
 SEND_TIMEOUT_S = 10
 """Time limit in seconds for one event of at most 32 kB. A slower client cannot play a response in
 real time."""
@@ -63,9 +59,6 @@ class EventSocket(aioweb.WebSocketResponse):
         )
         self.on_too_large: Callable[[], Awaitable[None]] | None = None
         self._transport: asyncio.Transport | None = None
-        self._now = asyncio.get_running_loop().time
-        self._reset_at = 0.0
-        "Time of the last reset of the heartbeat's timer."
 
     async def open(self, request: aioweb.Request) -> None:
         """Answers the upgrade request. Raises ClientDisconnected."""
@@ -90,14 +83,6 @@ class EventSocket(aioweb.WebSocketResponse):
             raise ClientDisconnected("the WebSocket is closed") from exc
         except TimeoutError as exc:
             raise SlowClient(f"the client did not read an event within {SEND_TIMEOUT_S} s") from exc
-
-    def _on_data_received(self) -> None:
-        """Resets the heartbeat's timer, less often than aiohttp does. It overrides a private method
-        of aiohttp. If that is renamed, only time is lost."""
-        now = self._now()
-        if now - self._reset_at >= HEARTBEAT_S / RESETS:
-            self._reset_at = now
-            super()._on_data_received()
 
     def _is_taken_at_once(self, text: str) -> bool:
         """Returns True if sending cannot block. A timer for each event would cost as much as
