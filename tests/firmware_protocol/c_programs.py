@@ -1,4 +1,4 @@
-"""Compiles what is written in C as its users would, only more strictly."""
+"""Compiles the C client as its users would, with stricter warnings."""
 
 import shutil
 from pathlib import Path
@@ -16,14 +16,14 @@ SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover
 
 
 def compiler(name: str) -> str:
-    """Its path; skips the test where it is missing."""
+    """Returns the path of a compiler; skips the test if it is missing."""
     path = shutil.which(name)
     require(path, f"needs {name}")
     return str(path)
 
 
 def compile_c(cc: str, *arguments: str | Path) -> None:
-    """Runs a compiler that must be content. A relative path is one below firmware_protocol/c."""
+    """Runs a compiler, which must not warn. A relative path is one below firmware_protocol/c."""
     done = run(
         [compiler(cc), "-Iinclude", *map(str, arguments)],
         cwd=C,
@@ -36,6 +36,6 @@ def compile_c(cc: str, *arguments: str | Path) -> None:
 
 
 def link_with_library(cc: str, target: Path, *arguments: str | Path) -> Path:
-    """A program of the library and these sources, with ASan and UBSan."""
+    """Builds a program of the library and these sources, with ASan and UBSan."""
     compile_c(cc, *WARNINGS, *SANITIZED, *LIBRARY, *arguments, "-o", target)
     return target

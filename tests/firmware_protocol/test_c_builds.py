@@ -23,7 +23,7 @@ def _functions(header: Path) -> list[str]:
 
 @pytest.mark.parametrize(("cc", "cpp"), [("gcc", "g++"), ("clang", "clang++")])
 def test_every_function_links_from_cpp(cc: str, cpp: str, tmp_path: Path) -> None:
-    """As the firmware of xiaozhi, Arduino and ESPHome use it: they are C++."""
+    """The firmware of xiaozhi, Arduino and ESPHome are C++."""
     library = tmp_path / "library.o"
     compile_c(cc, *LIBRARY_WARNINGS, "-r", "-nostdlib", *LIBRARY, "-o", library)
     sources = []
@@ -41,7 +41,7 @@ def test_every_function_links_from_cpp(cc: str, cpp: str, tmp_path: Path) -> Non
     assert run([tmp_path / "a"], check=False).returncode == 0
 
 
-def test_the_check_from_cpp_sees_every_function() -> None:
+def test_every_public_function_is_declared_in_a_header() -> None:
     """Every public function of the sources is declared in a header that the test above reads."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in LIBRARY)
     defined = set(re.findall(r"^(?!static)[a-z][\w *]*?\b(earshot_\w+)\(", text, re.MULTILINE))
@@ -58,7 +58,7 @@ def _cmake(*arguments: str | Path) -> None:
 
 
 def _build_device(folder: Path, how: str, language: str, *options: str) -> None:
-    """Builds and runs a program of one's own that finds the library in this way."""
+    """Builds and runs a user's program that finds the library in this way."""
     folder.mkdir()
     source = f"main.{'cpp' if language == 'CXX' else 'c'}"
     (folder / source).write_text(
@@ -76,11 +76,11 @@ def _build_device(folder: Path, how: str, language: str, *options: str) -> None:
     assert run([folder / "build" / "device"], check=False).returncode == 0
 
 
-def test_cmake_builds_it_within_another_project(tmp_path: Path) -> None:
+def test_cmake_builds_the_library_within_another_project(tmp_path: Path) -> None:
     _build_device(tmp_path / "device", f'add_subdirectory("{C}" library)', "C")
 
 
-def test_cmake_installs_it_for_other_projects(tmp_path: Path) -> None:
+def test_cmake_installs_the_library_for_other_projects(tmp_path: Path) -> None:
     build, prefix = tmp_path / "build", tmp_path / "prefix"
     _cmake("-S", C, "-B", build)
     _cmake("--build", build)
@@ -91,13 +91,13 @@ def test_cmake_installs_it_for_other_projects(tmp_path: Path) -> None:
     assert licence.read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-def test_component_carries_the_licence() -> None:
+def test_the_esp_idf_component_contains_the_licence() -> None:
     """A component registry shows the file that lies in the component's own folder."""
     assert (C / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert "license: Apache-2.0" in (C / "idf_component.yml").read_text(encoding="utf-8")
 
 
-def test_components_name_every_source() -> None:
+def test_the_build_files_list_every_source() -> None:
     listed = re.findall(
         r"^  (src/\w+\.c)", (C / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""The C client: compiles anywhere, answers the vectors as the Python codec must, breaks nowhere."""
+"""The C client compiles everywhere, agrees with the vectors of the Python codec, never breaks."""
 
 import json
 import re
@@ -31,7 +31,7 @@ NOT_ANNOUNCED = ("glyph_push", "text_font")
 
 
 class Answers:
-    """What the program of the vectors says to each line; all lines in one run."""
+    """The answers of the vector program to each line; all lines are sent in one run."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
@@ -78,7 +78,7 @@ def test_library_compiles_without_a_warning(cc: str, tmp_path: Path) -> None:
     compile_c(cc, *LIBRARY_WARNINGS, "-O2", "-r", "-nostdlib", *LIBRARY, "-o", target)
 
 
-def test_every_header_stands_alone(tmp_path: Path) -> None:
+def test_every_header_compiles_alone(tmp_path: Path) -> None:
     alone = []
     for index, header in enumerate(sorted((C / "include").rglob("*.h"))):
         alone.append(tmp_path / f"alone{index}.c")
@@ -88,13 +88,13 @@ def test_every_header_stands_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["riscv32-unknown-elf", "thumbv7m-none-eabi"])
-def test_library_compiles_for_chips_without_a_system(target: str) -> None:
-    """32 bits, no headers but the compiler's own: what an ESP32-C3 or a Cortex-M is."""
+def test_library_compiles_for_chips_without_an_operating_system(target: str) -> None:
+    """32 bits and only the compiler's own headers, as on an ESP32-C3 or a Cortex-M."""
     bare = (f"--target={target}", "-ffreestanding", "-nostdlibinc", "-Itests/freestanding")
     compile_c("clang", *bare, *LIBRARY_WARNINGS, "-fsyntax-only", *LIBRARY)
 
 
-def test_library_needs_the_standard_alone_and_no_heap() -> None:
+def test_library_needs_only_the_standard_library_and_no_heap() -> None:
     sources = [*LIBRARY, *(C / "src").glob("*.h"), *(C / "include").rglob("*.h")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     included = set(re.findall(r"#include <(.+)>", text))
@@ -102,7 +102,7 @@ def test_library_needs_the_standard_alone_and_no_heap() -> None:
     assert not re.findall(r"\b(?:malloc|calloc|realloc|free|alloca|printf|time)\(", text)
 
 
-def test_scenarios(tmp_path: Path) -> None:
+def test_the_c_scenarios_pass(tmp_path: Path) -> None:
     program = link_with_library(
         "gcc", tmp_path / "scenarios", *sorted((C / "tests").glob("scen*.c"))
     )
@@ -124,7 +124,7 @@ def test_example_of_the_readme_holds_a_conversation(tmp_path: Path) -> None:
     assert example.count("\n") <= EXAMPLE_LINES
 
 
-def test_frames_answer_to_the_vectors(answers: Answers) -> None:
+def test_frames_agree_with_the_vectors(answers: Answers) -> None:
     cases, lines, expected = CASES["frames"], [], []
     for case in cases:
         inline = case.get("hex")
@@ -148,7 +148,7 @@ def test_frames_answer_to_the_vectors(answers: Answers) -> None:
 
 
 def _as_read(case: dict[str, Any]) -> dict[str, Any] | str:
-    """What the C client makes of a server's message."""
+    """Returns what the C client reads from a server's message."""
     if "error" in case:
         return f"error {case['error']}"
     message = case["expect"]
@@ -175,7 +175,7 @@ def _as_read(case: dict[str, Any]) -> dict[str, Any] | str:
     return {"kind": kind, **read}
 
 
-def test_server_messages_answer_to_the_vectors(answers: Answers) -> None:
+def test_server_messages_agree_with_the_vectors(answers: Answers) -> None:
     cases = _messages("server")
     said = answers.to([f"read {_hex(_text(case))}" for case in cases])
     got = [text if text.startswith("error ") else json.loads(text) for text in said]
@@ -185,7 +185,7 @@ def test_server_messages_answer_to_the_vectors(answers: Answers) -> None:
 
 
 def _as_build(message: dict[str, Any]) -> str:
-    """The line that asks for this message of a device."""
+    """Returns the line that makes the program write this message of a device."""
     kind, argument = message["type"], b"\0"
     if kind == "hello":
         has = message["features"]
@@ -203,7 +203,7 @@ def _as_build(message: dict[str, Any]) -> str:
     return f"build {kind} {_hex(message.get('session_id', '').encode())} {_hex(argument)}"
 
 
-def test_device_messages_answer_to_the_vectors(answers: Answers) -> None:
+def test_device_messages_agree_with_the_vectors(answers: Answers) -> None:
     cases = [
         case
         for case in _messages("device")
@@ -216,7 +216,7 @@ def test_device_messages_answer_to_the_vectors(answers: Answers) -> None:
         assert json.loads(text) == case["expect"], case["name"]
 
 
-def test_tools_answer_as_the_firmware_does(answers: Answers) -> None:
+def test_tools_answer_like_the_stock_firmware(answers: Answers) -> None:
     payloads = {
         case["name"]: case["expect"]["payload"]
         for case in _messages("server")
@@ -253,7 +253,7 @@ def test_tools_answer_as_the_firmware_does(answers: Answers) -> None:
     }
 
 
-def test_tools_never_write_past_their_room(answers: Answers) -> None:
+def test_tools_never_write_past_their_buffer(answers: Answers) -> None:
     (case,) = [case for case in _messages("server") if case["name"] == "mcp_tools_call"]
     request = _hex(json.dumps(case["expect"]["payload"]).encode())
     said = answers.to([f"mcp {room} {request}" for room in range(120)])
@@ -264,7 +264,7 @@ def test_tools_never_write_past_their_room(answers: Answers) -> None:
 
 
 def _write_corpus(folder: Path) -> None:
-    """Seeds for the fuzzer: its first byte says what the rest is (tests/fuzz.c)."""
+    """Writes seeds for the fuzzer. The first byte says what the rest is (tests/fuzz.c)."""
     folder.mkdir()
     for index, case in enumerate(CASES["messages"]):
         text = _text(case)
@@ -296,10 +296,10 @@ def _fuzz(tmp_path: Path, runs: int, timeout_s: float) -> None:
 
 
 @pytest.mark.real
-def test_random_bytes(tmp_path: Path) -> None:
+def test_random_bytes_do_no_harm(tmp_path: Path) -> None:
     _fuzz(tmp_path, 10_000, timeout_s=120)
 
 
 @pytest.mark.soak
-def test_a_million_random_bytes(tmp_path: Path) -> None:
+def test_a_million_random_inputs_do_no_harm(tmp_path: Path) -> None:
     _fuzz(tmp_path, 1_000_000, timeout_s=1800)

@@ -1,4 +1,4 @@
-"""The example in C as its users run it: it asks a real server aloud, and hears the answer."""
+"""The C example program talks with a real server by voice."""
 
 import wave
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def _talk(program: Path, check_in: str, answer: Path, *questions: Path) -> Compl
 
 
 def _answers(path: Path) -> list[Pcm]:
-    """What was heard, cut at the pauses of half a second that the program puts between answers."""
+    """Splits the recording at the pauses of half a second that the program puts between answers."""
     with wave.open(str(path), "rb") as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (ANSWER_HZ, 1, 2)
         sound = np.frombuffer(file.readframes(file.getnframes()), np.int16)
@@ -55,7 +55,7 @@ def _answers(path: Path) -> list[Pcm]:
 
 
 @pytest.mark.real
-def test_a_spoken_conversation(program: Path, tmp_path: Path) -> None:
+def test_the_example_holds_a_spoken_conversation(program: Path, tmp_path: Path) -> None:
     questions = [tmp_path / "lamp.wav", tmp_path / "time.wav"]
     for path, text in zip(questions, ("turn on the kitchen light", "what time is it"), strict=True):
         path.write_bytes(wav(say(text, lead_ms=300, tail_ms=300)))
@@ -86,7 +86,7 @@ def test_a_spoken_conversation(program: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_its_tool_is_called(program: Path, tmp_path: Path) -> None:
+def test_the_tool_of_the_example_is_called(program: Path, tmp_path: Path) -> None:
     question, answer = tmp_path / "time.wav", tmp_path / "answer.wav"
     question.write_bytes(wav(say("what time is it", lead_ms=1000)))
     said, loudest = [], []
@@ -105,8 +105,10 @@ def test_its_tool_is_called(program: Path, tmp_path: Path) -> None:
 
 @contextmanager
 def _answering(status: int, body: bytes, hosts: list[str] | None = None) -> Iterator[str]:
-    """A server that answers every check-in alike and refuses to converse; its URL. In `body` its
-    own host and port stand for HOST; `hosts` gets what each request says of them."""
+    """Runs a server that gives every check-in the same answer and refuses sessions; yields its URL.
+
+    In `body`, HOST stands for its host and port. `hosts` gets the `Host` header of each request.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -149,7 +151,7 @@ def _answering(status: int, body: bytes, hosts: list[str] | None = None) -> Iter
         (200, b'{"websocket":{"url":"wss://[::1]:1/x","token":"t"}}', 1, "has no TLS"),
     ],
 )
-def test_a_check_in_that_leads_nowhere(
+def test_a_check_in_without_a_usable_answer_ends_the_example(
     status: int, body: bytes, code: int, told: str, program: Path, tmp_path: Path
 ) -> None:
     # Our own server approves a device on its own machine unasked, so a code is shown by this one;
@@ -160,8 +162,8 @@ def test_a_check_in_that_leads_nowhere(
     assert told in done.stdout + done.stderr
 
 
-def test_it_names_the_port_in_every_request(program: Path, tmp_path: Path) -> None:
-    """Virtual hosts and guards against DNS rebinding compare `Host` with the port."""
+def test_every_request_names_the_port(program: Path, tmp_path: Path) -> None:
+    """Virtual hosts and protection from DNS rebinding compare `Host` with the port."""
     hosts: list[str] = []
     question = tmp_path / "question.wav"
     question.write_bytes(wav(np.zeros(1600, np.int16)))
@@ -200,7 +202,7 @@ ADDRESSES = {
 }
 
 
-def test_addresses(tmp_path: Path) -> None:
+def test_the_forms_of_a_server_address(tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text(
         '#include "host_net.h"\n#include <stdio.h>\n'
         "int main(int argc, char **argv) {\n"

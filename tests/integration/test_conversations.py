@@ -31,7 +31,8 @@ from tests.speech import say
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
+"For what takes seconds on a quiet machine: a killed recogniser starts again in 3 s of a processor."
 
 SAID = (
     "turn on the kitchen lights",

@@ -1,4 +1,4 @@
-"""Willow's messages on the wire, and what is no message."""
+"""Willow's messages on the wire, and which bytes are refused."""
 
 import json
 
@@ -24,18 +24,18 @@ HELLO = {"hostname": "willow-1", "hw_type": "ESP32-S3-BOX", "mac_addr": [1, 2, 3
 
 
 @pytest.mark.parametrize("one", FROM_DEVICE, ids=lambda one: one.origin)
-def test_what_devices_say(one: Heard) -> None:
+def test_messages_of_devices_are_read(one: Heard) -> None:
     assert decode(one.wire) == one.message
     assert decode(one.wire.encode()) == one.message
 
 
 @pytest.mark.parametrize("one", TO_DEVICE, ids=lambda one: one.origin)
-def test_what_devices_are_told(one: Told) -> None:
+def test_messages_to_devices_are_written(one: Told) -> None:
     assert encode(one.message) == one.wire
 
 
 @pytest.mark.parametrize("one", FROM_DEVICE, ids=lambda one: one.origin)
-def test_a_message_cut_at_any_byte_is_none(one: Heard) -> None:
+def test_a_message_cut_at_any_byte_is_refused(one: Heard) -> None:
     whole = one.wire.encode()
     for cut in range(len(whole)):
         with pytest.raises(MalformedMessage):
@@ -64,7 +64,7 @@ def test_a_message_cut_at_any_byte_is_none(one: Heard) -> None:
         ('{"hello":[]}', "hello"),
     ],
 )
-def test_what_cannot_be_read_names_the_field(wire: str, says: str) -> None:
+def test_an_unreadable_field_is_named(wire: str, says: str) -> None:
     with pytest.raises(MalformedMessage, match=says):
         decode(wire)
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_names_the_field(wire: str, says: str) -> None:
         ("mac_addr", "01:02:03:04:05:06"),
     ],
 )
-def test_a_device_that_does_not_say_who_it_is(field: str, value: object) -> None:
+def test_a_hello_without_an_identity_is_refused(field: str, value: object) -> None:
     with pytest.raises(MalformedMessage, match=field) as error:
         decode(json.dumps({"hello": {**HELLO, field: value}}))
     assert "forged" not in str(error.value)
@@ -100,11 +100,11 @@ def test_a_message_of_ten_megabytes_is_refused_before_it_is_read() -> None:
         decode('{"cmd":"' + "é" * (MAX_MESSAGE_BYTES // 2) + '"}')
 
 
-def test_a_wake_volume_that_no_microphone_has_is_none() -> None:
+def test_an_impossible_wake_volume_is_ignored() -> None:
     assert decode('{"wake_start":{"wake_volume":-1e300}}') == WakeStart(None)
 
 
-def test_a_wake_word_comes_before_whatever_else_a_message_has() -> None:
+def test_a_wake_word_takes_precedence_over_other_fields() -> None:
     assert decode('{"cmd":"get_config","wake_start":{}}') == WakeStart(None)
 
 
@@ -115,12 +115,12 @@ def test_unknown_names_are_shortened() -> None:
     assert (len(found.names), {len(name) for name in found.names}) == (4, {32})
 
 
-def test_what_was_heard_is_one_line() -> None:
+def test_a_transcript_is_one_line() -> None:
     assert decode('{"cmd":"endpoint","data":{"text":" a\\n b "}}') == Endpoint("a b")
 
 
 @pytest.mark.parametrize("word", ["word ", "größer ", '\\quote" ', "ü", "\x07x"])
-def test_speech_is_cut_at_a_word_so_that_the_firmware_takes_it(word: str) -> None:
+def test_a_long_text_is_cut_at_a_word_to_fit_the_firmware(word: str) -> None:
     for text, message in (
         (word * 3000, EndpointResult(True, word * 3000)),
         (word * 3000, Notify(id=2, text=word * 3000, audio_url="http://a/" + "b" * 500)),
@@ -134,11 +134,11 @@ def test_speech_is_cut_at_a_word_so_that_the_firmware_takes_it(word: str) -> Non
         assert out.one_line(text).startswith(said[:-1])
 
 
-def test_half_a_character_breaks_nothing() -> None:
+def test_no_character_is_cut_in_half() -> None:
     assert encode(EndpointResult(True, "a\ud800b")) == '{"result":{"ok":true,"speech":"a?b"}}'
 
 
-def test_what_cannot_be_cut_is_refused() -> None:
+def test_a_message_that_cannot_be_shortened_is_refused() -> None:
     too_long = "x" * out.MAX_MESSAGE_BYTES
     for message in (
         OtaStart(too_long),

@@ -16,7 +16,7 @@ from tests.firmware_protocol.xiaozhi.vectors import Case, frame_of, frames, limi
 
 
 @pytest.mark.parametrize("case", frames(good=True), ids=named)
-def test_a_frame_is_what_the_vectors_say(case: Case) -> None:
+def test_frames_agree_with_the_vectors(case: Case) -> None:
     packet, expected = decode_frame(case["version"], frame_of(case)), case["expect"]
     assert isinstance(packet, AudioPacket if expected["kind"] == "audio" else JsonPacket)
     assert packet.timestamp_ms == expected.get("timestamp_ms", 0)
@@ -28,7 +28,7 @@ def test_a_frame_is_what_the_vectors_say(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", frames(good=True), ids=named)
-def test_a_packet_is_written_as_it_came(case: Case) -> None:
+def test_a_packet_is_written_unchanged(case: Case) -> None:
     packet = decode_frame(case["version"], frame_of(case))
     if isinstance(packet, JsonPacket) or "reserved" in case["name"]:
         return  # we write no such frame
@@ -36,7 +36,7 @@ def test_a_packet_is_written_as_it_came(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", frames(good=False), ids=named)
-def test_a_bad_frame_is_refused_for_what_is_wrong(case: Case) -> None:
+def test_a_bad_frame_is_refused_with_the_reason(case: Case) -> None:
     with pytest.raises(BadFrame) as caught:
         decode_frame(case["version"], frame_of(case))
     assert (caught.value.reason, caught.value.code) == (case["error"], "bad_frame")
@@ -44,7 +44,9 @@ def test_a_bad_frame_is_refused_for_what_is_wrong(case: Case) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("packet", [b"", b"\x58", bytes(range(200))])
-def test_a_frame_that_is_cut_anywhere_is_truncated(version: ProtocolVersion, packet: bytes) -> None:
+def test_a_frame_cut_at_any_byte_is_reported_as_truncated(
+    version: ProtocolVersion, packet: bytes
+) -> None:
     frame = encode_audio(version, packet, 123_456)
     for cut in range(len(frame)):
         with pytest.raises(BadFrame) as caught:
@@ -58,7 +60,7 @@ def test_a_frame_that_is_cut_anywhere_is_truncated(version: ProtocolVersion, pac
 @pytest.mark.parametrize(
     ("spoken", "announced", "reason"), [(2, 3, "trailing"), (3, 2, "bad_version")]
 )
-def test_a_frame_of_another_version_is_told_apart(
+def test_a_frame_of_another_version_is_recognised(
     spoken: ProtocolVersion, announced: ProtocolVersion, reason: str
 ) -> None:
     frame = encode_audio(spoken, bytes(range(1, 100)), 60)
@@ -72,7 +74,7 @@ def test_a_timestamp_wraps_as_its_field_does() -> None:
     assert packet == AudioPacket(b"ab", 7)
 
 
-def test_nothing_larger_is_sent_than_is_taken() -> None:
+def test_the_limits_of_sending_and_reading_are_the_same() -> None:
     assert limits()["payload_bytes"] == MAX_PAYLOAD_BYTES
     for version in VERSIONS:
         with pytest.raises(ValueError, match="limit is 8192"):

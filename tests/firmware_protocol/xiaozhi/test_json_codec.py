@@ -34,7 +34,7 @@ UNKNOWN_FIELDS = ("unknown", "text_font", "session_id", "glyph_push")
 
 
 @pytest.mark.parametrize("case", GOOD, ids=named)
-def test_a_message_is_what_the_vectors_say_and_is_written_again(case: Case) -> None:
+def test_messages_agree_with_the_vectors_and_are_written_back(case: Case) -> None:
     message, expected = DECODERS[case["sender"]](text_of(case)), case["expect"]
     assert isinstance(message, IgnoredMessage) == (
         case.get("ignored", False) and _is_news(expected)
@@ -51,7 +51,7 @@ def test_a_message_is_what_the_vectors_say_and_is_written_again(case: Case) -> N
 
 
 def _is_news(message: dict[str, Any]) -> bool:
-    """The others are known, and without effect on devices."""
+    """Whether a message has an effect on devices; the others are known too."""
     return message["type"] not in ("tts", "system")
 
 
@@ -62,14 +62,14 @@ def _known(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", BAD, ids=named)
-def test_a_bad_message_is_refused_for_what_is_wrong(case: Case) -> None:
+def test_a_bad_message_is_refused_with_the_reason(case: Case) -> None:
     with pytest.raises(BadMessage) as caught:
         DECODERS[case["sender"]](text_of(case))
     assert (caught.value.reason, caught.value.code) == (case["error"], "bad_message")
 
 
 @pytest.mark.parametrize("case", GOOD, ids=named)
-def test_a_message_that_is_cut_anywhere_is_refused(case: Case) -> None:
+def test_a_message_cut_at_any_byte_is_refused(case: Case) -> None:
     text = text_of(case)
     for cut in range(len(text.rstrip())):
         with pytest.raises(BadMessage):
@@ -88,7 +88,7 @@ def test_deep_json_is_refused(depth: int) -> None:
     assert caught.value.reason == "bad_json"
 
 
-def test_what_is_wrong_deep_within_is_told_in_short() -> None:
+def test_an_error_deep_within_a_message_is_short() -> None:
     with pytest.raises(BadMessage) as refused:
         decode_device_message('{"a":' + "[" * 600 + "1e999" + "]" * 600 + "}")
     assert len(str(refused.value)) < 300
@@ -100,7 +100,7 @@ def test_ten_megabytes_of_json_are_refused_unread() -> None:
     assert caught.value.reason == "too_large"
 
 
-def test_what_is_absent_has_the_firmwares_default() -> None:
+def test_absent_fields_have_the_firmwares_defaults() -> None:
     hello = decode_device_message('{"type":"hello"}')
     assert isinstance(hello, DeviceHello)
     assert (hello.audio_params.sample_rate, hello.audio_params.frame_duration) == (16_000, 60)
@@ -117,19 +117,19 @@ def test_a_hello_with_another_codec_is_refused(sample_rate: object) -> None:
         decode_device_message(json.dumps(hello))
 
 
-def test_our_hello_says_its_transport_or_the_device_crashes() -> None:
+def test_our_hello_names_its_transport_which_devices_require() -> None:
     written = json.loads(encode_message(ServerHello("websocket", "s-1")))
     assert written == {"type": "hello", "transport": "websocket", "session_id": "s-1"}
     with pytest.raises(TypeError):
         ServerHello()  # type: ignore[call-arg]
 
 
-def test_nothing_of_ours_has_fields_that_stock_firmware_would_show() -> None:
+def test_our_messages_have_no_field_that_stock_firmware_displays() -> None:
     assert json.loads(encode_message(TtsMessage("stop"))) == {"type": "tts", "state": "stop"}
     assert json.loads(encode_message(LlmMessage("happy"))) == {"type": "llm", "emotion": "happy"}
 
 
-def test_values_are_frozen() -> None:
+def test_messages_are_frozen() -> None:
     message = ListenStart(mode="auto")
     with pytest.raises(AttributeError):
         message.mode = "manual"  # type: ignore[misc]

@@ -31,13 +31,13 @@ def answer(request_id: object, **fields: Any) -> dict[str, Any]:
 
 
 def test_ids_are_numbers_that_count_up() -> None:
-    """Texts are dropped by devices, without an answer."""
+    """Devices drop requests whose id is a text, without an answer."""
     client = DeviceMcpClient()
     ids = [client.initialize()["id"], client.list_tools()["id"], client.call("self.a", {})[0]]
     assert ids == [1, 2, 3]
 
 
-def test_no_place_for_pictures_is_named() -> None:
+def test_initialize_offers_no_url_for_pictures() -> None:
     params = DeviceMcpClient(("earshot", "1.2")).initialize()["params"]
     assert params == {
         "protocolVersion": "2024-11-05",
@@ -46,7 +46,7 @@ def test_no_place_for_pictures_is_named() -> None:
     }
 
 
-def test_tools_come_page_by_page() -> None:
+def test_tools_are_listed_page_by_page() -> None:
     client = DeviceMcpClient()
     client.initialize()
     told = client.receive(answer(1, result={"serverInfo": {"name": "bread", "version": "2"}}))
@@ -71,7 +71,7 @@ def test_tools_come_page_by_page() -> None:
     assert told.tools[1].parameters == {"type": "object", "properties": {}}
 
 
-def test_a_device_that_always_names_a_next_page_is_not_asked_for_ever() -> None:
+def test_endless_pages_of_tools_are_cut_off() -> None:
     client, pages, cursor, count = DeviceMcpClient(), 0, "", 0
     while pages == 0 or cursor:
         request = client.list_tools(cursor)
@@ -94,7 +94,9 @@ def test_a_device_that_always_names_a_next_page_is_not_asked_for_ever() -> None:
         ({"content": [{"type": "text", "text": "x" * 99_999}]}, "x" * MAX_RESULT_CHARS, False),
     ],
 )  # fmt: skip
-def test_a_call_comes_to_its_text(result: dict[str, Any], text: str, is_error: bool) -> None:
+def test_the_result_of_a_call_is_its_text(
+    result: dict[str, Any], text: str, is_error: bool
+) -> None:
     client = DeviceMcpClient()
     request_id, request = client.call("self.audio_speaker.set_volume", {"volume": 30})
     assert request["params"] == {"name": VOLUME["name"], "arguments": {"volume": 30}}
@@ -114,7 +116,7 @@ def test_a_call_comes_to_its_text(result: dict[str, Any], text: str, is_error: b
         ({"error": {"message": "x" * 9999}}, "x" * MAX_ERROR_CHARS),
     ],
 )
-def test_errors_need_no_code(fields: dict[str, Any], message: str) -> None:
+def test_an_error_may_lack_a_code(fields: dict[str, Any], message: str) -> None:
     client = DeviceMcpClient()
     request_id, _ = client.call("self.foo", {})
     assert client.receive(answer(request_id, **fields)) == DeviceCallToolResult(
@@ -129,7 +131,7 @@ def test_errors_need_no_code(fields: dict[str, Any], message: str) -> None:
     [{"id": 2}, {"id": "1", "result": {}}, {"id": True, "result": {}}, {"id": None}, {},
      {"method": "notifications/x"}],
 )  # fmt: skip
-def test_answers_to_nothing_are_nobodys(payload: dict[str, Any]) -> None:
+def test_answers_without_a_request_are_ignored(payload: dict[str, Any]) -> None:
     client = DeviceMcpClient()
     request_id, _ = client.call("self.foo", {})
     assert client.receive(payload) is None
@@ -137,7 +139,7 @@ def test_answers_to_nothing_are_nobodys(payload: dict[str, Any]) -> None:
     assert client.receive(answer(request_id, result={})) is None
 
 
-def test_an_answer_counts_once() -> None:
+def test_a_second_answer_to_a_request_is_ignored() -> None:
     client = DeviceMcpClient()
     request_id, _ = client.call("self.foo", {})
     assert client.receive(answer(request_id, result={})) is not None
@@ -148,5 +150,5 @@ def test_an_answer_counts_once() -> None:
     ("name", "alias"),
     [("self.screen.set_theme", "self_screen_set_theme"), ("a b/ü", "a_b__"), ("x" * 99, "x" * 64)],
 )
-def test_names_for_language_models(name: str, alias: str) -> None:
+def test_tool_names_are_made_valid_for_language_models(name: str, alias: str) -> None:
     assert alias_of(name) == alias

@@ -4,7 +4,7 @@ from firmware_protocol.xiaozhi.pacing import PacketPacer, PacketPacerSettings
 
 
 def paced(packets: int, start: float = 5.0, late: float = 0.0) -> list[float]:
-    """Times after `tts start` when each packet goes, if all of them are there at once."""
+    """Returns the time of each packet after `tts start` if all packets are ready at once."""
     pacer, now, times = PacketPacer(), start, []
     pacer.start(now)
     for _ in range(packets):
@@ -14,17 +14,17 @@ def paced(packets: int, start: float = 5.0, late: float = 0.0) -> list[float]:
     return times
 
 
-def test_a_few_go_at_once_after_a_moment_then_one_per_sixty_ms() -> None:
+def test_a_few_packets_are_sent_at_once_then_one_every_60_ms() -> None:
     assert paced(8) == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.16, 0.22, 0.28, 0.34])
 
 
 def test_the_schedule_does_not_drift() -> None:
-    """Each goes a little late, the last as little as the second."""
+    """Each packet is sent a little late, and the last one no later than the second."""
     on_time, late = paced(1000), paced(1000, late=0.004)
     assert late[-1] - on_time[-1] < 0.009
 
 
-def test_never_more_than_four_wait_on_the_device() -> None:
+def test_at_most_four_packets_wait_on_the_device() -> None:
     pacer, now = PacketPacer(), 0.0
     pacer.start(now)
     for _ in range(100):
@@ -34,7 +34,7 @@ def test_never_more_than_four_wait_on_the_device() -> None:
     assert pacer.queued_ms(now + 10) == 0
 
 
-def test_after_a_gap_it_begins_anew() -> None:
+def test_the_schedule_restarts_after_a_gap() -> None:
     pacer = PacketPacer()
     pacer.start(0)
     pacer.sent(0.1)
@@ -44,7 +44,7 @@ def test_after_a_gap_it_begins_anew() -> None:
     assert pacer.finished_at() == pytest.approx(3.16)
 
 
-def test_the_end_comes_when_all_was_played() -> None:
+def test_the_end_is_sent_after_all_packets_have_played() -> None:
     pacer = PacketPacer()
     pacer.start(1.0)
     assert pacer.finished_at() == pytest.approx(1.2)  # nothing was said
@@ -54,6 +54,6 @@ def test_the_end_comes_when_all_was_played() -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 21])
-def test_no_setting_overfills_a_device(ahead: int) -> None:
+def test_no_setting_overflows_the_queue_of_a_device(ahead: int) -> None:
     with pytest.raises(ValueError, match="40 packets"):
         PacketPacerSettings(ahead=ahead)

@@ -33,7 +33,7 @@ from firmware_protocol.xiaozhi.state_machine import (
 
 
 def begun(mode: ListenMode | None = "auto", **features: bool) -> Dialogue:
-    """At 0 s; listening, if a mode is given."""
+    """Returns a machine at 0 s, which listens if a mode is given."""
     dialogue = Dialogue("s-1", 0.0)
     (hello,) = dialogue.receive(DeviceHello(features=DeviceFeatures(**features)), 0.0)
     assert isinstance(hello, SendMessage)
@@ -44,7 +44,7 @@ def begun(mode: ListenMode | None = "auto", **features: bool) -> Dialogue:
 
 
 def told(actions: Sequence[DialogueAction]) -> list[str]:
-    """What is sent, shortly, without faces."""
+    """Returns the sent messages in short form, without emotions."""
     out = []
     for action in actions:
         if isinstance(action, SendMessage):
@@ -67,7 +67,7 @@ def speak(dialogue: Dialogue, now: float) -> None:
     assert told(dialogue.final_transcript("one", now + 1, is_answered=True)) == ["stt", "tts start"]
 
 
-def test_a_turn() -> None:
+def test_the_messages_of_a_turn() -> None:
     dialogue = begun()
     doing = [dialogue.doing]
     dialogue.speech_started(1)
@@ -93,7 +93,7 @@ def test_a_turn() -> None:
     assert dialogue.receive(ListenStart(mode="auto"), 2.5) == [BeginInput("auto")]
 
 
-def test_our_hello_comes_at_once_and_whole() -> None:
+def test_our_hello_is_sent_at_once_and_complete() -> None:
     dialogue = Dialogue("s-9", 0.0)
     (sent,) = dialogue.receive(DeviceHello(), 0.1)
     assert isinstance(sent, SendMessage)
@@ -103,7 +103,7 @@ def test_our_hello_comes_at_once_and_whole() -> None:
     assert hello.audio_params.sample_rate == 24_000  # type: ignore[union-attr]
 
 
-def test_sound_before_listen_is_no_error_and_not_heard() -> None:
+def test_audio_before_listen_is_ignored() -> None:
     dialogue = begun(mode=None)
     assert not dialogue.takes_audio
     assert dialogue.receive(ListenDetect(text="hi esp"), 0.1) == []
@@ -111,7 +111,7 @@ def test_sound_before_listen_is_no_error_and_not_heard() -> None:
     assert dialogue.takes_audio
 
 
-def test_a_text_while_it_listens_was_typed_and_is_answered() -> None:
+def test_a_text_while_listening_is_a_typed_message_and_is_answered() -> None:
     dialogue = begun("auto")
     text = "turn on the light"
     assert dialogue.receive(ListenDetect(text=f" {text}\n"), 1) == [
@@ -127,7 +127,7 @@ def test_a_text_while_it_listens_was_typed_and_is_answered() -> None:
     assert dialogue.receive(ListenDetect(text="  "), 3) == []
 
 
-def test_a_text_from_a_device_that_never_listens_is_answered_a_moment_later() -> None:
+def test_a_text_without_listening_is_answered_after_a_moment() -> None:
     dialogue = begun(mode=None)
     assert dialogue.receive(ListenDetect(text="hi"), 1.0) == []
     assert dialogue.tick(1.4, is_answering=False) == []
@@ -145,7 +145,7 @@ def test_a_wake_word_before_listening_is_not_answered() -> None:
     assert dialogue.tick(9, is_answering=False) == []
 
 
-def test_a_typed_text_has_a_limit() -> None:
+def test_the_length_of_a_typed_text_is_limited() -> None:
     dialogue = begun("auto")
     [_, asked] = dialogue.receive(ListenDetect(text="x" * 5000), 1)
     assert asked == CreateTextResponse("x" * 1000)
@@ -154,7 +154,9 @@ def test_a_typed_text_has_a_limit() -> None:
 @pytest.mark.parametrize(
     ("mode", "hears"), [("auto", False), ("realtime", True), ("manual", False)]
 )
-def test_only_who_takes_out_its_echo_is_heard_while_we_speak(mode: ListenMode, hears: bool) -> None:
+def test_audio_during_speech_is_used_only_from_devices_with_echo_cancellation(
+    mode: ListenMode, hears: bool
+) -> None:
     dialogue = begun(mode)
     dialogue.answer_begun(1)
     assert dialogue.takes_audio is hears
@@ -163,7 +165,7 @@ def test_only_who_takes_out_its_echo_is_heard_while_we_speak(mode: ListenMode, h
 @pytest.mark.parametrize(
     ("mode", "after"), [("auto", "idle"), ("realtime", "listening"), ("manual", "idle")]
 )
-def test_what_comes_after_an_answer(mode: ListenMode, after: str) -> None:
+def test_the_state_after_an_answer_depends_on_the_mode(mode: ListenMode, after: str) -> None:
     dialogue = begun(mode)
     speak(dialogue, 1)
     assert told(dialogue.tick(9, is_answering=False)) == ["tts stop"]
@@ -184,7 +186,7 @@ def test_abort_is_always_answered_with_tts_stop(mode: ListenMode, is_speaking: b
     assert dialogue.doing == "listening"
 
 
-def test_our_own_ear_interrupts() -> None:
+def test_speech_detected_by_the_server_interrupts() -> None:
     dialogue = begun("realtime")
     speak(dialogue, 1)
     dialogue.speech_started(3)
@@ -193,7 +195,7 @@ def test_our_own_ear_interrupts() -> None:
     assert dialogue.interrupted() == []
 
 
-def test_push_to_talk() -> None:
+def test_push_to_talk_ends_a_turn_with_the_button() -> None:
     dialogue = begun("manual")
     assert dialogue.receive(ListenStop(), 1) == [CommitInput(requests_response=True)]
     assert not dialogue.takes_audio
@@ -202,7 +204,7 @@ def test_push_to_talk() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime"])
-def test_where_we_find_the_end_of_turns_no_button_does(mode: ListenMode) -> None:
+def test_the_button_does_not_end_turns_with_server_turn_detection(mode: ListenMode) -> None:
     dialogue = begun(mode)
     assert dialogue.receive(ListenStop(), 1) == []
 
@@ -215,15 +217,15 @@ def test_noise_gets_no_answer() -> None:
     assert dialogue.doing == "listening"
 
 
-def test_speaking_ends_although_no_answer_came() -> None:
-    """It failed, or nobody could say it."""
+def test_speaking_ends_without_an_answer() -> None:
+    """The answer failed, or there is no voice for its language."""
     dialogue = begun()
     speak(dialogue, 1)
     assert dialogue.tick(2.1, is_answering=False) == []
     assert told(dialogue.tick(2.3, is_answering=False)) == ["tts stop"]
 
 
-def test_one_answer_after_the_other_is_one_speaking() -> None:
+def test_consecutive_answers_share_one_speaking_state() -> None:
     dialogue = begun()
     speak(dialogue, 1)
     dialogue.pacer.sent(2.2)
@@ -233,19 +235,19 @@ def test_one_answer_after_the_other_is_one_speaking() -> None:
     assert told(dialogue.tick(9.3, is_answering=False)) == ["tts stop"]
 
 
-def test_something_may_be_said_unasked() -> None:
+def test_an_announcement_may_start_speaking() -> None:
     dialogue = begun(mode=None)
     assert told(dialogue.answer_begun(100)) == ["tts start"]
     assert dialogue.doing == "speaking"
 
 
-def test_nothing_is_said_before_hello() -> None:
+def test_nothing_is_sent_before_hello() -> None:
     dialogue = Dialogue("s", 0)
     assert dialogue.answer_begun(1) == []
     assert dialogue.clause("x") == []
 
 
-def test_listening_that_crosses_our_start_stops_nothing() -> None:
+def test_a_listen_message_that_crosses_tts_start_is_ignored() -> None:
     dialogue = begun()
     dialogue.answer_begun(5)
     assert dialogue.receive(ListenStart(mode="auto"), 5.01) == []
@@ -253,8 +255,8 @@ def test_listening_that_crosses_our_start_stops_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime"])
-def test_who_speaks_on_keeps_the_microphone(mode: ListenMode) -> None:
-    """`tts start` would close it in the middle of a word."""
+def test_a_user_who_continues_to_speak_keeps_the_microphone(mode: ListenMode) -> None:
+    """`tts start` would close the microphone in the middle of a word."""
     dialogue = begun(mode)
     dialogue.speech_started(1)
     dialogue.speech_ended(2)
@@ -265,7 +267,7 @@ def test_who_speaks_on_keeps_the_microphone(mode: ListenMode) -> None:
     assert told(dialogue.final_transcript("one two", 3.1, is_answered=True)) == ["stt", "tts start"]
 
 
-def test_words_that_get_no_answer_leave_the_microphone_open() -> None:
+def test_speech_without_an_answer_leaves_the_microphone_open() -> None:
     dialogue = begun()
     dialogue.speech_started(1)
     dialogue.speech_ended(2)
@@ -273,7 +275,7 @@ def test_words_that_get_no_answer_leave_the_microphone_open() -> None:
     assert dialogue.takes_audio
 
 
-def test_a_button_that_is_pressed_again_takes_the_answer_back() -> None:
+def test_pressing_the_button_again_cancels_the_answer() -> None:
     dialogue = begun("manual")
     dialogue.receive(ListenStop(), 1)
     dialogue.speech_ended(1)
@@ -285,7 +287,7 @@ def test_a_button_that_is_pressed_again_takes_the_answer_back() -> None:
     assert dialogue.takes_audio
 
 
-def test_a_turn_has_an_end() -> None:
+def test_the_length_of_a_turn_is_limited() -> None:
     dialogue = begun()
     dialogue.speech_started(1)
     assert dialogue.tick(20.9, is_answering=False) == []
@@ -309,7 +311,7 @@ def test_silence_ends_the_conversation(
     assert dialogue.tick(until_s + 0.1, is_answering=False) == [CloseConnection(reason)]  # type: ignore[arg-type]
 
 
-def test_silence_counts_from_the_last_that_was_said() -> None:
+def test_the_silence_timeout_starts_after_the_last_speech() -> None:
     dialogue = begun()
     dialogue.speech_started(15)
     dialogue.speech_discarded(16)
@@ -319,13 +321,13 @@ def test_silence_counts_from_the_last_that_was_said() -> None:
     assert dialogue.tick(56, is_answering=False) == [CloseConnection("silence")]
 
 
-def test_who_says_no_hello_is_no_device() -> None:
+def test_a_client_without_a_hello_is_closed() -> None:
     dialogue = Dialogue("s", 0, DialogueSettings(hello_timeout_s=10))
     assert dialogue.tick(9.9, is_answering=False) == []
     assert dialogue.tick(10.1, is_answering=False) == [CloseConnection("hello_expected")]
 
 
-def test_extras_are_for_who_announced_them() -> None:
+def test_extensions_are_sent_only_to_devices_that_announced_them() -> None:
     timing = TurnLatencies(response_latency_ms=500)
     stock, ours = begun(), begun(partial=True, timing=True)
     for dialogue in (stock, ours):
@@ -344,7 +346,7 @@ def test_extras_are_for_who_announced_them() -> None:
     )  # not the former turn's
 
 
-def test_small_things() -> None:
+def test_minor_messages_have_their_effects() -> None:
     dialogue = begun()
     assert dialogue.receive(PingMessage(), 1) == [SendMessage(PongMessage())]
     assert dialogue.receive(IgnoredMessage("iot"), 1) == []

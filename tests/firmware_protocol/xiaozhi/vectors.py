@@ -1,4 +1,4 @@
-"""The frames and messages that every codec of the protocol answers to, whatever its language."""
+"""The frames and messages with which every codec of the protocol must agree, in any language."""
 
 import json
 from collections.abc import Mapping
