@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 
 from engines.base import ConcurrencyLimitedLlm, Llm
 
-MAX_LIVE = 8
+MAX_DRAFTS = 8
 """Largest number of drafts on the whole server. More drafts mean that many people pause at once;
 then the turns that are over need the engines."""
 
-MAX_GENERATIONS = 2 * MAX_LIVE
+DEFAULT_SLOTS = 2 * MAX_DRAFTS
 """Slots of a language model that does not say how many answers it can write at once; drafts count.
 Further requests would wait behind drafts in the model's own queue."""
 
-CLOSED_WITHIN_S = 2.0
+SLOT_WAIT_S = 2.0
 """Longest wait for a slot to be freed. After that the request is sent anyway, so that the model
 refuses it instead of the user waiting in silence."""
 
 
 @dataclass(slots=True, eq=False)
 class SlotHolder:
-    """An answer's claim to a slot, for as long as the answer is made."""
+    """One answer that takes slots, for as long as it is made."""
 
     give_up: Callable[[], None] | None = None
     """Cancels the answer in favour of others, and sets `is_over`. None: a user waits for this
@@ -47,11 +47,11 @@ class LlmSlots:
             ...                         # one request to the language model
     """
 
-    def __init__(self, at_once: int) -> None:
-        """Creates the slots. `at_once`: number of requests that the model may get at once."""
-        self._at_once = at_once
-        self._taken: list[SlotHolder] = []
-        "Claims that have a slot, the oldest first."
+    def __init__(self, max_requests: int) -> None:
+        """Creates the slots. `max_requests`: number of requests that the model may get at once."""
+        self._max_requests = max_requests
+        self._holders: list[SlotHolder] = []
+        "Answers that have a slot, the oldest first."
         self._waiting = 0
         "Number of requests that wait for a slot, not counting drafts."
         self._changed = asyncio.Event()
@@ -60,59 +60,59 @@ class LlmSlots:
     def is_free_for_draft(self) -> bool:
         """True if a draft may begin: at least one slot remains free for an answer that a user waits
         for. Cancelled answers count as gone."""
-        staying = sum(not claim.is_over for claim in self._taken)
-        return staying + self._waiting < self._at_once - 1
+        staying = sum(not holder.is_over for holder in self._holders)
+        return staying + self._waiting < self._max_requests - 1
 
-    def adopt(self, claim: SlotHolder) -> None:
+    def adopt(self, holder: SlotHolder) -> None:
         """Notes that a user waits for this draft from now on."""
-        claim.give_up = None
+        holder.give_up = None
         self._wake()
 
     @asynccontextmanager
-    async def take(self, claim: SlotHolder) -> AsyncIterator[None]:
+    async def take(self, holder: SlotHolder) -> AsyncIterator[None]:
         """Holds a slot while the body runs.
 
-        A claim that a user waits for cancels a draft if necessary, and gets its slot once that is
-        closed. If all slots are held by such claims, the request is sent all the same and the model
-        may refuse it. A draft waits until one slot more than it needs is free, or until it is
+        An answer that a user waits for cancels a draft if necessary, and gets its slot once that is
+        closed. If all slots are held by such answers, the request is sent all the same and the
+        model may refuse it. A draft waits until one slot more than it needs is free, or until it is
         adopted.
         """
-        while claim.give_up is not None and not self._has_spare:
+        while holder.give_up is not None and not self._has_spare:
             await self._changed.wait()
-        if claim.give_up is None:
-            await self._make_room()
-        self._taken.append(claim)
+        if holder.give_up is None:
+            await self._wait_for_slot()
+        self._holders.append(holder)
         try:
             yield
         finally:
-            self._taken.remove(claim)
+            self._holders.remove(holder)
             self._wake()
 
     @property
     def _has_spare(self) -> bool:
-        return len(self._taken) + self._waiting < self._at_once - 1
+        return len(self._holders) + self._waiting < self._max_requests - 1
 
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _make_room(self) -> None:
+    async def _wait_for_slot(self) -> None:
         self._waiting += 1
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSED_WITHIN_S):
-                    while len(self._taken) >= self._at_once and self._gets_free():
+                async with asyncio.timeout(SLOT_WAIT_S):
+                    while len(self._holders) >= self._max_requests and self._is_slot_coming_free():
                         await self._changed.wait()
         finally:
             self._waiting -= 1
 
-    def _gets_free(self) -> bool:
+    def _is_slot_coming_free(self) -> bool:
         """True if a slot is about to become free. Cancels the oldest draft if those are too few for
-        all claims that wait."""
-        ending = sum(claim.is_over for claim in self._taken)
-        drafts = [c for c in self._taken if c.give_up is not None and not c.is_over]
+        all answers that wait."""
+        ending = sum(holder.is_over for holder in self._holders)
+        drafts = [one for one in self._holders if one.give_up is not None and not one.is_over]
         # Slots that are being freed may be enough for all requests that wait.
-        if drafts and len(self._taken) - ending + self._waiting > self._at_once:
+        if drafts and len(self._holders) - ending + self._waiting > self._max_requests:
             assert drafts[0].give_up is not None
             drafts[0].give_up()
             ending += 1
@@ -123,7 +123,7 @@ class LlmSlots:
 class DraftBudget:
     """Limits of drafts and of language model slots, shared by all sessions."""
 
-    limit: int = MAX_LIVE
+    limit: int = MAX_DRAFTS
     "Largest number of drafts at once; 0: no answer is begun before its turn is over."
     live: int = 0
     "Number of drafts that exist now."
@@ -138,7 +138,8 @@ class DraftBudget:
         for known, slots in self._slots:
             if known is llm:
                 return slots
-        told = llm.at_once if isinstance(llm, ConcurrencyLimitedLlm) else None
-        slots = LlmSlots(max(MAX_GENERATIONS, 2 * self.limit) if told is None else told)
+        own_limit = llm.at_once if isinstance(llm, ConcurrencyLimitedLlm) else None
+        default = max(DEFAULT_SLOTS, 2 * self.limit)
+        slots = LlmSlots(default if own_limit is None else own_limit)
         self._slots.append((llm, slots))
         return slots

@@ -196,14 +196,14 @@ def select_engine(
         wanted = _with_model(wanted, known, weights)
     if wanted.engine != AUTO:
         return _named(kind, wanted, known, weights, hardware)
-    usual = [model for model in weights if model.name not in FIXTURES]
-    if kind == "asr" and usual and installed.get(WHISPER):
+    candidates = [model for model in weights if model.name not in FIXTURES]
+    if kind == "asr" and candidates and installed.get(WHISPER):
         has_torch = installed.get(WHISPER_TORCH, False) and not wanted.options
-        return _whisper(wanted, usual, hardware, has_torch=has_torch)
+        return _whisper(wanted, candidates, hardware, has_torch=has_torch)
     lacking = {engine.name for engine in known if engine.needs_path}
     for name, why in PREFERRED[kind]:
         if installed.get(name) and (name not in lacking or "path" in wanted.options):
-            if kind == "asr" and usual:
+            if kind == "asr" and candidates:
                 why = f"{WHISPER} is not installed, so the weights in the folder are of no use"
             return EngineSelection(kind, name, wanted.options, why)
     reasons = "; ".join(f"{e.name}: {e.reason or 'has no weights'}" for e in known) or "none known"
@@ -265,10 +265,10 @@ def _named(
             whose = "" if engine.origin == BUILT_IN else f"of {engine.origin} is "
             raise EngineMissing(kind, wanted.engine, f"{whose}{engine.reason}")
     if wanted.engine == WHISPER and "model" not in wanted.options:
-        usual = [model for model in weights if model.name not in FIXTURES]
-        if not usual:
+        candidates = [model for model in weights if model.name not in FIXTURES]
+        if not candidates:
             raise EngineMissing(kind, WHISPER, "no weights in the models folder; set asr.model")
-        return _whisper(wanted, usual, hardware)
+        return _whisper(wanted, candidates, hardware)
     return EngineSelection(kind, wanted.engine, wanted.options, "it is configured")
 
 
@@ -282,14 +282,14 @@ def _whisper(
     """Returns the best Whisper and its engine. `has_torch`: `whisper_torch` may be chosen if it was
     measured to be faster."""
     best, why, _ = best_whisper(weights, wanted, hardware)
-    noted = benchmark_on(best, hardware)
-    if has_torch and noted is not None and noted.is_torch_faster:
+    benchmark = benchmark_on(best, hardware)
+    if has_torch and benchmark is not None and benchmark.is_torch_faster:
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
-        return EngineSelection("asr", WHISPER_TORCH, {"model": noted.checkpoint}, why)
+        return EngineSelection("asr", WHISPER_TORCH, {"model": benchmark.checkpoint}, why)
     return EngineSelection("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
 
 
-class Best(NamedTuple):
+class WhisperChoice(NamedTuple):
     """The best of several models, and the sentence that explains the choice."""
 
     model: WhisperWeights
@@ -304,54 +304,62 @@ def best_whisper(
     wanted: EnginePreference,
     hardware: Hardware,
     where: str = "in the models folder",
-) -> Best:
+) -> WhisperChoice:
     """Returns the largest model that keeps up with live speech, or the smallest if none does.
 
     Uses the measured time if there is one, otherwise memory. `where`: words of the explanation for
     all the models.
     """
     is_untimed = False
-    fitting = [(m, how) for m in weights if (how := _suits(m, wanted, hardware)) is not None]
+    fitting = [
+        (m, device)
+        for m in weights
+        if (device := _suitable_device(m, wanted, hardware)) is not None
+    ]
     if fitting:
-        best, machine = max(fitting, key=lambda one: one[0].float16_mb)
-        why = f"{best.name} is the largest Whisper {where} that suits {machine}"
-        if noted := benchmark_on(best, hardware):
-            why += f": {noted.best_ms:.0f} ms per utterance, measured"
-        elif hardware.gpus and machine != f"{hardware.cores} cores":
+        best, device = max(fitting, key=lambda one: one[0].float16_mb)
+        why = f"{best.name} is the largest Whisper {where} that suits {device}"
+        if benchmark := benchmark_on(best, hardware):
+            why += f": {benchmark.best_ms:.0f} ms per utterance, measured"
+        elif hardware.gpus and device != f"{hardware.cores} cores":
             is_untimed = True
             why += " by its memory; it was not timed there yet"
     else:
         best = min(weights, key=lambda model: model.float16_mb)
-        machine = f"{hardware.cores} cores"
-        why = f"{best.name} is the smallest Whisper {where}; large for {machine}"
-    return Best(best, why + _too_slow(best, weights, hardware), is_untimed)
+        device = f"{hardware.cores} cores"
+        why = f"{best.name} is the smallest Whisper {where}; large for {device}"
+    return WhisperChoice(best, why + _too_slow(best, weights, hardware), is_untimed)
 
 
 def benchmark_on(model: WhisperWeights, hardware: Hardware) -> ModelBenchmark | None:
     """Returns the model's benchmark if it was measured on this very device; None otherwise."""
-    noted = model.measured
-    return noted if noted is not None and noted.device == device_name(hardware) else None
+    benchmark = model.measured
+    if benchmark is None or benchmark.device != device_name(hardware):
+        return None
+    return benchmark
 
 
 def is_too_slow(model: WhisperWeights, hardware: Hardware) -> bool:
     """True if the model was measured on this very device, and takes longer than LIVE_MS."""
-    noted = benchmark_on(model, hardware)
-    return noted is not None and noted.best_ms > LIVE_MS
+    benchmark = benchmark_on(model, hardware)
+    return benchmark is not None and benchmark.best_ms > LIVE_MS
 
 
 def _too_slow(best: WhisperWeights, weights: Sequence[WhisperWeights], hardware: Hardware) -> str:
     """Returns the larger models that were measured to be too slow, as the end of a sentence."""
     slow = [
-        f"{model.name} takes {noted.best_ms:.0f} ms"
+        f"{model.name} takes {benchmark.best_ms:.0f} ms"
         for model in weights
         if model.float16_mb > best.float16_mb
-        and (noted := benchmark_on(model, hardware)) is not None
-        and noted.best_ms > LIVE_MS
+        and (benchmark := benchmark_on(model, hardware)) is not None
+        and benchmark.best_ms > LIVE_MS
     ]
     return f"; too slow beyond {LIVE_MS:.0f} ms: {', '.join(slow)}" if slow else ""
 
 
-def _suits(model: WhisperWeights, wanted: EnginePreference, hardware: Hardware) -> str | None:
+def _suitable_device(
+    model: WhisperWeights, wanted: EnginePreference, hardware: Hardware
+) -> str | None:
     """Returns the name of the device that computes this model in time; None if there is none."""
     if is_too_slow(model, hardware):
         return None
@@ -360,15 +368,16 @@ def _suits(model: WhisperWeights, wanted: EnginePreference, hardware: Hardware) 
         placed = place_model(model.float16_mb, hardware, room, wanted.options, wanted.workers)
     except EngineMissing:
         return None
-    if placed.seats[0].device != CPU:
+    if placed.workers[0].device != CPU:
         gpus = {f"cuda:{gpu.index}": gpu.name for gpu in hardware.gpus}
-        return gpus[placed.seats[0].device]
-    is_small = benchmark_on(model, hardware) is not None or model.float16_mb <= _limit_mb(hardware)
-    fits = sum(seat.memory_mb for seat in placed.seats) <= room[CPU]
-    return f"{hardware.cores} cores" if is_small and fits else None
+        return gpus[placed.workers[0].device]
+    is_small = model.float16_mb <= _max_processor_mb(hardware)
+    is_fast = is_small or benchmark_on(model, hardware) is not None
+    fits = sum(one.memory_mb for one in placed.workers) <= room[CPU]
+    return f"{hardware.cores} cores" if is_fast and fits else None
 
 
-def _limit_mb(hardware: Hardware) -> float:
+def _max_processor_mb(hardware: Hardware) -> float:
     """Returns the megabytes of weights (as float16) that the processor can compute in time."""
     if hardware.cores >= 8 and hardware.memory_gb >= 8:
         return 600.0  # small

@@ -83,65 +83,65 @@ class OfferInputs:
 
 
 def asr_model_offers(
-    machine: OfferInputs, weights: Sequence[WhisperWeights]
+    inputs: OfferInputs, weights: Sequence[WhisperWeights]
 ) -> tuple[LoadableModel, ...]:
     """Returns all offers, the chosen model first. The others get the room that it leaves.
 
     Raises EngineMissing when the chosen model has no place.
     """
-    first = _chosen(machine, weights)
+    first = _chosen(inputs, weights)
     left = {
         device: max(0.0, mb - first.memory_mb.get(device, 0.0))
-        for device, mb in machine.room.items()
+        for device, mb in inputs.room.items()
     }
     found = {first.name: first}
-    installed = [engine.name for engine in machine.known if engine.installed]
+    installed = [engine.name for engine in inputs.known if engine.installed]
     if WHISPER in installed:
-        is_chosen = machine.choice.name == WHISPER
-        shared = machine.wanted.options if is_chosen else {}
-        best = None if is_chosen else _best(machine, weights)
+        is_chosen = inputs.choice.name == WHISPER
+        shared = inputs.wanted.options if is_chosen else {}
+        best = None if is_chosen else _best(inputs, weights)
         for model in weights:
             if str(model.path) != first.options.get("model") and model.name not in found:
                 aliases = (WHISPER,) if model == best else ()
-                found[model.name] = _whisper(machine, model, left, shared, 0, aliases)
+                found[model.name] = _whisper(inputs, model, left, shared, 0, aliases)
     for name in ONE_AT_A_TIME:
         if name in installed and name not in found:
             found[name] = _plain(name, {}, 1)
     return tuple(found.values())
 
 
-def _best(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWeights | None:
+def _best(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWeights | None:
     """Returns the model that the name of the Whisper engine stands for while another engine is
     chosen."""
-    usual = [model for model in weights if model.name not in FIXTURES]
-    return best_whisper(usual, EnginePreference(), machine.hardware)[0] if usual else None
+    candidates = [model for model in weights if model.name not in FIXTURES]
+    return best_whisper(candidates, EnginePreference(), inputs.hardware)[0] if candidates else None
 
 
-def _chosen(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> LoadableModel:
-    choice, wanted = machine.choice, machine.wanted
+def _chosen(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> LoadableModel:
+    choice, wanted = inputs.choice, inputs.wanted
     if choice.name == WHISPER_TORCH and "model" in choice.options:
         path = Path(choice.options["model"])
-        seat = place_torch_model(path, machine.hardware, machine.room, choice.options)
+        placed = place_torch_model(path, inputs.hardware, inputs.room, choice.options)
         return LoadableModel(
             name=path.name,
             engine=WHISPER_TORCH,
-            workers=(seat.options,),
-            memory_mb={seat.device: seat.memory_mb},
+            workers=(placed.options,),
+            memory_mb={placed.device: placed.memory_mb},
             aliases=(WHISPER_TORCH,),
-            size_mb=seat.size_mb,
-            why=seat.why,
-            lanes=seat.rows,
+            size_mb=placed.size_mb,
+            why=placed.why,
+            lanes=placed.rows,
         )
     if choice.name != WHISPER or "model" not in choice.options:
-        count = wanted.workers or worker_count(choice.name, machine.hardware)
+        count = wanted.workers or worker_count(choice.name, inputs.hardware)
         return _plain(choice.name, choice.options, count)
     path = Path(choice.options["model"])
     model = next((one for one in weights if one.path == path), None) or weights_at(path)
-    return _whisper(machine, model, machine.room, choice.options, wanted.workers, (WHISPER,))
+    return _whisper(inputs, model, inputs.room, choice.options, wanted.workers, (WHISPER,))
 
 
 def _whisper(
-    machine: OfferInputs,
+    inputs: OfferInputs,
     model: WhisperWeights,
     room: MemoryByDevice,
     options: Mapping[str, Any],
@@ -149,18 +149,18 @@ def _whisper(
     aliases: tuple[str, ...] = (),
 ) -> LoadableModel:
     try:
-        placed = place_model(model.float16_mb, machine.hardware, room, options, workers)
+        placed = place_model(model.float16_mb, inputs.hardware, room, options, workers)
     except EngineMissing:
-        if room is machine.room:
+        if room is inputs.room:
             raise
         # There is no room next to the chosen model. Plan as if that were not loaded: while it is,
         # the memory budget refuses this model.
-        placed = place_model(model.float16_mb, machine.hardware, machine.room, options, workers)
+        placed = place_model(model.float16_mb, inputs.hardware, inputs.room, options, workers)
     offer = _placed(model, placed, options, aliases)
     if offer.options["device"] == CPU or options.get("device", AUTO) != AUTO:
         return offer
     free = {key: value for key, value in options.items() if key != "compute_type"}
-    on_cpu = place_model(model.float16_mb, machine.hardware, room, {**free, "device": CPU}, workers)
+    on_cpu = place_model(model.float16_mb, inputs.hardware, room, {**free, "device": CPU}, workers)
     return replace(offer, fallback=_placed(model, on_cpu, free, aliases))
 
 
@@ -170,12 +170,12 @@ def _placed(
     options: Mapping[str, Any],
     aliases: tuple[str, ...],
 ) -> LoadableModel:
-    said = {key: value for key, value in options.items() if (key, value) != ("device", AUTO)}
+    own = {key: value for key, value in options.items() if (key, value) != ("device", AUTO)}
     short = short_name(model.name)
     return LoadableModel(
         name=model.name,
         engine=WHISPER,
-        workers=tuple({**s.options(), **said, "model": str(model.path)} for s in placed.seats),
+        workers=tuple({**one.options(), **own, "model": str(model.path)} for one in placed.workers),
         memory_mb=placed.memory_mb(),
         aliases=(*((short,) if short != model.name else ()), *aliases),
         size_mb=model.size_mb,

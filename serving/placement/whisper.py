@@ -74,20 +74,20 @@ class WorkerPlacement:
     def options(self) -> dict[str, Any]:
         """Returns the placement as settings of the engine."""
         device, _, index = self.device.partition(":")
-        said: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "device": device,
             "compute_type": self.compute_type,
             "max_batch": self.max_batch,
             "cpu_threads": self.cpu_threads,
         }
-        return {**said, "device_index": int(index)} if int(index or 0) else said
+        return {**settings, "device_index": int(index)} if int(index or 0) else settings
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlacement:
     """Placement of all workers of one model."""
 
-    seats: tuple[WorkerPlacement, ...]
+    workers: tuple[WorkerPlacement, ...]
     "One placement for each worker."
     why: str
     "Phrase that describes where and how the model runs."
@@ -97,8 +97,8 @@ class ModelPlacement:
     def memory_mb(self) -> dict[str, float]:
         """Returns the estimated memory of all workers in MB, by device."""
         taken: dict[str, float] = {}
-        for seat in self.seats:
-            taken[seat.device] = taken.get(seat.device, 0.0) + seat.memory_mb
+        for placement in self.workers:
+            taken[placement.device] = taken.get(placement.device, 0.0) + placement.memory_mb
         return taken
 
 
@@ -109,17 +109,19 @@ def asr_memory(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:
     4 GiB (enough for one large model), and at most nine tenths of what is free.
     """
     free_gb = hardware.memory_gb if hardware.free_gb is None else hardware.free_gb
-    there = [(CPU, hardware.memory_gb, free_gb)]
-    there += [(f"cuda:{gpu.index}", gpu.memory_gb, gpu.free_gb) for gpu in usable_gpus(hardware)[0]]
+    devices = [(CPU, hardware.memory_gb, free_gb)]
+    devices += [
+        (f"cuda:{gpu.index}", gpu.memory_gb, gpu.free_gb) for gpu in usable_gpus(hardware)[0]
+    ]
     return {
         device: memory_mb or 1024 * min(0.9 * free, max(total / 2, 4.0))
-        for device, total, free in there
+        for device, total, free in devices
     }
 
 
 def usable_gpus(hardware: Hardware) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     """Returns the GPUs that CTranslate2 can use, and the reasons why the others cannot be used."""
-    good: list[Gpu] = []
+    usable: list[Gpu] = []
     reasons: list[str] = []
     for gpu in hardware.gpus:
         if hardware.gpu_problem:
@@ -131,8 +133,8 @@ def usable_gpus(hardware: Hardware) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
         elif (capability := _capability(gpu)) is not None and capability < OLDEST_CAPABILITY:
             reasons.append(f"{gpu.name}: its compute capability {gpu.capability} is below 5.0")
         else:
-            good.append(gpu)
-    return tuple(good), tuple(reasons)
+            usable.append(gpu)
+    return tuple(usable), tuple(reasons)
 
 
 def compute_types(gpu: Gpu) -> tuple[str, ...]:
@@ -161,12 +163,13 @@ def place_model(
     if device == CPU:
         return _on_cpu(size_mb, hardware, room, options, workers, ())
     gpus, reasons = usable_gpus(hardware)
-    seats, refused = _on_gpus(size_mb, gpus, room, options, workers)
+    placements, refused = _on_gpus(size_mb, gpus, room, options, workers)
     reasons = (*reasons, *refused)
-    if seats:
-        types = ", ".join(dict.fromkeys(f"{s.compute_type}, batch {s.max_batch}" for s in seats))
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus if _is_of(gpu, seats)))
-        return ModelPlacement(seats, f"on {names} ({types})", reasons)
+    if placements:
+        types = [f"{one.compute_type}, batch {one.max_batch}" for one in placements]
+        names = [gpu.name for gpu in gpus if _is_of(gpu, placements)]
+        why = f"on {_distinct(names)} ({_distinct(types)})"
+        return ModelPlacement(placements, why, reasons)
     if device != "auto":
         why = "; ".join(reasons) or "nvidia-smi lists no GPU"
         raise EngineMissing("asr", "faster_whisper", f"asr.options.device is {device}, but {why}")
@@ -190,25 +193,25 @@ def _on_gpus(
     refused: list[str] = []
     for gpu in gpus:
         free_mb = room[f"cuda:{gpu.index}"] / each
-        seats = _gpu_seats(size_mb, gpu, options)
-        if seat := _best(seats, free_mb):
-            fitting.append(seat)
+        placements = _gpu_placements(size_mb, gpu, options)
+        if placement := _best(placements, free_mb):
+            fitting.append(placement)
             continue
-        need = min(seat.memory_mb for seat in seats)
+        need_mb = min(one.memory_mb for one in placements)
         room_is = f"{gpu.name} has room for {free_mb:.0f} MB"
         if not gpu.memory_gb:
             room_is = f"{gpu.name} does not say what memory it has (asr.memory_mb may)"
-        refused.append(f"{room_is}, a model of {size_mb:.0f} MB needs {need:.0f}")
+        refused.append(f"{room_is}, a model of {size_mb:.0f} MB needs {need_mb:.0f}")
     if not fitting:
         return (), tuple(refused)
     count = workers or len(fitting)
     return tuple(fitting[i % len(fitting)] for i in range(count)), tuple(refused)
 
 
-def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[WorkerPlacement]:
+def _gpu_placements(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[WorkerPlacement]:
     """Returns the possible placements on a GPU: the most exact weights first, and for each the
     largest batch first."""
-    wished = options.get("compute_type")
+    compute_type = options.get("compute_type")
     batches = (options["max_batch"],) if "max_batch" in options else GPU_BATCHES
     return [
         WorkerPlacement(
@@ -218,23 +221,23 @@ def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[Wor
             options.get("cpu_threads", GPU_THREADS),
             GPU_BASE_MB + _weights_mb(size_mb, kind) + ITEM_SHARE * size_mb * batch,
         )
-        for kind in ((wished,) if wished else compute_types(gpu))
+        for kind in ((compute_type,) if compute_type else compute_types(gpu))
         for batch in batches
     ]
 
 
-def _best(seats: Sequence[WorkerPlacement], free_mb: float) -> WorkerPlacement | None:
+def _best(placements: Sequence[WorkerPlacement], free_mb: float) -> WorkerPlacement | None:
     """Returns the best placement that fits; None if none does.
 
     Exact weights with a fair batch come first, then smaller weights, then smaller batches. A batch
     above the fair one must leave room for further models.
     """
-    fitting = [seat for seat in seats if seat.memory_mb <= free_mb]
-    fair = [seat for seat in fitting if seat.max_batch >= FAIR_BATCH]
+    fitting = [one for one in placements if one.memory_mb <= free_mb]
+    fair = [one for one in fitting if one.max_batch >= FAIR_BATCH]
     if not fair:
         return fitting[0] if fitting else None
-    exact = [seat for seat in fair if seat.compute_type == fair[0].compute_type]
-    modest = [seat for seat in exact if seat.memory_mb <= MODEST_SHARE * free_mb]
+    exact = [one for one in fair if one.compute_type == fair[0].compute_type]
+    modest = [one for one in exact if one.memory_mb <= MODEST_SHARE * free_mb]
     return modest[0] if modest else exact[-1]
 
 
@@ -248,19 +251,24 @@ def _on_cpu(
 ) -> ModelPlacement:
     kind = options.get("compute_type") or "int8"
     batch = options.get("max_batch") or (8 if hardware.cores >= THREADS_PER_WORKER else 4)
-    need = CPU_BASE_MB + _weights_mb(size_mb, kind) + ITEM_SHARE * size_mb * batch
+    need_mb = CPU_BASE_MB + _weights_mb(size_mb, kind) + ITEM_SHARE * size_mb * batch
     cores = hardware.cores
     if cores > THREADS_PER_WORKER:  # with fewer cores, the second thread of each core still helps
         cores = max(THREADS_PER_WORKER, min(cores, hardware.physical_cores or cores))
-    fitting = max(1, int(room[CPU] // need))
+    fitting = max(1, int(room[CPU] // need_mb))
     count = workers or max(1, min(cores // THREADS_PER_WORKER, MAX_CPU_WORKERS, fitting))
     threads = options.get("cpu_threads") or max(1, min(cores // count, MAX_THREADS))
-    if need * count > room[CPU]:
-        much = f"{count} x {need:.0f} MB for a model of {size_mb:.0f} MB"
-        warnings += (f"{much} is more than the {room[CPU]:.0f} MB that recognisers may take",)
-    seats = (WorkerPlacement(CPU, kind, batch, threads, need),) * count
+    if need_mb * count > room[CPU]:
+        memory = f"{count} x {need_mb:.0f} MB for a model of {size_mb:.0f} MB"
+        warnings += (f"{memory} is more than the {room[CPU]:.0f} MB that recognisers may take",)
+    placements = (WorkerPlacement(CPU, kind, batch, threads, need_mb),) * count
     how = f"{kind}, batch {batch}, {count} x {threads} threads"
-    return ModelPlacement(seats, f"on the processor ({how})", warnings)
+    return ModelPlacement(placements, f"on the processor ({how})", warnings)
+
+
+def _distinct(texts: Sequence[str]) -> str:
+    """Joins texts with commas, each of them once."""
+    return ", ".join(dict.fromkeys(texts))
 
 
 def _weights_mb(size_mb: float, compute_type: str) -> float:
@@ -272,5 +280,5 @@ def _capability(gpu: Gpu) -> tuple[int, int] | None:
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
 
 
-def _is_of(gpu: Gpu, seats: Sequence[WorkerPlacement]) -> bool:
-    return any(seat.device == f"cuda:{gpu.index}" for seat in seats)
+def _is_of(gpu: Gpu, placements: Sequence[WorkerPlacement]) -> bool:
+    return any(placement.device == f"cuda:{gpu.index}" for placement in placements)

@@ -66,10 +66,10 @@ def place_torch_model(
     if on_gpu:
         where = {"device": "cuda", "device_index": gpus[0].index}
     name = gpus[0].name if on_gpu else "the processor"
-    said = {key: value for key, value in options.items() if (key, value) != ("device", "auto")}
+    own = {key: value for key, value in options.items() if (key, value) != ("device", "auto")}
     return TorchPlacement(
         device=device,
-        options={**where, "max_batch": rows, **said},
+        options={**where, "max_batch": rows, **own},
         rows=rows,
         size_mb=size_mb,
         memory_mb=base_mb + rows * each_mb,

@@ -47,14 +47,14 @@ logger = logging.getLogger(__name__)
 
 UPLOADS = 16
 """Number of callers' files that are decoded at once. A long file is decoded as fast as it is
-recognised, so it keeps its place that long. Together they take at most 16 times MEMORY_BYTES,
+recognised, so it keeps its slot that long. Together they take at most 16 times MEMORY_BYTES,
 1 GiB."""
 
 DEVICE_UPLOADS = 4
-"The same limit for Willow devices. They have no key, so their files never take a caller's place."
+"The same limit for Willow devices. They have no key, so their files never take a caller's slot."
 
 QUEUE_S = 30.0
-"Longest wait of a file for a place. After that its sender gets OverloadedError."
+"Longest wait of a file for a slot. After that its sender gets OverloadedError."
 
 PIECE_S = 30.0
 """Longest wait for the next piece of a file's audio, which normally takes milliseconds. A decoder
@@ -88,10 +88,10 @@ _MAX_MESSAGE = 1000
 class _FileDecode:
     """A file that a process is decoding, or that was cancelled while its process still runs."""
 
-    over: asyncio.Future[int]
+    exit_code: asyncio.Future[int]
     "Gets the exit code of its process."
-    places: asyncio.Semaphore
-    "Semaphore that gets its place back when the process is gone."
+    slots: asyncio.Semaphore
+    "Semaphore that gets its slot back when the process is gone."
 
 
 class DecoderProcess(ChildProcessWorker[None, HostReply]):
@@ -114,12 +114,12 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         return DecoderShare(self, max_files)
 
     async def begin(
-        self, file: BinaryIO, rate_hz: int, limits: FileLimits, places: asyncio.Semaphore
+        self, file: BinaryIO, rate_hz: int, limits: FileLimits, slots: asyncio.Semaphore
     ) -> tuple[int, asyncio.Future[int], socket.socket]:
         """Passes a file to the host. Returns the request's id, a future for the exit code, and the
         socket that the audio comes from.
 
-        Raises EngineCrashed, OverloadedError. `places` gets its place back when the decoder's
+        Raises EngineCrashed, OverloadedError. `slots` gets its slot back when the decoder's
         process is gone.
         """
         await self._back()
@@ -141,9 +141,9 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         except BaseException:
             ours.close()
             raise
-        over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._running[request_id] = _FileDecode(over, places)
-        return request_id, over, ours
+        exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._running[request_id] = _FileDecode(exit_code, slots)
+        return request_id, exit_code, ours
 
     def cancel(self, request_id: int) -> None:
         """Kills the process that decodes this file, if it still runs."""
@@ -186,9 +186,9 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
                 self._loaded(None)
             case FileDecodeEnd(request_id=request_id, exit_code=exit_code):
                 running = self._running.pop(request_id)
-                running.places.release()
-                if not running.over.done():
-                    running.over.set_result(exit_code)
+                running.slots.release()
+                if not running.exit_code.done():
+                    running.exit_code.set_result(exit_code)
             case PongReply():
                 pass  # its arrival is all that matters
 
@@ -197,10 +197,10 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
             self._files.close()
             self._files = None
         for running in self._running.values():
-            running.places.release()
-            if not running.over.done():
-                running.over.set_exception(EngineCrashed(self._kind, self._name, why))
-                running.over.exception()  # counts as seen: its caller may be leaving just now
+            running.slots.release()
+            if not running.exit_code.done():
+                running.exit_code.set_exception(EngineCrashed(self._kind, self._name, why))
+                running.exit_code.exception()  # counts as seen: its caller may be leaving just now
         self._running.clear()
 
 
@@ -210,7 +210,7 @@ class DecoderShare:
 
     def __init__(self, process: DecoderProcess, max_files: int) -> None:
         self._process = process
-        self._places = asyncio.Semaphore(max_files)
+        self._slots = asyncio.Semaphore(max_files)
 
     async def blocks(
         self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
@@ -221,22 +221,22 @@ class DecoderShare:
         Raises RequestError for a file that cannot be decoded, PayloadTooLarge, OverloadedError,
         EngineCrashed.
         """
-        request_id, over, ours = await self._begin(file, rate_hz, limits or FileLimits())
+        request_id, exit_code, ours = await self._begin(file, rate_hz, limits or FileLimits())
         try:
             async with _stream(ours) as reader:
-                sounds: MessageFrameReader[PcmReply] = MessageFrameReader(
+                reply_reader: MessageFrameReader[PcmReply] = MessageFrameReader(
                     Decoder(PcmReply), _MAX_PAYLOAD_BYTES
                 )
-                while data := await _read(reader):
-                    for sound in _understood(sounds, data):
-                        match sound:
+                while data := await _next_data(reader):
+                    for reply in _decode_replies(reply_reader, data):
+                        match reply:
                             case PcmChunk(pcm=pcm):
                                 yield np.frombuffer(pcm, "<i2").astype(np.int16, copy=False)
                             case PcmEnd():
                                 return
                             case FailureReply(code=code, message=message):
                                 raise _refusal(code, message)
-            raise _killed(await over, self._process.processor_s)
+            raise _error_of_exit(await exit_code, self._process.processor_s)
         finally:
             self._process.cancel(request_id)
 
@@ -245,16 +245,16 @@ class DecoderShare:
     ) -> tuple[int, asyncio.Future[int], socket.socket]:
         try:
             async with asyncio.timeout(QUEUE_S):
-                await self._places.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise OverloadedError(
                 f"no file could be decoded for {QUEUE_S:.0f} s: the queue is full",
                 retry_after_s=RETRY_AFTER_S,
             ) from None
         try:
-            return await self._process.begin(file, rate_hz, limits, self._places)
+            return await self._process.begin(file, rate_hz, limits, self._slots)
         except BaseException:
-            self._places.release()
+            self._slots.release()
             raise
 
 
@@ -271,7 +271,7 @@ async def _stream(ours: socket.socket) -> AsyncIterator[asyncio.StreamReader]:
         writer.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> bytes:
+async def _next_data(reader: asyncio.StreamReader) -> bytes:
     try:
         async with asyncio.timeout(PIECE_S):
             return await reader.read(PIECE_BYTES)
@@ -284,11 +284,11 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def _understood(sounds: MessageFrameReader[PcmReply], data: bytes) -> list[PcmReply]:
+def _decode_replies(reader: MessageFrameReader[PcmReply], data: bytes) -> list[PcmReply]:
     """Decodes a decoder's messages. They are not trusted: a file may have taken over the decoder.
     Raises RequestError for invalid messages."""
     try:
-        found = list(sounds.receive_data(data))
+        found = list(reader.receive_data(data))
     except RemoteProtocolError as exc:
         raise _unsupported("the decoder crashed on this file") from exc
     if any(isinstance(one, PcmChunk) and len(one.pcm) % 2 for one in found):
@@ -303,7 +303,7 @@ def _refusal(code: str, message: str) -> RequestError:
     return RequestError(message, code="unsupported_audio")
 
 
-def _killed(exit_code: int, processor_s: float) -> RequestError:
+def _error_of_exit(exit_code: int, processor_s: float) -> RequestError:
     """Returns the error for a decoder that ended without a message."""
     logger.warning("! files: a decoder ended with exit status %d", exit_code)
     if exit_code == -signal.SIGXCPU:

@@ -365,7 +365,7 @@ def test_a_decoder_that_a_file_took_over_is_not_believed(said: bytes) -> None:
         Decoder(PcmReply), file_decoder._MAX_PAYLOAD_BYTES
     )
     with pytest.raises(RequestError, match="the decoder crashed"):
-        file_decoder._understood(sounds, said)
+        file_decoder._decode_replies(sounds, said)
 
 
 def test_a_refusal_keeps_to_the_codes_of_files() -> None:

@@ -17,7 +17,7 @@ from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.speech.language_id import TextLanguageDetector
-from serving.llm_slots import CLOSED_WITHIN_S, MAX_GENERATIONS, DraftBudget, LlmSlots, SlotHolder
+from serving.llm_slots import DEFAULT_SLOTS, SLOT_WAIT_S, DraftBudget, LlmSlots, SlotHolder
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Adder, EchoLlm, World, collect, speak
 from tests.pipeline.scenes import counted, of
@@ -216,7 +216,7 @@ def test_a_model_that_tells_no_number_of_seats_has_many() -> None:
     async def main() -> None:
         seats = DraftBudget().slots(EchoLlm())
         async with AsyncExitStack() as stack:
-            for _ in range(MAX_GENERATIONS - 1):
+            for _ in range(DEFAULT_SLOTS - 1):
                 assert seats.is_free_for_draft
                 await stack.enter_async_context(seats.take(SlotHolder()))
             assert not seats.is_free_for_draft
@@ -356,7 +356,7 @@ def test_a_model_that_does_not_stop_is_not_waited_for_without_end() -> None:
         async with seats.take(SlotHolder(is_over=True)):
             began = loop.time()
             async with seats.take(SlotHolder()):
-                assert loop.time() - began == CLOSED_WITHIN_S
+                assert loop.time() - began == SLOT_WAIT_S
 
     run_virtual(asyncio.wait_for(main(), 60))
 

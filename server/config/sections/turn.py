@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from pipeline.shared.settings import TurnDetection
 from server.config.types import Section
-from serving.llm_slots import MAX_LIVE
+from serving.llm_slots import MAX_DRAFTS
 
 
 class TurnConfig(Section, frozen=True):
@@ -65,7 +65,7 @@ class TurnConfig(Section, frozen=True):
                 " model. 0: none."
             ),
         ),
-    ] = MAX_LIVE
+    ] = MAX_DRAFTS
 
     def as_turn_detection(self) -> TurnDetection:
         """Returns the settings in a session's form."""

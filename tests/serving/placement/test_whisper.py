@@ -68,8 +68,8 @@ def test_many_machines(
     machine: Hardware, size_mb: float, seats: list[tuple[str, str]], batch: int, threads: int
 ) -> None:
     placed = place_model(size_mb, machine, asr_memory(machine), {})
-    assert [(seat.device, seat.compute_type) for seat in placed.seats] == seats
-    first = placed.seats[0]
+    assert [(seat.device, seat.compute_type) for seat in placed.workers] == seats
+    first = placed.workers[0]
     assert (first.max_batch, first.cpu_threads) == (batch, threads)
     room = asr_memory(machine)
     assert all(mb <= room[device] for device, mb in placed.memory_mb().items())
@@ -88,7 +88,7 @@ def test_many_machines(
 )
 def test_what_does_not_fit_is_said(machine: Hardware, size_mb: float, warning: str) -> None:
     placed = place_model(size_mb, machine, asr_memory(machine), {})
-    assert {seat.device for seat in placed.seats} == {"cpu"}
+    assert {seat.device for seat in placed.workers} == {"cpu"}
     assert any(search(warning, said) for said in placed.warnings), placed.warnings
 
 
@@ -98,18 +98,20 @@ def test_a_machine_without_gpu_is_nothing_to_warn_of() -> None:
 
 def test_one_gpu_too_small_leaves_the_others_working() -> None:
     placed = place_model(LARGE * 2, MIXED, asr_memory(MIXED), {})
-    assert [seat.device for seat in placed.seats] == ["cuda:0"]
+    assert [seat.device for seat in placed.workers] == ["cuda:0"]
     assert "GTX 1060 has room for" in placed.warnings[0]
 
 
 def test_what_is_configured_wins() -> None:
     wish = {"device": "cpu", "compute_type": "float32", "max_batch": 3, "cpu_threads": 5}
-    (seat,) = place_model(SMALL, L4, asr_memory(L4), wish, workers=1).seats
+    (seat,) = place_model(SMALL, L4, asr_memory(L4), wish, workers=1).workers
     assert seat.options() == wish
-    (seat,) = place_model(SMALL, L4, asr_memory(L4), {"compute_type": "int8", "max_batch": 2}).seats
+    (seat,) = place_model(
+        SMALL, L4, asr_memory(L4), {"compute_type": "int8", "max_batch": 2}
+    ).workers
     assert (seat.device, seat.compute_type, seat.max_batch) == ("cuda:0", "int8", 2)
     assert [
-        s.device for s in place_model(SMALL, TWINS, asr_memory(TWINS), {}, workers=3).seats
+        s.device for s in place_model(SMALL, TWINS, asr_memory(TWINS), {}, workers=3).workers
     ] == [
         "cuda:0",
         "cuda:1",
@@ -117,9 +119,9 @@ def test_what_is_configured_wins() -> None:
     ]
     (seat,) = place_model(
         SMALL, TWINS, asr_memory(TWINS), {"device": "cuda", "device_index": 1}
-    ).seats
+    ).workers
     assert seat.options()["device_index"] == 1
-    assert len(place_model(TINY, DESKTOP, asr_memory(DESKTOP), {}, workers=5).seats) == 5
+    assert len(place_model(TINY, DESKTOP, asr_memory(DESKTOP), {}, workers=5).workers) == 5
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_a_gpu_that_is_demanded_and_cannot_be_had_is_refused(machine: Hardware, 
 def test_memory_that_is_configured_is_the_limit() -> None:
     room = asr_memory(L4, 2000)
     assert room == {"cpu": 2000, "cuda:0": 2000}
-    (seat,) = place_model(TURBO, L4, room, {}).seats
+    (seat,) = place_model(TURBO, L4, room, {}).workers
     assert (seat.compute_type, seat.max_batch) == ("int8_float16", 2)
     assert asr_memory(PI)["cpu"] == pytest.approx(0.9 * 3 * 1024)
 
@@ -167,9 +169,9 @@ def test_a_gpu_that_does_not_say_its_memory_is_used_once_somebody_says_it() -> N
     hardware = Hardware(16, 128.0, (gpu("GB10", 0, 0, "12.1"), *TWINS.gpus[1:]))
     alone = Hardware(16, 128.0, hardware.gpus[:1])
     placed = place_model(TURBO, alone, asr_memory(alone), {})
-    assert placed.seats[0].device == "cpu"
+    assert placed.workers[0].device == "cpu"
     assert "GB10 does not say what memory it has (asr.memory_mb may)" in placed.warnings[0]
-    assert place_model(TURBO, alone, asr_memory(alone, 8000), {}).seats[0].device == "cuda:0"
-    assert [s.device for s in place_model(TURBO, hardware, asr_memory(hardware), {}).seats] == [
+    assert place_model(TURBO, alone, asr_memory(alone, 8000), {}).workers[0].device == "cuda:0"
+    assert [s.device for s in place_model(TURBO, hardware, asr_memory(hardware), {}).workers] == [
         "cuda:1"
     ]
