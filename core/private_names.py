@@ -41,9 +41,8 @@ _ICE = "aiortc.rtcicetransport:RTCIceTransport"
 _GATHERER = "aiortc.rtcicetransport:RTCIceGatherer"
 _CONNECTION = "aioice.ice:Connection"
 _STUN = "aioice.ice:StunProtocol"
-_SRTP = "pylibsrtp:Session"
 
-CALL_RELEASES: Mapping[str, str] = {"aiortc": "1.16", "aioice": "0.13", "pylibsrtp": "1.0"}
+CALL_RELEASES: Mapping[str, str] = {"aiortc": "1.16", "aioice": "0.13"}
 """Releases in which CALL_NAMES were read. In another one a name may exist and mean something
 else."""
 
@@ -93,12 +92,6 @@ CALL_NAMES = (
     PrivateName(_STUN, "close", "replaced for relays: has a time limit"),
     PrivateName("aioice.ice", "relayed_candidate", "asks a TURN server for an address"),
     PrivateName("aioice.ice", "server_reflexive_candidate", "asks a STUN server"),
-    PrivateName(_SRTP, "_srtp", "libsrtp's session, which we call directly"),
-    PrivateName(_SRTP, "_cdata", "memory of a packet"),
-    PrivateName(_SRTP, "_buffer", "the same memory, as a buffer"),
-    PrivateName("pylibsrtp", "ffi", "makes a counter in C's memory"),
-    PrivateName("pylibsrtp", "lib", "functions of libsrtp"),
-    PrivateName("pylibsrtp", "ERRORS", "texts of libsrtp's errors"),
 )
 """Names that the fast path of calls uses. Code that uses them is in
 `media/webrtc/aiortc_internals/`."""

@@ -1,8 +1,8 @@
 """The two paths between a peer and aiortc, and the choice between them.
 
 The fast path takes packets before aiortc's queues and tasks (docs/adr/0029). It uses private names
-of aiortc, aioice and pylibsrtp. The public path uses aiortc's documented interface only, so it
-works with other releases; it costs more and can do less (docs/adr/0058).
+of aiortc and aioice. The public path uses aiortc's documented interface only, so it works with
+other releases; it costs more and can do less (docs/adr/0058).
 """
 
 from collections.abc import Awaitable, Callable
@@ -118,7 +118,7 @@ def open_path(
 ) -> CallPath:
     """Adds the audio section to a new connection, by the path that its settings and the installed
     libraries allow."""
-    # Imported here: with another release of aioice or pylibsrtp the import itself may fail.
+    # Imported here: with another release of aioice the import itself may fail.
     if has_fast_path(settings.ice):
         from media.webrtc.fast_path import FastPath
 

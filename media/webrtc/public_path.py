@@ -1,6 +1,6 @@
 """Path of a call over aiortc's documented interface: its jitter buffer and decoder, its sender.
 
-It is for releases of aiortc, aioice or pylibsrtp that the fast path does not know. It cannot choose
+It is for releases of aiortc and aioice that the fast path does not know. It cannot choose
 ports, restart ICE, or use more than one STUN and one TURN address (docs/webrtc.md).
 """
 

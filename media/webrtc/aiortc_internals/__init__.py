@@ -1,1 +1,1 @@
-"""All code that uses private names of aiortc, aioice or pylibsrtp for packets."""
+"""All code that uses private names of aiortc and aioice."""

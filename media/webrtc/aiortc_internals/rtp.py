@@ -19,7 +19,6 @@ from aiortc.rtp import HeaderExtensions, RtpPacket
 from aiortc.utils import random16, random32
 from pylibsrtp import Error as SrtpError
 
-from media.webrtc.aiortc_internals.srtp import SrtpStream
 from media.webrtc.aiortc_internals.ssrc_limit import limit_ssrcs
 from media.webrtc.aiortc_internals.transport import COMPONENT, connection_of, selected_pairs
 from media.webrtc.call_path import RtpPacketSender, RtpPacketSink
@@ -103,7 +102,7 @@ class RtpReceivePath:
         transport."""
         dtls = self._receiver.transport
         self._counts: dict[str, Any] = vars(dtls)
-        self._unprotect = SrtpStream(self._counts["_rx_srtp"]).unprotect
+        self._unprotect = self._counts["_rx_srtp"].unprotect
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
         self._source = packet.ssrc.to_bytes(4, "big")
         self._payload_type = packet.payload_type
@@ -192,7 +191,7 @@ class _RtpPacketizer:
         dtls = sender.transport
         self._nominated = selected_pairs(connection_of(dtls.transport))
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
-        self._protect = SrtpStream(self._of_dtls["_tx_srtp"]).protect
+        self._protect = self._of_dtls["_tx_srtp"].protect
         self._pair: Any = None
         "Candidate pair over which the last packet was sent."
         self._type = 0x80 | payload_type  # with the marker bit: each packet is a complete frame
