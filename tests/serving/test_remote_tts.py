@@ -199,7 +199,7 @@ def test_a_neural_voice_speaks_the_same_samples_as_in_the_gateway(
         there = await spoken(tts, *texts, marks=remote_marks)
         assert remote_marks == marks
         assert there[-1].end == here[-1].end > WORD_SAMPLES
-        sounds = [np.concatenate([one.pcm for one in frames]) for frames in (here, there)]
-        assert np.array_equal(*sounds)
+        local, remote = (np.concatenate([one.pcm for one in frames]) for frames in (here, there))
+        assert np.array_equal(local, remote)
 
     with_voice(scenario, name, **options)

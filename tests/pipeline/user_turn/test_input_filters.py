@@ -40,7 +40,7 @@ def test_without_an_answer_audio_passes_untouched() -> None:
     kept: list[AudioFrame] = []
 
     async def scenario(session: Session) -> None:
-        session._user_turns.listen = kept.append  # type: ignore[method-assign]
+        session._user_turns.listen = kept.append  # type: ignore[method-assign, assignment]
         session.feed(AudioFrame(np.full(FRAME, 123, np.int16), ASR_RATE_HZ, 0))
 
     run_session(talkative(), scenario, SessionSettings(echo="cancel"))

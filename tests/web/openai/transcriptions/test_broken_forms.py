@@ -151,7 +151,7 @@ MANY: Mapping[str, bytes] = {
 @pytest.mark.parametrize("sent", MANY.values(), ids=MANY)
 def test_a_form_of_many_pieces_leaves_others_their_turn(sent: bytes, tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
-        turns_s = []
+        turns_s: list[float] = []
         while len(turns_s) < ATTEMPTS and min(turns_s, default=MAX_TURN_S) >= MAX_TURN_S:
             async with longest_turn() as longest:
                 answer = await raw(server, head(Content_Length=str(len(sent))), sent)
