@@ -27,7 +27,7 @@ from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.choose import (
     LIVE_MS,
     WHISPER,
-    Best,
+    WhisperChoice,
     EnginePreference,
     WhisperWeights,
     best_whisper,
@@ -227,7 +227,7 @@ def _best_of(
     hardware: Hardware,
     measured: Mapping[str, ModelBenchmark],
     where: str,
-) -> Best:
+) -> WhisperChoice:
     weights = [
         WhisperWeights(Path(entry.folder), entry.size_mb, measured=measured.get(entry.folder))
         for entry in offered

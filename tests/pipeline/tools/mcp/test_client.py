@@ -16,7 +16,7 @@ class BreaksWhenLeft(McpToolProvider):
         super().__init__("a", McpServerSettings(command="a"), first_wait_s=60)
         self.began = asyncio.Event()
 
-    async def _connected(self) -> None:
+    async def _connect(self) -> None:
         async def fail() -> None:
             try:
                 await asyncio.Event().wait()
