@@ -56,7 +56,7 @@ class Peer:
         self._channel = EventChannel(
             on_open=self._guarded(callbacks.on_open),
             on_message=self._on_message,
-            on_closed=self._left,
+            on_closed=self._on_remote_closed,
             on_lagging=lambda: self.stop(CloseReason.LAGGING),
             on_too_large=lambda: self.stop(CloseReason.EVENT_TOO_LARGE),
             max_buffered_bytes=settings.max_buffered_bytes,
@@ -65,7 +65,7 @@ class Peer:
         self._pc.on("datachannel", self._channel.attach)
         self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
         playout = settings.playout_rate_hz, settings.opus
-        self._track = TrackSink(self._pull, *playout, self._coming, settings.pump)
+        self._track = TrackSink(self._pull, *playout, self._next_sound_event, settings.pacer)
         self._path = open_path(
             self._pc, settings, PathCallbacks(self._on_packet, self._on_frames, self._play)
         )
@@ -255,9 +255,9 @@ class Peer:
                     logger.warning("! %s", describe_failure(self._path.peer_curve()))
                 self.stop(CloseReason.CONNECTION_LOST if was_up else CloseReason.CONNECT_FAILED)
             case "closed":
-                self._left()
+                self._on_remote_closed()
 
-    def _left(self) -> None:
+    def _on_remote_closed(self) -> None:
         """Ends the call after the other side closed it, or ICE gave it up."""
         is_lost = self._path.is_ice_over()
         self.stop(CloseReason.CONNECTION_LOST if is_lost else CloseReason.REMOTE_CLOSED)
@@ -286,9 +286,9 @@ class Peer:
             asyncio.get_running_loop().call_soon(self._channel.release)
         return None if self._over.is_set() else self._callbacks.pull()
 
-    def _coming(self) -> asyncio.Event | None:
+    def _next_sound_event(self) -> asyncio.Event | None:
         with CallbackGuard(self._fail):
-            return None if self._over.is_set() else self._callbacks.coming()
+            return None if self._over.is_set() else self._callbacks.next_sound_event()
         return None
 
     def _guarded(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -57,7 +57,7 @@ class PeerSettings:
     "Most bytes of events that may wait to be sent."
     channel_label: str = CHANNEL_LABEL
     'Label of the event channel; "" accepts any.'
-    pump: PacingTimer = field(default_factory=PacingTimer)
+    pacer: PacingTimer = field(default_factory=PacingTimer)
     "Timer that sends the audio of all peers with these settings."
 
 
@@ -73,7 +73,7 @@ class PeerCallbacks:
     "Takes received audio: mono at listen_rate_hz, exactly 20 ms each, with `start` without gaps."
     on_message: Callable[[str | bytes], None]
     "Takes a message of the event channel."
-    coming: Callable[[], asyncio.Event | None] = lambda: None
+    next_sound_event: Callable[[], asyncio.Event | None] = lambda: None
     """Called before silence is sent. If audio is about to come, it returns an event that is set
     once the audio is there; otherwise None."""
     on_open: Callable[[], None] = lambda: None

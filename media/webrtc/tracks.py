@@ -91,25 +91,25 @@ class TrackSource:
         48 kHz."""
         pushed = self._jitter.push(sequence_number, (timestamp, payload))
         if len(pushed) == 1:
-            return self._taken(*pushed[0])
-        return [frame for due in pushed for frame in self._taken(*due)]
+            return self._frames_of(*pushed[0])
+        return [frame for due in pushed for frame in self._frames_of(*due)]
 
     def flush(self) -> list[AudioFrame]:
         """Returns the frames that were held back for reordered packets. For a sender that
         pauses."""
-        return [frame for due in self._jitter.drain() for frame in self._taken(*due)]
+        return [frame for due in self._jitter.drain() for frame in self._frames_of(*due)]
 
-    def _taken(self, timestamp: int, payload: bytes) -> list[AudioFrame]:
+    def _frames_of(self, timestamp: int, payload: bytes) -> list[AudioFrame]:
         if not payload:  # padding only: browsers send it to measure the bandwidth
             return []
-        missing = self._missing(timestamp)
+        missing = self._gap_samples(timestamp)
         gap = self._framer.push(self._fill(missing)) if missing else []
         audio = self._decode(payload)
         self._expected = (timestamp + self._ticks * len(audio)) & 0xFFFFFFFF
         frames = self._framer.push(audio)
         return gap + frames if gap else frames
 
-    def _missing(self, timestamp: int) -> int:
+    def _gap_samples(self, timestamp: int) -> int:
         """Returns the number of samples between the last packet and this one; 0 if the clock went
         back."""
         if timestamp == self._expected or self._expected is None:
@@ -151,33 +151,33 @@ class TrackSink:
         pull: Callable[[], AudioFrame | None],
         rate_hz: int = OPUS_RATE_HZ,
         settings: OpusSettings | None = None,
-        coming: Callable[[], asyncio.Event | None] = lambda: None,
-        pump: PacingTimer | None = None,
+        next_sound_event: Callable[[], asyncio.Event | None] = lambda: None,
+        pacer: PacingTimer | None = None,
     ) -> None:
         """Creates the sink; `run` starts it.
 
-        `coming`: called before silence is sent. If audio is about to come, it returns an event that
-        is set once the audio is there; the packet then waits for it, at most `MAX_HOLD_S`. `pump`:
-        timer that may be shared with other sinks.
+        `next_sound_event`: called before silence is sent. If audio is about to come, it returns an
+        event that is set once the audio is there; the packet then waits for it, at most
+        `MAX_HOLD_S`. `pacer`: timer that may be shared with other sinks.
         """
         self._pull = pull
-        self._coming = coming
+        self._next_sound_event = next_sound_event
         self._rate_hz = rate_hz
         self._encoder = OpusEncoder(rate_hz, settings)
         self._silence = np.zeros(self._encoder.frame_samples, np.int16)
         self._ptime_s = self._encoder.frame_samples / rate_hz
         self._ptime = round(self._ptime_s * OPUS_RATE_HZ)
         self._guard = CallbackGuard(self._fail)
-        self._pump = pump or PacingTimer()
+        self._pacer = pacer or PacingTimer()
         self._send: RtpPacketSender | None = None
         self._origin = 0.0
         self._tick = 0
         self._is_silent = True
         self._has_held = False
-        "True if a packet has waited in vain for the audio that is coming."
-        self._news = asyncio.Event()
+        "True if a packet has waited in vain for the audio that is about to come."
+        self._wakeup = asyncio.Event()
         "Set when `run` must do what the timer's callback cannot: wait, or raise."
-        self._awaited: asyncio.Event | None = None
+        self._awaited_sound: asyncio.Event | None = None
         "Event for which the present packet waits."
         self._failure: Exception | None = None
         self.skipped_ticks = 0
@@ -189,23 +189,23 @@ class TrackSink:
         cancelled."""
         loop = asyncio.get_running_loop()
         self._send, self._origin = send, loop.time() - self._tick * self._ptime_s
-        self._pump.at(loop.time(), self._due)
+        self._pacer.at(loop.time(), self._on_tick)
         try:
             while True:
-                await self._news.wait()
-                self._news.clear()
+                await self._wakeup.wait()
+                self._wakeup.clear()
                 if self._failure is not None:
                     raise self._failure
-                await self._until_sound()
-                self._go()
+                await self._wait_for_sound()
+                self._send_packet()
         finally:
             self._send = None
-            self._pump.forget(self._due)
+            self._pacer.forget(self._on_tick)
 
     @property
     def awaits_sound(self) -> bool:
         """True if audio is about to come, and no packet has waited for it in vain."""
-        return self._is_silent and not self._has_held and self._coming() is not None
+        return self._is_silent and not self._has_held and self._next_sound_event() is not None
 
     def follow(self) -> None:
         """Notes that a packet of the other side has just arrived. While we are silent, this moves
@@ -221,17 +221,17 @@ class TrackSink:
             ahead -= every_s
         self._origin -= min(MAX_SHIFT_S, max(-MAX_SHIFT_S, ahead))
 
-    def _due(self) -> None:
+    def _on_tick(self) -> None:
         """Handles the time of the next packet; called by the timer."""
         with self._guard:  # an error ends this sink's `run`, not the timer that others share
             self._leave_gap(asyncio.get_running_loop().time())
             # Only silence is held back. Within sound a late packet would be audible.
-            self._awaited = self._coming() if self._is_silent else None
-            if self._awaited is None:
+            self._awaited_sound = self._next_sound_event() if self._is_silent else None
+            if self._awaited_sound is None:
                 self._has_held = False
-                self._go()
+                self._send_packet()
             else:
-                self._news.set()
+                self._wakeup.set()
 
     def _leave_gap(self, now: float) -> None:
         late_s = now - self._origin - self._tick * self._ptime_s
@@ -240,17 +240,17 @@ class TrackSink:
             self.skipped_ticks += late
             self._tick += late
 
-    async def _until_sound(self) -> None:
+    async def _wait_for_sound(self) -> None:
         """Waits a moment for the audio, without changing timestamps: the media clock has no time
         between packets."""
-        assert self._awaited is not None
+        assert self._awaited_sound is not None
         try:
             async with asyncio.timeout(MAX_HOLD_S):
-                await self._awaited.wait()
+                await self._awaited_sound.wait()
         except TimeoutError:
             self._has_held = True
 
-    def _go(self) -> None:
+    def _send_packet(self) -> None:
         """Sends one packet and schedules the next."""
         assert self._send is not None
         frame = self._pull()
@@ -260,11 +260,11 @@ class TrackSink:
         self._tick += 1
         if frame is not None:
             self._move(0, BEAT_S)
-        self._pump.at(self._origin + self._tick * self._ptime_s, self._due)
+        self._pacer.at(self._origin + self._tick * self._ptime_s, self._on_tick)
 
     def _fail(self, failure: Exception) -> None:
         self._failure = failure
-        self._news.set()
+        self._wakeup.set()
 
     def _checked(self, frame: AudioFrame) -> Pcm:
         """Returns the frame's samples. Raises ValueError if this track cannot play them."""

@@ -89,17 +89,17 @@ class RtpReceivePath:
         "SSRC of the stream that takes the short path, as bytes; None before the first packet."
         self._payload_type = 0
         self._queue: asyncio.Queue[Any] | None = None
-        self._arrived = _LastArrival()
+        self._arrival = _LastArrival()
 
     def add(self, packet: RtpPacket) -> tuple[bool, None]:
         """Takes a packet from aiortc, which believes that this is its jitter buffer."""
-        self._know(packet)
+        self._learn_stream(packet)
         self._sink(packet.sequence_number, packet.timestamp, packet.payload)
         return False, None
 
-    def _know(self, packet: RtpPacket) -> None:
-        """Learns the stream of a packet from aiortc, and puts `_came` before the queue of its
-        transport."""
+    def _learn_stream(self, packet: RtpPacket) -> None:
+        """Learns the stream of a packet from aiortc, and puts `_on_datagram` before the queue of
+        its transport."""
         dtls = self._receiver.transport
         self._counts: dict[str, Any] = vars(dtls)
         self._unprotect = self._counts["_rx_srtp"].unprotect
@@ -110,9 +110,9 @@ class RtpReceivePath:
         if queue is not self._queue:  # not installed on this queue yet
             self._queue = queue
             self._enqueue = queue.put_nowait
-            setattr(queue, "put_nowait", self._came)  # noqa: B010  a method, to mypy
+            setattr(queue, "put_nowait", self._on_datagram)  # noqa: B010  a method, to mypy
 
-    def _came(self, item: tuple[bytes, int] | None) -> None:
+    def _on_datagram(self, item: tuple[bytes, int] | None) -> None:
         """Takes a datagram before aiortc's queue."""
         if item is None or not self._is_ours(data := item[0]):
             self._enqueue(item)
@@ -127,7 +127,7 @@ class RtpReceivePath:
         begin, end = payload_range(data)
         if begin > end:
             return
-        arrived = self._arrived
+        arrived = self._arrival
         sequence_number, timestamp = _PLACE.unpack_from(data)
         arrived.sequence_number, arrived.timestamp = sequence_number, timestamp
         self._statistics.add(arrived)

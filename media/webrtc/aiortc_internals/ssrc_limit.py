@@ -36,28 +36,28 @@ class _SsrcLimit:
 
     def __init__(self, dtls: RTCDtlsTransport) -> None:
         self._dtls: Any = dtls
-        self._known: set[bytes] = set()
+        self._sources: set[bytes] = set()
         self._has_warned = False
-        self._take_rtp, self._take_rtcp = getattr(dtls, _RTP), getattr(dtls, _RTCP)
+        self._pass_rtp, self._pass_rtcp = getattr(dtls, _RTP), getattr(dtls, _RTCP)
         setattr(dtls, _RTP, self._rtp)
         setattr(dtls, _RTCP, self._rtcp)
 
     async def _rtp(self, data: bytes, arrival_time_ms: int) -> None:
         """Takes a decrypted packet. Its source: RFC 3550 section 5.1."""
-        if self._takes(data[8:12]):
-            await self._take_rtp(data, arrival_time_ms=arrival_time_ms)
+        if self._is_accepted(data[8:12]):
+            await self._pass_rtp(data, arrival_time_ms=arrival_time_ms)
 
     async def _rtcp(self, data: bytes) -> None:
         """Takes a decrypted report. Its sender: RFC 3550 section 6.4."""
-        if self._takes(data[4:8]):
-            await self._take_rtcp(data)
+        if self._is_accepted(data[4:8]):
+            await self._pass_rtcp(data)
 
-    def _takes(self, source: bytes) -> bool:
+    def _is_accepted(self, source: bytes) -> bool:
         """True if packets of this source are accepted. Forgets a refused source in libsrtp."""
-        if source in self._known:
+        if source in self._sources:
             return True
-        if len(self._known) < MAX_SOURCES:
-            self._known.add(source)
+        if len(self._sources) < MAX_SOURCES:
+            self._sources.add(source)
             return True
         if not self._has_warned:
             self._has_warned = True

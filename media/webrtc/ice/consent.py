@@ -43,14 +43,14 @@ async def _renew(connection: Connection) -> None:
             # Consent may also expire between two checks.
             async with asyncio.timeout_at(answered_at + EXPIRES_S):
                 await asyncio.sleep(EVERY_S * (0.8 + 0.4 * random.random()))
-                await _ask(connection)
+                await _send_check(connection)
         except (TransactionError, TimeoutError):
             continue
         answered_at = now()
     await close_within_consent_check(connection)
 
 
-async def _ask(connection: Connection) -> None:
+async def _send_check(connection: Connection) -> None:
     """Sends one check. Raises TransactionError when it is refused or not answered."""
     password = connection.remote_password
     assert password is not None  # consent is asked for once it is connected

@@ -91,9 +91,9 @@ class CandidateGatherer:
         found += [self._public(host) for host in hosts if self._is_behind_nat(host)]
         async with asyncio.TaskGroup() as tasks:
             servers = self._settings.minted()
-            asked = [tasks.create_task(self._reflexive(hosts, servers))]
-            asked += [tasks.create_task(self._relayed(component, server)) for server in servers]
-        for task in asked:
+            requests = [tasks.create_task(self._reflexive(hosts, servers))]
+            requests += [tasks.create_task(self._relayed(component, server)) for server in servers]
+        for task in requests:
             found += task.result()
         if not found:
             raise no_candidates()
@@ -144,54 +144,54 @@ class CandidateGatherer:
     ) -> list[Candidate]:
         """Returns the addresses that STUN servers see; IPv4 only, because only IPv4 is
         translated."""
-        ways = [IceUrl.parse(url) for server in servers for url in server.urls]
+        urls = [IceUrl.parse(url) for server in servers for url in server.urls]
         async with asyncio.TaskGroup() as tasks:
-            asked = [
-                tasks.create_task(self._ask(host, way))
-                for way in ways
-                if way.scheme == "stun"
+            requests = [
+                tasks.create_task(self._reflexive_candidate(host, url))
+                for url in urls
+                if url.scheme == "stun"
                 for host in hosts
                 if _version(host.local_candidate.host) == 4
             ]
-        found = [task.result() for task in asked]
+        found = [task.result() for task in requests]
         return list({(one.host, one.port): one for one in found if one is not None}.values())
 
-    async def _ask(self, host: StunProtocol, way: IceUrl) -> Candidate | None:
+    async def _reflexive_candidate(self, host: StunProtocol, url: IceUrl) -> Candidate | None:
         try:
             async with asyncio.timeout(self._settings.gather_timeout_s):
-                return (await server_reflexive_candidate(host, (way.host, way.port)))[0]
+                return (await server_reflexive_candidate(host, (url.host, url.port)))[0]
         except _UNREACHABLE as error:
-            logger.warning("! STUN server %s:%d: %s", way.host, way.port, _why(error))
+            logger.warning("! STUN server %s:%d: %s", url.host, url.port, _reason(error))
             return None
 
     async def _relayed(self, component: int, server: IceServer) -> list[Candidate]:
         """Returns an address on this server, by the first of its URLs that works; none if no URL
         works."""
-        ways = [way for way in map(IceUrl.parse, server.urls) if way.scheme != "stun"]
-        for way in ways:
+        urls = [url for url in map(IceUrl.parse, server.urls) if url.scheme != "stun"]
+        for url in urls:
             try:
-                async with asyncio.timeout(self._settings.gather_timeout_s / len(ways)):
-                    return [await self._allocate(component, server, way)]
+                async with asyncio.timeout(self._settings.gather_timeout_s / len(urls)):
+                    return [await self._allocate(component, server, url)]
             except _UNREACHABLE as error:
                 logger.warning(
                     "! TURN server %s:%d over %s: %s",
-                    way.host,
-                    way.port,
-                    way.transport,
-                    _why(error),
+                    url.host,
+                    url.port,
+                    url.transport,
+                    _reason(error),
                 )
         return []
 
-    async def _allocate(self, component: int, server: IceServer, way: IceUrl) -> Candidate:
+    async def _allocate(self, component: int, server: IceServer, url: IceUrl) -> Candidate:
         candidate, protocol = await relayed_candidate(
             component=component,
             hide_related_address=self._settings.is_relay_only,
             protocol_factory=lambda: _IceSocket(self._connection),
-            turn_server=(way.host, way.port),
+            turn_server=(url.host, url.port),
             turn_username=server.username,
             turn_password=server.credential,
-            turn_ssl=way.scheme == "turns",
-            turn_transport=way.transport,
+            turn_ssl=url.scheme == "turns",
+            turn_transport=url.transport,
         )
         _close_in_time(protocol)
         add_socket(self._connection, protocol)
@@ -257,5 +257,5 @@ def _version(address: str) -> int:
     return ipaddress.ip_address(address).version
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -186,7 +186,7 @@ class RealtimeCall:
         peer = self._peer = Peer(
             PeerCallbacks(
                 pull=session.pull,
-                coming=lambda: session.next_sound_event,
+                next_sound_event=lambda: session.next_sound_event,
                 on_frame=session.feed,
                 on_message=self._unread.put,
                 on_open=self._opened.set,

@@ -194,7 +194,7 @@ def test_cancelling_run_frees_the_peer(path: PeerSettings) -> None:
 
 @on_both_paths
 @pytest.mark.parametrize(
-    "name", ["pull", "coming", "on_frame", "on_message", "on_open", "on_connected"]
+    "name", ["pull", "next_sound_event", "on_frame", "on_message", "on_open", "on_connected"]
 )
 def test_a_bug_in_a_callback_ends_the_peer_loudly(name: str, path: PeerSettings) -> None:
     async def main() -> None:

@@ -342,14 +342,14 @@ def test_a_frame_of_another_length_or_rate_is_a_bug(wrong: AudioFrame) -> None:
 
 def test_a_track_that_fails_leaves_others_of_its_pump_alone() -> None:
     async def main() -> None:
-        pump = PacingTimer()
+        pacer = PacingTimer()
 
         def fails() -> None:
             raise LookupError("pull")
 
-        async with sending(TrackSink(lambda: None, pump=pump)) as sent:
+        async with sending(TrackSink(lambda: None, pacer=pacer)) as sent:
             with pytest.raises(LookupError, match="pull"):
-                await TrackSink(fails, pump=pump).run(lambda *packet: None)
+                await TrackSink(fails, pacer=pacer).run(lambda *packet: None)
             assert [(await sent.get())[0] for _ in range(5)] == [960 * tick for tick in range(5)]
 
     run_virtual(main())
