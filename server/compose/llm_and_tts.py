@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+from msgspec import convert
+
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
 from engines.base import ClosableEngine, Llm, LlmWithServer, Tts, TtsInfo, WarmableLlm
 from engines.base.wake import WakeWordEngine, find_word
 from engines.llm.hybrid import HybridLlm
+from engines.llm.hybrid import Settings as HybridSettings
 from engines.registry import load, worker_profile
 from pipeline.speech.cache import CachedTts, VoiceCache
 from pipeline.speech.voices import choose_voice
@@ -20,6 +23,7 @@ from server.commands.engines.command import folder_of
 from server.compose.choices import PlacementInputs
 from server.config import Config
 from serving.placement.choose import EngineSelection
+from serving.remote_llm import RemoteLlm
 from serving.remote_tts import RemoteTts
 from serving.workers.engine_process import EngineProcess, engine_process
 
@@ -41,10 +45,24 @@ async def load_language_model(
     """Loads the language model without starting it. Raises EngineError or ConfigError."""
     options = _with_environment(choice.name, choice.options, config.paths.state_dir)
     llm = await asyncio.to_thread(load, "llm", choice.name, options)
+    llm = await asyncio.to_thread(_in_worker, llm, choice.name, options, metrics)
     _close_at_end(llm, stack)
     if isinstance(llm, HybridLlm):
         llm.on_failure = lambda error: _count(error, metrics)
     return llm
+
+
+def _in_worker(llm: Llm, name: str, options: Mapping[str, Any], metrics: Metrics) -> Llm:
+    """Returns the model in a worker process, if it belongs there; also the model behind a hybrid
+    one. The process starts with the model. Blocking."""
+    if isinstance(llm, HybridLlm):
+        model = convert(dict(options), HybridSettings).model
+        llm.model = _in_worker(llm.model, model.engine, model.options, metrics)
+        return llm
+    profile = worker_profile("llm", name, options)
+    if profile is None:
+        return llm
+    return RemoteLlm(engine_process("llm", name, options, type(None), metrics, profile), llm)
 
 
 async def start_language_model(

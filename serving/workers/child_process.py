@@ -110,6 +110,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         very first load fails."""
         backoff = Backoff(BACKOFF_S, STABLE_AFTER_S)
         loop = asyncio.get_running_loop()
+        failure: Exception | None = None
         try:
             while True:
                 started = loop.time()
@@ -117,6 +118,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                     await self._live()
                 except CHILD_ERRORS as exc:
                     if not self._has_loaded:
+                        failure = exc
                         self._fail_ready(exc)
                         raise
                     logger.error("! %s: %s", self._label, exc)
@@ -127,6 +129,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 await asyncio.sleep(wait_s)
         finally:
             self._lose("the server is stopping")
+            if failure is not None:
+                self._fail_ready(failure)  # for later callers, as no other child is started
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.audio import AudioFrame
+from core.audio import AudioFrame, Pcm
 from core.errors import (
     ConfigError,
     EngineCrashed,
@@ -67,6 +67,10 @@ async def spoken(
     speech = tts.speak(given(*texts), language="en", on_word=on_word, **wishes)
     async with aclosing(speech) as frames:
         return [frame async for frame in frames]
+
+
+def _sound(frames: list[AudioFrame]) -> Pcm:
+    return np.concatenate([frame.pcm for frame in frames])
 
 
 def test_sound_and_words_count_on_through_clauses_and_chunks() -> None:
@@ -199,7 +203,6 @@ def test_a_neural_voice_speaks_the_same_samples_as_in_the_gateway(
         there = await spoken(tts, *texts, marks=remote_marks)
         assert remote_marks == marks
         assert there[-1].end == here[-1].end > WORD_SAMPLES
-        local, remote = (np.concatenate([one.pcm for one in frames]) for frames in (here, there))
-        assert np.array_equal(local, remote)
+        assert np.array_equal(_sound(there), _sound(here))
 
     with_voice(scenario, name, **options)

@@ -1,4 +1,4 @@
-"""Engine for a causal language model from a folder, run by Hugging Face's library in a process.
+"""Engine for a causal language model from a folder, run by Hugging Face's library in a worker.
 
 It is for machines without a language model server; vLLM serves the same folders faster.
 """
@@ -6,25 +6,46 @@ It is for machines without a language model server; vLLM serves the same folders
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from engines.base import WorkerProfile
 from engines.llm.transformers.settings import Settings
 
 if TYPE_CHECKING:
     from engines.llm.transformers.engine import TransformersLlm
 
-__all__ = ["EXTRA", "REQUIRES", "Settings", "create"]
+__all__ = ["EXTRA", "REQUIRES", "Settings", "create", "worker_profile"]
 
 EXTRA = "torch"
 REQUIRES = {"torch": "torch", "transformers": "transformers"}
 
 
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "OPENBLAS_NUM_THREADS": "0",
+}
+"""Variables of the worker: no downloads, and no threads for texts that are short. On ARM, torch
+computes with OpenBLAS: 0 lets the setting `threads` decide."""
+
+
+def worker_profile(settings: Settings) -> WorkerProfile:
+    """Puts the engine into a worker process, with the time limits of its settings."""
+    return WorkerProfile(
+        ENVIRONMENT,
+        settings.load_timeout_s,
+        settings.first_token_timeout_s,
+        settings.token_timeout_s,
+    )
+
+
 def create(settings: Settings) -> "TransformersLlm":
-    """Returns the engine; `warm` or the first turn loads the model.
+    """Returns the engine; `TransformersLlm.load` loads the model.
 
     Raises EngineMissing without a model, ModuleNotFoundError without a library.
     """
     from engines.llm.transformers.engine import TransformersLlm
 
-    for library in REQUIRES:  # only the worker process imports them
+    for library in REQUIRES:  # only `load` imports them
         if find_spec(library) is None:
             raise ModuleNotFoundError(name=library)
     return TransformersLlm(settings)

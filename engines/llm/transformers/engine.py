@@ -1,68 +1,53 @@
-"""The `Llm` whose model runs in a process of its own."""
+"""The `Llm` that generates with Hugging Face's library. It runs in a worker process.
 
+Several answers take turns, one token each; between tokens the event loop takes new requests and
+cancelled ones.
+"""
+
+import asyncio
 import logging
-import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
-from core.errors import EngineError, OverloadedError
+from core.errors import EngineError
 from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.reasoning_filter import ReasoningFilter
-from engines.llm.transformers.child import LlmWorkerProcess
+from engines.llm.transformers.generation import (
+    GenerationRequest,
+    TokenGeneration,
+    TransformersModel,
+)
 from engines.llm.transformers.settings import NAME, Settings, read_context
 from engines.llm.transformers.tool_call_parser import InvalidToolCall, ToolCallParser
-from engines.llm.transformers.wire import (
-    LlmEndReply,
-    LlmGenerateRequest,
-    LlmLoadRequest,
-    LlmTextReply,
-)
 
 logger = logging.getLogger(__name__)
 
 
 class TransformersLlm:
-    """An `Llm` in a process. `warm` or the first turn loads the model; `aclose` ends it."""
+    """An `Llm`. `load` or the first answer loads the model.
+
+    A step of the model blocks the event loop. Whoever calls `reply` sees to it that no more than
+    `at_once` answers are generated at the same time.
+    """
 
     name = NAME
 
-    def __init__(self, settings: Settings, *, python: str = sys.executable) -> None:
-        """Raises EngineMissing if there is no model in the folder.
-
-        python: path of an interpreter that has torch and transformers.
-        """
+    def __init__(self, settings: Settings) -> None:
+        """Raises EngineMissing if there is no model in the folder."""
         self.languages = settings.languages
         self.context_tokens: int | None = read_context(settings)
         self.at_once: int | None = settings.at_once
         self._settings = settings
-        load = LlmLoadRequest(
-            str(settings.folder.resolve()),
-            settings.device,
-            settings.dtype,
-            settings.threads,
-            settings.at_once,
-        )
-        self._child = LlmWorkerProcess(load, settings.load_timeout_s, python=python)
-        self._taken = 0
-        "Answers in progress, including those that wait until the model is loaded."
+        self._model: TransformersModel | None = None
 
-    @property
-    def pid(self) -> int | None:
-        """Process id of the model's process; None while it does not run."""
-        return self._child.pid
-
-    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
-        """Loads the model. Raises EngineError if that fails."""
-        loaded = await self._child.loaded()
-        logger.info("llm.%s: %s on %s", NAME, self._settings.path, loaded.device)
-
-    async def aclose(self) -> None:
-        """Ends the process; a later request starts a new one."""
-        await self._child.aclose()
+    def load(self) -> None:
+        """Loads the model, which blocks for seconds to minutes. Raises EngineError without a chat
+        template, and all that the library raises."""
+        self._loaded()
 
     async def reply(
         self,
@@ -73,74 +58,53 @@ class TransformersLlm:
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         """Streams the answer (see `Llm.reply`). Tools are left out if the template knows none."""
-        with self._place():
-            async with aclosing(self._answer(messages, tools, options)) as deltas:
-                async for delta in deltas:
-                    yield delta
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Takes one of the `at_once` places. Raises OverloadedError if there is none."""
-        if self._taken >= self._settings.at_once:
-            raise OverloadedError(
-                f"llm engine {NAME!r} already generates {self._settings.at_once} answers, the"
-                " limit",
-                retry_after_s=2,
-                code="engine_busy",
-            )
-        self._taken += 1
+        model = self._loaded()
+        has_tools = bool(tools) and model.has_tools
+        answer = TokenGeneration(
+            model, self._request(messages, tools if has_tools else (), options)
+        )
         try:
-            yield
-        finally:
-            self._taken -= 1
-
-    async def _answer(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
-    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
-        has_tools = bool(tools) and (await self._child.loaded()).has_tools
-        request = self._request(messages, tools if has_tools else (), options)
-        limits = (self._settings.first_token_timeout_s, self._settings.token_timeout_s)
-        try:
-            async with (
-                aclosing(self._child.answer(request, *limits)) as told,
-                aclosing(self._read(told, has_tools=has_tools)) as deltas,
-            ):
+            async with aclosing(self._deltas(_texts(answer), has_tools=has_tools)) as deltas:
                 async for delta in deltas:
                     yield delta
         except InvalidToolCall as exc:
             raise EngineError("llm", NAME, f"it wrote {exc}") from None
+        yield TokenUsage(answer.input_tokens, answer.output_tokens, answer.reused_tokens)
 
-    async def _read(
-        self, told: AsyncGenerator[LlmTextReply | LlmEndReply, None], *, has_tools: bool
-    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
-        """Streams the text without thoughts; then the tool calls, then the usage."""
+    def _loaded(self) -> TransformersModel:
+        if self._model is None:
+            self._model = TransformersModel(self._settings)
+            logger.info("llm.%s: %s on %s", NAME, self._settings.path, self._model.device)
+        return self._model
+
+    async def _deltas(
+        self, texts: AsyncGenerator[str, None], *, has_tools: bool
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        """Streams the text without thoughts; then the tool calls."""
         thoughts, spoken = ReasoningFilter(self._settings.starts_thinking), ToolCallParser()
-        usage = TokenUsage()
-        async for part in told:
-            if isinstance(part, LlmEndReply):
-                usage = TokenUsage(part.input_tokens, part.output_tokens)
-                text = thoughts.end()
-            else:
-                text = thoughts.push(part.text)
-            if has_tools:
-                text = spoken.push(text)
-            if text:
-                yield TextDelta(text)
+
+        def shown(text: str) -> str:
+            return spoken.push(text) if has_tools else text
+
+        async with aclosing(texts):
+            async for written in texts:
+                if text := shown(thoughts.push(written)):
+                    yield TextDelta(text)
+        if text := shown(thoughts.end()):
+            yield TextDelta(text)
         if has_tools:
             rest, calls = spoken.end()
             if rest:
                 yield TextDelta(rest)
             for call in calls:
                 yield call
-        yield usage
 
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
-    ) -> LlmGenerateRequest:
+    ) -> GenerationRequest:
         settings = self._settings
         most = options.max_output_tokens
-        return LlmGenerateRequest(
-            0,
+        return GenerationRequest(
             with_short_ids(chat_messages(messages, arguments_as_text=False)),
             chat_tools(tools),
             settings.max_output_tokens if most is None else most,
@@ -150,6 +114,20 @@ class TransformersLlm:
             options.repetition_penalty,
             thinks=settings.thinking or settings.starts_thinking,
         )
+
+
+async def _texts(answer: TokenGeneration) -> AsyncGenerator[str, None]:
+    """Yields the text of an answer as it is written. Other answers take their turn after each
+    step."""
+    try:
+        while not answer.is_over:
+            if text := answer.step():
+                yield text
+            await asyncio.sleep(0)
+    except (GeneratorExit, asyncio.CancelledError):
+        answer.leave()
+        raise
+    answer.leave()
 
 
 def with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Writes answers token by token. Runs in the model's process."""
+"""Writes answers token by token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,13 +6,30 @@ from typing import Any
 
 from core.errors import ContextLengthExceeded, EngineError
 from engines.llm.transformers.sampling import SamplingParameters
-from engines.llm.transformers.settings import NAME
-from engines.llm.transformers.wire import LlmGenerateRequest, LlmLoadRequest
+from engines.llm.transformers.settings import NAME, Settings
 
 PREFILL_TOKENS = 256
 "Tokens of a prompt computed per step. Between steps other answers go on and aborts are read."
 WORTH_KEEPING = 16
 "Least common beginning, in tokens, for which an earlier prompt's cache is reused."
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What one answer is generated from. None: the model's own value."""
+
+    messages: Sequence[Mapping[str, Any]]
+    "Messages as the chat template reads them."
+    tools: Sequence[Mapping[str, Any]]
+    max_tokens: int
+    "Longest answer, in tokens."
+    context_tokens: int
+    "Size of the context window, in tokens."
+    temperature: float | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
+    thinks: bool = False
+    "False: the chat template is asked to leave thoughts out, if it can."
 
 
 @dataclass(slots=True)
@@ -26,7 +43,7 @@ class PromptCacheEntry:
 class TransformersModel:
     """Weights, tokenizer and chat template of a model, and the KV caches of the latest prompts."""
 
-    def __init__(self, load: LlmLoadRequest) -> None:
+    def __init__(self, settings: Settings) -> None:
         """Loads the model, which blocks for seconds to minutes.
 
         Raises EngineError without a chat template, and all that the library raises.
@@ -34,22 +51,24 @@ class TransformersModel:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        if load.threads:
-            torch.set_num_threads(load.threads)
-        self.device = load.device
-        if load.device == "auto":
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        folder = str(settings.folder.resolve())
+        self.device = settings.device
+        if settings.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = "float32" if load.dtype == "auto" and self.device == "cpu" else load.dtype
-        self.tokenizer = AutoTokenizer.from_pretrained(load.path, local_files_only=True)
+        is_default = settings.dtype == "auto" and self.device == "cpu"
+        dtype = "float32" if is_default else settings.dtype
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         if not self.tokenizer.chat_template:
             raise EngineError("llm", NAME, "the model has no chat template")
         loaded = AutoModelForCausalLM.from_pretrained(
-            load.path, local_files_only=True, dtype=dtype, use_safetensors=True
+            folder, local_files_only=True, dtype=dtype, use_safetensors=True
         )
         self.network = loaded.eval().to(self.device)
         self.ends = _ends(self.network.generation_config, self.tokenizer)
         self._kept: list[PromptCacheEntry] = []
-        self._keeps = load.kept
+        self._keeps = settings.at_once
 
     @property
     def has_tools(self) -> bool:
@@ -158,9 +177,8 @@ class IncrementalDetokenizer:
 class TokenGeneration:
     """One answer in progress: call `step` until `is_over`, then `leave`."""
 
-    def __init__(self, model: TransformersModel, request: LlmGenerateRequest) -> None:
+    def __init__(self, model: TransformersModel, request: GenerationRequest) -> None:
         """Raises ContextLengthExceeded if the prompt does not fit, and the template's errors."""
-        self.request_id = request.request_id
         tokens = model.prompt(request.messages, request.tools, thinks=request.thinks)
         self.input_tokens = len(tokens)
         room = request.context_tokens - len(tokens)

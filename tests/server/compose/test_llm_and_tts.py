@@ -26,6 +26,7 @@ from server.compose.llm_and_tts import (
 )
 from server.config import Config
 from serving.placement.choose import KINDS, EngineSelection
+from serving.remote_llm import RemoteLlm
 from tests.pipeline.fakes import Counts
 from web.openai.models import model
 
@@ -114,6 +115,26 @@ def test_unknown_options_are_named(model: Any) -> None:
 
     with pytest.raises(ConfigError, match="model"):
         asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_hybrid", [False, True])
+def test_a_model_that_belongs_into_a_worker_gets_one_also_behind_a_hybrid(is_hybrid: bool) -> None:
+    name = "tests.serving.odd_llm"
+    options: dict[str, Any] = {"at_once": 3}
+    if is_hybrid:
+        options = {"model": {"engine": name, "options": options}}
+        name = HybridLlm.name
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            choice = EngineSelection("llm", name, options, "")
+            llm = await load_language_model(choice, Config(), Counts(), stack)
+            assert isinstance(llm, HybridLlm) == is_hybrid
+            model = llm.model if isinstance(llm, HybridLlm) else llm
+            assert isinstance(model, RemoteLlm)
+            assert (model.name, model.at_once) == ("odd", 3)
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("wish", ["default", "stub", "stub:stub"])

@@ -25,18 +25,15 @@ from core.errors import (
 from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
-from engines.llm.transformers.child import LlmWorkerProcess
+from engines.llm.transformers import worker_profile
 from engines.llm.transformers.engine import TransformersLlm
 from engines.llm.transformers.settings import Settings
-from engines.llm.transformers.wire import (
-    LlmEndReply,
-    LlmGenerateRequest,
-    LlmLoadRequest,
-    LlmTextReply,
-)
 from engines.llm.vllm.environment import python_of
+from serving.remote_llm import RemoteLlm
+from serving.workers.engine_process import engine_process
 from tests.engines.llm.openai.completions_server import collected, spoken
 from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_llama
+from tests.pipeline.fakes import Counts
 from tests.tiny_llama import CONTEXT_TOKENS, SPOKEN
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
@@ -53,20 +50,34 @@ def tiny() -> Path:
     return tiny_llama()
 
 
-def loaded(folder: Path, **options: Any) -> TransformersLlm:
-    settings = Settings(path=str(folder), threads=1, **options)
-    return TransformersLlm(settings, python=str(PYTHON))
+def remote(folder: Path, **options: Any) -> RemoteLlm:
+    given = {"path": str(folder), "threads": 1, **options}
+    settings = Settings(**given)
+    process = engine_process(
+        "llm",
+        "transformers",
+        given,
+        type(None),
+        Counts(),
+        worker_profile(settings),
+        python=str(PYTHON),
+    )
+    return RemoteLlm(process, TransformersLlm(settings))
 
 
 @asynccontextmanager
-async def running(folder: Path, **options: Any) -> AsyncIterator[TransformersLlm]:
-    llm = loaded(folder, **options)
-    async with asyncio.timeout(PATIENCE_S), aclosing(llm):
+async def running(folder: Path, **options: Any) -> AsyncIterator[RemoteLlm]:
+    llm = remote(folder, **options)
+    async with asyncio.timeout(PATIENCE_S), llm.running():
         await llm.warm("en", ())
         yield llm
 
 
-def run(folder: Path, scenario: Callable[[TransformersLlm], Coroutine[Any, Any, None]]) -> None:
+def pid_of(llm: RemoteLlm) -> int | None:
+    return llm._process.pid
+
+
+def run(folder: Path, scenario: Callable[[RemoteLlm], Coroutine[Any, Any, None]]) -> None:
     """In the loop that the server has."""
 
     async def whole() -> None:
@@ -77,7 +88,7 @@ def run(folder: Path, scenario: Callable[[TransformersLlm], Coroutine[Any, Any, 
 
 
 def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
-    async def scenario(llm: TransformersLlm) -> None:
+    async def scenario(llm: RemoteLlm) -> None:
         assert llm.context_tokens == CONTEXT_TOKENS
         *texts, usage = await collected(llm, HELLO, options=LlmOptions(max_output_tokens=20))
         assert len(texts) == 20  # a token each
@@ -92,29 +103,36 @@ def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
 def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
     """From what was computed before, from nothing, and beside another answer."""
 
-    async def scenario(llm: TransformersLlm) -> None:
-        twenty = LlmOptions(max_output_tokens=20, temperature=0.0)
+    async def scenario(llm: RemoteLlm) -> None:
         first = await collected(llm, HELLO, options=twenty)
         longer = [*HELLO, Message("assistant", spoken(first)), Message("user", "and now?")]
         again = await collected(llm, longer, options=twenty)
-        assert await collected(llm, HELLO, options=twenty) == first
+        firsts.append(first)
+        agains.append(again)
+        assert spoken(await collected(llm, HELLO, options=twenty)) == spoken(first)
         other = [Message("user", "something else, much longer than that " * 20)]
         async with asyncio.TaskGroup() as tasks:
             questions = (HELLO, other, longer)
             answers = [tasks.create_task(collected(llm, q, options=twenty)) for q in questions]
-        assert answers[0].result() == first
-        assert answers[2].result() == again
-        assert answers[1].result() != first
-        await llm.aclose()  # and in a new process
-        assert await collected(llm, longer, options=twenty) == again
+        assert spoken(answers[0].result()) == spoken(first)
+        assert spoken(answers[2].result()) == spoken(again)
+        assert spoken(answers[1].result()) != spoken(first)
 
+    async def anew(llm: RemoteLlm) -> None:
+        longer = [*HELLO, Message("assistant", spoken(firsts[0])), Message("user", "and now?")]
+        assert spoken(await collected(llm, longer, options=twenty)) == spoken(agains[0])
+
+    twenty = LlmOptions(max_output_tokens=20, temperature=0.0)
+    firsts: list[list[Any]] = []
+    agains: list[list[Any]] = []
     run(tiny, scenario)
+    run(tiny, anew)
 
 
 def test_a_request_may_say_how_it_is_sampled(tiny: Path) -> None:
     """A model of random weights says the same again and again, unless that is made unlikely."""
 
-    async def scenario(llm: TransformersLlm) -> None:
+    async def scenario(llm: RemoteLlm) -> None:
         async def said(**wished: Any) -> str:
             options = LlmOptions(max_output_tokens=20, **wished)
             return spoken(await collected(llm, HELLO, options=options))
@@ -130,31 +148,27 @@ def test_a_request_may_say_how_it_is_sampled(tiny: Path) -> None:
 
 def test_what_was_computed_is_not_computed_again(tiny: Path) -> None:
     async def scenario() -> None:
-        load = LlmLoadRequest(str(tiny), "cpu", "auto", 1, 1)
-        turns = [{"role": "user", "content": "a question of some length"}]
-        async with aclosing(LlmWorkerProcess(load, PATIENCE_S, python=str(PYTHON))) as child:
+        ten = LlmOptions(max_output_tokens=10)
+        turns = [Message("user", "a question of some length")]
+        async with running(tiny, at_once=1) as llm:
             for is_known in (False, True, True):
-                request = LlmGenerateRequest(1, list(turns), [], 10, CONTEXT_TOKENS)
-                answer = child.answer(request, PATIENCE_S, PATIENCE_S)
-                *written, ended = [part async for part in answer]
-                assert isinstance(ended, LlmEndReply)
-                assert (ended.reused_tokens > 16) == is_known
-                assert ended.reused_tokens < ended.input_tokens
-                said = "".join(part.text for part in written if isinstance(part, LlmTextReply))
-                turns += [{"role": "assistant", "content": said}]
-                turns += [{"role": "user", "content": "more"}]
+                *written, usage = await collected(llm, turns, options=ten)
+                assert isinstance(usage, TokenUsage)
+                assert (usage.cached_tokens > 16) == is_known
+                assert usage.cached_tokens < usage.input_tokens
+                turns += [Message("assistant", spoken(written)), Message("user", "more")]
 
     asyncio.run(scenario())
 
 
-def cpu_s(llm: TransformersLlm) -> float:
+def cpu_s(llm: RemoteLlm) -> float:
     """Processor time that its process has taken."""
-    times = psutil.Process(llm.pid).cpu_times()
+    times = psutil.Process(pid_of(llm)).cpu_times()
     return times.user + times.system
 
 
 def test_leaving_stops_the_model_within_a_token(tiny: Path) -> None:
-    async def scenario(llm: TransformersLlm) -> None:
+    async def scenario(llm: RemoteLlm) -> None:
         endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
         for _ in range(8):  # more than there is room for, were they not gone
             reply = llm.reply(HELLO, (), language="en", options=endless)
@@ -185,7 +199,8 @@ def test_one_too_many_is_told(tiny: Path) -> None:
 def test_one_too_many_is_told_while_the_model_loads(tiny: Path) -> None:
     async def scenario() -> None:
         one = LlmOptions(max_output_tokens=1)
-        async with asyncio.timeout(PATIENCE_S), aclosing(loaded(tiny, at_once=1)) as llm:
+        llm = remote(tiny, at_once=1)
+        async with asyncio.timeout(PATIENCE_S), llm.running():
             async with asyncio.TaskGroup() as tasks:
                 first = tasks.create_task(collected(llm, HELLO, options=one))
                 await asyncio.sleep(0)  # it has begun
@@ -212,7 +227,7 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_room_is_kept_to(tiny: Path
 
 
 def test_tools_go_through_the_template(tiny: Path) -> None:
-    async def scenario(llm: TransformersLlm) -> None:
+    async def scenario(llm: RemoteLlm) -> None:
         one = LlmOptions(max_output_tokens=1)
         *_, without = await collected(llm, HELLO, options=one)
         *_, with_tools = await collected(llm, HELLO, [TOOL], options=one)
@@ -223,7 +238,7 @@ def test_tools_go_through_the_template(tiny: Path) -> None:
     run(tiny, scenario)
 
 
-async def struck(llm: TransformersLlm, pid: int, blow: signal.Signals) -> None:
+async def struck(llm: RemoteLlm, pid: int, blow: signal.Signals) -> None:
     """In the middle of an answer."""
     endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
     async with aclosing(llm.reply(HELLO, (), language="en", options=endless)) as deltas:
@@ -232,13 +247,13 @@ async def struck(llm: TransformersLlm, pid: int, blow: signal.Signals) -> None:
 
 
 def test_a_killed_process_is_told_and_replaced(tiny: Path) -> None:
-    async def scenario(llm: TransformersLlm) -> None:
-        pid = llm.pid
+    async def scenario(llm: RemoteLlm) -> None:
+        pid = pid_of(llm)
         assert pid
         with pytest.raises(EngineCrashed, match="died"):
             await struck(llm, pid, signal.SIGKILL)
         await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
-        assert llm.pid not in (None, pid)
+        assert pid_of(llm) not in (None, pid)
 
     run(tiny, scenario)
 
@@ -246,12 +261,12 @@ def test_a_killed_process_is_told_and_replaced(tiny: Path) -> None:
 def test_a_hung_process_is_replaced(tiny: Path) -> None:
     async def scenario() -> None:
         async with running(tiny, token_timeout_s=0.5) as llm:
-            pid = llm.pid
+            pid = pid_of(llm)
             assert pid
             with pytest.raises(EngineTimeout, match=r"0\.5 s"):
                 await struck(llm, pid, signal.SIGSTOP)
             await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
-            assert llm.pid not in (None, pid)
+            assert pid_of(llm) not in (None, pid)
 
     asyncio.run(scenario())
 
@@ -261,14 +276,14 @@ def test_a_folder_that_does_not_load_is_told_once_and_for_all(tiny: Path, tmp_pa
         (tmp_path / name).write_bytes((tiny / name).read_bytes())
 
     async def scenario() -> None:
+        llm = remote(tmp_path)
         async with asyncio.timeout(PATIENCE_S):
-            async with aclosing(loaded(tmp_path)) as llm:
+            async with llm.running():
                 with pytest.raises(EngineError, match="chat template"):
                     await llm.warm("en", ())
-                pid = llm.pid
                 with pytest.raises(EngineError, match="chat template"):
                     await collected(llm)
-                assert llm.pid in (None, pid)  # not tried again at once
+                assert pid_of(llm) is None
 
     asyncio.run(scenario())
 
@@ -276,9 +291,9 @@ def test_a_folder_that_does_not_load_is_told_once_and_for_all(tiny: Path, tmp_pa
 def test_closing_ends_the_process(tiny: Path) -> None:
     async def scenario() -> None:
         async with running(tiny) as llm:
-            pid = llm.pid
+            pid = pid_of(llm)
             assert pid
-        assert llm.pid is None
+        assert pid_of(llm) is None
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 

@@ -1,21 +1,18 @@
 """The engine `transformers` without its library: tool calls in text, settings, ids."""
 
-import asyncio
-import errno
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, EngineCrashed, EngineMissing
+from core.errors import ConfigError, EngineMissing
 from engines.base import ConcurrencyLimitedLlm, Message, ToolCall
 from engines.llm.chat_messages import chat_messages
 from engines.llm.transformers.engine import TransformersLlm, with_short_ids
 from engines.llm.transformers.settings import Settings, read_context
 from engines.llm.transformers.tool_call_parser import InvalidToolCall, ToolCallParser
-from engines.registry import load
+from engines.registry import load, worker_profile
 
 ON = '{"name": "light", "arguments": {"on": 1}}'
 
@@ -114,31 +111,13 @@ def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None
         load("llm", "transformers", options)
 
 
-def test_a_system_without_room_for_a_process_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    ours: list[socket.socket] = []
-
-    def pair() -> tuple[socket.socket, socket.socket]:
-        ours.extend(made := real())
-        return made
-
-    async def refuse(*_: Any, **__: Any) -> None:
-        raise BlockingIOError(errno.EAGAIN, "no more processes")
-
-    real = socket.socketpair
-    monkeypatch.setattr("engines.llm.transformers.child.socket.socketpair", pair)
-    monkeypatch.setattr("asyncio.create_subprocess_exec", refuse)
-
-    async def scenario() -> None:
-        llm = TransformersLlm(Settings(path=str(tmp_path)))
-        ours.clear()  # the loop has a pair of its own
-        with pytest.raises(EngineCrashed, match="no more processes"):
-            await llm.warm("en", ())
-        assert [one.fileno() for one in ours] == [-1, -1]
-
-    asyncio.run(scenario())
+def test_it_runs_in_a_worker_with_its_own_limits() -> None:
+    options = {"path": "x", "load_timeout_s": 5, "token_timeout_s": 3}
+    profile = worker_profile("llm", "transformers", options)
+    assert profile is not None
+    assert profile.environment["HF_HUB_OFFLINE"] == "1"
+    limits_s = (profile.load_timeout_s, profile.first_chunk_timeout_s, profile.chunk_timeout_s)
+    assert limits_s == (5, 60, 3)
 
 
 def test_missing_libraries_come_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
