@@ -72,8 +72,8 @@ async def full_load(
         tasks = [_talk(scheduler, clips[n % len(clips) :] + clips, n, load) for n in range(talkers)]
         tasks += [_upload(scheduler, window, n, load) for n in range(uploads)]
         try:
-            await _run_for(IDLE_S, [_probe(load.idle_lags_ms, [])])
-            await _run_for(seconds, [_probe(load.lags_ms, load.own_ms), *tasks])
+            await _run_for(IDLE_S, [probe_loop(load.idle_lags_ms, [])])
+            await _run_for(seconds, [probe_loop(load.lags_ms, load.own_ms), *tasks])
         finally:
             gc.unfreeze()
     return load
@@ -87,7 +87,9 @@ async def _run_for(seconds: float, coroutines: Sequence[Coroutine[Any, Any, None
                 tasks.create_task(one)
 
 
-async def _probe(lags_ms: list[float], own_ms: list[float]) -> None:
+async def probe_loop(lags_ms: list[float], own_ms: list[float]) -> None:
+    """Adds the lag of the running event loop, and its own work, each PROBE_S, until it is
+    cancelled."""
     while True:
         began_s, spent_s = perf_counter(), thread_time()
         await asyncio.sleep(PROBE_S)

@@ -419,6 +419,9 @@ class WorkerProfile:
     as hung. A long clause on a small machine takes tens of seconds."""
     chunk_timeout_s: float = 60.0
     "The same between two parts."
+    nice: int = 0
+    """Niceness of the process, 0 to 19. Where processors are short, a worker with 5 gets a third of
+    the time of one with 0."""
 
 
 @runtime_checkable

@@ -17,7 +17,13 @@ from core.errors import EngineMissing
 from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.cancellable_onnx import CancellableOnnxSession
-from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis, WordTiming
+from engines.tts.synthesis_thread import (
+    VOICE_NICE,
+    ClauseReceiver,
+    SpeechChunk,
+    ThreadedSynthesis,
+    WordTiming,
+)
 from engines.tts.text import checked_speed, chosen_voice
 
 if TYPE_CHECKING:
@@ -131,7 +137,7 @@ def _phonemes(timings: list[tuple[str, float, float]]) -> list[Phoneme]:
 def worker_profile(settings: Settings) -> WorkerProfile:
     """Puts the engine into a worker process: a model's run keeps the interpreter busy for longer
     than a packet of sound may wait."""
-    return WorkerProfile()
+    return WorkerProfile(nice=VOICE_NICE)
 
 
 def create(settings: Settings) -> KokoroTts:

@@ -20,7 +20,7 @@ from core.errors import ConfigError, EngineMissing
 from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.cancellable_onnx import CancellableOnnxSession
-from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
+from engines.tts.synthesis_thread import VOICE_NICE, ClauseReceiver, SpeechChunk, ThreadedSynthesis
 from engines.tts.text import checked_speed, chosen_voice
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _config(voice: _PiperVoice, factor: float) -> "SynthesisConfig":
 def worker_profile(settings: Settings) -> WorkerProfile:
     """Puts the engine into a worker process: a model's run keeps the interpreter busy for longer
     than a packet of sound may wait."""
-    return WorkerProfile()
+    return WorkerProfile(nice=VOICE_NICE)
 
 
 def create(settings: Settings) -> PiperTts:

@@ -158,8 +158,9 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
         return ""
 
     async def _start(self, theirs: socket.socket) -> asyncio.subprocess.Process:
+        profile = self._profile
         command = worker_command(
-            self._python, theirs.fileno(), environment=self._profile.environment
+            self._python, theirs.fileno(), environment=profile.environment, nice=profile.nice
         )
         return await asyncio.create_subprocess_exec(
             *command, pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL

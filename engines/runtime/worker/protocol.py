@@ -178,10 +178,11 @@ def worker_command(
     fd: int,
     module: str = "engines.runtime.worker.main",
     environment: Mapping[str, str] = NO_VARIABLES,
+    nice: int = 0,
 ) -> list[str]:
     """Returns the command line that starts a worker on an inherited socket. `python`: the
     interpreter. `fd`: the socket's number. `module`: the worker program. `environment`: further
-    environment variables.
+    environment variables. `nice`: how far the worker stands back for other processes, 0 to 19.
 
     The worker's libraries read the environment variables when they are loaded. Threads that spin
     while they wait take the cores from each other: next to one busy process a decode took 97 ms;
@@ -189,7 +190,8 @@ def worker_command(
     """
     settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
     settings += [f"{name}={value}" for name, value in environment.items()]
-    return ["env", *settings, python, "-m", module, "--fd", str(fd)]
+    priority = ["nice", "-n", str(nice)] if nice else []
+    return [*priority, "env", *settings, python, "-m", module, "--fd", str(fd)]
 
 
 def _plain(value: object) -> object:

@@ -104,8 +104,9 @@ def test_numbers_of_numpy_are_sent_as_numbers() -> None:
         frame(DoneReply(1, object()))
 
 
-def test_a_worker_gets_the_environment_of_its_engine() -> None:
-    command = worker_command("python", 3, environment={"HF_HUB_OFFLINE": "1"})
+def test_a_worker_gets_the_environment_and_priority_of_its_engine() -> None:
+    command = worker_command("python", 3, environment={"HF_HUB_OFFLINE": "1"}, nice=5)
+    assert command[:4] == ["nice", "-n", "5", "env"]
     assert command.index("HF_HUB_OFFLINE=1") < command.index("python")
 
 
