@@ -1,4 +1,4 @@
-"""A headless Chromium and a server that answers the page as a test wants."""
+"""A headless Chromium and a scripted server for the page."""
 
 import asyncio
 import json
@@ -34,15 +34,15 @@ FLAGS = (
     "--use-fake-device-for-media-stream",
 )
 ALLOWED = "--use-fake-ui-for-media-stream"
-"The person says yes to the microphone."
+"The user allows the microphone."
 
 EXPECT_MS = 20_000
-"What `expect` waits where it is not told; its own 5 s are too few on a busy machine."
+"The default timeout of `expect`; its own 5 s are too few on a busy machine."
 
 
 @contextmanager
 def chromium(*flags: str, is_allowed: bool = True) -> Iterator[Browser]:
-    """A browser whose microphone is a file or a beep; the test is skipped where there is none."""
+    """Starts a browser whose microphone is a file or a beep; skips the test without a browser."""
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     require(path, "Chromium")
     expect.set_options(timeout=EXPECT_MS)
@@ -55,7 +55,7 @@ def chromium(*flags: str, is_allowed: bool = True) -> Iterator[Browser]:
 
 @dataclass
 class Stub:
-    """The doors that the page uses. Calls are answered with `status`; no media ever flows."""
+    """The APIs that the page uses. Calls are answered with `status`; there is never any media."""
 
     status: int = 201
     headers: dict[str, str] = field(default_factory=dict)
@@ -74,11 +74,11 @@ class Stub:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def soon(self, change: Callable[[], object]) -> None:
-        """Run `change` in the server's thread: the home belongs to it."""
+        """Runs `change` in the server's thread, which owns the home."""
         self.loop.call_soon_threadsafe(change)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """In the server's thread: everything of it lives there."""
+        """Runs `work` in the server's thread, which owns all of its state."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
@@ -119,7 +119,7 @@ class Stub:
 
 @contextmanager
 def serving(stub: Stub) -> Iterator[None]:
-    """`stub` on a free port of this machine, in a thread of its own."""
+    """Runs `stub` on a free port of this machine, in a thread of its own."""
     ready = threading.Event()
     done = asyncio.Event()
 

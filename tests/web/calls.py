@@ -83,7 +83,7 @@ def sent(page: Page) -> list[Json]:
 
 
 def opened(page: Page) -> None:
-    """The page, in a hands-free call."""
+    """Opens the page and starts a hands-free call."""
     page.goto("/")
     page.get_by_test_id("mic").click()
     is_in(page, "listening")

@@ -1,4 +1,4 @@
-"""A test client for a door's routes, mounted as the server mounts them."""
+"""A test client for the routes of an API, mounted as the server mounts them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -27,7 +27,7 @@ async def _edge(
 
 
 def with_client(routes: Iterable[Route], use: Callable[[Client], Awaitable[Any]]) -> None:
-    """Run `use` against a server of these routes."""
+    """Runs `use` against a server with these routes."""
 
     async def run() -> None:
         app = aioweb.Application(middlewares=[_edge])

@@ -1,4 +1,4 @@
-"""A browser per file of page tests: while one runs, no other test can start an event loop."""
+"""One browser per file of page tests: while it runs, no other test can start an event loop."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ def context(browser: Browser, stub: Stub) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    """The page, not yet opened. A script error or a blocked resource fails the test."""
+    """A new tab without the page. A script error or a blocked file fails the test."""
     page = context.new_page()
     page.set_default_timeout(30_000)
 

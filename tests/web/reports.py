@@ -1,4 +1,4 @@
-"""What the page is told about engines and the home."""
+"""The reports about engines and the home for the page."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -38,7 +38,7 @@ def _home(revision: int, state: str = "off", name: str = "Lamp") -> HomeState:
 
 
 class FakeHome:
-    """Shows one state, then another each time `change` is set; counts who watches."""
+    """A home with a new state each time `change` is set; it counts its watchers."""
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The page's conversation: server events in, turns out. Runs in the browser, without a server."""
+"""The page's conversation turns server events into turns. Runs in a browser without a server."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def reduced(tab: Page, *events: Json) -> Json:
     return state
 
 
-def test_words_appear_while_they_are_spoken(tab: Page) -> None:
+def test_partial_words_appear_during_speech(tab: Page) -> None:
     start = {"type": "input_audio_buffer.speech_started", "item_id": "i", "audio_start_ms": 0}
     hypothesis = {
         "type": "earshot.hypothesis",
@@ -67,7 +67,7 @@ def test_a_turn_from_speech_to_playout(tab: Page) -> None:
     assert not state["busy"]
 
 
-def test_an_interrupted_answer_keeps_what_was_heard(tab: Page) -> None:
+def test_an_interrupted_answer_keeps_the_played_text(tab: Page) -> None:
     events = [*spoken("i", "tell me"), created("r"), said("r", "It is a long story.")]
     cut = [answer("r", "It is", "incomplete"), done("r", "cancelled", reason="turn_detected")]
     cleared = {"type": "output_audio_buffer.cleared", "response_id": "r"}
@@ -75,7 +75,7 @@ def test_an_interrupted_answer_keeps_what_was_heard(tab: Page) -> None:
     assert (turn["status"], turn["heard"], turn["reply"]) == ("cut", "It is", "It is a long story.")
 
 
-def test_an_answer_cut_while_it_plays_is_marked(tab: Page) -> None:
+def test_an_answer_cut_during_playout_is_marked(tab: Page) -> None:
     cleared = {"type": "output_audio_buffer.cleared", "response_id": "r"}
     events = [*spoken("i", "hi"), created("r"), answer("r", "Hello."), done("r"), cleared]
     (turn,) = reduced(tab, *events)["shown"]
@@ -104,7 +104,7 @@ def test_a_failed_answer_says_why(tab: Page) -> None:
     assert (turn["status"], turn["reason"]) == ("failed", "asr died")
 
 
-def test_an_unasked_answer_is_a_turn_of_its_own(tab: Page) -> None:
+def test_an_announcement_is_a_turn_of_its_own(tab: Page) -> None:
     events = [*spoken("i", "hi"), created("r"), answer("r", "Hello."), done("r")]
     ring = [created("r2"), said("r2", "Your timer is up."), done("r2")]
     turns = reduced(tab, *events, *ring)["shown"]
@@ -120,7 +120,7 @@ def test_the_latest_question_gets_the_answer(tab: Page) -> None:
     assert [(turn["said"], turn["reply"]) for turn in turns] == [("one", ""), ("two", "Two it is.")]
 
 
-def test_a_sentence_that_was_joined_again_is_one_turn(tab: Page) -> None:
+def test_a_continued_sentence_is_one_turn(tab: Page) -> None:
     gone = {"type": "conversation.item.deleted", "item_id": "a"}
     begun = [*spoken("a", "make it"), created("r"), said("r", "I did"), done("r", "cancelled")]
     answered = [created("q"), said("q", "It is red."), done("q")]
@@ -133,7 +133,7 @@ def test_a_sentence_that_was_joined_again_is_one_turn(tab: Page) -> None:
     assert reduced(tab, *events, unknown)["shown"] == state["shown"]
 
 
-def test_a_lost_connection_ends_what_was_open(tab: Page) -> None:
+def test_a_lost_connection_ends_the_open_turn(tab: Page) -> None:
     asked = [user("a", "one"), created("r"), said("r", "It")]
     hearing = {"type": "input_audio_buffer.speech_started", "item_id": "b", "audio_start_ms": 0}
     state = reduced(tab, *asked, hearing, {"type": "page.disconnected"})
@@ -157,7 +157,7 @@ def test_medians_count_answered_turns_only(tab: Page) -> None:
     }
 
 
-def test_the_conversation_is_remembered_and_unknown_events_change_nothing(tab: Page) -> None:
+def test_the_conversation_id_is_kept_and_unknown_events_are_ignored(tab: Page) -> None:
     session = {"type": "realtime", "earshot": {"conversation_id": "conv_1"}}
     created_event = {"type": "session.created", "session": session}
     state = reduced(tab, created_event, {"type": "rate_limits.updated"}, {"type": "toString"})
@@ -172,7 +172,7 @@ def test_the_page_keeps_a_bounded_number_of_turns(tab: Page) -> None:
     assert turns[-1]["said"] == "text 209"
 
 
-def test_what_changes_nothing_leaves_the_same_turns(tab: Page) -> None:
+def test_an_event_without_effect_keeps_the_same_turn_objects(tab: Page) -> None:
     events = [*spoken("i", "hi"), created("r"), done("r"), traced("r", "i", "answered")]
     nothing = [said("unknown", "x"), done("unknown"), answer("r", ""), spoken("i", "hi")[-1]]
     same = tab.evaluate(
@@ -186,7 +186,7 @@ def test_what_changes_nothing_leaves_the_same_turns(tab: Page) -> None:
     assert same == [True, True, True, True]
 
 
-def test_medians_are_made_of_the_same_traces_while_words_come(tab: Page) -> None:
+def test_medians_are_not_recomputed_while_words_arrive(tab: Page) -> None:
     events = [*spoken("i", "hi"), created("r"), traced("r", "i", "answered")]
     same = tab.evaluate(
         """async ([events, word]) => {
@@ -202,7 +202,7 @@ def test_medians_are_made_of_the_same_traces_while_words_come(tab: Page) -> None
     assert same
 
 
-def test_a_conversation_is_restored_without_what_was_under_way(tab: Page) -> None:
+def test_a_conversation_is_restored_without_its_open_turn(tab: Page) -> None:
     events = [*spoken("a", "one"), created("r"), said("r", "One."), answer("r", "One."), done("r")]
     session = {"type": "session.created", "session": {"earshot": {"conversation_id": "conv_1"}}}
     states = tab.evaluate(

@@ -1,4 +1,4 @@
-"""Update in the devices view, with a real connection behind it: what a board then fetches."""
+"""The update button of the devices view, with a real connection: the board fetches the image."""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ BOARD = "bread-compact-wifi"
 
 @dataclass
 class House(Stub):
-    """The page's server, with a door for boards and one of them."""
+    """The page's server with the API of boards and one board."""
 
     folder: Path = field(default_factory=Path)
     board: Board | None = None
@@ -93,7 +93,7 @@ def page(browser: Browser, house: House) -> Iterator[Page]:
     context.close()
 
 
-def test_a_board_is_given_the_version_that_was_chosen(page: Page, house: House) -> None:
+def test_a_board_gets_the_chosen_version(page: Page, house: House) -> None:
     for version in ("2.5.0", "2.4.2"):
         (house.firmware / version).mkdir(parents=True)
         (house.firmware / version / f"{BOARD}.bin").write_bytes(version.encode())
@@ -108,7 +108,7 @@ def test_a_board_is_given_the_version_that_was_chosen(page: Page, house: House) 
     assert house.board.images == [b"2.5.0"]
 
 
-def test_where_an_image_is_to_be_put_is_said(page: Page, house: House) -> None:
+def test_the_view_names_the_folder_for_images(page: Page, house: House) -> None:
     page.get_by_test_id("device-update").click()
     place = str(house.firmware / "VERSION" / f"{BOARD}.bin")
     expect(page.get_by_test_id("no-firmware")).to_contain_text(place)

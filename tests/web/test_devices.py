@@ -50,7 +50,7 @@ class Board:
 
 @dataclass
 class House(Stub):
-    """The page's server, with devices."""
+    """The page's server with devices."""
 
     database: str = ""
     known: Known | None = None
@@ -84,7 +84,7 @@ class House(Stub):
         return self.known.registry
 
     def new(self, **said: Any) -> Device:
-        """A device comes, as no one has seen it."""
+        """Connects a device that is unknown to the server."""
         return self.do(self.registry.check_in(contact(**said)))
 
     def connect(self, device: Device, board: Board) -> None:
@@ -114,7 +114,7 @@ def view(page: Page) -> None:
     page.get_by_test_id("devices-open").click()
 
 
-def test_a_new_device_appears_and_is_approved_by_its_digits(page: Page, house: House) -> None:
+def test_a_new_device_appears_and_is_approved_by_its_code(page: Page, house: House) -> None:
     view(page)
     expect(page.get_by_test_id("device-list")).to_contain_text("No device has come yet")
     device = house.new(name="box", board="esp-box-3", firmware="2.0.3")
@@ -150,7 +150,7 @@ def test_a_known_board_with_a_new_identity_is_approved_again(page: Page, house: 
     assert house.do(house.registry.by_id(device.id)).identity == b"2" * 32
 
 
-def test_a_device_that_came_after_the_card_was_drawn_is_not_approved_by_it(
+def test_an_approval_does_not_apply_to_an_identity_that_came_later(
     page: Page, house: House
 ) -> None:
     reset = replace(contact(), identity=b"1" * 32)
@@ -191,7 +191,7 @@ def test_a_device_is_named_and_given_a_room_and_a_profile(page: Page, house: Hou
     expect(page.get_by_test_id("edit-echo")).to_have_value("cancel")
 
 
-def test_what_a_device_does_is_shown_live_with_its_last_turn(page: Page, house: House) -> None:
+def test_the_state_of_a_device_is_shown_live_with_its_last_turn(page: Page, house: House) -> None:
     device = house.new()
     house.do(house.registry.approve(device.id, device.pairing_code))
     view(page)
@@ -219,7 +219,7 @@ def test_what_a_device_does_is_shown_live_with_its_last_turn(page: Page, house: 
     expect(card.get_by_test_id("stage-asr")).to_be_visible()  # still open
 
 
-def test_announcing_says_whether_it_was_heard(page: Page, house: House) -> None:
+def test_an_announcement_shows_whether_it_was_played(page: Page, house: House) -> None:
     device, board = house.new(name="Hall"), Board()
     house.do(house.registry.approve(device.id, device.pairing_code))
     view(page)
@@ -241,7 +241,7 @@ def announce(page: Page, text: str) -> None:
     page.get_by_test_id("announce-send").click()
 
 
-def test_forgetting_asks_first(page: Page, house: House) -> None:
+def test_forgetting_a_device_asks_for_confirmation(page: Page, house: House) -> None:
     device = house.new()
     house.do(house.registry.block(device.id))
     view(page)
@@ -254,7 +254,7 @@ def test_forgetting_asks_first(page: Page, house: House) -> None:
     assert not house.do(house.registry.everyone())
 
 
-def test_the_view_is_a_dialog_for_keyboards_and_phones(page: Page, house: House) -> None:
+def test_the_view_is_a_dialog_usable_by_keyboard_and_on_phones(page: Page, house: House) -> None:
     house.new(name="A board with a rather long name that somebody gave it")
     page.set_viewport_size({"width": 360, "height": 740})
     page.get_by_test_id("devices-open").focus()
@@ -304,7 +304,7 @@ def test_the_view_has_an_address_and_the_back_button_closes_it(page: Page, house
     page.wait_for_url(f"{house.url}/")
 
 
-def test_esc_over_an_open_form_gives_the_form_up(page: Page, house: House) -> None:
+def test_esc_closes_an_open_form_first(page: Page, house: House) -> None:
     device = house.new(name="Hall")
     house.do(house.registry.approve(device.id, device.pairing_code))
     view(page)

@@ -1,4 +1,4 @@
-"""The API's description is valid, complete, and its page works without any other server."""
+"""The API's description is valid and complete, and its page works without any other server."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ from web.openapi import document
 
 
 class Question(msgspec.Struct):
-    """What is asked."""
+    """A question."""
 
     text: str
     limit: int | None = None
@@ -80,7 +80,7 @@ def test_types_become_schemas() -> None:
     assert found["paths"]["/open"]["get"]["security"] == []
 
 
-def test_the_page_is_offline_and_describes_itself() -> None:
+def test_the_page_works_offline_and_loads_our_description() -> None:
     own = docs_routes(ROUTES, version="1")
     assert [route.path for route in own] == ["/openapi.json", "/docs", "/docs/{name}"]
     assert not re.search(r"https?://", INDEX)

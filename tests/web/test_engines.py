@@ -1,4 +1,4 @@
-"""The engines' report is passed on as it is, anew each time."""
+"""The report about engines is made for each request and passed on unchanged."""
 
 import msgspec
 import pytest

@@ -24,7 +24,7 @@ async def _next_event(answer: ClientResponse) -> tuple[bytes, HomeState]:
     return number, msgspec.json.decode(data.removeprefix(b"data: "), type=HomeState)
 
 
-def test_the_home_is_json_named_in_the_asked_language() -> None:
+def test_the_home_is_json_with_names_in_the_requested_language() -> None:
     async def use(client: Client) -> None:
         answer = await client.get("/earshot/home?language=de")
         assert answer.headers["Cache-Control"] == "no-store"
@@ -34,7 +34,7 @@ def test_the_home_is_json_named_in_the_asked_language() -> None:
     with_client(home_routes(FakeHome()), use)
 
 
-def test_an_event_is_one_data_line_whatever_the_names_contain() -> None:
+def test_an_event_is_one_data_line_for_any_name() -> None:
     lines = server_sent(_home(7)).split(b"\n")
     assert lines[:2] == [b"event: home", b"id: 7"]
     assert lines[3:] == [b"", b""]
@@ -55,7 +55,7 @@ def test_a_watcher_gets_the_home_at_once_and_each_change() -> None:
     with_client(home_routes(home), use)
 
 
-def test_a_silent_home_sends_signs_of_life_and_a_lost_page_frees_its_watch() -> None:
+def test_an_idle_home_sends_heartbeats_and_a_lost_page_is_freed() -> None:
     home = FakeHome()
 
     async def use(client: Client) -> None:
@@ -70,7 +70,7 @@ def test_a_silent_home_sends_signs_of_life_and_a_lost_page_frees_its_watch() -> 
     with_client(home_routes(home, heartbeat_s=0.01), use)
 
 
-def test_watchers_are_limited_and_make_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_watchers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_home, "MAX_WATCHERS", 1)
     home = FakeHome()
 
@@ -85,11 +85,11 @@ def test_watchers_are_limited_and_make_room_again(monkeypatch: pytest.MonkeyPatc
     with_client(home_routes(home, heartbeat_s=0.01), use)
 
 
-def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_reads_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "STALL_S", 0.05)
 
     class Busy(FakeHome):
-        """Changes all the time, by more than sockets have room for."""
+        """A home that changes all the time, by more than the buffers of sockets hold."""
 
         async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
             try:

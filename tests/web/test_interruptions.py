@@ -53,7 +53,7 @@ MUTE = """(isMuted) => {
 }"""
 
 
-def test_a_phone_call_interrupts_and_the_page_goes_on(page: Page) -> None:
+def test_the_page_recovers_after_a_phone_call(page: Page) -> None:
     page.add_init_script(FAKE_AUDIO)
     opened(page)
     message = page.get_by_test_id("message")
@@ -135,7 +135,7 @@ def test_an_unplugged_microphone_falls_back_to_the_next(page: Page) -> None:
     expect(message).to_be_hidden()
 
 
-def test_a_voice_that_cannot_be_played_is_said(page: Page) -> None:
+def test_refused_playback_is_explained(page: Page) -> None:
     page.add_init_script(
         """HTMLMediaElement.prototype.play = async () => {
           throw new DOMException("no decoder", "NotSupportedError");
@@ -148,7 +148,7 @@ def test_a_voice_that_cannot_be_played_is_said(page: Page) -> None:
     expect(page.get_by_test_id("message")).to_contain_text("no decoder")
 
 
-def test_leaving_the_page_gives_the_microphone_back(page: Page, stub: Stub) -> None:
+def test_leaving_the_page_releases_the_microphone(page: Page, stub: Stub) -> None:
     opened(page)
     page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")
     is_in(page, "off")
@@ -211,7 +211,7 @@ def test_high_contrast_shows_states_and_bars(
     context.close()
 
 
-def test_what_scrolls_is_reached_by_keyboard_and_has_a_name(page: Page) -> None:
+def test_scrollable_areas_have_a_name_and_keyboard_access(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 700})
     opened(page)
     said = page.get_by_role("region", name="What was said")

@@ -1,4 +1,4 @@
-"""The page's one way to change its elements: what stays, what is written, what moves."""
+"""The page's keyed updates: which elements stay, which are written, which move."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser) -> Iterator[Page]:
-    """An empty document of the page's origin."""
+    """A tab with an empty document of the page's origin."""
     stub = Stub()
     with serving(stub):
         page = browser.new_page(base_url=stub.url)
@@ -23,7 +23,7 @@ def tab(browser: Browser) -> Iterator[Page]:
 
 
 def run(tab: Page, scene: str) -> Any:
-    """What `scene` returns; `box` is an empty element, `list(...)` shows items by their keys."""
+    """Returns the result of `scene`; `box` is an empty element, `list(...)` shows items by key."""
     return tab.evaluate(
         """async () => {
         const { h, update } = await import("/static/view/keyed.js");
@@ -66,7 +66,7 @@ def test_an_element_with_the_focus_or_the_selection_is_not_moved(tab: Page, afte
     assert run(tab, scene) == ["b", "b", "abcd"]
 
 
-def test_only_the_end_of_a_growing_text_is_written(tab: Page) -> None:
+def test_only_the_end_of_a_growing_text_is_added(tab: Page) -> None:
     scene = """
         update(box, {}, ["It is"]);
         const words = box.firstChild;
@@ -111,7 +111,7 @@ def test_the_newest_handler_is_called_once(tab: Page) -> None:
     assert run(tab, scene) == ["new"]
 
 
-def test_attributes_and_styles_that_are_not_described_any_more_go(tab: Page) -> None:
+def test_attributes_and_styles_that_are_no_longer_described_are_removed(tab: Page) -> None:
     scene = """
         const show = (props) => update(box, {}, [h("p", props)]);
         show({ class: "one", title: "x", hidden: true, style: { "--glow": "1", color: "red" } });

@@ -1,4 +1,4 @@
-"""A server that goes away, stays silent or hangs: shown at once, and met again when it is back."""
+"""A server that stops, stays silent or hangs: the page shows it, and reconnects when it is back."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -30,7 +30,7 @@ SOUND_COMES = """() => {
 "Sound arrives until `lostAt`; when the page says anything is noted as `toldAt`."
 
 
-def test_a_lost_server_is_told_within_a_second_and_its_return_too(
+def test_a_lost_server_and_its_return_are_shown_within_a_second(
     context: BrowserContext, page: Page
 ) -> None:
     with ExitStack() as first:
@@ -55,7 +55,9 @@ def test_a_lost_server_is_told_within_a_second_and_its_return_too(
         expect(message).to_be_hidden()
 
 
-def test_a_page_opened_before_its_server_learns_all_when_it_comes(page: Page, stub: Stub) -> None:
+def test_a_page_opened_before_its_server_fills_when_the_server_starts(
+    page: Page, stub: Stub
+) -> None:
     page.route("**/earshot/**", lambda route: route.abort())
     page.goto("/")
     expect(page.get_by_test_id("message")).to_have_attribute("data-code", "unreachable")
@@ -66,14 +68,14 @@ def test_a_page_opened_before_its_server_learns_all_when_it_comes(page: Page, st
 
 
 def streams_of(page: Page) -> list[Request]:
-    """The requests for the home's stream, as they come."""
+    """Collects the requests for the home's event stream."""
     asked: list[Request] = []
     page.on("request", lambda one: asked.append(one) if "home/events" in one.url else None)
     return asked
 
 
 @pytest.mark.parametrize("by", ["silence", "sleep", "network"])
-def test_a_stream_without_heartbeats_is_asked_for_again(page: Page, by: str) -> None:
+def test_a_stream_without_heartbeats_is_requested_again(page: Page, by: str) -> None:
     asked = streams_of(page)
     page.clock.install()
     page.goto("/")
@@ -92,7 +94,7 @@ def test_a_stream_without_heartbeats_is_asked_for_again(page: Page, by: str) -> 
     assert len(asked) > before
 
 
-def test_a_server_that_hangs_is_given_up(page: Page, stub: Stub) -> None:
+def test_a_request_to_a_hanging_server_times_out(page: Page, stub: Stub) -> None:
     stub.is_stuck = True
     page.clock.install()
     page.goto("/")
@@ -115,7 +117,7 @@ def test_a_half_typed_key_is_kept(page: Page, stub: Stub) -> None:
 
 
 class Restarting(Stub):
-    """A server behind a proxy that knows no device list at first, and loses it once."""
+    """A server behind a proxy that has no device list at first, and loses it once."""
 
     asked = 0
 
@@ -134,7 +136,7 @@ class Restarting(Stub):
         return response  # ends: the proxy restarts
 
 
-def test_one_404_does_not_end_the_list_of_devices(context: BrowserContext) -> None:
+def test_a_404_does_not_end_the_list_of_devices(context: BrowserContext) -> None:
     stub = Restarting()
     with serving(stub):
         page: Any = context.new_page()

@@ -1,4 +1,4 @@
-"""The page's files: found, validated, nothing else served, nothing foreign allowed."""
+"""The page's files: types and validators, no other file, and a policy without other origins."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -70,14 +70,14 @@ def test_an_unchanged_file_is_not_sent_again(folder: Path, header: str, status: 
         "%00",
     ],
 )
-def test_nothing_else_is_served(folder: Path, path: str) -> None:
+def test_no_other_file_is_served(folder: Path, path: str) -> None:
     async def use(client: Client) -> None:
         assert (await client.get(f"/static/{path}")).status == 404
 
     with_client(page_routes(folder), use)
 
 
-def test_everything_carries_a_policy_without_foreign_sources(folder: Path) -> None:
+def test_every_response_has_a_policy_without_other_origins(folder: Path) -> None:
     async def use(client: Client) -> None:
         for path in ("/", "/static/a.js"):
             headers = (await client.get(path)).headers
@@ -90,7 +90,7 @@ def test_everything_carries_a_policy_without_foreign_sources(folder: Path) -> No
     with_client(page_routes(folder), use)
 
 
-def test_the_page_keeps_to_its_own_policy() -> None:
+def test_the_page_obeys_its_own_policy() -> None:
     page = load()
     html = page["index.html"].body.decode()
     assert not re.search(r"<script(?![^>]*\bsrc=)", html), "an inline script would be blocked"

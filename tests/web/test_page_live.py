@@ -35,7 +35,7 @@ def test_the_home_is_live_before_any_call(page: Page, stub: Stub) -> None:
     assert stub.sessions == []
 
 
-def test_a_house_that_is_away_is_said_to_be(page: Page, stub: Stub) -> None:
+def test_an_unreachable_home_assistant_is_shown(page: Page, stub: Stub) -> None:
     page.goto("/")
     state, areas = page.locator("#home-state"), page.locator("#areas")
     expect(state).to_have_text("live")
@@ -72,7 +72,7 @@ def test_timers_count_down_and_ring(page: Page, stub: Stub) -> None:
     assert not page.evaluate("window.isReadAgain === true")
 
 
-def test_a_timer_that_rang_out_is_seen_a_while_longer(page: Page, stub: Stub) -> None:
+def test_a_finished_timer_stays_visible_for_a_while(page: Page, stub: Stub) -> None:
     timers = [
         TimerState("t1", "tea", "conv_1", 10, 0.2, "running"),
         TimerState("t2", "rice", "conv_1", 600, 500, "running"),
@@ -103,7 +103,7 @@ def test_the_shopping_list_is_shown(page: Page, stub: Stub) -> None:
     expect(items.nth(1)).to_have_text("<b>eggs</b>")
 
 
-def test_a_whole_turn(page: Page, stub: Stub) -> None:
+def test_a_whole_turn_is_shown(page: Page, stub: Stub) -> None:
     opened(page)
     assert stub.sessions[0]["include"] == OUR_EVENTS
     assert stub.sessions[0]["audio"]["input"]["turn_detection"] == {"type": "semantic_vad"}
@@ -148,7 +148,7 @@ def test_hovering_and_focus_show_milliseconds(page: Page) -> None:
     expect(tip).to_have_css("opacity", "1")
 
 
-def test_work_done_ahead_is_shown_as_such(page: Page) -> None:
+def test_speculative_work_is_marked(page: Page) -> None:
     opened(page)
     events = a_turn(1, "hello", "Hello.")
     (trace,) = [event["turn"] for event in events if event["type"] == "earshot.turn"]
@@ -162,7 +162,7 @@ def test_work_done_ahead_is_shown_as_such(page: Page) -> None:
     expect(page.get_by_test_id("stage-asr").locator(".tip")).to_contain_text("done ahead")
 
 
-def test_medians_grow_with_the_session(page: Page) -> None:
+def test_medians_include_every_turn_of_the_session(page: Page) -> None:
     opened(page)
     say(page, *a_turn(1, "one", "One."), *a_turn(2, "two", "Two."))
     expect(page.get_by_test_id("median-latency")).to_contain_text("470 ms")
@@ -184,7 +184,7 @@ def test_an_interrupted_answer_is_shown_cut(page: Page) -> None:
     expect(page.get_by_test_id("cut")).to_have_text("interrupted")
 
 
-def test_writing_needs_no_microphone(page: Page, stub: Stub) -> None:
+def test_typing_needs_no_microphone(page: Page, stub: Stub) -> None:
     page.add_init_script("Object.defineProperty(navigator, 'mediaDevices', { value: undefined })")
     page.goto("/")
     page.get_by_test_id("text-input").fill("what time is it")
@@ -200,7 +200,7 @@ def test_writing_needs_no_microphone(page: Page, stub: Stub) -> None:
     expect(page.get_by_test_id("message")).to_be_hidden()
 
 
-def test_writing_over_an_answer_stops_it_first(page: Page) -> None:
+def test_typing_during_an_answer_stops_it_first(page: Page) -> None:
     opened(page)
     say(page, *a_turn(1, "tell me a story", "It is a long story.")[:8])
     is_in(page, "speaking")
@@ -222,7 +222,7 @@ def test_a_suggestion_is_sent_as_text(page: Page) -> None:
 
 
 @pytest.mark.parametrize("by", ["mouse", "space"])
-def test_push_to_talk(page: Page, stub: Stub, by: str) -> None:
+def test_push_to_talk_sends_speech_while_pressed(page: Page, stub: Stub, by: str) -> None:
     page.goto("/")
     page.get_by_test_id("ptt").check(force=True)
     page.get_by_test_id("hint").click()  # away from the switch, which has the space bar itself
@@ -246,7 +246,7 @@ def test_push_to_talk(page: Page, stub: Stub, by: str) -> None:
     assert not page.evaluate("calls[0].tracks[0].enabled")
 
 
-def test_what_is_heard_between_presses_is_not_shown(page: Page) -> None:
+def test_speech_between_presses_is_not_shown(page: Page) -> None:
     page.goto("/")
     page.get_by_test_id("ptt").check(force=True)
     page.get_by_test_id("text-input").fill("hello")
@@ -293,7 +293,7 @@ def test_a_full_server_says_when_to_come_back(page: Page, stub: Stub) -> None:
     expect(message).to_be_hidden()
 
 
-def test_a_lost_connection_comes_back_to_the_same_conversation(page: Page, stub: Stub) -> None:
+def test_a_reconnection_continues_the_same_conversation(page: Page, stub: Stub) -> None:
     opened(page)
     say(page, *a_turn(1, "hello", "Hello."))
     stub.status = 500
@@ -315,7 +315,7 @@ def test_an_idle_session_is_not_called_again(page: Page, stub: Stub) -> None:
     assert len(stub.sessions) == 1
 
 
-def test_ending_and_leaving_hang_up(page: Page, stub: Stub) -> None:
+def test_ending_the_call_and_leaving_the_page_hang_up(page: Page, stub: Stub) -> None:
     opened(page)
     page.get_by_test_id("hangup").click()
     is_in(page, "off")
@@ -325,7 +325,7 @@ def test_ending_and_leaving_hang_up(page: Page, stub: Stub) -> None:
     assert [stub.hung_up.get(timeout=30) for _ in range(2)] == ["rtc_1", "rtc_2"]
 
 
-def test_the_key_leaves_the_address_bar_and_is_kept(page: Page, stub: Stub) -> None:
+def test_the_key_is_removed_from_the_address_bar_and_kept(page: Page, stub: Stub) -> None:
     stub.key = "s3cret"
     page.goto("/#key=s3cret")
     expect(page.get_by_test_id("entity-light.kitchen")).to_be_visible()
@@ -362,7 +362,7 @@ def test_the_page_follows_the_language(page: Page, stub: Stub) -> None:
     assert sent(page)[-1] == {"type": "response.create"}
 
 
-def test_the_first_click_works_whatever_the_browser_speaks(browser: Browser, stub: Stub) -> None:
+def test_the_first_click_works_in_any_browser_language(browser: Browser, stub: Stub) -> None:
     context = browser.new_context(base_url=stub.url, locale="fr-FR")
     context.add_init_script(path=FAKE_CALL)
     page = context.new_page()
@@ -387,7 +387,7 @@ def test_choices_are_remembered(context: BrowserContext, page: Page) -> None:
     expect(again.locator("html")).to_have_attribute("data-theme", str(theme))
 
 
-def test_every_language_has_every_sentence(page: Page) -> None:
+def test_every_language_has_every_text(page: Page) -> None:
     page.goto("/")
     words: dict[str, dict[str, Any]] = page.evaluate(
         "import('/static/words/translate.js').then(({ WORDS }) => WORDS)"
@@ -400,7 +400,7 @@ def test_every_language_has_every_sentence(page: Page) -> None:
             assert sorted(blanks) == sorted(re.findall(r"\{\w+\}", str(words["en"][key]))), key
 
 
-def test_everything_one_can_use_has_a_name(page: Page) -> None:
+def test_every_control_has_an_accessible_name(page: Page) -> None:
     opened(page)
     say(page, *a_turn(1, "hello", "Hello."))
     nameless = page.evaluate(
@@ -412,7 +412,7 @@ def test_everything_one_can_use_has_a_name(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 390, 720, 1024])
-def test_nothing_runs_out_of_a_narrow_screen(page: Page, width: int) -> None:
+def test_nothing_overflows_a_narrow_screen(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
     opened(page)
     say(page, *a_turn(1, "turn on " + "every " * 40 + "light", "Done" + "o" * 120))

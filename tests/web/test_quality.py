@@ -1,4 +1,4 @@
-"""How good the page says the connection is: the figures, their grade, where they are shown."""
+"""The connection quality on the page: its figures, their grade and the indicator."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -50,7 +50,7 @@ def tab(browser: Browser) -> Iterator[Page]:
 def stats(
     *, received: int = 500, lost: int = 0, trip_s: float = 0.02, **inbound: float
 ) -> list[Json]:
-    """As Chromium reports."""
+    """Returns statistics as Chromium reports them."""
     return [
         {
             "id": "in",
@@ -91,7 +91,7 @@ def known(tab: Page, *reports: list[Json], server: Json | None = None) -> Json:
     return found
 
 
-def test_figures_come_from_browser_and_server(tab: Page) -> None:
+def test_figures_combine_browser_and_server_statistics(tab: Page) -> None:
     found = known(tab, stats(received=0), stats(received=495, lost=5), server=SERVER)
     assert found["loss_down"] == pytest.approx(0.01)
     assert found["buffer_down"] == pytest.approx(40)
@@ -101,7 +101,7 @@ def test_figures_come_from_browser_and_server(tab: Page) -> None:
     assert (found["protocol"], found["transport"]) == ("tcp", "webrtc")
 
 
-def test_another_server_reports_loss_by_rtcp_and_nothing_of_its_buffer(tab: Page) -> None:
+def test_a_stock_server_reports_loss_by_rtcp_and_no_buffer(tab: Page) -> None:
     found = known(tab, stats())
     assert (found["loss_up"], found["buffer_up"]) == (0.02, None)
 
@@ -112,7 +112,7 @@ def test_loss_is_forgotten_after_ten_seconds(tab: Page) -> None:
     assert known(tab, *lossy, stats(received=550, lost=10))["loss_down"] == 0
 
 
-def test_nothing_known_is_no_grade(tab: Page) -> None:
+def test_unknown_figures_have_no_grade(tab: Page) -> None:
     for found in (known(tab), known(tab, [])):
         assert found["verdict"] is None
         assert found["round_trip"] is None
@@ -130,7 +130,9 @@ def test_nothing_known_is_no_grade(tab: Page) -> None:
         ({"lost": 100, "trip_s": 0.3}, "poor", "loss"),
     ],
 )
-def test_the_worst_figure_grades(tab: Page, change: Json, grade: str, because: str | None) -> None:
+def test_the_grade_is_that_of_the_worst_figure(
+    tab: Page, change: Json, grade: str, because: str | None
+) -> None:
     found = known(tab, stats(**change), server=SERVER)
     assert found["verdict"] == {"grade": grade, "because": because}
 

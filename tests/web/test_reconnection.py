@@ -1,4 +1,4 @@
-"""One call at a time: early failures, starts and stops that overlap, what a lost call keeps."""
+"""One call at a time: early failures, overlapping starts and stops, and what a lost call keeps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -50,7 +50,7 @@ def stub_of_module() -> Iterator[Stub]:
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser, stub_of_module: Stub) -> Iterator[Page]:
-    """Same origin, nothing of the page running."""
+    """A tab of the same origin in which the page does not run."""
     page = browser.new_page()
     page.add_init_script(path=FAKE_CALL)
     page.goto(f"{stub_of_module.url}/static/icon.svg")
@@ -62,7 +62,7 @@ def run(tab: Page, scene: str) -> Any:
     return tab.evaluate(f"async () => {{ {CONNECTION} {scene} }}")
 
 
-def test_a_call_that_fails_before_it_opens_is_told_once(tab: Page) -> None:
+def test_a_call_that_fails_early_is_reported_once(tab: Page) -> None:
     seen = run(
         tab,
         """fates.push("fails");
@@ -73,7 +73,7 @@ def test_a_call_that_fails_before_it_opens_is_told_once(tab: Page) -> None:
     assert seen == {"code": "no_path", "told": ["connecting", "idle"], "dialled": 1, "live": 0}
 
 
-def test_tries_that_fail_early_do_not_multiply(tab: Page) -> None:
+def test_early_failures_do_not_multiply_the_attempts(tab: Page) -> None:
     seen = run(
         tab,
         """await connection.open(track);
@@ -104,7 +104,7 @@ def test_a_start_right_after_a_stop_is_a_new_call(tab: Page) -> None:
     assert seen["told"] == ["connecting", "idle", "connecting", "open"]
 
 
-def test_a_choice_made_while_connecting_is_followed(tab: Page) -> None:
+def test_a_microphone_chosen_while_connecting_is_used(tab: Page) -> None:
     seen = run(
         tab,
         """fates.push("hangs");
@@ -136,7 +136,7 @@ def test_hanging_up_while_gathering_sends_no_offer(tab: Page, stub_of_module: St
     assert len(stub_of_module.sessions) == before
 
 
-def test_hanging_up_cancels_an_offer_that_waits(tab: Page, stub_of_module: Stub) -> None:
+def test_hanging_up_cancels_a_pending_offer(tab: Page, stub_of_module: Stub) -> None:
     stub_of_module.is_stuck = True
     with tab.expect_event("requestfailed") as failed:
         code = run(
@@ -158,7 +158,7 @@ def test_hanging_up_cancels_an_offer_that_waits(tab: Page, stub_of_module: Stub)
     assert failed.value.url == f"{stub_of_module.url}/v1/realtime/calls"
 
 
-def test_a_track_changed_on_a_lost_call_is_no_error_and_is_sent_by_the_next(tab: Page) -> None:
+def test_a_track_changed_on_a_lost_call_is_sent_by_the_next_call(tab: Page) -> None:
     seen = run(
         tab,
         """await connection.open(track);
@@ -172,7 +172,7 @@ def test_a_track_changed_on_a_lost_call_is_no_error_and_is_sent_by_the_next(tab:
     assert seen == {"code": "open", "isSent": True}
 
 
-def test_a_click_while_reconnecting_hurries_and_gives_nothing_up(tab: Page) -> None:
+def test_a_click_while_reconnecting_retries_at_once(tab: Page) -> None:
     seen = run(
         tab,
         """await connection.open(track);
@@ -187,7 +187,7 @@ def test_a_click_while_reconnecting_hurries_and_gives_nothing_up(tab: Page) -> N
     assert seen == {"failed": "still_lost", "state": "reconnecting", "opened": "open", "live": 1}
 
 
-def test_a_refusal_for_good_ends_the_tries(tab: Page) -> None:
+def test_a_permanent_refusal_ends_the_attempts(tab: Page) -> None:
     seen = run(
         tab,
         """await connection.open(track);
@@ -231,7 +231,7 @@ def test_a_double_click_leaves_no_microphone_open(page: Page) -> None:
     page.wait_for_function(f"() => {live} === 0")
 
 
-def test_writing_while_reconnecting_keeps_words_microphone_and_tries(
+def test_typing_while_reconnecting_keeps_text_microphone_and_attempts(
     page: Page, stub: Stub
 ) -> None:
     opened(page)
@@ -251,7 +251,7 @@ def test_writing_while_reconnecting_keeps_words_microphone_and_tries(
     assert sent(page)[0]["item"]["content"][0]["text"] == "are you there"
 
 
-def test_pressing_again_at_once_loses_no_sentence(page: Page) -> None:
+def test_a_quick_second_press_loses_no_sentence(page: Page) -> None:
     page.goto("/")
     page.get_by_test_id("ptt").check(force=True)
     page.get_by_test_id("hint").click()
@@ -277,7 +277,7 @@ def test_pressing_again_at_once_loses_no_sentence(page: Page) -> None:
     ]
 
 
-def test_a_held_space_bar_is_let_go_anywhere_and_shortcuts_do_not_talk(page: Page) -> None:
+def test_a_released_space_bar_is_noticed_anywhere_and_shortcuts_do_not_talk(page: Page) -> None:
     page.goto("/")
     page.get_by_test_id("ptt").check(force=True)
     page.get_by_test_id("hint").click()
@@ -292,7 +292,7 @@ def test_a_held_space_bar_is_let_go_anywhere_and_shortcuts_do_not_talk(page: Pag
     expect(page.get_by_test_id("mic")).to_have_attribute("aria-pressed", "false")
 
 
-def test_forbidden_storage_costs_only_the_memory(page: Page, stub: Stub) -> None:
+def test_forbidden_storage_only_loses_the_saved_choices(page: Page, stub: Stub) -> None:
     stub.key = "s3cret"
     for area in ("sessionStorage", "localStorage"):
         page.add_init_script(
@@ -307,7 +307,7 @@ def test_forbidden_storage_costs_only_the_memory(page: Page, stub: Stub) -> None
     expect(page.get_by_test_id("turn")).to_have_count(1)
 
 
-def test_a_reload_shows_the_conversation_that_goes_on(
+def test_a_reload_restores_the_conversation(
     context: BrowserContext, page: Page, stub: Stub
 ) -> None:
     opened(page)

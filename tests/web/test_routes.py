@@ -1,10 +1,10 @@
-"""Which of the page's routes are open: only the files."""
+"""Only the files of the page are public."""
 
 from tests.web.reports import REPORT, FakeHome
 from web.routes import PageDoor, routes
 
 
-def test_only_the_files_are_open() -> None:
+def test_only_the_files_are_public() -> None:
     every = routes(PageDoor(FakeHome(), lambda: REPORT))
     assert {route.path for route in every if route.is_public} == {"/", "/static/{path:.+}"}
     assert {route.path for route in every if not route.is_public} == {

@@ -1,4 +1,4 @@
-"""An answer that comes word by word: always visible, followed, and left alone by updates."""
+"""A streamed answer is always visible, scrolls along, and is not disturbed by updates."""
 
 from typing import Any
 
@@ -128,7 +128,7 @@ def test_updates_keep_selection_focus_and_opened_timings(page: Page) -> None:
     assert opens == [True, False, True]
 
 
-def test_a_turn_that_is_heard_late_stands_in_its_place(page: Page) -> None:
+def test_a_late_transcript_appears_in_its_place(page: Page) -> None:
     opened(page)
     heard = spoken("a", "spoken first")
     say(page, *heard[:4], *spoken("b", "said second"))
@@ -137,7 +137,7 @@ def test_a_turn_that_is_heard_late_stands_in_its_place(page: Page) -> None:
     expect(page.get_by_test_id("said")).to_have_text(["You: spoken first", "You: said second"])
 
 
-def test_a_new_conversation_is_read_out_too(page: Page) -> None:
+def test_a_new_conversation_is_announced_to_screen_readers(page: Page) -> None:
     opened(page)
     say(page, *a_turn(1, "one", "The old answer."))
     announcer = page.get_by_test_id("announcer")

@@ -1,4 +1,4 @@
-"""`POST /asr` and `/detect-language` as whisper-asr-webservice's clients call them."""
+"""`POST /asr` and `/detect-language` as clients of whisper-asr-webservice call them."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,9 @@ async def ask(
         ({"output": "VTT"}, "text/vtt", "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\none\n"),
     ],
 )
-def test_every_output(query: dict[str, Any], content_type: str, body: str, tmp_path: Path) -> None:
+def test_every_output_format_has_the_transcript(
+    query: dict[str, Any], content_type: str, body: str, tmp_path: Path
+) -> None:
     async def scene(server: Server) -> None:
         response = await ask(server, **query)
         assert (response.status, response.content_type) == (200, content_type)
@@ -41,7 +43,7 @@ def test_every_output(query: dict[str, Any], content_type: str, body: str, tmp_p
     against(tmp_path, scene)
 
 
-def test_json_has_segments_and_words_where_they_are_wished(tmp_path: Path) -> None:
+def test_json_has_segments_and_words_if_requested(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         for word_timestamps in ("false", "true"):
             response = await ask(server, output="json", word_timestamps=word_timestamps)
@@ -54,7 +56,7 @@ def test_json_has_segments_and_words_where_they_are_wished(tmp_path: Path) -> No
     against(tmp_path, scene)
 
 
-def test_bazarr_sends_raw_samples_and_its_wishes_are_kept(tmp_path: Path) -> None:
+def test_raw_samples_and_options_of_bazarr_are_accepted(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         raw = SPOKEN.astype("<i2").tobytes()
         response = await ask(
@@ -76,7 +78,7 @@ def test_bazarr_sends_raw_samples_and_its_wishes_are_kept(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("encode", ["true", "false"])
-def test_the_language_is_detected_in_the_first_half_minute(encode: str, tmp_path: Path) -> None:
+def test_the_language_is_detected_in_the_first_30_seconds(encode: str, tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         long = recording(*[ONE, TWO] * 20)
         data = wav(long) if encode == "true" else long.astype("<i2").tobytes()
@@ -102,7 +104,7 @@ def test_the_language_is_detected_in_the_first_half_minute(encode: str, tmp_path
         ({}, b"no sound", "audio_file"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_a_wrong_field_is_named(
     query: dict[str, Any], data: bytes | None, param: str, tmp_path: Path
 ) -> None:
     async def scene(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""The official Python client against `earshot serve` with a real recogniser."""
+"""OpenAI's Python client against `earshot serve` with a real recogniser."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def words(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalpha() or c == " ").strip()
 
 
-def test_every_format(client: OpenAI, clip: Path) -> None:
+def test_every_output_format_has_the_transcript(client: OpenAI, clip: Path) -> None:
     plain = client.audio.transcriptions.create(model="whisper-1", file=clip, language="en")
     assert words(plain.text) == WORDS
     text = client.audio.transcriptions.create(model="default", file=clip, response_format="text")
@@ -70,7 +70,7 @@ def test_words_have_times_within_the_clip(client: OpenAI, clip: Path) -> None:
     assert all(one.avg_logprob < 0 and one.tokens for one in verbose.segments)
 
 
-def test_a_stream_says_the_same(client: OpenAI, clip: Path) -> None:
+def test_a_stream_has_the_same_transcript(client: OpenAI, clip: Path) -> None:
     plain = client.audio.transcriptions.create(model="default", file=clip)
     events = list(client.audio.transcriptions.create(model="default", file=clip, stream=True))
     deltas = [one.delta for one in events if one.type == "transcript.text.delta"]
@@ -78,7 +78,7 @@ def test_a_stream_says_the_same(client: OpenAI, clip: Path) -> None:
     assert "".join(deltas) == done.text == plain.text
 
 
-def test_ten_minutes_of_silence_say_nothing(client: OpenAI, tmp_path: Path) -> None:
+def test_ten_minutes_of_silence_have_no_transcript(client: OpenAI, tmp_path: Path) -> None:
     path = tmp_path / "silence.wav"
     second = AudioFrame(silence(1000, ASR_RATE_HZ), ASR_RATE_HZ, 0)
     write_wav(path, [second] * 600)
@@ -89,7 +89,7 @@ def test_ten_minutes_of_silence_say_nothing(client: OpenAI, tmp_path: Path) -> N
     assert heard.usage.seconds == 600
 
 
-def test_every_container(client: OpenAI) -> None:
+def test_every_container_is_decoded(client: OpenAI) -> None:
     for path in sorted(shared_data("codecs").iterdir()):
         if path.name.startswith("malformed"):
             with pytest.raises(openai.BadRequestError) as error:
@@ -99,7 +99,7 @@ def test_every_container(client: OpenAI) -> None:
             client.audio.transcriptions.create(model="default", file=path)
 
 
-def test_errors_and_models(client: OpenAI, clip: Path) -> None:
+def test_errors_have_classes_and_models_are_listed(client: OpenAI, clip: Path) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.audio.transcriptions.create(model="parrot", file=clip)
     assert missing.value.code == "model_not_found"
@@ -109,7 +109,7 @@ def test_errors_and_models(client: OpenAI, clip: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mp3", "opus", "aac", "flac", "wav"])
-def test_what_is_spoken_is_heard(client: OpenAI, kind: str) -> None:
+def test_synthesised_speech_is_recognised(client: OpenAI, kind: str) -> None:
     spoken = client.audio.speech.create(
         model="tts-1",
         voice="alloy",

@@ -1,4 +1,4 @@
-"""The REST door that speaks, behind the real edge, with a scripted voice that can be held."""
+"""The speech API behind the real error handling, with a scripted voice that can be held."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 
 
 class HeldTts(ToneTts):
-    """Remembers what it was asked; while `goes_on` is clear it stops after each piece."""
+    """A voice that records its requests; while `goes_on` is clear it stops after each piece."""
 
     info = TtsInfo("tone", 24_000, {"en": ("low", "high"), "de": ("tief",)})
 
@@ -60,7 +60,7 @@ class HeldTts(ToneTts):
 
 
 class UsualLanguage(TextLanguageDetector):
-    """German where it says `Licht`; the model that tells better is tested by itself."""
+    """A language detector: German if the text has `Licht`. The real model has its own tests."""
 
     async def of(self, text: str, usual: str, known: object = ()) -> str:
         return "de" if "Licht" in text else usual
@@ -100,7 +100,7 @@ def against(
     *,
     max_parallel: int = 4,
 ) -> None:
-    """Run a scene; afterwards nothing is being read."""
+    """Runs a scene; afterwards no text may be in progress."""
 
     async def run() -> None:
         async with (
@@ -114,6 +114,6 @@ def against(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what the server does in its own time; a caller's timeout ends it."""
+    """Waits until `holds()`; the caller's timeout ends it."""
     while not holds():  # noqa: ASYNC110 - the server tells nobody
         await asyncio.sleep(0.01)

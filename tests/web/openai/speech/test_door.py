@@ -1,4 +1,4 @@
-"""`POST /v1/audio/speech`: formats, first bytes, wrong bodies, failures, and who goes away."""
+"""`POST /v1/audio/speech`: formats, first bytes, wrong bodies, failures, lost clients."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.live
         ("wav", "audio/wav"),
     ],
 )
-def test_every_format(kind: str | None, content_type: str) -> None:
+def test_every_format_can_be_decoded(kind: str | None, content_type: str) -> None:
     async def scene(server: Server) -> None:
         response = await server.post(response_format=kind)
         assert (response.status, response.content_type) == (200, content_type)
@@ -48,7 +48,7 @@ def test_every_format(kind: str | None, content_type: str) -> None:
     against(scene)
 
 
-def test_pcm_is_24_khz_without_a_head() -> None:
+def test_pcm_is_24_khz_without_a_header() -> None:
     async def scene(server: Server) -> None:
         response = await server.post(response_format="pcm")
         assert response.content_type == "audio/pcm"
@@ -60,7 +60,7 @@ def test_pcm_is_24_khz_without_a_head() -> None:
 
 
 @pytest.mark.parametrize("stream_format", ["audio", "sse"])
-def test_it_begins_before_the_voice_is_done(stream_format: str) -> None:
+def test_the_response_begins_before_the_voice_has_finished(stream_format: str) -> None:
     tts = HeldTts()
 
     async def scene(server: Server) -> None:
@@ -80,7 +80,7 @@ def test_it_begins_before_the_voice_is_done(stream_format: str) -> None:
     against(scene, tts)
 
 
-def test_events_carry_the_file_and_say_what_it_cost() -> None:
+def test_events_contain_the_file_and_its_usage() -> None:
     async def scene(server: Server) -> None:
         response = await server.post(stream_format="sse", response_format="pcm")
         assert response.content_type == "text/event-stream"
@@ -99,7 +99,7 @@ def test_events_carry_the_file_and_say_what_it_cost() -> None:
 
 
 @pytest.mark.parametrize("stream_done", [True, False])
-def test_events_end_with_done_only_where_it_is_asked_for(stream_done: bool) -> None:
+def test_events_end_with_done_only_if_requested(stream_done: bool) -> None:
     async def scene(server: Server) -> None:
         response = await server.post(stream_format="sse", stream_done=stream_done)
         assert ("data: [DONE]" in await response.text()) == stream_done
@@ -107,7 +107,7 @@ def test_events_end_with_done_only_where_it_is_asked_for(stream_done: bool) -> N
     against(scene)
 
 
-def test_pickers_find_voices_and_models() -> None:
+def test_voices_and_models_are_listed() -> None:
     async def scene(server: Server) -> None:
         voices = (await (await server.client.get("/v1/audio/voices")).json())["voices"]
         assert {"id": "tief", "name": "tief", "language": "de"} in voices
@@ -140,7 +140,7 @@ def test_pickers_find_voices_and_models() -> None:
         ({"speed": 0.25}, ("Hello there.", "en", "low", 0.25)),
     ],
 )
-def test_what_the_voice_is_asked(fields: dict[str, Any], asked: tuple[object, ...]) -> None:
+def test_fields_reach_the_voice(fields: dict[str, Any], asked: tuple[object, ...]) -> None:
     tts = HeldTts()
 
     async def scene(server: Server) -> None:
@@ -207,7 +207,7 @@ def test_wrong_fields_are_named(
         (b"model=tts-1", "application/x-www-form-urlencoded", "unsupported_media_type"),
     ],
 )
-def test_wrong_bodies(body: bytes, content_type: str, code: str) -> None:
+def test_wrong_bodies_are_refused(body: bytes, content_type: str, code: str) -> None:
     async def scene(server: Server) -> None:
         headers = {"Content-Type": content_type}
         response = await server.client.post(SPEECH, data=body, headers=headers)
@@ -217,7 +217,7 @@ def test_wrong_bodies(body: bytes, content_type: str, code: str) -> None:
     against(scene)
 
 
-def test_a_voice_that_fails_at_once_is_an_error_and_later_a_cut() -> None:
+def test_a_voice_that_fails_gives_an_error_first_and_a_cut_later() -> None:
     tts = HeldTts()
 
     async def scene(server: Server) -> None:
@@ -236,9 +236,9 @@ def test_a_voice_that_fails_at_once_is_an_error_and_later_a_cut() -> None:
 
 
 @pytest.mark.parametrize("stream_format", ["audio", "sse"])
-def test_who_goes_away_before_the_first_byte_stops_the_voice(stream_format: str) -> None:
+def test_a_client_that_leaves_before_the_first_byte_stops_the_voice(stream_format: str) -> None:
     class NeverTts(HeldTts):
-        """Thinks for ever before its first sound."""
+        """A voice that never yields its first audio."""
 
         async def speak(self, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -261,7 +261,7 @@ def test_who_goes_away_before_the_first_byte_stops_the_voice(stream_format: str)
     against(scene, tts)
 
 
-def test_who_goes_away_in_the_middle_stops_the_voice(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_leaves_midway_stops_the_voice(caplog: pytest.LogCaptureFixture) -> None:
     tts = HeldTts()
     tts.clause_ms = 600_000
 
@@ -275,7 +275,7 @@ def test_who_goes_away_in_the_middle_stops_the_voice(caplog: pytest.LogCaptureFi
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_one_text_too_many_is_told_when_to_come_back() -> None:
+def test_a_request_beyond_the_limit_gets_retry_after() -> None:
     tts = HeldTts()
 
     async def scene(server: Server) -> None:
@@ -292,7 +292,7 @@ def test_one_text_too_many_is_told_when_to_come_back() -> None:
     against(scene, tts, max_parallel=1)
 
 
-def test_the_api_page_has_it() -> None:
+def test_the_api_description_contains_it() -> None:
     tts = HeldTts()
     engines = EngineSet(LoudVads(), {}, {}, {"default": tts})
     routes = speech_routes(SpeechDoor(engines, SpeechFiles(engines), TextLanguageDetector()))

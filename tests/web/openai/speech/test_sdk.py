@@ -1,4 +1,4 @@
-"""The official Python client speaks through the door, unchanged."""
+"""OpenAI's Python client, unchanged, against the speech API."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.web.openai.speech.harness import HeldTts, Server, against
 pytestmark = pytest.mark.live
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_file_is_synthesised(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         async with server.sdk() as client:
             answer = await client.audio.speech.create(
@@ -26,7 +26,7 @@ def test_a_file(tmp_path: Path) -> None:
     against(scene)
 
 
-def test_a_stream_arrives_while_it_is_spoken() -> None:
+def test_a_stream_arrives_while_it_is_synthesised() -> None:
     tts = HeldTts()
 
     async def scene(server: Server) -> None:
@@ -53,7 +53,7 @@ def test_a_stream_arrives_while_it_is_spoken() -> None:
     against(scene, tts)
 
 
-def test_errors_have_their_classes() -> None:
+def test_errors_have_the_classes_of_the_client() -> None:
     tts = HeldTts()
 
     async def scene(server: Server) -> None:

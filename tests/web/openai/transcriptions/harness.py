@@ -1,4 +1,4 @@
-"""The REST door behind the real edge, with a recogniser that hears levels and says all it can."""
+"""The transcription API behind the real error handling, with a recogniser of levels."""
 
 import asyncio
 import wave
@@ -38,7 +38,7 @@ ONE, TWO, THREE = 1000, 2000, 3000
 
 
 def recording(*levels: int, each_ms: float = 1000) -> Pcm:
-    """A second of each level; 0 is silence."""
+    """Returns a second of each level; 0 is silence."""
     return np.repeat(np.array(levels, np.int16), ms_to_samples(each_ms, ASR_RATE_HZ))
 
 
@@ -54,7 +54,7 @@ def wav(pcm: Pcm) -> bytes:
 
 @dataclass
 class Listener:
-    """Hears levels as words, each a segment; while `is_open` is not set, only `passes` times."""
+    """A recogniser: each level is a word and a segment. It waits while `is_open` is not set."""
 
     able: Sequence[str] = ABLE
     info: AsrInfo = field(init=False)
@@ -88,16 +88,16 @@ class Listener:
         return _heard(item)
 
     def forget(self, utterance: str) -> None:
-        """It keeps nothing."""
+        """Does nothing: this recogniser has no state."""
 
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def admit(self, priority: DecodePriority) -> None:
-        """It has room for everybody."""
+        """Admits every utterance."""
 
     def hurry(self, utterance: str) -> None:
-        """Nothing of it waits."""
+        """Does nothing: no utterance waits."""
 
 
 def _heard(item: AsrItem) -> AsrResult:
@@ -118,7 +118,7 @@ def _heard(item: AsrItem) -> AsrResult:
 
 
 class Cards:
-    """What `/v1/models` tells."""
+    """The models that `/v1/models` lists."""
 
     def cards(self) -> Sequence[ModelCard]:
         return (ModelCard(id="listener", created=5), ModelCard(id="other", owned_by="tests"))
@@ -140,7 +140,7 @@ class Server:
     async def post(
         self, path: str = TRANSCRIPTIONS, file: bytes | None = None, **fields: Any
     ) -> ClientResponse:
-        """A form, the file last as the SDK sends it; `list__` is the field `list[]`."""
+        """Posts a form with the file last, as the SDK does; `list__` is the field `list[]`."""
         form = FormData(default_to_multipart=True)
         for name, value in {"model": "default", **fields}.items():
             for one in [value] if isinstance(value, str) else value:
@@ -155,7 +155,7 @@ class Server:
         return await response.json()
 
     def is_idle(self) -> bool:
-        """Nothing is kept for anybody."""
+        """Whether nothing is kept for any client."""
         return (self.spools.count, self.spools.used_bytes, self.listener.under_way) == (0, 0, 0)
 
 
@@ -182,7 +182,7 @@ def against(
     run_loop: Runner = asyncio.run,
     **limits: int,
 ) -> None:
-    """Run a scene; afterwards the server must be idle."""
+    """Runs a scene; afterwards the server must be idle."""
 
     async def run() -> None:
         async with door(folder, **limits) as server, asyncio.timeout(TIMEOUT_S):
@@ -194,6 +194,6 @@ def against(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what the server does in its own time; a caller's timeout ends it."""
+    """Waits until `holds()`; the caller's timeout ends it."""
     while not holds():  # noqa: ASYNC110 - the server tells nobody
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Whatever a form says: the documented status, and a message that names the field."""
+"""Wrong forms get the documented status and a message that names the field."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,7 +97,7 @@ SPOKEN = wav(recording(ONE))
         ),
     ],
 )
-def test_fields(
+def test_a_wrong_field_is_named(
     fields: Mapping[str, Any],
     status: int,
     code: str,
@@ -129,7 +129,9 @@ def test_fields(
         ),
     ],
 )
-def test_what_the_model_cannot_do(fields: Mapping[str, str], param: str, tmp_path: Path) -> None:
+def test_a_feature_that_the_model_lacks_is_refused(
+    fields: Mapping[str, str], param: str, tmp_path: Path
+) -> None:
     async def scene(server: Server) -> None:
         server.listener.able = ()
         server.listener.__post_init__()
@@ -155,7 +157,9 @@ def test_what_the_model_cannot_do(fields: Mapping[str, str], param: str, tmp_pat
         (SPOKEN[:40], "unsupported_audio", "unsupported audio"),
     ],
 )
-def test_files(path: str, file: bytes | None, code: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_refused(
+    path: str, file: bytes | None, code: str, message: str, tmp_path: Path
+) -> None:
     async def scene(server: Server) -> None:
         for stream in ("true", "false"):
             response = await server.post(path, file, stream=stream)
@@ -174,8 +178,8 @@ MALFORMED = (
 )
 
 
-def test_every_recording_of_every_container(tmp_path: Path) -> None:
-    """Each is recognised or refused, and the next request is served."""
+def test_a_cut_file_of_any_container_is_transcribed_or_refused(tmp_path: Path) -> None:
+    """Each recording is recognised or refused, and the next request is served."""
     files = sorted(shared_data("codecs").iterdir())
     assert {*MALFORMED} < {file.name for file in files}
 
@@ -192,7 +196,7 @@ def test_every_recording_of_every_container(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_an_audio_too_long(tmp_path: Path) -> None:
+def test_audio_that_is_too_long_is_refused(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         response = await server.post(file=wav(recording(*[0] * 61)))
         error = await error_of(response)
@@ -202,7 +206,7 @@ def test_an_audio_too_long(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_a_file_too_large(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         response = await server.post(file=bytes(MAX_UPLOAD_BYTES + 1))
         error = await error_of(response)
@@ -212,7 +216,7 @@ def test_a_file_too_large(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_all_uploads_together_are_bounded(tmp_path: Path) -> None:
+def test_the_size_of_all_uploads_together_is_limited(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         response = await server.post(file=bytes(20_000))
         assert (response.status, response.headers["Retry-After"]) == (503, "5")
@@ -228,7 +232,9 @@ def test_all_uploads_together_are_bounded(tmp_path: Path) -> None:
         ("multipart/form-data", 400, "invalid_form"),
     ],
 )
-def test_other_bodies(content_type: str, status: int, code: str, tmp_path: Path) -> None:
+def test_bodies_that_are_not_forms_are_refused(
+    content_type: str, status: int, code: str, tmp_path: Path
+) -> None:
     async def scene(server: Server) -> None:
         response = await server.client.post(
             TRANSCRIPTIONS, data=b"{}", headers={"Content-Type": content_type}

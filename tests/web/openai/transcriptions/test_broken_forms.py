@@ -1,4 +1,4 @@
-"""Bodies without end, forms cut anywhere: an answer, and bounded memory."""
+"""Endless bodies and broken forms get an error response, and use bounded memory."""
 
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.live
 SPOKEN = wav(recording(ONE))
 
 
-def test_two_gigabytes_are_refused_before_they_come(tmp_path: Path) -> None:
+def test_two_gigabytes_are_refused_before_they_are_sent(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         answer = await raw(server, head(Content_Length=str(2 * 2**30)))
         assert answer.startswith(b"HTTP/1.1 413 ")
@@ -98,7 +98,7 @@ FORMS: Mapping[str, bytes] = {
 
 
 @pytest.mark.parametrize("sent", FORMS.values(), ids=FORMS)
-def test_broken_forms(sent: bytes, tmp_path: Path) -> None:
+def test_a_broken_form_is_refused(sent: bytes, tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         answer = await raw(server, head(Content_Length=str(len(sent))), sent)
         assert answer.startswith(b"HTTP/1.1 400 "), answer
@@ -108,7 +108,7 @@ def test_broken_forms(sent: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::aiohttp.multipart.BadContentDispositionHeader")
-def test_a_form_cut_anywhere(tmp_path: Path) -> None:
+def test_a_form_cut_at_any_byte_is_refused(tmp_path: Path) -> None:
     whole = PART % b"model" + b"default\r\n" + PART % b"file" + SPOKEN[:60] + b"\r\n--b--\r\n"
 
     async def scene(server: Server) -> None:
@@ -121,9 +121,7 @@ def test_a_form_cut_anywhere(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_a_form_that_stops_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_form_that_stalls_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.1)
 
     async def scene(server: Server) -> None:
@@ -149,7 +147,7 @@ MANY: Mapping[str, bytes] = {
 
 
 @pytest.mark.parametrize("sent", MANY.values(), ids=MANY)
-def test_a_form_of_many_pieces_leaves_others_their_turn(sent: bytes, tmp_path: Path) -> None:
+def test_a_form_of_many_parts_does_not_block_the_loop(sent: bytes, tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         turns_s: list[float] = []
         while len(turns_s) < ATTEMPTS and min(turns_s, default=MAX_TURN_S) >= MAX_TURN_S:

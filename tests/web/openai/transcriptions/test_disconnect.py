@@ -1,4 +1,4 @@
-"""Whoever goes away in the middle frees his upload and his place in the queue."""
+"""A client that disconnects frees its upload and its place in the queue."""
 
 import asyncio
 from contextlib import suppress
@@ -29,7 +29,9 @@ SPOKEN = wav(recording(ONE, TWO))
 @pytest.mark.parametrize(
     "length", [{"Content_Length": "3000000"}, {"Transfer_Encoding": "chunked"}]
 )
-def test_in_the_middle_of_the_upload(length: dict[str, str], tmp_path: Path) -> None:
+def test_a_disconnect_during_the_upload_frees_everything(
+    length: dict[str, str], tmp_path: Path
+) -> None:
     async def scene(server: Server) -> None:
         url = server.client._base_url
         assert url is not None
@@ -48,7 +50,7 @@ def test_in_the_middle_of_the_upload(length: dict[str, str], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("stream", ["true", "false"])
-def test_while_it_is_recognised(stream: str, tmp_path: Path) -> None:
+def test_a_disconnect_during_recognition_frees_everything(stream: str, tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         server.listener.is_open.clear()
         form = FormData({"model": "default", "stream": stream})
@@ -66,7 +68,7 @@ def test_while_it_is_recognised(stream: str, tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_between_two_events(tmp_path: Path) -> None:
+def test_a_disconnect_between_two_events_frees_everything(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         form = FormData({"model": "default", "stream": "true", "language": "en"})
         form.add_field("file", wav(recording(ONE, 0, 0, 0, 0, TWO)), filename="a.wav")
@@ -112,7 +114,7 @@ def test_work_is_cancelled_soon_after_the_connection_is_lost() -> None:
     assert 10 <= took_s < 10.5
 
 
-def test_what_is_done_is_given() -> None:
+def test_a_finished_response_is_delivered() -> None:
     async def work() -> int:
         await asyncio.sleep(5)
         return 3

@@ -1,4 +1,4 @@
-"""The REST door over a real socket: every format, and what each field changes."""
+"""The transcription API over a real socket: every format, and the effect of each field."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ LONG = wav(recording(ONE, 0, 0, 0, 0, TWO, 0, 0, 0, 0, THREE))
 "Three windows of the recogniser."
 
 
-def test_json(tmp_path: Path) -> None:
+def test_json_has_text_and_usage(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         assert await server.json(SPOKEN) == {
             "text": "one two",
@@ -46,7 +46,7 @@ def test_json(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_logprobs(tmp_path: Path) -> None:
+def test_logprobs_are_listed_per_token(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         answer = await server.json(SPOKEN, include__="logprobs")
         assert answer["logprobs"] == [
@@ -76,7 +76,9 @@ def test_logprobs(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_plain_formats(response_format: str, content_type: str, body: str, tmp_path: Path) -> None:
+def test_text_and_subtitle_formats(
+    response_format: str, content_type: str, body: str, tmp_path: Path
+) -> None:
     async def scene(server: Server) -> None:
         response = await server.post(file=SPOKEN, response_format=response_format)
         assert response.status == 200
@@ -86,7 +88,7 @@ def test_plain_formats(response_format: str, content_type: str, body: str, tmp_p
     against(tmp_path, scene)
 
 
-def test_segments_may_be_asked_for_with_plain_json(tmp_path: Path) -> None:
+def test_plain_json_may_have_segments(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         answer = await server.json(SPOKEN, timestamp_granularities__="segment")
         assert (answer["text"], "segments" in answer) == ("one two", False)
@@ -94,7 +96,7 @@ def test_segments_may_be_asked_for_with_plain_json(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_answers_name_their_model_and_what_became_of_the_padding(tmp_path: Path) -> None:
+def test_response_headers_name_the_model_and_the_padding(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         listener = server.listener
         able = (*listener.info.supports, "padding")
@@ -119,7 +121,9 @@ def test_answers_name_their_model_and_what_became_of_the_padding(tmp_path: Path)
         (("word", "segment"), {"segments", "words"}),
     ],
 )
-def test_verbose_json(granularities: tuple[str, ...], keys: set[str], tmp_path: Path) -> None:
+def test_verbose_json_has_segments_and_words(
+    granularities: tuple[str, ...], keys: set[str], tmp_path: Path
+) -> None:
     async def scene(server: Server) -> None:
         answer = await server.json(
             SPOKEN, response_format="verbose_json", timestamp_granularities__=granularities
@@ -169,7 +173,7 @@ async def events_of(server: Server, file: bytes, **fields: str) -> list[Any]:
     return [json.loads(event) for event in events]
 
 
-def test_streaming(tmp_path: Path) -> None:
+def test_a_stream_has_deltas_and_a_final_text(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         *deltas, done = await events_of(server, LONG, include__="logprobs")
         assert len(deltas) > 1
@@ -185,7 +189,7 @@ def test_streaming(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_streaming_of_silence(tmp_path: Path) -> None:
+def test_a_stream_of_silence_has_an_empty_text(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         (done,) = await events_of(server, wav(recording(0, 0)), language="en")
         assert done == {
@@ -197,7 +201,7 @@ def test_streaming_of_silence(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_a_stream_that_fails_in_the_middle_says_so(tmp_path: Path) -> None:
+def test_a_stream_that_fails_midway_ends_with_an_error(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         server.listener.fails_at = (1, EngineError("asr", "listener", "broken"))
         *deltas, failed = await events_of(server, LONG, language="en")
@@ -221,7 +225,7 @@ def test_a_stream_that_fails_in_the_middle_says_so(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_fails_before_the_first_word_has_a_status(
+def test_an_error_before_the_first_word_has_a_status(
     stream: str, error: Exception, status: int, headers: Mapping[str, str], tmp_path: Path
 ) -> None:
     async def scene(server: Server) -> None:
@@ -293,7 +297,7 @@ def test_translations_detect_the_language(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_models(tmp_path: Path) -> None:
+def test_models_are_listed(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         listed = await (await server.client.get("/v1/models")).json()
         first = {"id": "listener", "object": "model", "created": 5, "owned_by": "local"}

@@ -1,4 +1,4 @@
-"""What the door is made of: subtitles, languages, names, and what it tells of itself."""
+"""Parts of the transcription API: subtitles, languages, names and its description."""
 
 import json
 
@@ -46,11 +46,11 @@ def test_every_language_of_whisper_has_a_name() -> None:
         ("", None),
     ],
 )
-def test_spellings_of_languages(sent: str, code: str | None) -> None:
+def test_languages_have_several_spellings(sent: str, code: str | None) -> None:
     assert code_of(sent) == code
 
 
-def test_subtitles_beyond_an_hour_with_markup_and_line_breaks() -> None:
+def test_subtitles_escape_markup_and_count_beyond_an_hour() -> None:
     segments = [
         Segment(" a < b\n\n& c ", 3_599_999.6, 3_600_500.0),
         Segment("1 --> 2", 36_000_000, 36_000_001),
@@ -66,8 +66,8 @@ def test_subtitles_beyond_an_hour_with_markup_and_line_breaks() -> None:
     assert (srt([]), vtt([])) == ("", "WEBVTT\n\n")
 
 
-def test_no_subtitle_ends_where_it_begins() -> None:
-    """WebVTT has players drop such a cue; one beyond the end of the audio is cut to nothing."""
+def test_no_subtitle_is_empty() -> None:
+    """Players drop an empty WebVTT cue; a cue beyond the end of the audio is cut to nothing."""
     segments = [Segment("hello", 1500.2, 1500.4), Segment("there", 2000.0, 2000.0)]
     assert srt(segments).splitlines()[1::4] == [
         "00:00:01,500 --> 00:00:01,501",
@@ -76,11 +76,11 @@ def test_no_subtitle_ends_where_it_begins() -> None:
 
 
 @pytest.mark.parametrize(("audio_ms", "seconds"), [(0, 0), (1, 1), (1000, 1), (2999.9, 3)])
-def test_begun_seconds_count(audio_ms: float, seconds: int) -> None:
+def test_usage_counts_started_seconds(audio_ms: float, seconds: int) -> None:
     assert usage(audio_ms).seconds == seconds
 
 
-def test_a_token_that_is_a_part_of_a_character() -> None:
+def test_a_token_may_be_a_part_of_a_character() -> None:
     (one,) = logprobs([TokenLogprob("ü".encode()[:1], -0.1)])
     assert (one.token, one.bytes) == ("\ufffd", (0xC3,))
 
@@ -97,12 +97,14 @@ def test_a_token_that_is_a_part_of_a_character() -> None:
         ("", False, False),
     ],
 )
-def test_known_fields(name: str, in_transcriptions: bool, in_translations: bool) -> None:
+def test_unknown_fields_are_named(
+    name: str, in_transcriptions: bool, in_translations: bool
+) -> None:
     assert is_known(name, TranscriptionFields) is in_transcriptions
     assert is_known(name, TranslationFields) is in_translations
 
 
-def test_the_api_page_shows_the_fields() -> None:
+def test_the_api_description_contains_the_fields() -> None:
     spools = UploadSpools()
     door = AudioDoor(
         Transcriber(EngineSet(LoudVads(), {}, {}, {})), Cards(), spools, ThreadDecoder()

@@ -1,4 +1,4 @@
-"""The official Python client, unchanged, against the door."""
+"""OpenAI's Python client, unchanged, against the transcription API."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -45,7 +45,7 @@ def with_client(folder: Path, scene: Scene, run_loop: Runner = asyncio.run, **li
     against(folder, run, run_loop, **limits)
 
 
-def test_transcriptions(tmp_path: Path) -> None:
+def test_a_file_is_transcribed(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, _: Server) -> None:
         plain = await client.audio.transcriptions.create(
             model="whisper-1", file=SPOKEN, language="en", prompt="Numbers.", temperature=0
@@ -86,7 +86,7 @@ def test_verbose_json_with_words(tmp_path: Path) -> None:
     with_client(tmp_path, scene)
 
 
-def test_logprobs(tmp_path: Path) -> None:
+def test_logprobs_are_returned(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, _: Server) -> None:
         answer = await client.audio.transcriptions.create(
             model="gpt-4o-transcribe", file=SPOKEN, response_format="json", include=["logprobs"]
@@ -96,7 +96,7 @@ def test_logprobs(tmp_path: Path) -> None:
     with_client(tmp_path, scene)
 
 
-def test_a_stream(tmp_path: Path) -> None:
+def test_a_stream_yields_deltas(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, _: Server) -> None:
         stream = await client.audio.transcriptions.create(
             model="gpt-4o-transcribe",
@@ -127,7 +127,7 @@ def test_a_stream_that_fails_raises(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:deprecated")  # the library calls whisper-1 so
-def test_translations(tmp_path: Path) -> None:
+def test_a_file_is_translated(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, server: Server) -> None:
         plain = await client.audio.translations.create(model="whisper-1", file=SPOKEN)
         assert plain.text == "one two"
@@ -142,7 +142,7 @@ def test_translations(tmp_path: Path) -> None:
     with_client(tmp_path, scene)
 
 
-def test_models(tmp_path: Path) -> None:
+def test_models_are_listed(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, _: Server) -> None:
         assert [model.id async for model in client.models.list()] == ["listener", "other"]
         assert (await client.models.retrieve("other")).owned_by == "tests"
@@ -152,7 +152,7 @@ def test_models(tmp_path: Path) -> None:
     with_client(tmp_path, scene)
 
 
-def test_errors(tmp_path: Path) -> None:
+def test_errors_have_the_classes_of_the_client(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, server: Server) -> None:
         with pytest.raises(openai.NotFoundError) as missing:
             await client.audio.transcriptions.create(model="parrot", file=SPOKEN)
@@ -168,7 +168,7 @@ def test_errors(tmp_path: Path) -> None:
     with_client(tmp_path, scene)
 
 
-def test_a_busy_server_is_asked_again(tmp_path: Path) -> None:
+def test_a_busy_server_is_retried(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, server: Server) -> None:
         server.listener.fails_at = (0, OverloadedError("full", retry_after_s=1, code="engine_busy"))
         patient = client.with_options(max_retries=1)
@@ -178,10 +178,10 @@ def test_a_busy_server_is_asked_again(tmp_path: Path) -> None:
     with_client(tmp_path, scene)
 
 
-def test_a_large_upload_goes_through_every_buffer(
+def test_a_large_upload_passes_every_buffer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the server's own loop: it reads in larger pieces than the parser lets pass at once."""
+    """On the server's own loop, which reads larger pieces than the parser passes on at once."""
     monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 2)
     noise = np.random.default_rng(1).integers(-3000, 3000, 55 * 16000, np.int16)
     size_bytes = 9_000_000
