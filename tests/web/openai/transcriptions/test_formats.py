@@ -97,7 +97,7 @@ def test_a_token_may_be_a_part_of_a_character() -> None:
         ("", False, False),
     ],
 )
-def test_unknown_fields_are_named(
+def test_each_endpoint_knows_its_own_fields(
     name: str, in_transcriptions: bool, in_translations: bool
 ) -> None:
     assert is_known(name, TranscriptionFields) is in_transcriptions
