@@ -1,4 +1,4 @@
-"""A tool that is slow to a user who waits for nothing, so that a test need not wait either."""
+"""A tool that counts as slow after a moment, so that tests of slow tools need not wait."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tests.pipeline.fakes import Adder
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`add` takes 300 ms; a sentence bridges what takes 50, and no other follows soon."""
+    """Makes `add` take 300 ms, and a sentence bridge every call of 50 ms or more."""
 
     async def add(
         self: Adder, name: str, arguments: Mapping[str, Any], context: ToolContext

@@ -1,4 +1,4 @@
-"""What is said unasked: where it was asked for, beside it, or when it is back. In virtual time."""
+"""Announcements: on the device that asked, another of its room, or later. In virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ KITCHEN = DeviceLocation(area="kitchen", device_id="dev_1")
 
 
 class Scene:
-    """A conversation `conv` held on dev_1 in the kitchen, where dev_2 stands, too."""
+    """A conversation `conv` on dev_1 in the kitchen, where dev_2 is, too."""
 
     def __init__(self) -> None:
         self.talks = FakeTalks(places={"conv": KITCHEN})
@@ -49,8 +49,8 @@ class Scene:
             task.cancel()
 
 
-def test_what_waited_for_a_device_that_is_forgotten_is_not_said_beside_it() -> None:
-    """Also where it is being brought at that moment."""
+def test_a_notice_for_a_forgotten_device_is_not_played_by_a_neighbour() -> None:
+    """Also if it is being delivered at that moment."""
 
     async def main() -> None:
         scene, other = Scene(), FakeLive(hears=False)
@@ -68,7 +68,7 @@ def test_what_waited_for_a_device_that_is_forgotten_is_not_said_beside_it() -> N
     run_virtual(main())
 
 
-def test_the_conversation_itself_comes_first() -> None:
+def test_an_open_conversation_gets_its_notice_first() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         scene.talks.is_open = True
@@ -88,7 +88,7 @@ def test_the_conversation_itself_comes_first() -> None:
         (FakeLive(hears=StorageError("x")), FakeLive(), (0, 1)),
     ],
 )
-def test_then_the_device_that_asked_then_another_of_its_room(
+def test_a_notice_falls_back_to_the_device_then_to_its_room(
     first: FakeLive | None, second: FakeLive, heard: tuple[int, int]
 ) -> None:
     async def main() -> None:
@@ -102,7 +102,7 @@ def test_then_the_device_that_asked_then_another_of_its_room(
     run_virtual(main())
 
 
-def test_then_it_waits_for_the_device() -> None:
+def test_a_notice_waits_for_an_absent_device() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         async with scene.running():
@@ -116,7 +116,7 @@ def test_then_it_waits_for_the_device() -> None:
     run_virtual(main())
 
 
-def test_what_waits_is_also_said_by_another_device_that_comes_to_the_room() -> None:
+def test_a_waiting_notice_is_played_by_another_device_of_the_room() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         async with scene.running():
@@ -128,7 +128,7 @@ def test_what_waits_is_also_said_by_another_device_that_comes_to_the_room() -> N
     run_virtual(main())
 
 
-def test_a_busy_device_hears_it_when_it_is_idle() -> None:
+def test_a_busy_device_plays_a_notice_when_it_is_idle() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive(hears=False)
         async with scene.running():
@@ -145,7 +145,7 @@ def test_a_busy_device_hears_it_when_it_is_idle() -> None:
     run_virtual(main())
 
 
-def test_nobody_hears_it_when_it_is_too_late() -> None:
+def test_an_expired_notice_is_not_played() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         async with scene.running():
@@ -161,8 +161,8 @@ def test_nobody_hears_it_when_it_is_too_late() -> None:
     run_virtual(main())
 
 
-def test_without_a_device_nothing_waits() -> None:
-    """Timers go on trying for a page that was just closed."""
+def test_a_notice_without_a_device_does_not_wait() -> None:
+    """A timer goes on trying for a page that was just closed."""
 
     async def main() -> None:
         scene = Scene()
@@ -177,7 +177,7 @@ def test_without_a_device_nothing_waits() -> None:
     run_virtual(main())
 
 
-def test_what_waits_is_bounded_and_the_oldest_goes() -> None:
+def test_the_queue_of_notices_drops_the_oldest() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         for number in range(MAX_WAITING_PER_TARGET + 2):
@@ -191,7 +191,7 @@ def test_what_waits_is_bounded_and_the_oldest_goes() -> None:
     run_virtual(main())
 
 
-def test_an_area_hears_it_on_every_device_or_on_the_first_that_comes() -> None:
+def test_a_notice_for_an_area_is_played_by_all_or_the_first_to_return() -> None:
     async def main() -> None:
         scene, one, two = Scene(), FakeLive(), FakeLive()
         async with scene.running():
@@ -208,7 +208,7 @@ def test_an_area_hears_it_on_every_device_or_on_the_first_that_comes() -> None:
     run_virtual(main())
 
 
-def test_a_stuck_device_holds_up_nobody_else() -> None:
+def test_a_stuck_device_delays_no_other() -> None:
     async def main() -> None:
         scene, stuck, other = Scene(), FakeLive(is_stuck=True), FakeLive()
         scene.rooms.ids = {}
@@ -227,7 +227,7 @@ def test_a_stuck_device_holds_up_nobody_else() -> None:
     run_virtual(main())
 
 
-def test_a_database_that_fails_keeps_what_waits() -> None:
+def test_a_failed_database_keeps_the_waiting_notices() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         scene.rooms.fails = StorageError("x")
@@ -244,7 +244,7 @@ def test_a_database_that_fails_keeps_what_waits() -> None:
     run_virtual(main())
 
 
-def test_what_waits_for_a_forgotten_device_is_forgotten() -> None:
+def test_notices_for_a_forgotten_device_are_dropped() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         await scene.said.announce("conv", "ready")
@@ -257,7 +257,7 @@ def test_what_waits_for_a_forgotten_device_is_forgotten() -> None:
     run_virtual(main())
 
 
-def test_a_timer_of_a_board_that_went_idle_rings_beside_it_or_when_it_is_back() -> None:
+def test_a_timer_of_a_disconnected_board_rings_nearby_or_later() -> None:
     async def main() -> None:
         scene, clock, talks = Scene(), LoopClock(), Conversations()
         said = Announcements(talks, scene.rooms, scene.presence, clock)

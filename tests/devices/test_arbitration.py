@@ -1,4 +1,4 @@
-"""Who answers a wake word that several devices heard. Time is given, so nothing waits."""
+"""Which device answers a wake word that several devices heard. Time is an argument."""
 
 import random
 from collections import Counter
@@ -12,11 +12,11 @@ ABC = frozenset({"a", "b", "c"})
 
 
 def won(*devices: str) -> list[ArbitrationVerdict]:
-    """The first of them wins."""
+    """Asserts that the first of them wins."""
     return [ArbitrationVerdict(device, won=device == devices[0]) for device in devices]
 
 
-def test_a_winner_that_goes_leaves_the_wake_word_to_the_next() -> None:
+def test_if_the_winner_leaves_the_next_wake_word_is_answered() -> None:
     for leave in ("left", "gave_up"):
         arbitration, known = Arbitration(), {"near", "far", "third"}
         arbitration.report("hall", "near", -10.0, known, 0.0)
@@ -38,18 +38,18 @@ def test_a_winner_that_goes_leaves_the_wake_word_to_the_next() -> None:
         ]
 
 
-def test_who_hears_alone_answers_at_once() -> None:
+def test_the_only_device_answers_at_once() -> None:
     assert Arbitration().report("kitchen", "a", -20, frozenset({"a"}), 0.0) == won("a")
 
 
-def test_all_have_spoken_so_nobody_waits() -> None:
+def test_the_decision_is_made_when_all_devices_have_reported() -> None:
     race = Arbitration()
     assert race.report("kitchen", "a", -20, AB, 0.0) == []
     assert race.report("kitchen", "b", -10, AB, 0.03) == won("b", "a")
     assert race.due() is None
 
 
-def test_who_is_silent_is_waited_for_200_ms_at_most() -> None:
+def test_silent_devices_are_awaited_for_at_most_200_ms() -> None:
     race = Arbitration()
     race.report("kitchen", "a", -20, ABC, 5.0)
     race.report("kitchen", "b", -10, ABC, 5.1)
@@ -59,7 +59,7 @@ def test_who_is_silent_is_waited_for_200_ms_at_most() -> None:
     assert (race.tick(5.2), race.due()) == ([], None)
 
 
-def test_who_comes_after_the_decision_loses_however_loud() -> None:
+def test_a_report_after_the_decision_loses_however_loud() -> None:
     race = Arbitration()
     race.report("kitchen", "a", -40, AB, 0.0)
     race.tick(WINDOW_S)
@@ -68,14 +68,14 @@ def test_who_comes_after_the_decision_loses_however_loud() -> None:
     assert race.report("kitchen", "b", -20, frozenset({"b"}), LATE_S) == won("b")
 
 
-def test_a_decision_that_is_due_is_made_also_by_the_next_wake_word() -> None:
+def test_the_next_wake_word_makes_a_decision_that_is_due() -> None:
     race = Arbitration()
     race.report("kitchen", "a", -40, AB, 0.0)
     late = [*won("a"), ArbitrationVerdict("b", won=False)]
     assert race.report("kitchen", "b", 0, AB, WINDOW_S) == late
 
 
-def test_the_same_device_again_is_another_wake_word() -> None:
+def test_a_second_report_of_a_device_is_another_wake_word() -> None:
     race = Arbitration()
     race.report("kitchen", "a", -20, AB, 0.0)
     assert race.report("kitchen", "a", -20, AB, 0.1) == won("a")
@@ -83,7 +83,7 @@ def test_the_same_device_again_is_another_wake_word() -> None:
     assert race.report("kitchen", "b", -30, AB, 0.2) == []
 
 
-def test_two_groups_at_once_know_nothing_of_each_other() -> None:
+def test_two_groups_decide_independently() -> None:
     race = Arbitration()
     race.report("kitchen", "a", -20, AB, 0.0)
     race.report("attic", "x", -40, frozenset("xy"), 0.05)
@@ -93,7 +93,7 @@ def test_two_groups_at_once_know_nothing_of_each_other() -> None:
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_ties_go_by_name_whoever_spoke_first(first: str) -> None:
+def test_ties_are_broken_by_name(first: str) -> None:
     for level_db in (-20.0, None):
         race = Arbitration()
         second = next(iter(AB - {first}))
@@ -101,14 +101,14 @@ def test_ties_go_by_name_whoever_spoke_first(first: str) -> None:
         assert race.report("kitchen", second, level_db, AB, 0.01) == won("a", "b")
 
 
-def test_who_says_no_level_loses_to_who_does() -> None:
+def test_a_report_without_a_level_loses() -> None:
     race = Arbitration()
     race.report("kitchen", "a", None, AB, 0.0)
     assert race.report("kitchen", "b", -90, AB, 0.1) == won("b", "a")
 
 
 def test_a_device_whose_gain_is_higher_does_not_always_win() -> None:
-    """`a` hears everything 6 dB louder. Half the time somebody stands 2 dB nearer to `b`."""
+    """`a` hears everything 6 dB louder. Half the time the user is 2 dB nearer to `b`."""
     race = Arbitration()
     for turn in range(40):
         nearer_db = 2 if turn % 2 else -2
@@ -120,7 +120,7 @@ def test_a_device_whose_gain_is_higher_does_not_always_win() -> None:
     assert race.report("kitchen", "b", -19, AB, 1000.1) == won("b", "a")
 
 
-def test_one_wake_word_says_little_of_a_device() -> None:
+def test_one_wake_word_hardly_changes_the_mean_level() -> None:
     race = Arbitration()
     race.report("kitchen", "a", -10, AB, 0.0)
     race.report("kitchen", "b", -30, AB, 0.1)
@@ -129,7 +129,7 @@ def test_one_wake_word_says_little_of_a_device() -> None:
     assert race.correction_db("a") == 0
 
 
-def test_a_broken_microphone_is_not_believed() -> None:
+def test_the_level_of_a_broken_microphone_is_ignored() -> None:
     race = Arbitration()
     for turn in range(50):
         race.report("kitchen", "a", -300.0, AB, 10.0 * turn)
@@ -138,7 +138,7 @@ def test_a_broken_microphone_is_not_believed() -> None:
     assert race.report("kitchen", "b", -20, AB, 1000.1) == won("b", "a")
 
 
-def test_a_level_that_no_microphone_has_does_not_spoil_the_means_of_others() -> None:
+def test_an_impossible_level_does_not_change_the_means_of_others() -> None:
     race = Arbitration()
     for turn in range(40):
         race.report("kitchen", "a", -14.0, AB, 10.0 * turn)
@@ -148,7 +148,7 @@ def test_a_level_that_no_microphone_has_does_not_spoil_the_means_of_others() -> 
     assert race.report("kitchen", "b", -18.0, AB, 1000.1) == won("b", "a")
 
 
-def test_who_leaves_is_not_waited_for_and_does_not_win() -> None:
+def test_a_device_that_leaves_is_not_awaited_and_does_not_win() -> None:
     race = Arbitration()
     race.report("kitchen", "a", -10, ABC, 0.0)
     race.report("kitchen", "b", -20, ABC, 0.05)
@@ -161,7 +161,7 @@ def test_who_leaves_is_not_waited_for_and_does_not_win() -> None:
 
 
 def _run(lottery: random.Random, race: Arbitration, began: float) -> Counter[tuple[str, bool]]:
-    """Ten devices in two rooms hear one wake word each; verdicts by room, and whether won."""
+    """Ten devices in two rooms hear one wake word each; returns verdicts by room."""
     rooms = {f"device {number}": f"room {number % 2}" for number in range(10)}
     members = {
         room: frozenset(name for name, its in rooms.items() if its == room)
@@ -196,7 +196,7 @@ def test_ten_devices_in_two_rooms_always_answer_once_each_room() -> None:
         assert (counts["room 0", False], counts["room 1", False]) == (4, 4)
 
 
-def test_what_is_over_is_forgotten() -> None:
+def test_finished_decisions_are_forgotten() -> None:
     race = Arbitration()
     for number in range(100):
         race.report(f"room {number}", "a", -20, frozenset("a"), 0.0)

@@ -1,4 +1,4 @@
-"""Which URLs a device is sent to for a notification's sound."""
+"""Which URLs a device may fetch for the sound of a notification."""
 
 import asyncio
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def check(url: str) -> None:
         "http://radio.example:8000/",
     ],
 )
-def test_this_server_and_hosts_that_are_named(url: str) -> None:
+def test_this_server_and_named_hosts_are_allowed(url: str) -> None:
     check(url)
 
 
@@ -77,7 +77,7 @@ def test_this_server_and_hosts_that_are_named(url: str) -> None:
         ("", "printable"),
     ],
 )
-def test_everything_else_is_refused(url: str, why: str) -> None:
+def test_any_other_host_is_refused(url: str, why: str) -> None:
     with pytest.raises(RequestError, match=why) as error:
         check(url)
     assert error.value.code == "audio_url_refused"
@@ -104,11 +104,11 @@ def test_everything_else_is_refused(url: str, why: str) -> None:
         ("2002:7f00:1::", True),
     ],
 )
-def test_addresses_that_mean_no_other_host(address: str, *, expected: bool) -> None:
+def test_local_and_reserved_addresses_are_forbidden(address: str, *, expected: bool) -> None:
     assert is_forbidden(ip_address(address)) == expected
 
 
-def test_numbers_in_any_notation_are_resolved_before_they_are_judged() -> None:
+def test_numeric_hosts_are_normalised_before_the_check() -> None:
     for host in ("2130706433", "0x7f.1", "127.1"):
         with pytest.raises(RequestError, match=r"loopback|cannot be found"):
             asyncio.run(AudioUrlPolicy((host,)).check(f"http://{host}/", OWN))

@@ -1,4 +1,4 @@
-"""Firmware images in their folder, and names that want out of it."""
+"""Firmware images in their folder, and names that lead out of it."""
 
 import random
 from hashlib import sha256
@@ -73,7 +73,7 @@ def test_versions_are_sorted_as_people_count_them() -> None:
         (("local",), "local", []),
     ],
 )
-def test_a_release_is_not_hidden_by_what_is_none(
+def test_a_release_is_not_hidden_by_other_files(
     tmp_path: Path, there: tuple[str, ...], newest: str, releases: list[str]
 ) -> None:
     for version in there:
@@ -86,7 +86,7 @@ def test_a_release_is_not_hidden_by_what_is_none(
     assert [one.version for one in images.releases("BOX")] == releases
 
 
-def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
+def test_an_empty_folder_has_no_images(tmp_path: Path) -> None:
     assert FirmwareFolder(tmp_path / "none").all() == []
     with pytest.raises(NotFound):
         FirmwareFolder(tmp_path / "none").find("0.9.1", "BOX")

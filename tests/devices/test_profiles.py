@@ -1,4 +1,4 @@
-"""A device's profile at every door that has profiles: what of it reaches the language model."""
+"""The profile of a device at every API with profiles: what reaches the language model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ BOARDS_OWN = {"self_get_device_status", "self_audio_speaker_set_volume"}
 
 @dataclass(frozen=True)
 class Seen:
-    """What a model was asked with."""
+    """The arguments of a model call."""
 
     system: str
     "Its first line: which room it is comes behind."
@@ -34,7 +34,7 @@ class Seen:
 
 
 def seen(llm: EchoLlm) -> Seen:
-    """In its last round."""
+    """Returns the arguments of the last round."""
     (said,) = (one.text for one in llm.asked[-1] if one.role == "system")
     tools = frozenset(one.name for one in llm.tools_asked[-1])
     return Seen(said.partition("\n")[0], llm.options_asked[-1].temperature, tools)
@@ -87,7 +87,7 @@ def asked_by_willow(profile: DeviceProfile) -> Seen:
         (DeviceProfile(tools=("set_timer",)), "Be brief.", 0.3, set()),
     ],
 )
-def test_a_profile_reaches_the_model(
+def test_a_profile_reaches_the_language_model(
     asked: Callable[[DeviceProfile], Seen],
     every_tool: set[str],
     profile: DeviceProfile,
@@ -100,7 +100,7 @@ def test_a_profile_reaches_the_model(
 
 
 @pytest.mark.parametrize(("given", "expected"), [("", "off"), ("cancel", "cancel")])
-def test_one_board_of_a_server_cancels_its_echo(given: DeviceEcho, expected: EchoMode) -> None:
+def test_echo_cancellation_is_set_per_board(given: DeviceEcho, expected: EchoMode) -> None:
     settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, initial_settings=USUAL)
     scene = xiaozhi.Scene(settings=settings)
 
@@ -132,7 +132,9 @@ def test_one_board_of_a_server_cancels_its_echo(given: DeviceEcho, expected: Ech
         ({"wake_word": "alexa"}, "wake_word", ""),
     ],
 )
-def test_what_a_session_begins_with(given: dict[str, Any], field: str, expected: object) -> None:
+def test_the_settings_with_which_a_session_begins(
+    given: dict[str, Any], field: str, expected: object
+) -> None:
     usual = replace(USUAL, echo="half_duplex")
     settings = DeviceProfile(**given).applied(usual)
     assert getattr(settings, field) == expected

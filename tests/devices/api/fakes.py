@@ -1,4 +1,4 @@
-"""A device that is here, and conversations that may be open."""
+"""A fake connected device, fake conversations and fake rooms."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from devices.presence import DeviceActivity, DeviceNotification
 
 @dataclass
 class FakeLive:
-    """`hears`: whether a notice can be heard; an error is raised."""
+    """A connected device. `hears`: whether it plays a notice; an error is raised."""
 
     hears: bool | EarshotError = True
     does: bool = True
@@ -46,7 +46,7 @@ class FakeLive:
 
 @dataclass
 class FakeTalks:
-    """`is_open`: somebody hears what is announced."""
+    """Conversations. `is_open`: a client of it plays announcements."""
 
     is_open: bool = False
     places: dict[str, DeviceLocation] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class FakeTalks:
 
 @dataclass
 class FakeRooms:
-    """Area -> ids."""
+    """Maps areas to device ids."""
 
     ids: dict[str, list[str]] = field(default_factory=dict)
     fails: EarshotError | None = None

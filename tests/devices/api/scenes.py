@@ -1,4 +1,4 @@
-"""The door of the devices' API, with a registry of its own."""
+"""The API of devices with a registry of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -41,7 +41,7 @@ class Scene:
         return await self.registry.check_in(contact(hardware_id, address))
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status, and the body or the error."""
+        """Returns the status and the body or the error."""
         async with self.client.request(method, f"/v1/{path}", json=body) as response:
             if response.status >= 400:
                 return response.status, await error_of(response)

@@ -1,4 +1,4 @@
-"""The HTTP API of devices behind the real edge: JSON, events and what is refused."""
+"""The HTTP API of devices behind the real error handling: JSON, events and refusals."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from tests.server.http.harness import KEY, error_of
 pytestmark = pytest.mark.live
 
 
-def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:
+def test_a_device_is_described_as_json(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             assert await here.ask("GET", "devices") == (200, {"devices": []})
@@ -73,7 +73,7 @@ def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_is_edited_and_what_stays(tmp_path: Path) -> None:
+def test_an_edit_changes_only_the_given_fields(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             path = f"devices/{(await here.new()).id}"
@@ -123,7 +123,7 @@ def test_what_is_edited_and_what_stays(tmp_path: Path) -> None:
         ("devices/dev_1/update", {"firmware": 1}, "firmware", "`str`"),
     ],
 )
-def test_a_wrong_field_is_named_with_what_is_allowed(
+def test_a_wrong_field_is_named_with_the_allowed_values(
     tmp_path: Path, path: str, body: Any, param: str, allowed: str
 ) -> None:
     async def main() -> None:
@@ -135,7 +135,7 @@ def test_a_wrong_field_is_named_with_what_is_allowed(
     asyncio.run(main())
 
 
-def test_a_profile_that_no_session_could_have_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_profile_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             path = f"devices/{(await here.new()).id}"
@@ -152,7 +152,7 @@ def test_a_profile_that_no_session_could_have_is_refused(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_what_is_no_json_is_said(tmp_path: Path) -> None:
+def test_a_body_that_is_not_json_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             for body in (b"{", b"\xff", b"name=x"):
@@ -183,7 +183,7 @@ def test_an_unknown_device_is_404(tmp_path: Path, method: str, path: str) -> Non
     asyncio.run(main())
 
 
-def test_a_wrong_code_is_refused_and_guessing_is_slowed(
+def test_a_wrong_code_is_refused_and_guesses_are_delayed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -208,7 +208,7 @@ def test_a_wrong_code_is_refused_and_guessing_is_slowed(
     asyncio.run(main())
 
 
-def test_an_approval_says_what_was_seen(tmp_path: Path) -> None:
+def test_an_approval_names_the_identity_that_the_user_saw(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device = await here.new()
@@ -228,10 +228,8 @@ def test_an_approval_says_what_was_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["block", "forget", "replace", "name", "claim"])
-def test_who_may_not_be_served_any_more_is_cut_off_whoever_decided_it(
-    tmp_path: Path, end: str
-) -> None:
-    """Here by nobody who asked this server: another one does it in the same database."""
+def test_a_device_that_another_server_blocks_is_disconnected(tmp_path: Path, end: str) -> None:
+    """Another server makes the change in the same database."""
 
     async def main() -> None:
         async with scene(tmp_path) as here, asyncio.TaskGroup() as tasks:
@@ -267,7 +265,7 @@ def test_who_may_not_be_served_any_more_is_cut_off_whoever_decided_it(
 
 
 @pytest.mark.parametrize("end", ["block", "forget"])
-def test_a_blocked_or_forgotten_device_is_cut_off(tmp_path: Path, end: str) -> None:
+def test_a_blocked_or_forgotten_device_is_disconnected(tmp_path: Path, end: str) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device, live = await here.new(), FakeLive(hears=False)
@@ -285,7 +283,7 @@ def test_a_blocked_or_forgotten_device_is_cut_off(tmp_path: Path, end: str) -> N
     asyncio.run(main())
 
 
-def test_notices_are_heard_or_wait_and_that_is_told(tmp_path: Path) -> None:
+def test_a_notice_is_played_or_queued_and_the_response_says_which(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device, live, notice = await here.new(), FakeLive(), {"text": "dinner"}
@@ -302,7 +300,7 @@ def test_notices_are_heard_or_wait_and_that_is_told(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_home_assistant_is_not_spoken_on(tmp_path: Path) -> None:
+def test_home_assistant_cannot_play_notices(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             lan = contact("192.168.1.7", kind="wyoming")
@@ -316,7 +314,7 @@ def test_home_assistant_is_not_spoken_on(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_area_is_spoken_in(tmp_path: Path) -> None:
+def test_a_notice_may_be_sent_to_an_area(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device, live = await here.new(), FakeLive()
@@ -335,7 +333,7 @@ def test_an_area_is_spoken_in(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_devices_are_restarted_and_updated_where_they_can_be(tmp_path: Path) -> None:
+def test_devices_are_restarted_and_updated_if_they_support_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device, live = await here.new(), FakeLive()
@@ -355,7 +353,7 @@ def test_devices_are_restarted_and_updated_where_they_can_be(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_the_firmware_of_a_device_is_listed_and_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_firmware_is_listed_and_a_missing_image_is_named(tmp_path: Path) -> None:
     root = tmp_path / "firmware"
 
     async def main() -> None:
@@ -388,7 +386,7 @@ def test_the_firmware_of_a_device_is_listed_and_what_is_not_there_is_said(tmp_pa
     asyncio.run(main())
 
 
-def test_the_log_of_a_device(tmp_path: Path) -> None:
+def test_the_log_of_a_device_is_served(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device = await here.new()
@@ -408,7 +406,7 @@ def test_the_log_of_a_device(tmp_path: Path) -> None:
 
 
 async def _event(answer: ClientResponse) -> list[dict[str, Any]]:
-    """The next list of devices."""
+    """Returns the next list of devices."""
     while (line := await answer.content.readline()) != b"event: devices\n":
         assert line in {b": still here\n", b"\n"}
     data = (await answer.content.readline()).removeprefix(b"data: ")
@@ -443,7 +441,7 @@ def test_watchers_see_every_kind_of_change(tmp_path: Path, monkeypatch: pytest.M
     asyncio.run(main())
 
 
-def test_a_silent_watch_shows_life_and_changes_of_other_servers(tmp_path: Path) -> None:
+def test_an_idle_watch_gets_heartbeats_and_changes_of_other_servers(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             scene(tmp_path, heartbeat_s=0.02) as here,
@@ -459,7 +457,7 @@ def test_a_silent_watch_shows_life_and_changes_of_other_servers(tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_a_page_that_reads_nothing_is_let_go(
+def test_a_page_that_reads_nothing_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "STALL_S", 0.05)
@@ -483,7 +481,7 @@ def test_a_page_that_reads_nothing_is_let_go(
     asyncio.run(main())
 
 
-def test_watchers_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_watchers_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_file, "MAX_WATCHERS", 1)
 
     async def main() -> None:
@@ -495,7 +493,7 @@ def test_watchers_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(main())
 
 
-def test_nothing_is_told_without_the_key(tmp_path: Path) -> None:
+def test_nothing_is_served_without_the_key(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path, gate=AccessGate(is_local=False, key=KEY)) as here:
             for method, path in (
@@ -511,7 +509,7 @@ def test_nothing_is_told_without_the_key(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_database_that_fails_is_said(tmp_path: Path) -> None:
+def test_a_failed_database_gives_an_error_response(tmp_path: Path) -> None:
     (tmp_path / "devices.db").mkdir()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What is kept of what happened, from the connections themselves."""
+"""The event log of devices, as their connections write it."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.devices.registry.harness import Moment
 AT = "2026-03-01T12:00:00.000+00:00"
 
 
-def test_a_connection_its_turns_and_its_errors_are_kept() -> None:
+def test_connections_turns_and_errors_are_logged() -> None:
     journal = DeviceEventLog(Moment())
     presence, live = Presence(journal), FakeLive(timing={"playout_start": 640.0})
     with presence.connected("dev_1", live):
@@ -42,7 +42,7 @@ def test_a_replaced_connection_does_not_end_the_newer_one() -> None:
     ]
 
 
-def test_the_journal_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_length_of_the_log_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_file, "MAX_PER_DEVICE", 2)
     monkeypatch.setattr(journal_file, "MAX_DEVICES", 2)
     journal = DeviceEventLog(Moment())

@@ -1,4 +1,4 @@
-"""What the door does unasked while the server runs: it ends nothing but who is unwelcome."""
+"""The watch of the registry disconnects only devices that may no longer be served."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ OURS, OTHERS = b"1" * 32, b"2" * 32
 
 
 class Kept:
-    """The registry, as far as the watch looks at it."""
+    """The part of the registry that the watch uses."""
 
     def __init__(self, *known: Device) -> None:
         self.known = known
@@ -55,7 +55,7 @@ def door_of(kept: Kept, presence: Presence) -> DevicesDoor:
     return DevicesDoor(registry, presence, DeviceEventLog(clock), said, lambda profile: None)
 
 
-def test_a_look_that_failed_is_repeated_without_a_change() -> None:
+def test_a_failed_check_is_repeated_without_a_change() -> None:
     async def main() -> None:
         kept, presence, live = Kept(replace(device(), standing="blocked")), Presence(), FakeLive()
         kept.fails = 2
@@ -73,7 +73,7 @@ def test_a_look_that_failed_is_repeated_without_a_change() -> None:
 
 
 @pytest.mark.parametrize("who", [replace(device(), identity=OTHERS), None])
-def test_who_came_since_the_look_began_is_not_cut_off_for_who_was_there(
+def test_a_device_that_connects_during_a_check_is_kept(
     who: Device | None,
 ) -> None:
     async def main() -> None:
@@ -92,10 +92,10 @@ def test_who_came_since_the_look_began_is_not_cut_off_for_who_was_there(
     run_virtual(main())
 
 
-def test_a_profile_of_a_newer_version_ends_nothing(
+def test_a_profile_of_a_newer_version_disconnects_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two servers of two versions share a database while one of them is brought up to date."""
+    """During an update, servers of two versions share a database."""
     kept = '{"echo": "newer-words", "volume": 3}'
 
     async def main() -> None:

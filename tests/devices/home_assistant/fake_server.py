@@ -1,4 +1,4 @@
-"""A Home Assistant that is none: its REST and WebSocket API as the sheet has them, on loopback."""
+"""A fake Home Assistant on loopback, with the REST and WebSocket API of the protocol sheet."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ def light(name: str, area: str = "", **more: Any) -> dict[str, Any]:
 
 
 def answered(speech: str, kind: str = "action_done", **more: Any) -> dict[str, Any]:
-    """As `conversation/process` answers; `code` for an error."""
+    """Returns an answer of `conversation/process`; `code` makes it an error."""
     data: dict[str, Any] = {"targets": [], "success": [], "failed": []}
     if "code" in more:
         kind, data = "error", {"code": more.pop("code")}
@@ -39,7 +39,7 @@ def answered(speech: str, kind: str = "action_done", **more: Any) -> dict[str, A
 
 @dataclass
 class FakeHome:
-    """What it has, how it is, and what it was told."""
+    """Its entities, its behaviour, and the requests that it got."""
 
     entities: list[dict[str, Any]] = field(default_factory=lambda: [light("Kitchen Lights")])
     areas: list[dict[str, Any]] = field(default_factory=list)
@@ -87,7 +87,7 @@ class FakeHome:
         self.url = f"http://127.0.0.1:{self._port}"
 
     async def stop(self) -> None:
-        """Gone, as when it restarts; `start` brings it back where it was."""
+        """Stops it as for a restart; `start` starts it again on the same port."""
         await self.hang_up()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -97,14 +97,14 @@ class FakeHome:
             await ws.close()
 
     async def tell(self, kind: str) -> None:
-        """An event to those who subscribed."""
+        """Sends an event to the subscribers."""
         for ws, numbers in self._listening.items():
             for number in numbers:
                 event = {"event_type": kind, "data": {}}
                 await ws.send_json({"id": number, "type": "event", "event": event})
 
     async def show(self, **event: Any) -> None:
-        """States to those who watch: `a` added ones, `c` changes."""
+        """Sends states to the watchers: `a` for added ones, `c` for changes."""
         for number in self.watched:
             await self.send(json.dumps({"id": number, "type": "event", "event": event}))
 
@@ -237,7 +237,7 @@ class FakeHome:
 
 @asynccontextmanager
 async def fake_home(**how: Any) -> AsyncIterator[FakeHome]:
-    """Running; sentences are answered at once."""
+    """Runs one, which answers sentences at once."""
     home = FakeHome(**how)
     home.released.set()
     await home.start()

@@ -1,4 +1,4 @@
-"""Our client beside a fake Home Assistant."""
+"""Our client, connected to a fake Home Assistant."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -26,7 +26,7 @@ def spoken_in(area: str, language: str = "en") -> ToolContext:
 async def client(
     home: FakeHome, *, mirror: EntityMirror | None = None, **settings: Any
 ) -> AsyncIterator[HomeAssistantClient]:
-    """Running, whatever became of its first attempt."""
+    """Runs the client; yields after its first attempt, successful or not."""
     wanted = HomeAssistantSettings(**{"url": home.url, "token": TOKEN, "timeout_s": 5, **settings})
     house = HomeAssistantClient(
         wanted, HandClock(), Counts(), mirror=mirror, first_wait_s=0.01, debounce_s=0
@@ -55,9 +55,9 @@ async def reached(house: HomeAssistantClient, *states: ConnectionState) -> None:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Of what nobody tells."""
+    """Polls until a condition holds that has no event."""
     async with asyncio.timeout(PATIENCE_S):
-        while not is_so():  # noqa: ASYNC110  it tells nobody
+        while not is_so():  # noqa: ASYNC110  there is no event
             await asyncio.sleep(0.005)
 
 

@@ -1,4 +1,4 @@
-"""Home Assistant's MCP server, with the official package: stateless, JSON, behind its token."""
+"""Home Assistant's MCP server, made with the official package: stateless, JSON, with a token."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ PATH = "/api/mcp"
 
 @dataclass
 class Switched:
-    """What its tools were told."""
+    """The arguments that its tools got."""
 
     calls: list[dict[str, Any]] = field(default_factory=list)
 
@@ -40,7 +40,7 @@ def server(switched: Switched) -> MCPServer:
 
 @asynccontextmanager
 async def home_with_tools(**how: Any) -> AsyncIterator[tuple[FakeHome, Switched]]:
-    """A fake Home Assistant that has the integration."""
+    """Runs a fake Home Assistant with the MCP integration."""
     switched = Switched()
     app = server(switched).streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True

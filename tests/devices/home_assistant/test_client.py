@@ -1,4 +1,4 @@
-"""The client beside a Home Assistant that is up, down, slow, strange, or does not let it in."""
+"""The client and a Home Assistant that is up, down, slow, odd, or refuses the token."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.devices.home_assistant.harness import client, reached, run, until
 pytestmark = pytest.mark.live
 
 
-def test_it_connects_and_learns_the_names() -> None:
+def test_the_client_connects_and_fetches_the_names() -> None:
     async def main() -> None:
         entities = [
             light("Kitchen Lights", "kitchen", aliases=["cooking light"]),
@@ -42,7 +42,7 @@ def test_it_connects_and_learns_the_names() -> None:
     run(main())
 
 
-def test_a_user_who_is_no_admin_learns_the_same() -> None:
+def test_a_user_without_admin_rights_gets_the_same_names() -> None:
     async def main() -> None:
         entities = [light("Kitchen Lights"), light("Secret Light", exposed=False)]
         async with (
@@ -54,7 +54,7 @@ def test_a_user_who_is_no_admin_learns_the_same() -> None:
     run(main())
 
 
-def test_new_names_are_fetched_when_it_tells_of_them() -> None:
+def test_names_are_fetched_again_after_a_registry_event() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
             home.entities.append(light("Porch Light"))
@@ -67,7 +67,7 @@ def test_new_names_are_fetched_when_it_tells_of_them() -> None:
     run(main())
 
 
-def test_five_thousand_entities_are_bounded() -> None:
+def test_the_number_of_entities_is_limited() -> None:
     async def main() -> None:
         entities = [light(f"Lamp {number}") for number in range(5000)]
         async with fake_home(entities=entities) as home, client(home) as house:
@@ -78,7 +78,7 @@ def test_five_thousand_entities_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("is_banned", [False, True])
-def test_who_is_refused_does_not_try_again(
+def test_a_refused_token_is_not_tried_again(
     caplog: pytest.LogCaptureFixture, *, is_banned: bool
 ) -> None:
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_who_is_refused_does_not_try_again(
     assert "wrong" not in errors[0].getMessage()
 
 
-def test_a_token_that_is_taken_back_ends_it_for_good() -> None:
+def test_a_revoked_token_ends_the_client() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
             home.token = "another"
@@ -107,7 +107,7 @@ def test_a_token_that_is_taken_back_ends_it_for_good() -> None:
     run(main())
 
 
-def test_a_token_refused_over_rest_ends_it_too() -> None:
+def test_a_token_refused_over_rest_ends_the_client() -> None:
     async def main() -> None:
         async with fake_home(has_websocket=False, token="another") as home, client(home) as house:
             assert house.state is ConnectionState.AWAY
@@ -138,7 +138,7 @@ def test_without_websocket_sentences_go_over_rest() -> None:
     run(main())
 
 
-def test_it_is_away_and_comes_back() -> None:
+def test_the_client_reconnects_after_a_restart() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
             await home.stop()
@@ -152,7 +152,7 @@ def test_it_is_away_and_comes_back() -> None:
     run(main())
 
 
-def test_whoever_reaches_it_over_rest_ends_the_waiting() -> None:
+def test_a_successful_rest_call_ends_the_backoff() -> None:
     async def main() -> None:
         async with fake_home(has_websocket=False) as home, client(home) as house:
             house._backoff = Backoff((60,))
@@ -164,7 +164,7 @@ def test_whoever_reaches_it_over_rest_ends_the_waiting() -> None:
     run(main())
 
 
-def test_a_sentence_that_takes_too_long_is_given_up() -> None:
+def test_a_slow_sentence_times_out() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home, timeout_s=0.05) as house:
             home.released.clear()
@@ -191,7 +191,7 @@ def test_a_cancelled_sentence_leaves_nothing_behind() -> None:
     run(main())
 
 
-def test_a_sentence_under_way_when_it_goes_away_is_told_so_and_not_repeated() -> None:
+def test_a_sentence_cut_by_a_lost_connection_fails_and_is_not_repeated() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
             home.released.clear()
@@ -216,7 +216,7 @@ def test_a_sentence_under_way_when_it_goes_away_is_told_so_and_not_repeated() ->
         json.dumps([{"type": "result", "id": 1, "success": True}] * 10_001),
     ],
 )
-def test_garbage_ends_the_connection_and_it_is_made_anew(frame: str) -> None:
+def test_garbage_ends_the_connection_and_the_client_reconnects(frame: str) -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
             await home.send(frame)
@@ -227,7 +227,7 @@ def test_garbage_ends_the_connection_and_it_is_made_anew(frame: str) -> None:
 
 
 @pytest.mark.parametrize("greeting", ["garbage", '{"type": "hello"}', "[]"])
-def test_what_greets_strangely_is_no_home_assistant(greeting: str) -> None:
+def test_an_unknown_greeting_is_not_home_assistant(greeting: str) -> None:
     async def main() -> None:
         async with fake_home(greets_with=greeting) as home, client(home) as house:
             assert house.state is ConnectionState.AWAY
@@ -236,7 +236,7 @@ def test_what_greets_strangely_is_no_home_assistant(greeting: str) -> None:
     run(main())
 
 
-def test_an_answer_that_is_none_is_no_answer() -> None:
+def test_a_malformed_answer_is_an_error() -> None:
     from core.errors import RemoteProtocolError
 
     async def main() -> None:
@@ -249,7 +249,7 @@ def test_an_answer_that_is_none_is_no_answer() -> None:
     run(main())
 
 
-def test_the_page_shows_its_devices_as_they_are() -> None:
+def test_the_page_shows_the_states_of_its_entities() -> None:
     async def main() -> None:
         shown = DemoHome(HomeConfig())
         areas = [{"area_id": "kitchen", "name": "Kitchen", "aliases": []}]
@@ -281,7 +281,7 @@ def test_the_page_shows_its_devices_as_they_are() -> None:
     run(main())
 
 
-def test_a_house_that_the_page_cannot_draw_is_still_a_house() -> None:
+def test_a_home_without_entities_for_the_page_still_works() -> None:
     async def main() -> None:
         shown = DemoHome(HomeConfig())
         areas = [{"area_id": "no_area", "name": "No Area"}] * 2

@@ -14,20 +14,22 @@ from tests.devices.home_assistant.tool_llm import CONTEXT, Asks, ask, earshot, h
 pytestmark = pytest.mark.live
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def log_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if "mcp home_assistant" in one.getMessage()]
 
 
 @pytest.fixture(autouse=True)
 def secrets(caplog: pytest.LogCaptureFixture) -> object:
-    """Whatever happens, the token is in no line, and no line has a traceback."""
+    """Checks after each test that no log line contains the token or a traceback."""
     with caplog.at_level(logging.DEBUG):
         yield
     lines = [logging.Formatter().format(one) for one in caplog.get_records("call")]
     assert not [line for line in lines if TOKEN in line or "of-somebody" in line]
 
 
-def test_a_language_model_uses_its_tools(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_language_model_uses_the_tools_of_home_assistant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with home_with_tools() as (home, switched), earshot(home.url) as world:
             await has_tools(world)
@@ -38,10 +40,10 @@ def test_a_language_model_uses_its_tools(caplog: pytest.LogCaptureFixture) -> No
             assert switched.calls == [{"name": "Kitchen Lights", "domain": ["light"]}]
 
     run(main())
-    assert told(caplog)[0] == "= mcp home_assistant: connected, 2 tools"
+    assert log_lines(caplog)[0] == "= mcp home_assistant: connected, 2 tools"
 
 
-def test_a_token_that_its_mcp_server_refuses_is_sent_once(
+def test_a_token_refused_by_the_mcp_server_is_sent_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT_S", 0.01)
@@ -51,22 +53,22 @@ def test_a_token_that_its_mcp_server_refuses_is_sent_once(
             home_with_tools(mcp_token="of-somebody") as (home, _),
             earshot(home.url) as world,
         ):
-            await until(lambda: len(told(caplog)) > 0)
+            await until(lambda: len(log_lines(caplog)) > 0)
             for _ in range(2):  # nor when Home Assistant was away and is there again
                 home.logins = 0
                 await home.hang_up()
                 await until(lambda: home.logins > 0)
-                await asyncio.sleep(0.05)  # nothing is to happen
+                await asyncio.sleep(0.05)  # no further request may come
             assert home.mcp_requests == 1
             assert "no_such_tool" in await ask(world, "light")
             assert "Done" in await ask(world, "a sentence")
 
     run(main())
-    (line,) = told(caplog)
+    (line,) = log_lines(caplog)
     assert "HTTP 401: it does not let us in" in line
 
 
-def test_a_wrong_token_is_not_tried_on_its_mcp_server(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_token_is_not_tried_on_the_mcp_server(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with home_with_tools() as (home, _), earshot(home.url, "of-somebody-else") as world:
             await until(lambda: home.logins == 1)
@@ -76,17 +78,17 @@ def test_a_wrong_token_is_not_tried_on_its_mcp_server(caplog: pytest.LogCaptureF
     run(main())
 
 
-def test_an_integration_that_is_missing_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_mcp_integration_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with fake_home() as home, earshot(home.url) as world:
-            await until(lambda: len(told(caplog)) > 0)
+            await until(lambda: len(log_lines(caplog)) > 0)
             assert "Done" in await ask(world, "a sentence")
 
     run(main())
-    assert told(caplog)[0].endswith("HTTP 404: no MCP server is there")
+    assert log_lines(caplog)[0].endswith("HTTP 404: no MCP server is there")
 
 
-def test_while_it_is_away_the_rest_works_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_tools_work_while_home_assistant_is_away(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with home_with_tools() as (home, switched), earshot(home.url) as world:
             await has_tools(world)

@@ -1,4 +1,4 @@
-"""Frames, answers, conversations, services, words: what needs no connection."""
+"""Frames, answers, conversations, services and vocabulary, without a connection."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ HOUSE = HomeAssistantHouse(
 )
 
 
-def test_ids_increase_and_frames_are_read_singly_and_in_arrays() -> None:
+def test_ids_increase_and_frames_may_come_in_arrays() -> None:
     commands = CommandEncoder()
     assert [commands.encode("ping", {})[0] for _ in range(3)] == [1, 2, 3]
     assert json.loads(commands.encode("x", {"a": "ü"})[1]) == {"id": 4, "type": "x", "a": "ü"}
@@ -55,7 +55,7 @@ def test_ids_increase_and_frames_are_read_singly_and_in_arrays() -> None:
     assert list(decode('{"id": 9, "type": "pong"}')) == [CommandResult(9, None)]
 
 
-def test_an_error_of_its_own_is_kept_short() -> None:
+def test_an_error_message_of_home_assistant_is_shortened() -> None:
     error = {"code": "not_found", "message": "x" * 9999}
     frame = json.dumps({"id": 1, "type": "result", "success": False, "error": error})
     (found,) = decode(frame)
@@ -65,7 +65,7 @@ def test_an_error_of_its_own_is_kept_short() -> None:
 
 
 @pytest.mark.parametrize("frame", ["", "{", "[1]", '{"type": 3}', '{"type": "result", "id": true}'])
-def test_what_is_no_message_ends_the_connection(frame: str) -> None:
+def test_bytes_that_are_not_a_message_end_the_connection(frame: str) -> None:
     with pytest.raises(RemoteProtocolError):
         list(decode(frame))
     with pytest.raises(RemoteProtocolError):
@@ -86,12 +86,12 @@ def test_an_answer_is_read_in_all_its_forms() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 7, {}, {"response": []}, {"response": {}}])
-def test_what_is_no_answer_is_told_so(odd: Any) -> None:
+def test_a_malformed_answer_is_an_error(odd: Any) -> None:
     with pytest.raises(RemoteProtocolError):
         parse(odd)
 
 
-def test_conversations_go_on_until_they_are_forgotten_there() -> None:
+def test_conversations_continue_until_home_assistant_forgets_them() -> None:
     threads = ConversationIds()
     assert threads.id("ours", 0) is None
     threads.answered("ours", "theirs", 0, is_asking=True)
@@ -130,13 +130,15 @@ def test_conversations_go_on_until_they_are_forgotten_there() -> None:
         ("HassStartTimer", {"minutes": 5}, []),
     ],
 )
-def test_commands_as_services(intent: str, slots: dict[str, Any], wanted: list[str]) -> None:
+def test_commands_become_service_calls(
+    intent: str, slots: dict[str, Any], wanted: list[str]
+) -> None:
     calls = plan(HOUSE, intent, slots)
     told = [f"{one.domain}.{one.service} {' '.join(one.data['entity_id'])}" for one in calls]
     assert told == wanted
 
 
-def test_services_get_their_numbers_in_their_units() -> None:
+def test_service_calls_have_numbers_in_their_units() -> None:
     (volume,) = plan(HOUSE, "HassSetVolume", {"name": "radio", "volume_level": 30})
     assert volume.data["volume_level"] == pytest.approx(0.3)
     (light,) = plan(HOUSE, "HassLightSet", {"name": "desk lamp", "brightness": 20, "color": "red"})
@@ -147,7 +149,7 @@ def test_services_get_their_numbers_in_their_units() -> None:
     }
 
 
-def test_which_commands_mean_the_room_they_are_said_in() -> None:
+def test_commands_without_a_place_mean_the_room_of_the_device() -> None:
     assert wants_room("HassTurnOn", {"domain": "light"})
     assert not wants_room("HassTurnOn", {"domain": "light", "area": "kitchen"})
     assert not wants_room("HassTurnOn", {"domain": "light", "everywhere": True})
@@ -155,13 +157,13 @@ def test_which_commands_mean_the_room_they_are_said_in() -> None:
 
 
 @pytest.mark.parametrize("code", ["house_unreachable", "house_refused", "house_timeout"])
-def test_troubles_have_a_sentence_in_four_languages(code: str) -> None:
+def test_failures_have_a_sentence_in_four_languages(code: str) -> None:
     assert len({error_sentence(code, language) for language in ("en", "de-CH", "fr", "es")}) == 4
     assert error_sentence(code, "nl") == error_sentence(code, "en")
     assert error_sentence("brand_new", "en") == error_sentence("house_failed", "en")
 
 
-def test_addresses_of_a_house() -> None:
+def test_the_forms_of_a_home_assistant_url() -> None:
     plain = HomeAssistantSettings(url="http://home:8123/", token="secret")
     secure = HomeAssistantSettings(url="https://home", token="secret")
     assert plain.websocket_url == "ws://home:8123/api/websocket"
@@ -186,7 +188,7 @@ def test_wrong_settings_are_named(wrong: dict[str, Any], what: str) -> None:
         HomeAssistantConfig(**wrong)
 
 
-def test_a_house_needs_a_token_from_the_settings_or_a_file(tmp_path: Any) -> None:
+def test_a_token_is_required_from_the_settings_or_a_file(tmp_path: Any) -> None:
     file = tmp_path / "token"
     file.write_text("of-the-file\n")
     config = HomeAssistantConfig(url="http://h:1/", token_file=str(file))
@@ -200,7 +202,7 @@ def test_a_house_needs_a_token_from_the_settings_or_a_file(tmp_path: Any) -> Non
     assert "secret" not in repr(HomeAssistantConfig(url="http://h", token="secret"))
 
 
-def test_names_are_expected_by_recognisers_that_they_help() -> None:
+def test_names_are_passed_to_recognisers_that_can_use_them() -> None:
     able = AsrInfo("w", "m", ("en",), 1, is_incremental=False, supports=("hotwords",))
     names, settings = ("Kitchen", "Lamp"), SessionSettings(keywords=("Ada", "Lamp"))
     for info, wanted in (

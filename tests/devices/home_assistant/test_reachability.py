@@ -1,4 +1,4 @@
-"""What the page is told of Home Assistant being there."""
+"""Whether Home Assistant is reachable, as the page shows it."""
 
 import pytest
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.parametrize(("token", "reach"), [(TOKEN, "here"), ("of-somebody-else", "refused")])
-def test_the_page_knows_whether_it_is_there(token: str, reach: str) -> None:
+def test_the_page_shows_whether_home_assistant_is_reachable(token: str, reach: str) -> None:
     async def main() -> None:
         shown = DemoHome(HomeConfig())
         assert shown.snapshot().reach == "here"

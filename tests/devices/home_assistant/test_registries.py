@@ -1,4 +1,4 @@
-"""The house as Home Assistant's registries tell it; whatever is odd in them is passed over."""
+"""The home as Home Assistant's registries describe it; malformed entries are skipped."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def exposed(*ids: str) -> dict[str, Any]:
     return {"exposed_entities": {one: {"conversation": True} for one in ids}}
 
 
-def test_an_area_is_the_entitys_or_else_its_devices() -> None:
+def test_the_area_is_that_of_the_entity_or_of_its_device() -> None:
     found = house(
         registries(
             states=[state("light.a", "A"), state("light.b", "B"), state("light.c", "C")],
@@ -54,7 +54,7 @@ def test_an_area_is_the_entitys_or_else_its_devices() -> None:
         ({"entity_category": "config"}, False, False, None),
     ],
 )
-def test_what_is_exposed(
+def test_only_exposed_entities_are_used(
     entry: dict[str, Any], is_surely_exposed: bool | None, *, listed: bool, is_there: bool
 ) -> None:
     found = house(
@@ -69,7 +69,7 @@ def test_what_is_exposed(
     )
 
 
-def test_domains_that_are_not_exposed_by_themselves_need_to_be_listed() -> None:
+def test_domains_hidden_by_default_must_be_listed() -> None:
     states = [state("lock.front", "Front"), state("lock.back", "Back"), state("sensor.x", "X")]
     told = registries(states=states, entries={}, exposed=exposed("lock.front"))
     assert [one.id for one in house(told).entities] == ["lock.front"]
@@ -77,7 +77,7 @@ def test_domains_that_are_not_exposed_by_themselves_need_to_be_listed() -> None:
     assert candidates(states, None) == ["lock.front", "lock.back"]
 
 
-def test_names_are_sayable_and_few() -> None:
+def test_names_are_pronounceable_and_limited_in_number() -> None:
     aliases = [f"alias {number}" for number in range(30)]
     states = [state("light.a", " Big \n Lamp "), state("light.b", "x" * 81), state("light.c", 7)]
     found = house(registries(states=states, entries={"light.a": {"aliases": [*aliases, 3, ""]}}))
@@ -87,13 +87,13 @@ def test_names_are_sayable_and_few() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 7, "text", [], [None, 7, {}], {"light.a": 7}, [[]]])
-def test_odd_answers_make_no_house_and_no_trouble(odd: Any) -> None:
+def test_malformed_registries_give_an_empty_home(odd: Any) -> None:
     told = dict.fromkeys(("states", "entries", "devices", "areas", "floors", "exposed"), odd)
     assert house(RegistrySnapshot(**told)) == HomeAssistantHouse()
 
 
 @pytest.mark.parametrize("odd", [[], {}, {"a": 1}, 3])
-def test_an_odd_area_or_device_is_none(odd: Any) -> None:
+def test_a_malformed_area_or_device_is_skipped(odd: Any) -> None:
     area, entry = {"area_id": "kitchen", "name": "Kitchen"}, {"area_id": odd, "device_id": odd}
     devices = [{"id": odd, "area_id": "kitchen"}, {"id": "d", "area_id": odd}]
     found = house(
@@ -107,7 +107,7 @@ def test_an_odd_area_or_device_is_none(odd: Any) -> None:
     assert [one.area for one in found.entities] == ["", ""]
 
 
-def test_areas_and_first_names_are_expected_first() -> None:
+def test_areas_and_main_names_come_first_in_the_vocabulary() -> None:
     found = house(
         registries(
             states=[state("sensor.t", "Sensor"), state("light.a", "Lamp")],

@@ -1,4 +1,4 @@
-"""What a user says to the embedded language model, what Home Assistant gets, and what is said."""
+"""Commands through the embedded language model to Home Assistant, and the spoken answers."""
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -34,7 +34,7 @@ ENTITIES = [
 
 @dataclass
 class Talk:
-    """The embedded model with the skills that are there beside Home Assistant."""
+    """The embedded model with Home Assistant and our other skills."""
 
     provider: Any
     context: ToolContext = ENGLISH
@@ -86,7 +86,7 @@ def texts(home: FakeHome) -> list[str]:
     return [asked["text"] for asked in home.sentences]
 
 
-def test_a_command_goes_as_it_was_said_and_its_words_are_the_answer() -> None:
+def test_a_command_is_forwarded_unchanged_and_the_answer_spoken() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         home.answer = lambda _: answered("Turned on the light")
         assert await talk.say("Turn on the kitchen lights") == "Turned on the light"
@@ -95,7 +95,7 @@ def test_a_command_goes_as_it_was_said_and_its_words_are_the_answer() -> None:
     with_talk(main)
 
 
-def test_what_nobody_here_understands_goes_there_too() -> None:
+def test_a_sentence_we_do_not_understand_is_forwarded() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         home.answer = lambda _: answered("Movie night it is")
         assert await talk.say("make it movie night") == "Movie night it is"
@@ -103,7 +103,7 @@ def test_what_nobody_here_understands_goes_there_too() -> None:
     with_talk(main)
 
 
-def test_a_misheard_name_goes_there_repaired() -> None:
+def test_a_misheard_name_is_forwarded_corrected() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         await talk.say("turn on the dusk lamp")
         assert texts(home) == ["turn on the desk lamp"]
@@ -120,7 +120,7 @@ def test_a_misheard_name_goes_there_repaired() -> None:
         ("what is two plus three", "That is 5."),
     ],
 )
-def test_skills_of_ours_work_while_it_is_away(said: str, answer: str) -> None:
+def test_our_skills_work_while_home_assistant_is_away(said: str, answer: str) -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         await home.stop()
         assert (await talk.say(said)).startswith(answer)
@@ -138,7 +138,9 @@ def test_skills_of_ours_work_while_it_is_away(said: str, answer: str) -> None:
         ("es", "enciende Desk Lamp", "No se puede acceder a Home Assistant."),
     ],
 )
-def test_who_asks_while_it_is_away_is_told_so(language: str, said: str, answer: str) -> None:
+def test_a_command_while_home_assistant_is_away_gets_an_explanation(
+    language: str, said: str, answer: str
+) -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         await home.stop()
         assert await talk.say(said) == answer
@@ -146,7 +148,7 @@ def test_who_asks_while_it_is_away_is_told_so(language: str, said: str, answer: 
     with_talk(main, ToolContext("conv_1", language))
 
 
-def test_it_is_slow_and_the_user_hears_of_it() -> None:
+def test_a_slow_home_assistant_is_explained_to_the_user() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         home.released.clear()
         answer = await talk.say("turn on the kitchen lights")
@@ -155,7 +157,7 @@ def test_it_is_slow_and_the_user_hears_of_it() -> None:
     with_talk(main, settings={"timeout_s": 0.05})
 
 
-def test_it_does_not_let_us_in_and_the_user_hears_of_it() -> None:
+def test_a_refused_token_is_explained_to_the_user() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         answer = await talk.say("turn on the kitchen lights")
         assert answer == "Home Assistant does not let me in. Please check the token."
@@ -164,7 +166,7 @@ def test_it_does_not_let_us_in_and_the_user_hears_of_it() -> None:
     with_talk(main, token="another")
 
 
-def test_one_conversation_there_for_each_of_ours_until_it_is_forgotten() -> None:
+def test_each_conversation_has_its_own_in_home_assistant() -> None:
     async def run_it() -> None:
         async with (
             fake_home(entities=list(ENTITIES)) as home,
@@ -182,7 +184,7 @@ def test_one_conversation_there_for_each_of_ours_until_it_is_forgotten() -> None
     run(run_it())
 
 
-def test_what_it_asks_back_is_answered_there() -> None:
+def test_the_answer_to_a_question_of_home_assistant_is_forwarded() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         home.answer = lambda _: answered("Which one?", continue_conversation=True)
         await talk.say("turn on the desk lamp")
@@ -209,7 +211,7 @@ def test_what_it_asks_back_is_answered_there() -> None:
         ("Küche", "de", "schalte das Licht ein", "schalte das Licht im Küche ein"),
     ],
 )
-def test_the_room_is_added_where_none_is_said(
+def test_the_room_is_added_if_the_command_names_none(
     area: str, language: str, said: str, sent: str | None
 ) -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
@@ -222,7 +224,7 @@ def test_the_room_is_added_where_none_is_said(
     with_talk(main, spoken_in(area, language))
 
 
-def test_where_its_sentences_fail_its_services_do_it() -> None:
+def test_a_service_is_called_if_the_sentence_fails() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         home.answer = lambda _: answered("Sorry", code="no_intent_match")
         answer = await talk.say("turn on the reading lamp")
@@ -238,7 +240,7 @@ def test_where_its_sentences_fail_its_services_do_it() -> None:
     with_talk(main)
 
 
-def test_its_no_is_told_in_its_own_words() -> None:
+def test_a_refusal_is_spoken_in_home_assistants_words() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         home.answer = lambda _: answered("Sorry, no such thing", code="no_intent_match")
         assert await talk.say("do a somersault") == "Sorry, no such thing"
@@ -248,7 +250,7 @@ def test_its_no_is_told_in_its_own_words() -> None:
     with_talk(main)
 
 
-def test_two_commands_in_one_sentence_are_two_there() -> None:
+def test_two_commands_in_one_sentence_are_forwarded_separately() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         home.answer = lambda asked: answered(asked["text"].upper())
         answer = await talk.say("turn on the desk lamp and open the window blind")
@@ -258,7 +260,7 @@ def test_two_commands_in_one_sentence_are_two_there() -> None:
     with_talk(main)
 
 
-def test_arguments_that_are_no_sentence_are_refused() -> None:
+def test_arguments_that_are_not_a_sentence_are_refused() -> None:
     async def main(home: FakeHome, talk: Talk) -> None:
         wrong: list[Mapping[str, Any]] = [{}, {"text": 7}, {"text": " "}, {"text": "x" * 1001}]
         calls = [ToolCall(f"call_{n}", "home_assistant", one) for n, one in enumerate(wrong)]

@@ -20,7 +20,7 @@ CONTEXT = ToolContext("conv_1", "en")
 
 
 class Asks(EchoLlm):
-    """A language model that turns the kitchen lights on, and repeats what came of it."""
+    """A language model that turns the kitchen lights on and repeats the result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Asks(EchoLlm):
 
 @asynccontextmanager
 async def earshot(url: str, token: str = TOKEN) -> AsyncIterator[World]:
-    """As the server puts it together."""
+    """Runs Earshot's parts as the server assembles them."""
     config = HomeAssistantConfig(url=url, token=token, use="tools")
     clock = HandClock()
     async with run_home_assistant(config, DemoHome(HomeConfig()), clock, Counts()) as parts:

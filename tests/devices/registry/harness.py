@@ -1,4 +1,4 @@
-"""A registry on a clock that stands still until it is moved."""
+"""A registry with a clock that stands still until it is moved."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from devices.registry.settings import DatabaseSettingsStore
 
 @dataclass
 class Moment:
-    """The `Clock`."""
+    """A clock that the test moves."""
 
     at: datetime = field(default_factory=lambda: datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
     seconds: float = 1000.0

@@ -22,7 +22,7 @@ OWNER = "earshot"
 
 
 def _programs() -> Path | None:
-    """Debian keeps them out of the PATH, one folder per version."""
+    """Returns the folder of its programs: Debian has one per version, outside the PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda one: one.parts[4])
     if not found and (other := shutil.which("initdb")):
         return Path(other).parent
@@ -40,14 +40,14 @@ class Postgres:
         return f"postgresql://{OWNER}:{self.password}@127.0.0.1:{self.port}/{database}"
 
     def create(self) -> str:
-        """A new empty database's URL."""
+        """Creates an empty database and returns its URL."""
         name = f"test_{secrets.token_hex(6)}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload, unused-ignore]
         return self.url(name)
 
     def start(self) -> None:
-        """Until it takes connections."""
+        """Starts it and waits until it accepts connections."""
         self._run("pg_ctl", "-D", self._data, "-l", str(self.folder / "log"), "-w", "start")
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""From any version to this one, and through what goes wrong with databases."""
+"""Migrations from any version to this one, and failures of databases."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def _differences(connection: Connection) -> Sequence[Any]:
     return found
 
 
-def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> None:
+def test_the_migrations_create_the_tables_of_the_code(url: str) -> None:
     async def main() -> None:
         async with open_database(url) as database:
             assert await database.run(_differences) == []
@@ -39,7 +39,7 @@ def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> None:
     asyncio.run(main())
 
 
-def test_a_database_of_the_version_before_keeps_what_it_has(url: str) -> None:
+def test_a_database_of_the_previous_version_keeps_its_data(url: str) -> None:
     engine = engine_of(url)
     row = {"id": "dev_1", "kind": "willow", "hardware_id": "aa", "name": "Küche", "area": "k"}
     said = {"standing": "approved", "profile": {"volume": 3}, "board": "", "firmware": ""}
@@ -102,7 +102,7 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
     asyncio.run(main())
 
 
-def test_work_that_fails_is_undone(url: str) -> None:
+def test_a_failed_transaction_is_rolled_back(url: str) -> None:
     async def main() -> None:
         async with open_database(url) as database:
 
@@ -124,7 +124,7 @@ def test_work_that_fails_is_undone(url: str) -> None:
 _INSERT = "INSERT INTO settings (owner, key, value) VALUES (:owner, :key, :value)"
 
 
-def test_work_against_a_constraint_is_tried_again_and_then_fails(url: str) -> None:
+def test_a_violated_constraint_is_retried_and_then_fails(url: str) -> None:
     tries = 0
 
     def work(_: Connection) -> None:
@@ -141,7 +141,7 @@ def test_work_against_a_constraint_is_tried_again_and_then_fails(url: str) -> No
     assert tries == 3
 
 
-def test_a_database_that_hangs_fails_who_waits_and_serves_who_comes_later(
+def test_a_hanging_database_fails_waiting_calls_and_serves_later_ones(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = threading.Event()
@@ -159,7 +159,7 @@ def test_a_database_that_hangs_fails_who_waits_and_serves_who_comes_later(
     asyncio.run(main())
 
 
-def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+def test_the_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     async def main() -> None:
         async with known(f"sqlite:///{tmp_path}/new/devices.db") as here:
             await here.registry.check_in(contact())
@@ -170,7 +170,7 @@ def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_files_that_others_could_read_are_tightened(
+def test_files_readable_by_others_are_tightened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"sqlite:///{tmp_path}/devices.db"
@@ -210,9 +210,7 @@ def test_a_database_of_another_user_is_refused_by_name(
         asyncio.run(main())
 
 
-def test_a_database_that_cannot_be_opened_is_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_opening_the_database_is_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "in-the-way").touch()
 
     async def main() -> None:
@@ -227,7 +225,7 @@ def test_a_database_that_cannot_be_opened_is_tried_again(
     asyncio.run(main())
 
 
-def test_a_file_that_is_no_database_is_said(
+def test_a_file_that_is_not_a_database_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "devices.db").write_bytes(b"not a database" * 100)
@@ -244,13 +242,13 @@ def test_a_file_that_is_no_database_is_said(
 @pytest.mark.parametrize(
     "wrong", ["devices.db", "nosuch://user:hunter2@host/x", "postgresql+nosuch://u:hunter2@h/x"]
 )
-def test_a_url_that_can_never_work_is_fatal_and_keeps_its_password(wrong: str) -> None:
+def test_an_impossible_url_is_fatal_and_its_password_hidden(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"config\.devices\.database") as error:
         engine_of(wrong)
     assert "hunter2" not in str(error.value)
 
 
-def test_a_server_that_is_not_there_is_said_without_its_password(
+def test_an_unreachable_server_is_named_without_its_password(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -265,7 +263,7 @@ def test_a_server_that_is_not_there_is_said_without_its_password(
 
 
 @pytest.mark.real
-def test_a_server_that_goes_and_comes_back_is_used_again(server: Postgres) -> None:
+def test_a_restarted_server_is_used_again(server: Postgres) -> None:
     async def main() -> None:
         async with known(server.create()) as here:
             device = await here.registry.check_in(contact())

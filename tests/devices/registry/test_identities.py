@@ -1,4 +1,4 @@
-"""A MAC is known to everybody in the network: who comes with it is asked what else it is."""
+"""Any device of the network can claim a MAC, so a device has a second identity besides it."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ def who(identity: bytes, address: str = "192.168.1.7", firmware: str = "") -> De
 
 
 async def approved(here: Known) -> tuple[Device, str]:
-    """With `OURS`, and its key."""
+    """Approves a device with `OURS`; returns it and its key."""
     device = await here.registry.pair((await here.registry.check_in(who(OURS))).pairing_code)
     return device, await here.registry.issue_token(device.id)
 
@@ -40,7 +40,7 @@ async def row(here: Known) -> Any:
     return await here.database.run(lambda one: one.execute(select(devices)).one())
 
 
-def test_a_key_of_a_board_that_waits_opens_nothing_before_its_code_is_typed(url: str) -> None:
+def test_a_key_of_an_unapproved_board_is_refused(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             waiting = await here.registry.check_in(who(OURS))
@@ -56,7 +56,7 @@ def test_a_key_of_a_board_that_waits_opens_nothing_before_its_code_is_typed(url:
     asyncio.run(main())
 
 
-def test_who_claims_a_board_has_a_key_of_its_own_and_pushes_out_none(url: str) -> None:
+def test_a_claim_of_a_board_gets_its_own_key_and_revokes_none(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device, _ = await approved(here)
@@ -75,7 +75,7 @@ def test_who_claims_a_board_has_a_key_of_its_own_and_pushes_out_none(url: str) -
     asyncio.run(main())
 
 
-def test_another_identity_waits_and_takes_nothing_from_the_device(url: str) -> None:
+def test_another_identity_waits_and_changes_nothing(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device, token = await approved(here)
@@ -98,7 +98,7 @@ def test_another_identity_waits_and_takes_nothing_from_the_device(url: str) -> N
 
 
 @pytest.mark.parametrize("how", ["pair", "approve"])
-def test_who_is_approved_instead_takes_the_place(url: str, how: str) -> None:
+def test_a_newly_approved_identity_replaces_the_old_one(url: str, how: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device, token = await approved(here)
@@ -116,7 +116,7 @@ def test_who_is_approved_instead_takes_the_place(url: str, how: str) -> None:
     asyncio.run(main())
 
 
-def test_a_code_approves_who_showed_it_and_nobody_that_came_between(url: str) -> None:
+def test_a_code_approves_only_the_identity_that_showed_it(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             new = await here.registry.check_in(who(OURS))
@@ -138,7 +138,7 @@ def test_a_code_approves_who_showed_it_and_nobody_that_came_between(url: str) ->
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_identities_that_come_and_go_void_no_code_and_are_no_news(url: str, is_known: bool) -> None:
+def test_passing_identities_invalidate_no_code_and_send_no_event(url: str, is_known: bool) -> None:
     async def main() -> None:
         async with known(url) as here:
             if is_known:
@@ -155,7 +155,7 @@ def test_identities_that_come_and_go_void_no_code_and_are_no_news(url: str, is_k
     asyncio.run(main())
 
 
-def test_who_approves_by_id_says_what_the_device_shows(url: str) -> None:
+def test_an_approval_by_id_needs_the_code_on_the_device(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
 
@@ -199,10 +199,10 @@ def test_kinds_that_show_no_code_are_approved_without_one(url: str, kind: Device
     asyncio.run(main())
 
 
-def test_who_was_approved_before_identities_were_kept_need_not_be_again(
+def test_devices_approved_before_identities_existed_stay_approved(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its key holds on, too."""
+    """Its key stays valid, too."""
     caplog.set_level(logging.INFO)
     engine = engine_of(url)
     with engine.begin() as connection:
@@ -245,7 +245,7 @@ def test_who_was_approved_before_identities_were_kept_need_not_be_again(
     assert caplog.text.count("device dev_1: identity adopted") == 1
 
 
-def test_the_first_check_in_is_taken_for_the_device_once(
+def test_the_first_check_in_sets_the_identity_once(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -262,7 +262,7 @@ def test_the_first_check_in_is_taken_for_the_device_once(
     asyncio.run(main())
 
 
-def test_a_blocked_one_stays_blocked_whoever_comes(url: str) -> None:
+def test_a_blocked_device_stays_blocked_for_any_identity(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device, _ = await approved(here)
@@ -277,7 +277,7 @@ def test_a_blocked_one_stays_blocked_whoever_comes(url: str) -> None:
     asyncio.run(main())
 
 
-def test_where_the_network_is_enough_it_is_for_another_identity_too(url: str) -> None:
+def test_approval_by_network_covers_another_identity_too(url: str) -> None:
     async def main() -> None:
         async with known(url, RegistrySettings()) as here:
             _, token = await approved(here)
@@ -290,7 +290,7 @@ def test_where_the_network_is_enough_it_is_for_another_identity_too(url: str) ->
     asyncio.run(main())
 
 
-def test_who_did_not_stay_is_not_shown_for_ever(url: str) -> None:
+def test_an_identity_that_left_is_hidden_after_a_while(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             await approved(here)
@@ -306,7 +306,7 @@ def test_who_did_not_stay_is_not_shown_for_ever(url: str) -> None:
     asyncio.run(main())
 
 
-def test_a_claim_is_written_once_and_told_to_nobody(url: str) -> None:
+def test_a_claim_is_stored_once_and_sends_no_event(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             await approved(here)

@@ -1,4 +1,4 @@
-"""What one server changes, the others of a shared PostgreSQL know at once."""
+"""Servers that share a PostgreSQL learn each other's changes at once."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ LIMIT_S = 20
 
 @asynccontextmanager
 async def listening(url: str) -> AsyncIterator[Known]:
-    """A server that hears the others."""
+    """Runs a server that listens to the others."""
     async with known(url) as here, asyncio.TaskGroup() as tasks:
         first = here.registry.changed()
         task = tasks.create_task(here.registry.run())
@@ -32,7 +32,7 @@ async def listening(url: str) -> AsyncIterator[Known]:
 
 
 def end_listening(url: str) -> int:
-    """As a database that restarts does; how many there were."""
+    """Ends all listening connections, as a restart does; returns their number."""
     ended = (
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
         " WHERE datname = current_database() AND query = %s"
@@ -43,7 +43,7 @@ def end_listening(url: str) -> int:
 
 
 @pytest.mark.real
-def test_others_hear_of_every_change(server: Postgres) -> None:
+def test_other_servers_are_notified_of_every_change(server: Postgres) -> None:
     async def main() -> None:
         url = server.create()
         async with asyncio.timeout(LIMIT_S), listening(url) as here, known(url) as other:
@@ -64,8 +64,8 @@ def test_others_hear_of_every_change(server: Postgres) -> None:
 
 
 @pytest.mark.real
-def test_what_is_nobodys_news_is_not_told(server: Postgres) -> None:
-    """Neither one's own, nor what failed, nor that a device was seen again."""
+def test_irrelevant_changes_send_no_notification(server: Postgres) -> None:
+    """Neither own changes, nor failed ones, nor a repeated check-in."""
 
     async def main() -> None:
         url = server.create()
@@ -86,7 +86,7 @@ def test_what_is_nobodys_news_is_not_told(server: Postgres) -> None:
 
 
 @pytest.mark.real
-def test_a_lost_connection_comes_back_and_nothing_is_missed(
+def test_a_lost_connection_is_reopened_and_nothing_missed(
     server: Postgres, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(news_file, "WAITS_S", (0.05,))
@@ -113,7 +113,7 @@ def test_a_lost_connection_comes_back_and_nothing_is_missed(
 
 
 @pytest.mark.real
-def test_a_database_that_is_away_is_tried_again_and_said_once(
+def test_an_unreachable_database_is_retried_and_logged_once(
     server: Postgres, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(news_file, "WAITS_S", (0.01,))
@@ -145,7 +145,7 @@ def test_a_database_that_is_away_is_tried_again_and_said_once(
     assert [("not received" in one) for one in said] == [False, True, False]
 
 
-def test_a_file_has_nothing_to_hear(tmp_path: Any) -> None:
+def test_sqlite_has_no_notifications(tmp_path: Any) -> None:
     async def main() -> None:
         async with known(f"sqlite:///{tmp_path}/devices.db") as here:
             changed = here.registry.changed()
@@ -155,7 +155,7 @@ def test_a_file_has_nothing_to_hear(tmp_path: Any) -> None:
     asyncio.run(main())
 
 
-def test_another_driver_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unsupported_driver_is_named(caplog: pytest.LogCaptureFixture) -> None:
     class Other:
         driver = "postgresql+pg8000"
 

@@ -1,4 +1,4 @@
-"""Codes that approve, and keys that prove it."""
+"""Codes that approve a device, and keys that prove the approval."""
 
 import asyncio
 import secrets
@@ -55,7 +55,7 @@ def test_a_code_expires_and_the_device_gets_another(url: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "12345", "1234567", "12345a", "١٢٣٤٥٦", "0x1234"])
-def test_what_is_no_code_is_said_and_is_no_guess(url: str, text: str) -> None:
+def test_a_malformed_code_is_refused_and_not_counted_as_a_guess(url: str, text: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             for _ in range(2 * MAX_WRONG_GUESSES):
@@ -64,7 +64,7 @@ def test_what_is_no_code_is_said_and_is_no_guess(url: str, text: str) -> None:
     asyncio.run(main())
 
 
-def test_wrong_codes_are_limited_and_right_ones_are_not(url: str) -> None:
+def test_only_wrong_codes_are_limited(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             for number in range(3 * MAX_WRONG_GUESSES):
@@ -82,7 +82,7 @@ def test_wrong_codes_are_limited_and_right_ones_are_not(url: str) -> None:
     asyncio.run(main())
 
 
-def test_keys_are_of_approved_devices_and_kept_as_digests(url: str) -> None:
+def test_only_approved_devices_have_keys_and_digests_are_stored(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact())
@@ -115,7 +115,7 @@ def test_keys_expire(url: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["block", "forget"])
-def test_keys_of_a_blocked_or_forgotten_device_are_void_for_good(url: str, end: str) -> None:
+def test_keys_of_a_blocked_or_forgotten_device_are_invalid_for_ever(url: str, end: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact(address="127.0.0.1"))
@@ -129,7 +129,7 @@ def test_keys_of_a_blocked_or_forgotten_device_are_void_for_good(url: str, end: 
     asyncio.run(main())
 
 
-def test_a_device_has_so_many_keys_at_most(url: str) -> None:
+def test_the_number_of_keys_per_device_is_limited(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact(address="127.0.0.1"))
@@ -143,7 +143,7 @@ def test_a_device_has_so_many_keys_at_most(url: str) -> None:
     asyncio.run(main())
 
 
-def test_a_key_is_not_guessed(url: str) -> None:
+def test_a_random_key_is_refused(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact(address="127.0.0.1"))

@@ -1,5 +1,5 @@
-"""Two servers of one PostgreSQL want the same device at the same moment: what one of them decides
-by what it read still holds when it writes. SQLite's transactions exclude each other anyway."""
+"""Two servers of one PostgreSQL change the same device at the same moment: what one of them read
+still holds when it writes. SQLite's transactions exclude each other anyway."""
 
 import asyncio
 import threading
@@ -32,7 +32,7 @@ def who(identity: bytes, address: str = "192.168.1.7") -> DeviceClaims:
 
 
 class Pause:
-    """Between what a server read and what it writes."""
+    """A pause between a server's read and its write."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -46,7 +46,7 @@ class Pause:
         assert await asyncio.to_thread(self.read.wait, LIMIT_S)
 
     async def until_somebody_waits(self, task: "asyncio.Task[Any]") -> None:
-        """For a lock; or, where there is none, until he is done."""
+        """Waits until a connection waits for a lock, or until it is done."""
         while not (task.done() or await asyncio.to_thread(self._waits)):
             pass
 
@@ -62,7 +62,7 @@ class Pause:
 
 @contextmanager
 def held(here: Known, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pause]:
-    """A check-in at this server stops when it knows what it will write."""
+    """Pauses a check-in at this server just before its write."""
     pause, brought = Pause(url), here.registry._changed_columns
 
     def slowly(*arguments: Any) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def held(here: Known, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pau
 async def both(
     pause: Pause, first: Coroutine[Any, Any, Device], second: Coroutine[Any, Any, Any]
 ) -> tuple[Device, Any]:
-    """`second` begins when `first` has read; what it raised is its result."""
+    """Starts `second` when `first` has read; an exception of `first` is its result."""
     begun = asyncio.create_task(first)
     await pause.until_read()
     after = asyncio.create_task(second)
@@ -93,7 +93,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(main, LIMIT_S))
 
 
-def test_a_code_never_approves_who_came_at_that_moment(
+def test_a_code_never_approves_an_identity_that_came_at_that_moment(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -111,7 +111,7 @@ def test_a_code_never_approves_who_came_at_that_moment(
     run(main())
 
 
-def test_a_block_is_not_lost_beside_a_check_in_that_needs_no_approval(
+def test_a_block_survives_a_concurrent_check_in(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -127,10 +127,10 @@ def test_a_block_is_not_lost_beside_a_check_in_that_needs_no_approval(
     run(main())
 
 
-def test_a_key_is_not_issued_beside_a_block(
+def test_no_key_is_issued_during_a_concurrent_block(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hold as soon as the device is approved again."""
+    """The key would be valid as soon as the device is approved again."""
 
     async def main() -> None:
         url = server.create()
@@ -154,7 +154,7 @@ def test_a_key_is_not_issued_beside_a_block(
     run(main())
 
 
-def test_a_device_that_comes_to_two_servers_at_once_is_one(
+def test_a_check_in_at_two_servers_at_once_makes_one_device(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -174,7 +174,7 @@ def test_a_device_that_comes_to_two_servers_at_once_is_one(
     run(main())
 
 
-def test_a_device_that_is_being_approved_is_not_pushed_out(
+def test_a_device_under_approval_is_not_evicted(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "MAX_NEW", 1)

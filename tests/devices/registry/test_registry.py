@@ -1,4 +1,4 @@
-"""Coming, being approved, being named and being forgotten."""
+"""The registry: check-ins, approvals, names and removals."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 MINUTE = timedelta(minutes=1)
 
 
-def test_a_new_device_has_a_code_and_is_the_same_when_it_comes_again(url: str) -> None:
+def test_a_new_device_gets_a_code_and_keeps_its_id(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             first = await here.registry.check_in(contact(board="box-3", firmware="1.0"))
@@ -53,7 +53,7 @@ def test_a_new_device_has_a_code_and_is_the_same_when_it_comes_again(url: str) -
         ("localhost", "new"),
     ],
 )
-def test_networks_may_be_enough(url: str, address: str, standing: str) -> None:
+def test_devices_of_an_allowed_network_are_approved(url: str, address: str, standing: str) -> None:
     async def main() -> None:
         rule = ApprovalRule((ip_network("10.0.0.0/8"), ip_network("fe80::/10")))
         async with known(url, RegistrySettings(rule=rule)) as here:
@@ -63,7 +63,7 @@ def test_networks_may_be_enough(url: str, address: str, standing: str) -> None:
     asyncio.run(main())
 
 
-def test_who_waits_is_approved_when_it_comes_from_an_allowed_network(url: str) -> None:
+def test_a_waiting_device_is_approved_from_an_allowed_network(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             await here.registry.check_in(contact())
@@ -76,7 +76,7 @@ def test_who_waits_is_approved_when_it_comes_from_an_allowed_network(url: str) -
     asyncio.run(main())
 
 
-def test_one_device_that_comes_many_times_at_once_is_one(url: str) -> None:
+def test_simultaneous_check_ins_make_one_device(url: str) -> None:
     async def main() -> None:
         async with known(url) as here, known(url) as other:
             coming = [one.registry.check_in(contact()) for one in 10 * [here, other]]
@@ -87,7 +87,7 @@ def test_one_device_that_comes_many_times_at_once_is_one(url: str) -> None:
     asyncio.run(main())
 
 
-def test_contacts_within_a_minute_are_not_written(url: str) -> None:
+def test_contacts_within_a_minute_are_not_stored(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             first = await here.registry.check_in(contact(firmware="1"))
@@ -104,7 +104,7 @@ def test_contacts_within_a_minute_are_not_written(url: str) -> None:
     asyncio.run(main())
 
 
-def test_what_a_device_says_of_itself_is_made_fit_to_show(url: str) -> None:
+def test_texts_from_a_device_are_made_printable(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             said = contact(name="a\x1b[31m\n " + 100 * "b", board="\u202e  x", firmware=200 * "1")
@@ -119,7 +119,7 @@ def test_what_a_device_says_of_itself_is_made_fit_to_show(url: str) -> None:
     asyncio.run(main())
 
 
-def test_devices_are_named_placed_and_given_a_profile(url: str) -> None:
+def test_devices_get_a_name_an_area_and_a_profile(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact(address="127.0.0.1"))
@@ -138,7 +138,7 @@ def test_devices_are_named_placed_and_given_a_profile(url: str) -> None:
     asyncio.run(main())
 
 
-def test_a_profile_from_before_a_field_was_there_has_its_default(url: str) -> None:
+def test_an_older_profile_gets_the_defaults_of_new_fields(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact())
@@ -151,7 +151,7 @@ def test_a_profile_from_before_a_field_was_there_has_its_default(url: str) -> No
     asyncio.run(main())
 
 
-def test_only_approved_devices_stand_in_an_area(url: str) -> None:
+def test_only_approved_devices_are_in_an_area(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact())
@@ -164,7 +164,7 @@ def test_only_approved_devices_stand_in_an_area(url: str) -> None:
     asyncio.run(main())
 
 
-def test_a_forgotten_device_is_another_when_it_comes_back(url: str) -> None:
+def test_a_forgotten_device_is_new_when_it_returns(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact(address="127.0.0.1"))
@@ -191,7 +191,7 @@ def test_an_unknown_device_is_not_found(url: str, action: str) -> None:
     asyncio.run(main())
 
 
-def test_devices_that_nobody_approves_are_limited(
+def test_the_number_of_unapproved_devices_is_limited(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "MAX_NEW", 3)
@@ -218,7 +218,7 @@ def test_devices_that_nobody_approves_are_limited(
     asyncio.run(main())
 
 
-def test_two_devices_never_wait_under_one_code(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_devices_have_different_codes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = iter(["111111", "111111", "222222"])
     monkeypatch.setattr(registry_file, "new_code", lambda: next(codes))
 
@@ -230,7 +230,7 @@ def test_two_devices_never_wait_under_one_code(url: str, monkeypatch: pytest.Mon
     asyncio.run(main())
 
 
-def test_settings_are_any_json_and_forgotten_by_none(url: str) -> None:
+def test_device_settings_may_be_any_json(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             settings = here.settings
