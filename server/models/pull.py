@@ -27,8 +27,8 @@ from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.choose import (
     LIVE_MS,
     WHISPER,
-    WhisperChoice,
     EnginePreference,
+    WhisperChoice,
     WhisperWeights,
     best_whisper,
 )

@@ -1,4 +1,4 @@
-"""Willow's two doors behind the real edge and gate, with scripted engines."""
+"""Willow's two APIs behind the real error handling and access control, with scripted engines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,7 +65,7 @@ class Server:
     async def device(
         self, number: int = 1, *, boots: bool = True, room: str = ""
     ) -> SimulatedWillow:
-        """A device at 127.0.1.`number`; configured unless it has to wait for approval."""
+        """Returns a device at 127.0.1.`number`, configured unless it has to wait for approval."""
         ws_url = self.url.replace("http", "ws", 1) + "/ws"
         made = SimulatedWillow(number, ws_url, address=f"127.0.1.{number}")
         if room:
@@ -78,7 +78,7 @@ class Server:
         return made
 
     async def until(self, is_it: Callable[[], Any]) -> None:
-        """Wait, within the test's deadline."""
+        """Waits until the condition holds, within the test's deadline."""
         await _until(is_it)
 
 
@@ -88,7 +88,7 @@ def mac_of(device: SimulatedWillow) -> str:
 
 @asynccontextmanager
 async def running(scene: Scene) -> AsyncIterator[Server]:
-    """Afterwards nothing of its devices is left."""
+    """Runs a server; afterwards nothing of its devices may be left."""
     willow = scene.inference.door()
     presence, counts = Presence(), Counts()
     chosen = WasSettings(
@@ -141,7 +141,7 @@ def against(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> None:
-    """Run it against a server, bounded in time."""
+    """Runs a scene against a server, within a time limit."""
 
     async def main() -> None:
         async with asyncio.timeout(deadline_s), running(scene or Scene()) as server:

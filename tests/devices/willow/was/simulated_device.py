@@ -34,7 +34,7 @@ AUDIO_HEADERS = {
 
 @dataclass
 class Turn:
-    """What came of one utterance."""
+    """The outcome of one utterance."""
 
     won: bool | None = None
     "None: nobody said; then the device acts as the winner."
@@ -82,14 +82,14 @@ class SimulatedWillow:
         self._reader = asyncio.get_running_loop().create_task(self._read(self._ws))
 
     async def off(self, *, goodbye: bool = True) -> None:
-        """`goodbye`: a restart in order; else the plug was pulled."""
+        """Turns it off. `goodbye`: an orderly restart; otherwise it loses its power."""
         if self._ws is not None and goodbye and not self._ws.closed:
             with suppress(ConnectionError):
                 await self._send("goodbye", self._who())
         await self.cut()
 
     async def cut(self) -> None:
-        """The network is gone."""
+        """Cuts its network."""
         if self._reader is not None:
             self._reader.cancel()
             with suppress(asyncio.CancelledError):
@@ -114,7 +114,7 @@ class SimulatedWillow:
         await self._ws.send_str(json.dumps(message, indent="\t"))
 
     async def until(self, is_it: Any) -> None:
-        """Wait, within the test's deadline, for something that a message brings about."""
+        """Waits for the effect of a message, within the test's deadline."""
         while not is_it():
             self._arrived.clear()
             await self._arrived.wait()
@@ -165,7 +165,7 @@ class SimulatedWillow:
         return turn
 
     async def break_off(self, pcm: bytes, *, wake_arbiter: bool = True) -> None:
-        """Wake word, half of the speech, and the plug is pulled."""
+        """Sends a wake word and half of the speech, then loses its power."""
         half_said = asyncio.Event()
 
         async def chunks() -> AsyncIterator[bytes]:
@@ -188,7 +188,7 @@ class SimulatedWillow:
             await posting
 
     async def speak_and_go(self, pcm: bytes) -> Turn:
-        """The plug is pulled once the words are understood, before it has its answer."""
+        """Loses its power after the words are transcribed and before it has its answer."""
         turn = Turn()
         await self.wake()
         turn.heard = json.loads(await self._post(pcm, turn))
@@ -269,7 +269,7 @@ class SimulatedWillow:
 
 
 async def fetch(url: str, address: str) -> tuple[int, Mapping[str, str], bytes]:
-    """As the firmware: the URL goes out as it is, blanks and all. Status, head, body."""
+    """Fetches as the firmware does, with an unescaped URL; returns status, header and body."""
     split = urlsplit(url)
     path = url[url.index(split.netloc) + len(split.netloc) :]
     assert "\r" not in path

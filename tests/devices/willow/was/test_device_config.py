@@ -1,4 +1,4 @@
-"""What a device's configuration is made of. Pure."""
+"""How the configuration of a device is assembled."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def device(**profile: object) -> Device:
     return Device(id="dev_1", kind="willow", hardware_id="a", name="a", profile=made)
 
 
-def test_the_defaults_are_was_s_and_fit_the_firmware() -> None:
+def test_the_defaults_of_was_fit_the_firmware() -> None:
     values = effective(device(), {}, {}, BASE)
     assert {key: values[key] for key in DEFAULTS} == DEFAULTS
     assert values["wis_url"] == f"{BASE}/api/willow?device=dev_1"
@@ -37,7 +37,7 @@ def test_the_defaults_are_was_s_and_fit_the_firmware() -> None:
     assert len(encode(ConfigMessage(values))) < 1500
 
 
-def test_what_is_nearer_to_the_device_wins() -> None:
+def test_the_more_specific_setting_wins() -> None:
     everywhere: dict[str, Scalar] = {"speaker_volume": 50, "wake_word": "alexa", "vad_timeout": 200}
     values = effective(device(volume=40, wake_word="hi-lexin"), everywhere, {}, BASE)
     assert (values["speaker_volume"], values["wake_word"]) == (40, "hilexin")
@@ -47,18 +47,18 @@ def test_what_is_nearer_to_the_device_wins() -> None:
     assert values["wis_url"] == "http://elsewhere/"
 
 
-def test_a_wake_word_that_the_firmware_has_not_is_left_out() -> None:
+def test_a_wake_word_unknown_to_the_firmware_is_left_out() -> None:
     assert effective(device(wake_word="Hey Jarvis"), {}, {}, BASE)["wake_word"] == "alexa"
 
 
 @pytest.mark.parametrize("was_mode", [True, False])
-def test_tokens_go_to_devices_that_run_commands_themselves(*, was_mode: bool) -> None:
+def test_tokens_are_sent_to_devices_that_run_commands_themselves(*, was_mode: bool) -> None:
     everywhere: dict[str, Scalar] = {"was_mode": was_mode, "hass_token": "secret"}
     assert ("secret" in effective(device(), everywhere, {}, BASE).values()) is not was_mode
 
 
-def test_without_secrets_no_url_holds_one_either() -> None:
-    """It would give the server's own key to whoever says a MAC; the usual URL leads here."""
+def test_without_secrets_no_url_contains_one() -> None:
+    """A URL with the key would give it to any client that sends a MAC; the default one has none."""
     everywhere: dict[str, Scalar] = {"was_mode": False, "hass_token": "hushed"}
     own: dict[str, Scalar] = {
         "wis_url": "http://any:hushed@earshot.lan:8502/api/willow",
@@ -72,7 +72,7 @@ def test_without_secrets_no_url_holds_one_either() -> None:
     assert "hushed" in str(effective(device(), everywhere, own, BASE))
 
 
-def test_a_password_in_the_url_of_was_is_one_too() -> None:
+def test_a_password_in_the_was_url_is_a_secret() -> None:
     nvs = NvsSettings(was_url="ws://any:hushed@earshot.lan/ws", wifi_ssid="home")
     with pytest.raises(Conflict) as refused:
         nvs.message(with_secrets=False)
@@ -81,7 +81,7 @@ def test_a_password_in_the_url_of_was_is_one_too() -> None:
     assert nvs.message(with_secrets=True).was_url == nvs.was_url
 
 
-def test_a_voice_is_asked_for_in_its_url() -> None:
+def test_the_tts_url_names_the_voice() -> None:
     values = effective(device(voice="a&b", language="de"), {}, {}, BASE)
     assert values["wis_tts_url_v2"] == f"{BASE}/api/tts?speaker=a%26b&language=de&text="
 
@@ -95,12 +95,12 @@ def test_a_voice_is_asked_for_in_its_url() -> None:
         ("http://a/api/tts?text=y&format=WAV", "http://a/api/tts?format=WAV&text="),
     ],
 )
-def test_a_tts_url_ends_where_the_text_goes(url: str, expected: str) -> None:
+def test_a_tts_url_ends_with_the_text_parameter(url: str, expected: str) -> None:
     assert with_text(url) == expected
     assert validate_config({"wis_tts_url": url}) == {"wis_tts_url_v2": expected}
 
 
-def test_null_is_not_set_and_new_names_are_kept() -> None:
+def test_null_means_unset_and_unknown_names_are_kept() -> None:
     assert validate_config({"bss": None, "from_the_future": 7}) == {"from_the_future": 7}
 
 
@@ -110,7 +110,7 @@ def test_a_wrong_secret_is_not_repeated() -> None:
     assert "secret" not in str(error.value)
 
 
-def test_masks() -> None:
+def test_secrets_are_replaced_by_masks() -> None:
     values: dict[str, Scalar] = {"hass_token": "secret", "new_api_key": "secret", "rest_url": ""}
     shown = masked({"a": values, "mqtt_password": ""})
     assert shown["a"] == {**values, "hass_token": MASK, "new_api_key": MASK}
@@ -119,7 +119,7 @@ def test_masks() -> None:
     assert merged({"wake_word": MASK}, values) == {"wake_word": MASK}
 
 
-def test_nvs_is_changed_in_part() -> None:
+def test_nvs_settings_are_merged() -> None:
     old = NvsSettings("ws://a/ws", "home", "correct horse")
     assert read_nvs({"WAS": {"URL": "wss://b/ws"}}, old, MASK) == NvsSettings(
         "wss://b/ws", "home", "correct horse"
@@ -139,11 +139,11 @@ def test_time_zones_are_those_of_this_machine() -> None:
     assert zones["Europe/Berlin"] == "CET-1CEST,M3.5.0,M10.5.0/3"
 
 
-def test_masks_of_a_device_leave_the_secret_that_everybody_has() -> None:
+def test_masks_in_a_devices_settings_keep_the_common_secret() -> None:
     assert merged({"hass_token": MASK, "bss": True}, {}) == {"bss": True}
 
 
-def test_secrets_are_masked_however_deep_they_lie() -> None:
+def test_nested_secrets_are_masked() -> None:
     old: dict[str, object] = {
         "proxies": [{"api_key": "secret", "name": "a"}],
         "mqtt": {"password": "secret"},
@@ -171,7 +171,7 @@ def test_a_password_in_a_url_is_a_secret() -> None:
     assert merged(moved, old) == {"wis_url": "http://any:KEY@elsewhere/api/willow"}
 
 
-def test_passwords_of_several_urls_are_secrets_too() -> None:
+def test_passwords_of_several_urls_are_secrets() -> None:
     old = {"servers": "http://a:one@b,socks5://c:two@d", "rest_url": " http://e:three@f"}
     shown = masked(old)
     assert not any(one in str(shown) for one in ("one", "two", "three"))
@@ -182,8 +182,8 @@ def test_passwords_of_several_urls_are_secrets_too() -> None:
     assert not {"servers", "rest_url"} & set(values)
 
 
-def test_a_million_letters_are_masked_at_once() -> None:
-    """Each of them could begin a URL; followed one by one they take hours."""
+def test_masking_a_million_letters_is_quick() -> None:
+    """Each of them could begin a URL; trying them one by one would take hours."""
     text = "a" * 1_000_000
     assert masked({"note": text}) == {"note": text}
 

@@ -1,4 +1,4 @@
-"""The application server as a part of the whole: a process, its port, its database."""
+"""The application server in a server process, with its port and its database."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ async def _turn(was_url: str) -> tuple[SimulatedWillow, bytes]:
     return device, body
 
 
-def test_a_stock_device_needs_nothing_but_the_url(tmp_path: Path) -> None:
+def test_a_stock_device_needs_only_the_url(tmp_path: Path) -> None:
     with reserved_port() as port:
         was_url = f"http://127.0.0.1:{port}"
         settings = {"EARSHOT_WILLOW__WAS_PORT": str(port)}

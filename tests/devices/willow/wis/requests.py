@@ -8,7 +8,7 @@ KEY = "a-key-of-the-tests-0123456789"
 
 
 def asked(method: str, url: str, data: FormData | None = None, **query: str) -> tuple[int, bytes]:
-    """Status and body. The client makes an Authorization header of `user:password@` in the URL."""
+    """Returns status and body. The client turns `user:password@` into an Authorization header."""
 
     async def ask() -> tuple[int, bytes]:
         async with (
@@ -21,7 +21,7 @@ def asked(method: str, url: str, data: FormData | None = None, **query: str) -> 
 
 
 def heard(url: str, sound: bytes) -> str:
-    """Transcript of an answer by our own recogniser."""
+    """Returns our own recogniser's transcript of an answer."""
     data = FormData({"model": "default", "response_format": "text", "language": "en"})
     data.add_field("file", sound, filename="answer")
     status, text = asked("POST", f"{url}/v1/audio/transcriptions", data)

@@ -1,4 +1,4 @@
-"""The door behind the real edge, with scripted engines."""
+"""The inference API behind the real error handling, with scripted engines."""
 
 import asyncio
 from collections.abc import (
@@ -36,7 +36,7 @@ MAX_UPLOAD_BYTES = 4 * 1024 * 1024
 
 
 class TranslatingAsr(LevelAsr):
-    """Says `in English: ...` where it is asked to translate. Hears two languages."""
+    """A recogniser of two languages that returns `in English: ...` for a translation."""
 
     def __init__(self, *, translates: bool = True) -> None:
         super().__init__(0.01)
@@ -53,7 +53,7 @@ class TranslatingAsr(LevelAsr):
 
 
 class UsualLanguage(TextLanguageDetector):
-    """German where it says `Licht`; the model that tells better is tested by itself."""
+    """A language detector: German if the text has `Licht`. The real model has its own tests."""
 
     async def of(self, text: str, usual: str, known: object = ()) -> str:
         return "de" if "Licht" in text else usual
@@ -113,14 +113,14 @@ class Server:
     scene: Scene
 
     async def uploads(self, count: int) -> None:
-        """Wait, within the test's deadline, until so many are under way."""
+        """Waits until so many uploads are under way, within the test's deadline."""
         while True:
             if self.scene.spools.count == count:
                 return
             await asyncio.sleep(0.01)
 
     async def without_listeners(self) -> None:
-        """Wait, within the test's deadline, until no connection belongs to any conversation."""
+        """Waits until no connection belongs to a conversation, within the test's deadline."""
         known = self.scene.conversations._known.values()
         while True:
             if not any(one.speakers for one in known):
@@ -130,7 +130,7 @@ class Server:
 
 @asynccontextmanager
 async def running(scene: Scene | None = None) -> AsyncIterator[Server]:
-    """A running door; afterwards nothing of its uploads and calls is left."""
+    """Runs the API; afterwards nothing of its uploads and calls may be left."""
     scene = scene or Scene()
     door = scene.door()
     async with asyncio.TaskGroup() as tasks:
@@ -144,7 +144,7 @@ async def running(scene: Scene | None = None) -> AsyncIterator[Server]:
 
 
 def against(act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None) -> None:
-    """Run it against a server, bounded in time."""
+    """Runs a scene against a server, within a time limit."""
 
     async def main() -> None:
         async with asyncio.timeout(DEADLINE_S), running(scene) as server:
@@ -154,7 +154,7 @@ def against(act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None)
 
 
 class PickyTts(ToneTts):
-    """Remembers what it was asked; `wait` stops it after the first piece of each clause."""
+    """A voice that records its requests; `wait` stops it after the first piece of each clause."""
 
     def __init__(self) -> None:
         super().__init__(clause_ms=300)
@@ -186,7 +186,7 @@ class PickyTts(ToneTts):
 
 
 class HeldLlm(EchoLlm):
-    """Says one sentence, and the next when it may."""
+    """A language model that writes one sentence, and the next one when it may."""
 
     def __init__(self) -> None:
         super().__init__()

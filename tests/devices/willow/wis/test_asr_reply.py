@@ -1,4 +1,4 @@
-"""Whatever was said, the answer fits into one read of a device."""
+"""Any answer fits into one read of a device."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ def test_a_long_text_ends_at_a_word() -> None:
     assert len(reply["text"].encode()) > 1900
 
 
-def test_a_short_text_is_as_it_was() -> None:
+def test_a_short_text_is_unchanged() -> None:
     data = device_reply(WisTranscript("turn on the light", "en", 1940, 97.0004), stats=True)
     assert msgspec.json.decode(data) == {
         "language": "en",
@@ -50,12 +50,12 @@ def test_a_short_text_is_as_it_was() -> None:
     }
 
 
-def test_a_files_text_has_no_limit() -> None:
+def test_the_transcript_of_a_file_has_no_limit() -> None:
     assert len(file_reply(WisTranscript("word " * 9999, "en", 0, 0))) > 40_000
 
 
 @pytest.mark.parametrize("char", ["x", "ä", "語", "🎤", '"', "\0"])
-def test_errors_fit_too(char: str) -> None:
+def test_errors_fit_into_one_read(char: str) -> None:
     for error in (RequestError(char * 5000, param="model"), EngineError("asr", "x", char * 5000)):
         with pytest.raises(EarshotError) as caught, short_errors():
             raise error

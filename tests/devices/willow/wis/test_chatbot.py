@@ -1,4 +1,4 @@
-"""`GET /api/chatbot` and `GET /api/chatbot/tts`: what is asked, wrong questions, who goes away."""
+"""`GET /api/chatbot` and `GET /api/chatbot/tts`: questions, wrong requests, lost clients."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.live
 BOTH = pytest.mark.parametrize("path", ["/api/chatbot", "/api/chatbot/tts"])
 
 
-def test_an_answer_looks_as_wis_said_it() -> None:
+def test_an_answer_has_the_form_of_wis() -> None:
     async def act(server: Server) -> None:
         response = await server.client.get("/api/chatbot", params={"text": "one  two"})
         assert (response.status, response.content_type) == (200, "application/json")
@@ -29,7 +29,7 @@ def test_an_answer_looks_as_wis_said_it() -> None:
     against(act)
 
 
-def test_tools_run() -> None:
+def test_a_question_may_run_a_tool() -> None:
     async def act(server: Server) -> None:
         response = await server.client.get("/api/chatbot?text=four")
         assert await response.json() == {"response": "you said it is 4."}
@@ -52,7 +52,7 @@ def test_an_answer_is_spoken(format_: str, content_type: str) -> None:
     against(act)
 
 
-def test_a_slow_tool_is_bridged_where_it_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_tool_is_bridged_in_spoken_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
 
     async def act(server: Server) -> None:
@@ -64,7 +64,7 @@ def test_a_slow_tool_is_bridged_where_it_is_spoken(monkeypatch: pytest.MonkeyPat
     against(act)
 
 
-def test_the_voice_begins_while_the_answer_is_written() -> None:
+def test_the_voice_begins_before_the_answer_is_complete() -> None:
     llm = HeldLlm()
 
     async def act(server: Server) -> None:
@@ -96,7 +96,7 @@ def test_the_voice_begins_while_the_answer_is_written() -> None:
     ],
 )
 @BOTH
-def test_what_the_model_is_asked(
+def test_options_reach_the_model(
     path: str, query: Mapping[str, str], asked: tuple[str, dict[str, Any]]
 ) -> None:
     llm = HeldLlm()
@@ -128,7 +128,7 @@ def test_what_the_model_is_asked(
     ],
 )
 @BOTH
-def test_a_wrong_question_is_named(
+def test_a_wrong_request_is_named(
     path: str, query: Mapping[str, str], status: int, param: str, says: str
 ) -> None:
     async def act(server: Server) -> None:
@@ -149,7 +149,7 @@ def test_a_wrong_question_is_named(
         ({"language": "xx"}, "language", "de, en"),
     ],
 )
-def test_what_cannot_be_spoken_is_not_asked(
+def test_a_question_without_a_voice_for_the_answer_is_refused(
     query: Mapping[str, str], param: str, says: str
 ) -> None:
     async def act(server: Server) -> None:
@@ -163,7 +163,7 @@ def test_what_cannot_be_spoken_is_not_asked(
 
 
 @BOTH
-def test_a_model_that_fails_is_an_error(path: str) -> None:
+def test_a_failed_model_gives_an_error_response(path: str) -> None:
     async def act(server: Server) -> None:
         server.scene.llm.fails = True
         response = await server.client.get(path, params={"text": "one"})
@@ -173,7 +173,7 @@ def test_a_model_that_fails_is_an_error(path: str) -> None:
 
 
 @BOTH
-def test_who_goes_away_cancels_the_model(path: str) -> None:
+def test_a_client_that_leaves_cancels_the_model(path: str) -> None:
     llm = HeldLlm()
 
     async def act(server: Server) -> None:
@@ -191,7 +191,7 @@ async def _asked(server: Server, path: str) -> None:
         await response.read()
 
 
-def test_a_conversation_goes_on() -> None:
+def test_a_conversation_is_continued() -> None:
     async def act(server: Server) -> None:
         for text in ("one", "two"):
             query = {"text": text, "conversation_id": "kitchen"}
@@ -223,7 +223,7 @@ def test_a_conversation_takes_one_question_at_a_time() -> None:
     against(act, Scene(llm=llm))
 
 
-def test_one_question_too_many_is_told_when_to_come_back() -> None:
+def test_a_question_beyond_the_limit_gets_retry_after() -> None:
     llm = HeldLlm()
 
     async def act(server: Server) -> None:
@@ -238,7 +238,7 @@ def test_one_question_too_many_is_told_when_to_come_back() -> None:
 
 
 @BOTH
-def test_who_only_asks_for_the_head_has_nothing_done(path: str) -> None:
+def test_a_head_request_runs_no_model(path: str) -> None:
     async def act(server: Server) -> None:
         head = await server.client.head(path, params={"text": "four"})
         assert head.status == 200
@@ -263,7 +263,9 @@ BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox
     ],
 )
 @pytest.mark.parametrize("path", ["/api/chatbot", "/api/chatbot/tts", "/api/ws/chatbot"])
-def test_an_image_on_another_site_switches_nothing(path: str, headers: Mapping[str, str]) -> None:
+def test_a_subresource_of_another_origin_runs_no_command(
+    path: str, headers: Mapping[str, str]
+) -> None:
     async def act(server: Server) -> None:
         response = await server.client.get(path, params={"text": "four"}, headers=headers)
         assert (response.status, (await error_of(response))["code"]) == (403, "forbidden_origin")
@@ -281,7 +283,7 @@ def test_an_image_on_another_site_switches_nothing(path: str, headers: Mapping[s
         {**BROWSER, "Authorization": "Bearer right-key-0123456789"},
     ],
 )
-def test_who_asks_himself_is_answered(headers: Mapping[str, str]) -> None:
+def test_a_navigation_of_the_user_is_answered(headers: Mapping[str, str]) -> None:
     async def act(server: Server) -> None:
         response = await server.client.get("/api/chatbot?text=one", headers=headers)
         assert response.status == 200

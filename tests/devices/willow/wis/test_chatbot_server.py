@@ -1,4 +1,4 @@
-"""A server as its users start it: asked in writing and in speech, with the key in the URL."""
+"""A server process: questions by text and by voice, with the key in the URL."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """On every address, so that the key is needed."""
+    """The URL of a server on every address, so that the key is needed."""
     folder = tmp_path_factory.mktemp("willow")
     with serving(folder, "--host", "0.0.0.0", settings={"EARSHOT_API_KEY": KEY}) as server:
         yield server.url.replace("127.0.0.1", f"anna:{KEY}@127.0.0.1")
@@ -36,7 +36,7 @@ def test_a_light_is_switched(url: str) -> None:
     assert (status, body.decode()) == (200, '{"response":"Küchenlicht ausgeschaltet."}')
 
 
-def test_an_answer_is_heard(url: str) -> None:
+def test_a_spoken_answer_is_intelligible(url: str) -> None:
     status, sound = asked("GET", f"{url}/api/chatbot/tts", text=COMMAND, speaker="CLB")
     assert (status, sound[:4]) == (200, b"fLaC")
     assert "turn" in heard(url, sound)
@@ -64,7 +64,7 @@ def test_a_timer_rings_on_the_connection_that_set_it(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["chatbot?text=a", "chatbot/tts?text=a", "ws/chatbot", "sts"])
-def test_without_the_key_nothing(url: str, path: str) -> None:
+def test_nothing_is_served_without_the_key(url: str, path: str) -> None:
     method = "POST" if path == "sts" else "GET"
     status, _ = asked(method, f"{url.replace(f'anna:{KEY}@', '')}/api/{path}")
     # Only this machine itself needs no key, and only on a server for itself alone.

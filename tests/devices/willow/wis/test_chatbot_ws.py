@@ -1,4 +1,4 @@
-"""`/api/ws/chatbot`: text frames in and out."""
+"""`/api/ws/chatbot`: questions and answers in text frames."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def talk(
     scene: Scene | None = None,
     query: str = "",
 ) -> None:
-    """A connection; afterwards its conversation has no listener left."""
+    """Yields a connection; afterwards its conversation may have no listener."""
 
     async def connected(server: Server) -> None:
         async with server.client.ws_connect(PATH + query) as ws:
@@ -45,7 +45,7 @@ def test_questions_are_answered_in_order_and_remembered() -> None:
     talk(act)
 
 
-def test_a_conversation_goes_on_over_a_new_connection() -> None:
+def test_a_conversation_continues_over_a_new_connection() -> None:
     async def act(server: Server, ws: ClientWebSocketResponse) -> None:
         await ws.send_str("one")
         await ws.receive_str()
@@ -57,7 +57,7 @@ def test_a_conversation_goes_on_over_a_new_connection() -> None:
     talk(act, query="?conversation_id=hall")
 
 
-def test_wishes_of_the_query_hold_for_every_question() -> None:
+def test_query_parameters_apply_to_every_question() -> None:
     llm = HeldLlm()
     llm.goes_on.set()
     wished = LlmOptions(0.5, 9, top_p=0.9, usual_temperature=DEFAULT_TEMPERATURE)
@@ -70,7 +70,7 @@ def test_wishes_of_the_query_hold_for_every_question() -> None:
     talk(act, Scene(llm=llm), "?language=de&temperature=0.5&max_new_tokens=9&top_p=.9")
 
 
-def test_what_is_wrong_is_answered_and_the_connection_goes_on() -> None:
+def test_a_wrong_question_is_answered_and_the_connection_stays_open() -> None:
     async def act(server: Server, ws: ClientWebSocketResponse) -> None:
         await ws.send_str(" ")
         assert json.loads(await ws.receive_str())["error"]["param"] == "text"
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_answered_and_the_connection_goes_on() -> None:
     talk(act)
 
 
-def test_a_frame_beyond_all_bounds_ends_it() -> None:
+def test_a_frame_above_the_limit_ends_the_connection() -> None:
     async def act(_: Server, ws: ClientWebSocketResponse) -> None:
         await ws.send_str("x" * 100_000)
         assert (await ws.receive()).type is WSMsgType.CLOSE
@@ -101,7 +101,7 @@ def test_a_frame_beyond_all_bounds_ends_it() -> None:
     talk(act)
 
 
-def test_more_questions_than_may_wait_are_refused() -> None:
+def test_the_number_of_waiting_questions_is_limited() -> None:
     llm = HeldLlm()
 
     async def act(_: Server, ws: ClientWebSocketResponse) -> None:
@@ -117,7 +117,7 @@ def test_more_questions_than_may_wait_are_refused() -> None:
     talk(act, Scene(llm=llm))
 
 
-def test_who_leaves_cancels_what_is_being_answered() -> None:
+def test_a_client_that_leaves_cancels_its_question() -> None:
     llm = HeldLlm()
 
     async def act(_: Server, ws: ClientWebSocketResponse) -> None:
@@ -130,7 +130,7 @@ def test_who_leaves_cancels_what_is_being_answered() -> None:
     talk(act, Scene(llm=llm))
 
 
-def test_what_is_said_unasked_comes_too() -> None:
+def test_announcements_are_sent() -> None:
     async def act(server: Server, ws: ClientWebSocketResponse) -> None:
         await ws.send_str("one")
         await ws.receive_str()
@@ -144,7 +144,7 @@ def test_what_is_said_unasked_comes_too() -> None:
     ("query", "param"),
     [("?temperature=9", "temperature"), ("?max_new_tokens=-1", "max_new_tokens")],
 )
-def test_wrong_wishes_are_refused_before_the_upgrade(query: str, param: str) -> None:
+def test_wrong_parameters_are_refused_before_the_upgrade(query: str, param: str) -> None:
     async def act(server: Server) -> None:
         response = await server.client.get(PATH + query)
         assert (response.status, (await error_of(response))["param"]) == (400, param)
@@ -152,7 +152,7 @@ def test_wrong_wishes_are_refused_before_the_upgrade(query: str, param: str) -> 
     against(act)
 
 
-def test_it_is_no_page() -> None:
+def test_a_plain_request_is_refused() -> None:
     async def act(server: Server) -> None:
         response = await server.client.get(PATH)
         assert (response.status, (await error_of(response))["code"]) == (400, "websocket_expected")
@@ -160,7 +160,7 @@ def test_it_is_no_page() -> None:
     against(act)
 
 
-def test_one_connection_too_many_is_told_when_to_come_back() -> None:
+def test_a_connection_beyond_the_limit_gets_retry_after() -> None:
     async def act(server: Server, _: ClientWebSocketResponse) -> None:
         headers = {
             "Connection": "Upgrade",
@@ -174,8 +174,8 @@ def test_one_connection_too_many_is_told_when_to_come_back() -> None:
     talk(act, Scene(settings=WillowSettings(max_calls=1)))
 
 
-def test_a_flood_of_frames_leaves_others_their_turn() -> None:
-    """Each is refused, and none of them has to be waited for."""
+def test_a_flood_of_frames_does_not_block_the_loop() -> None:
+    """Each frame is refused at once."""
     binary = b"\x82\x81\0\0\0\0x"
 
     async def act(server: Server) -> None:

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.live
         ({"answer": "true", "translate": "true"}, ("you said in English:", "en", "low", 1.0)),
     ],
 )
-def test_it_says_what_it_heard(query: Mapping[str, str], asked: tuple[object, ...]) -> None:
+def test_speech_is_repeated_as_requested(
+    query: Mapping[str, str], asked: tuple[object, ...]
+) -> None:
     tts = PickyTts()
 
     async def act(server: Server) -> None:
@@ -38,7 +40,7 @@ def test_it_says_what_it_heard(query: Mapping[str, str], asked: tuple[object, ..
     against(act, Scene(tts=tts))
 
 
-def test_what_it_answers_belongs_to_its_conversation() -> None:
+def test_an_answer_belongs_to_its_conversation() -> None:
     async def act(server: Server) -> None:
         query = {"answer": "true", "conversation_id": "hall", "format": "WAV"}
         for _ in range(2):
@@ -62,7 +64,7 @@ def test_what_it_answers_belongs_to_its_conversation() -> None:
         ({"model": "parrot"}, "model", "tiny"),
     ],
 )
-def test_wrong_wishes_are_refused_before_anything_is_heard(
+def test_wrong_parameters_are_refused_before_recognition(
     query: Mapping[str, str], param: str, says: str
 ) -> None:
     async def act(server: Server) -> None:
@@ -75,7 +77,7 @@ def test_wrong_wishes_are_refused_before_anything_is_heard(
     against(act)
 
 
-def test_silence_and_what_is_no_recording() -> None:
+def test_silence_and_wrong_files_are_refused() -> None:
     async def act(server: Server) -> None:
         silence = form(wav(np.zeros(16_000, np.int16)))
         response = await server.client.post("/api/sts", data=silence)
@@ -89,7 +91,7 @@ def test_silence_and_what_is_no_recording() -> None:
     against(act)
 
 
-def test_a_model_that_cannot_translate_says_so() -> None:
+def test_a_model_without_translation_is_named() -> None:
     async def act(server: Server) -> None:
         response = await server.client.post("/api/sts?translate=true", data=form(wav()))
         assert (await error_of(response))["code"] == "unsupported_parameter"

@@ -1,4 +1,4 @@
-"""`GET /api/tts`: formats, first byte, wrong orders, failures."""
+"""`GET /api/tts`: formats, first byte, wrong requests, failures."""
 
 import asyncio
 import io
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.live
 
 
 class EndlessTts(ToneTts):
-    """Faster than any socket takes it."""
+    """A voice that never ends and is faster than any client."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class EndlessTts(ToneTts):
         ("AAC", "audio/aac"),
     ],
 )
-def test_a_text_is_spoken_in_any_format(kind: str, content_type: str) -> None:
+def test_a_text_is_spoken_in_each_format(kind: str, content_type: str) -> None:
     async def act(server: Server) -> None:
         query = {"format": kind, "speaker": "CLB", "text": "hello there"}
         response = await server.client.get("/api/tts", params=query)
@@ -71,7 +71,7 @@ def test_a_text_is_spoken_in_any_format(kind: str, content_type: str) -> None:
     against(act, Scene(tts=PickyTts()))
 
 
-def test_wav_is_16_khz_mono_and_starts_before_a_slow_voice_is_done(
+def test_wav_is_16_khz_mono_and_starts_before_the_voice_has_finished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("devices.willow.wis.tts.WHOLE_TIMEOUT_S", 0.05)
@@ -91,7 +91,7 @@ def test_wav_is_16_khz_mono_and_starts_before_a_slow_voice_is_done(
     against(act, Scene(tts=tts))
 
 
-def test_a_wav_file_says_its_true_sizes() -> None:
+def test_a_wav_file_has_its_true_sizes() -> None:
     async def act(server: Server) -> None:
         response = await server.client.get("/api/tts?text=One+sentence.+And+another+one.")
         body = await response.read()
@@ -115,7 +115,7 @@ def test_a_wav_file_says_its_true_sizes() -> None:
         ({"text": "a", "stream_chunk_size": "20", "nocache": "1"}, ("a", "en", "low", 1.0)),
     ],
 )
-def test_what_the_voice_is_asked(query: Mapping[str, str], asked: tuple[object, ...]) -> None:
+def test_parameters_reach_the_voice(query: Mapping[str, str], asked: tuple[object, ...]) -> None:
     tts = PickyTts()
 
     async def act(server: Server) -> None:
@@ -140,7 +140,7 @@ def test_what_the_voice_is_asked(query: Mapping[str, str], asked: tuple[object, 
         ({"text": "a", "speed": "nan"}, "speed", "0.25 to 4"),
     ],
 )
-def test_a_wrong_order_is_named_and_not_cached(
+def test_a_wrong_parameter_is_named_and_not_cached(
     query: Mapping[str, str], param: str, allowed: str
 ) -> None:
     async def act(server: Server) -> None:
@@ -153,7 +153,7 @@ def test_a_wrong_order_is_named_and_not_cached(
     against(act, Scene(tts=PickyTts()))
 
 
-def test_a_voice_that_fails_at_once_is_an_error_and_later_a_cut() -> None:
+def test_a_voice_that_fails_gives_an_error_first_and_a_cut_later() -> None:
     tts = PickyTts()
 
     async def act(server: Server) -> None:
@@ -171,7 +171,7 @@ def test_a_voice_that_fails_at_once_is_an_error_and_later_a_cut() -> None:
     against(act, Scene(tts=tts))
 
 
-def test_who_hangs_up_stops_the_voice(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_disconnects_stops_the_voice(caplog: pytest.LogCaptureFixture) -> None:
     tts = PickyTts()
     tts.clause_ms = 600_000
 
@@ -188,7 +188,7 @@ def test_who_hangs_up_stops_the_voice(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_a_player_that_takes_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_player_that_reads_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "STALL_S", 0.2)
     tts = EndlessTts()
 
@@ -201,7 +201,7 @@ def test_a_player_that_takes_nothing_is_not_waited_for(monkeypatch: pytest.Monke
     against(act, Scene(tts=tts))
 
 
-def test_who_only_asks_for_the_head_gets_no_sound() -> None:
+def test_a_head_request_synthesises_nothing() -> None:
     async def act(server: Server) -> None:
         head = await server.client.head("/api/tts?text=a&format=mp3")
         assert (head.status, head.content_type) == (200, "audio/mpeg")
@@ -239,7 +239,7 @@ BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox
         ({"User-Agent": "Willow/0.4"}, 200),
     ],
 )
-def test_a_page_of_another_site_plays_nothing(headers: Mapping[str, str], status: int) -> None:
+def test_a_page_of_another_origin_plays_nothing(headers: Mapping[str, str], status: int) -> None:
     async def act(server: Server) -> None:
         for method in ("GET", "HEAD"):
             response = await server.client.request(

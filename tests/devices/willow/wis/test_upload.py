@@ -1,4 +1,4 @@
-"""`POST /api/willow` and `POST /api/asr` with scripted engines: forms, sizes, wrong wishes."""
+"""`POST /api/willow` and `POST /api/asr` with scripted engines: forms, sizes, parameters."""
 
 from collections.abc import Mapping
 
@@ -77,7 +77,7 @@ def test_a_device_is_answered_with_language_and_text(
         (audio(codec="ape"), "x-audio-codec", "pcm, wav, w64, aiff, flac, mp3, ogg, opus,"),
     ],
 )
-def test_an_absurd_header_is_named_with_what_is_allowed(
+def test_an_impossible_header_is_named_with_the_allowed_values(
     headers: Mapping[str, str], name: str, allowed: str
 ) -> None:
     async def act(server: Server) -> None:
@@ -105,7 +105,7 @@ WRONG = [
 
 @pytest.mark.parametrize("path", ["/api/willow", "/api/asr", "/api/rtc/asr"])
 @pytest.mark.parametrize(("query", "code", "allowed"), WRONG)
-def test_a_wrong_wish_is_named_with_what_is_allowed(
+def test_a_wrong_parameter_is_named_with_the_allowed_values(
     path: str, query: Mapping[str, str], code: str, allowed: str
 ) -> None:
     async def act(server: Server) -> None:
@@ -120,7 +120,7 @@ def test_a_wrong_wish_is_named_with_what_is_allowed(
     against(act)
 
 
-def test_sizes_of_wis_are_wishes_that_the_nearest_model_fulfils() -> None:
+def test_model_sizes_of_wis_choose_the_nearest_model() -> None:
     async def act(server: Server) -> None:
         for name in ("tiny", "large", "small", "small.en", "level", "Large", ""):
             query = {"model": name, "unknown": "x"}
@@ -131,7 +131,7 @@ def test_sizes_of_wis_are_wishes_that_the_nearest_model_fulfils() -> None:
 
 
 @pytest.mark.parametrize(("is_strict", "status"), [(True, 400), (False, 200)])
-def test_any_name_means_the_default_where_names_are_not_strict(
+def test_any_model_name_means_the_default_if_names_are_not_strict(
     is_strict: bool, status: int
 ) -> None:
     async def act(server: Server) -> None:
@@ -142,7 +142,7 @@ def test_any_name_means_the_default_where_names_are_not_strict(
     against(act, Scene(is_strict=is_strict))
 
 
-def test_wishes_reach_the_recogniser() -> None:
+def test_parameters_reach_the_recogniser() -> None:
     async def act(server: Server) -> None:
         asr = server.scene.asr
         for query, language, beam in (
@@ -158,7 +158,7 @@ def test_wishes_reach_the_recogniser() -> None:
     against(act)
 
 
-def test_a_translation_comes_beside_the_text() -> None:
+def test_a_translation_is_returned_with_the_text() -> None:
     async def act(server: Server) -> None:
         data, query = ONE_TWO.tobytes(), {"translate": "true", "stats": "1"}
         response = await server.client.post("/api/willow", params=query, data=data)
@@ -173,7 +173,7 @@ def test_a_translation_comes_beside_the_text() -> None:
     against(act)
 
 
-def test_a_model_that_cannot_translate_says_so() -> None:
+def test_a_model_without_translation_is_named() -> None:
     async def act(server: Server) -> None:
         response = await server.client.post("/api/willow", params={"translate": "1"}, data=b"\0\0")
         error = await error_of(response)
@@ -203,7 +203,7 @@ def test_a_model_that_cannot_translate_says_so() -> None:
         (wav(np.zeros(21 * 16_000, np.int16)), "wav", "audio_too_long"),
     ],
 )
-def test_what_is_no_speech_is_400_in_few_words(data: bytes, codec: str, code: str) -> None:
+def test_audio_without_speech_is_a_short_400(data: bytes, codec: str, code: str) -> None:
     async def act(server: Server) -> None:
         response = await server.client.post(
             "/api/willow", data=pieces(data, 50_000), headers=audio(codec)
@@ -215,7 +215,7 @@ def test_what_is_no_speech_is_400_in_few_words(data: bytes, codec: str, code: st
     against(act, Scene(settings=WillowSettings(max_stream_s=20)))
 
 
-def test_voice_auth_lets_nobody_in_and_save_audio_saves_nothing() -> None:
+def test_voice_auth_and_save_audio_have_no_effect() -> None:
     async def act(server: Server) -> None:
         data = ONE_TWO.tobytes()
         refused = await server.client.post("/api/willow?voice_auth=true", data=pieces(data))
@@ -262,7 +262,7 @@ MALFORMED = ("malformed-awful.wav", "malformed-bad.wav", "malformed-evil.wav", "
 
 @pytest.mark.parametrize("path", ["/api/willow", "/api/asr"])
 @pytest.mark.parametrize(("name", "codec"), FILES)
-def test_files_of_every_kind_are_heard(path: str, name: str, codec: str) -> None:
+def test_files_of_every_format_are_transcribed(path: str, name: str, codec: str) -> None:
     data = shared_data("codecs", name).read_bytes()
     lasts_ms = len(decode_file(data)) / 16
 
@@ -299,7 +299,7 @@ def test_a_malformed_file_is_refused(path: str, name: str) -> None:
         (form(b"\0" * (5 * 1024 * 1024)), 413, "too_large"),
     ],
 )
-def test_a_form_without_sound_is_refused(data: FormData | bytes, status: int, code: str) -> None:
+def test_a_form_without_audio_is_refused(data: FormData | bytes, status: int, code: str) -> None:
     async def act(server: Server) -> None:
         response = await server.client.post("/api/asr", data=data)
         assert (response.status, (await error_of(response))["code"]) == (status, code)
@@ -307,7 +307,7 @@ def test_a_form_without_sound_is_refused(data: FormData | bytes, status: int, co
     against(act)
 
 
-def test_ping_and_where_the_documents_are() -> None:
+def test_ping_and_the_link_to_the_documentation() -> None:
     async def act(server: Server) -> None:
         assert await (await server.client.get("/api/ping")).json() == {"message": "pong"}
         for path, target in (("docs", "/docs"), ("openapi.json", "/openapi.json")):

@@ -18,7 +18,7 @@ from tests.server.http.harness import error_of
 pytestmark = pytest.mark.live
 
 
-def test_a_late_text_is_an_error_before_the_device_gives_up() -> None:
+def test_a_late_transcript_is_an_error_before_the_device_times_out() -> None:
     async def act(server: Server) -> None:
         response = await server.client.post("/api/willow", data=ONE_TWO.tobytes())
         assert (response.status, (await error_of(response))["code"]) == (504, "engine_timeout")
@@ -29,7 +29,7 @@ def test_a_late_text_is_an_error_before_the_device_gives_up() -> None:
 
 
 @pytest.mark.parametrize("codec", ["pcm", "flac"])
-def test_a_device_that_leaves_in_the_middle_leaves_nothing_behind(
+def test_a_device_that_disconnects_midway_leaves_nothing_behind(
     codec: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(server: Server) -> None:
@@ -53,7 +53,7 @@ def test_a_device_that_leaves_in_the_middle_leaves_nothing_behind(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_work_for_a_device_that_left_is_given_up() -> None:
+def test_work_for_a_disconnected_device_is_cancelled() -> None:
     async def act(server: Server) -> None:
         with pytest.raises((TimeoutError, ClientConnectionError)):
             async with asyncio.timeout(0.5):
@@ -65,7 +65,7 @@ def test_work_for_a_device_that_left_is_given_up() -> None:
     against(act, scene)
 
 
-def test_an_upload_that_does_not_end_is_bounded() -> None:
+def test_the_size_of_an_endless_upload_is_limited() -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield b"#!AMR\n" * 10_000
@@ -78,8 +78,8 @@ def test_an_upload_that_does_not_end_is_bounded() -> None:
     against(act, Scene(spools=UploadSpools(SpoolLimits(max_bytes=10**6))))
 
 
-def test_a_form_that_does_not_end_is_bounded() -> None:
-    """Also where its bytes are in a part that nobody wants."""
+def test_the_size_of_an_endless_form_is_limited() -> None:
+    """Also if its bytes are in an unused part."""
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -99,7 +99,7 @@ def test_a_form_that_does_not_end_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(("parts", "status"), [(MAX_PARTS, 200), (MAX_PARTS + 1, 413)])
-def test_a_form_has_so_many_parts_and_no_more(parts: int, status: int) -> None:
+def test_the_number_of_parts_of_a_form_is_limited(parts: int, status: int) -> None:
     sent = form(wav())  # has two
     for _ in range(parts - 2):
         sent.add_field("other", "x")
@@ -113,7 +113,7 @@ def test_a_form_has_so_many_parts_and_no_more(parts: int, status: int) -> None:
     against(act)
 
 
-def test_a_compressed_body_is_no_lost_client() -> None:
+def test_a_compressed_body_is_refused_by_name() -> None:
     async def act(server: Server) -> None:
         response = await server.client.post(
             "/api/willow", data=b"no gzip" * 99, headers={"Content-Encoding": "gzip"}
@@ -126,8 +126,8 @@ def test_a_compressed_body_is_no_lost_client() -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("patience_s", [9.0, 0.5])
-def test_the_wait_of_a_device_begins_with_its_last_byte(patience_s: float) -> None:
-    """Also where all the work is still to be done then."""
+def test_the_reply_timeout_starts_with_the_last_byte(patience_s: float) -> None:
+    """Also if all the decoding is still to be done then."""
     scene = Scene(settings=WillowSettings(reply_timeout_s=patience_s))
     scene.asr.info = replace(scene.asr.info, window_ms=2500, max_batch=1)
     scene.asr.delay_s = 0.4
@@ -151,7 +151,7 @@ def test_the_wait_of_a_device_begins_with_its_last_byte(patience_s: float) -> No
 
 
 @pytest.mark.alone
-def test_decoding_never_holds_up_the_loop_nor_fills_the_memory() -> None:
+def test_decoding_neither_blocks_the_loop_nor_fills_the_memory() -> None:
     """Two thirds of a megabyte of lost frames would be four hours of silence."""
     worst_s = 0.0
 

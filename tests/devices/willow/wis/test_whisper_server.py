@@ -1,4 +1,4 @@
-"""A server as its users start it, with Willow's ports: speech of every kind, the key in the URL."""
+"""A server process with Willow's ports: speech in every form, and the key in the URL."""
 
 import asyncio
 import io
@@ -40,7 +40,7 @@ class Ports:
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
-    """On every address, so that the key is needed."""
+    """Ports of a server on every address, so that the key is needed."""
     with reserved_port() as http, reserved_port() as https:
         settings = {
             "EARSHOT_API_KEY": KEY,
@@ -66,7 +66,7 @@ def asked(
     headers: dict[str, str] | None = None,
     query: dict[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Status and body. The client makes an Authorization header of `user:password@` in the URL."""
+    """Returns status and body. The client turns `user:password@` into an Authorization header."""
 
     async def ask() -> tuple[int, bytes]:
         async with ClientSession(timeout=ClientTimeout(20)) as client:
@@ -83,7 +83,7 @@ def got(url: str, **query: str) -> tuple[int, bytes]:
 
 
 async def paced(data: bytes, wait_s: float) -> AsyncIterator[bytes]:
-    """As firmware sends it: 64 ms of speech in each chunk."""
+    """Sends speech as the firmware does, 64 ms in each chunk."""
     for at in range(0, len(data), 2048):
         yield data[at : at + 2048]
         await asyncio.sleep(wait_s)
@@ -108,7 +108,7 @@ def wav(pcm: Pcm, rate_hz: int = 16_000) -> bytes:
 
 
 def amr(pcm_8k: Pcm) -> bytes:
-    """Narrow-band: FFmpeg has no encoder for the wide one."""
+    """Encodes narrow-band AMR: FFmpeg has no encoder for wide-band."""
     out = io.BytesIO()
     with av.open(out, "w", format="amr") as container:
         stream = container.add_stream("libopencore_amrnb", rate=8000)
@@ -126,7 +126,7 @@ def clip(rate_hz: int = 16_000) -> Pcm:
     return say(SENTENCE, rate_hz=rate_hz, lead_ms=200, tail_ms=400)
 
 
-def test_speech_in_every_form_on_every_port(ports: Ports) -> None:
+def test_speech_in_every_form_is_transcribed_on_every_port(ports: Ports) -> None:
     for url in (ports.main, ports.http, ports.https):
         status, found = posted(f"{url}/api/willow", clip().tobytes())
         assert (status, found) == (
@@ -144,7 +144,7 @@ def test_speech_in_every_form_on_every_port(ports: Ports) -> None:
         assert str(found["text"]).lower().strip(".") == SENTENCE, audio
 
 
-def test_the_codec_of_the_firmware(ports: Ports) -> None:
+def test_the_codec_of_the_firmware_is_decoded(ports: Ports) -> None:
     data = shared_data("codecs", "command_001.awb").read_bytes()
     sent = {"codec": "amrwb", "sample-rate": "16000", "bits": "16", "channel": "1"}
     whole = posted(f"{ports.http}/api/willow?stats=true", data, sent)
@@ -155,7 +155,7 @@ def test_the_codec_of_the_firmware(ports: Ports) -> None:
     assert cut[0] == 200
 
 
-def test_a_file_in_a_form(ports: Ports) -> None:
+def test_a_file_in_a_form_is_transcribed(ports: Ports) -> None:
     form = FormData()
     form.add_field("audio_file", wav(clip()), filename="speech.wav")
     status, body = asked("POST", f"{ports.http}/api/asr?model=tiny", data=form)
@@ -166,7 +166,7 @@ def test_a_file_in_a_form(ports: Ports) -> None:
     assert found["audio_duration"] == round(len(clip()) / 16)
 
 
-def test_translation_works_or_says_what_does_not(ports: Ports) -> None:
+def test_translation_works_or_names_the_missing_feature(ports: Ports) -> None:
     status, found = posted(f"{ports.http}/api/willow?translate=true", clip().tobytes())
     if status == 200:
         assert found["translation"]
@@ -182,7 +182,7 @@ def test_an_answer_comes_soon_after_paced_speech(ports: Ports) -> None:
     assert isinstance(found["infer_time"], float)
 
 
-def test_without_the_key_nothing_but_health(ports: Ports) -> None:
+def test_only_health_is_served_without_the_key(ports: Ports) -> None:
     bare = ports.http.replace(f"anna:{KEY}@", "")
     for path in ("/api/ping", "/api/tts?text=a", "/v1/realtime", "/"):
         assert got(f"{bare}{path}")[0] == 401, path
@@ -190,7 +190,7 @@ def test_without_the_key_nothing_but_health(ports: Ports) -> None:
     assert got(f"{bare.replace('//', '//anna:wrong@')}/api/ping")[0] == 401
 
 
-def test_the_ports_have_only_willow_behind_them(ports: Ports) -> None:
+def test_the_ports_serve_only_willows_api(ports: Ports) -> None:
     for url in (ports.http, ports.https):
         assert got(f"{url}/api/ping") == (200, b'{"message":"pong"}')
         assert got(f"{url}/api/docs")[0] == 200
@@ -202,8 +202,8 @@ def test_the_ports_have_only_willow_behind_them(ports: Ports) -> None:
     assert got(f"{ports.main}/api/ping")[0] == 200
 
 
-def test_a_device_asks_for_speech_with_spaces_in_its_url(ports: Ports) -> None:
-    """Firmware appends the text as it is."""
+def test_a_tts_url_may_contain_spaces(ports: Ports) -> None:
+    """The firmware appends the text unescaped."""
     host, port = ports.http.rpartition("@")[2].split(":")
     auth = "YW5uYTphLWtleS1vZi10aGUtdGVzdHMtMDEyMzQ1Njc4OQ=="
     url = "/api/tts?format=WAV&speaker=CLB&text=Sorry, I can't find the küche!"
@@ -220,7 +220,7 @@ def test_a_device_asks_for_speech_with_spaces_in_its_url(ports: Ports) -> None:
     assert len(decode_file(encoded)) > 16_000
 
 
-def test_a_call(ports: Ports) -> None:
+def test_a_webrtc_call_is_transcribed(ports: Ports) -> None:
     # With a beam of 5 and Opus, the toy model confuses things of the house now and then.
     sentence = "what time is it"
     spoken = say(sentence, rate_hz=48_000, lead_ms=200, tail_ms=400)
@@ -237,7 +237,7 @@ def test_a_call(ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("setting", ["HTTP_PORT", "HTTPS_PORT"])
-def test_a_taken_port_is_one_line(setting: str, tmp_path: Path) -> None:
+def test_a_taken_port_is_one_error_line(setting: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         settings = {**LOADS_HERE, f"EARSHOT_WILLOW__{setting}": port}

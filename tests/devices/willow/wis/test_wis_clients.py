@@ -1,4 +1,4 @@
-"""What WIS's own clients ask for beside the usual: wishes, old paths, pages of other sites."""
+"""Special requests of WIS's own clients: parameters, old paths, pages of other origins."""
 
 import asyncio
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ ENGLISH = "in English: one two"
     ],
 )
 @pytest.mark.parametrize("path", ["/api/asr", "/api/willow"])
-def test_task_and_return_language_are_done(
+def test_task_and_return_language_have_their_effect(
     path: str, query: Mapping[str, str], expected: Mapping[str, str]
 ) -> None:
     async def act(server: Server) -> None:
@@ -64,7 +64,7 @@ def test_task_and_return_language_are_done(
         ({"return_language": "fr", "task": "translate"}, "return_language", "en"),
     ],
 )
-def test_what_cannot_be_returned_is_refused_by_name(
+def test_an_impossible_return_language_is_refused_by_name(
     query: Mapping[str, str], param: str, allowed: str
 ) -> None:
     async def act(server: Server) -> None:
@@ -80,7 +80,7 @@ def test_what_cannot_be_returned_is_refused_by_name(
     ("query", "param"),
     [({"task": "translate"}, "task"), ({"return_language": "en"}, "return_language")],
 )
-def test_a_model_that_cannot_translate_says_so(query: Mapping[str, str], param: str) -> None:
+def test_a_model_without_translation_is_named(query: Mapping[str, str], param: str) -> None:
     async def act(server: Server) -> None:
         asked = {**query, "force_language": "de"}
         response = await server.client.post("/api/asr", params=asked, data=form(wav()))
@@ -91,7 +91,7 @@ def test_a_model_that_cannot_translate_says_so(query: Mapping[str, str], param: 
     against(act, Scene(asr=TranslatingAsr(translates=False)))
 
 
-def test_every_answer_names_the_model_that_gave_it() -> None:
+def test_every_answer_names_its_model() -> None:
     async def act(server: Server) -> None:
         for path, data in (("/api/asr", form(wav())), ("/api/willow", pieces(ONE_TWO.tobytes()))):
             response = await server.client.post(f"{path}?model=large", data=data)
@@ -105,7 +105,7 @@ def test_every_answer_names_the_model_that_gave_it() -> None:
     against(act)
 
 
-def test_the_paths_of_wis_readme_are_there() -> None:
+def test_the_paths_of_the_wis_readme_exist() -> None:
     async def act(server: Server) -> None:
         assert await (await server.client.get("/ping")).json() == {"message": "pong"}
         moved = await server.client.get("/api/redoc", allow_redirects=False)
@@ -134,7 +134,7 @@ PAGE = "https://kiosk.lan"
         ({"X-API-Key": "wrong-key-0123456789"}, "/api/asr", 401),
     ],
 )
-def test_pages_of_named_sites_are_let_in_without_the_key(
+def test_pages_of_named_origins_need_no_key(
     headers: Mapping[str, str], path: str, status: int
 ) -> None:
     async def act() -> None:
@@ -159,7 +159,7 @@ def test_pages_of_named_sites_are_let_in_without_the_key(
         ("null", "127.0.0.1", False),
     ],
 )
-def test_a_page_counts_with_the_address_of_its_browser(
+def test_a_page_is_counted_by_the_address_of_its_browser(
     origin: str, peer: str | None, is_admitted: bool
 ) -> None:
     pages = KeylessPageSettings(frozenset({PAGE}), networks_of(("192.168.1.0/24",), "test"))

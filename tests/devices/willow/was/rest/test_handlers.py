@@ -1,4 +1,4 @@
-"""WAS's REST: with the key, without any secret, and nothing of it leads out of its folder."""
+"""WAS's REST API needs the key, shows no secret, and serves files only from their folders."""
 
 import json
 from hashlib import sha256
@@ -49,7 +49,7 @@ GETS = (
 )
 
 
-def test_no_answer_holds_a_secret_and_masks_change_nothing(
+def test_no_response_contains_a_secret_and_masks_change_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def act(server: Server) -> None:
@@ -80,8 +80,8 @@ def test_no_answer_holds_a_secret_and_masks_change_nothing(
     assert not [secret for secret in (*SECRETS, "short-1") if secret in caplog.text]
 
 
-def test_no_device_is_sent_a_secret_unless_the_operator_wants_it() -> None:
-    """Who says an approved device's MAC is that device."""
+def test_devices_get_secrets_only_if_configured() -> None:
+    """A client that sends the MAC of an approved device counts as that device."""
 
     async def act(server: Server) -> None:
         device = await server.device()
@@ -96,7 +96,7 @@ def test_no_device_is_sent_a_secret_unless_the_operator_wants_it() -> None:
     against(act)
 
 
-def test_a_device_is_not_given_tokens_that_it_does_not_need() -> None:
+def test_a_device_gets_only_the_tokens_that_it_needs() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         await post(server, "/api/config?type=config&apply=true", CONFIG)
@@ -107,7 +107,7 @@ def test_a_device_is_not_given_tokens_that_it_does_not_need() -> None:
 
 
 @pytest.mark.parametrize("path", [*GETS, "/api/ota?version=0.4.2&platform=ESP32-S3-BOX-3"])
-def test_everything_needs_the_key(path: str, tmp_path: Path) -> None:
+def test_every_request_needs_the_key(path: str, tmp_path: Path) -> None:
     async def act(server: Server) -> None:
         assert (await server.stranger.get(path)).status == 401
 
@@ -130,7 +130,7 @@ def test_changes_need_the_key_also_from_a_device() -> None:
     against(act)
 
 
-def test_each_device_may_differ_and_gets_a_configuration_only_when_it_changes() -> None:
+def test_each_device_gets_its_own_configuration_when_it_changes() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
         path = f"/api/config?type=config&apply=true&hostname={first.hostname}"
@@ -164,7 +164,7 @@ def test_each_device_may_differ_and_gets_a_configuration_only_when_it_changes() 
     against(act)
 
 
-def test_what_is_not_applied_waits_until_the_device_comes_again() -> None:
+def test_an_unapplied_configuration_waits_for_the_device() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         await post(server, "/api/config?type=config&apply=false", {"speaker_volume": 7})
@@ -216,7 +216,7 @@ def test_what_is_not_applied_waits_until_the_device_comes_again() -> None:
         ("release?action=cache", {}, "action"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_happens(
+def test_a_wrong_request_is_named_and_changes_nothing(
     path: str, body: Any, param: str, tmp_path: Path
 ) -> None:
     async def act(server: Server) -> None:
@@ -245,7 +245,7 @@ def test_a_body_of_ten_megabytes_is_refused() -> None:
     against(act)
 
 
-def test_a_device_updates_itself_from_here(tmp_path: Path) -> None:
+def test_a_device_fetches_its_update_from_this_server(tmp_path: Path) -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         releases = await (await server.client.get("/api/release?type=was")).json()
@@ -288,7 +288,7 @@ def test_a_device_updates_itself_from_here(tmp_path: Path) -> None:
         ("asset?type=image&asset=room.png", 200),
     ],
 )
-def test_files_come_from_their_folders_only(query: str, status: int, tmp_path: Path) -> None:
+def test_files_are_served_only_from_their_folders(query: str, status: int, tmp_path: Path) -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         found, headers, body = await fetch(f"{server.url}/api/{query}", device.address)

@@ -1,4 +1,4 @@
-"""What WAS's page and its scripts do that devices have to live with."""
+"""Requests of WAS's own page and scripts."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def test_a_page_that_calls_the_server_by_another_name_updates_devices(tmp_path: 
     against(act, files(tmp_path))
 
 
-def test_a_device_is_named_and_placed_also_while_it_is_away() -> None:
+def test_an_absent_device_can_be_named_and_placed() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         config = "/api/client?action=config"
@@ -59,7 +59,7 @@ def test_a_device_is_named_and_placed_also_while_it_is_away() -> None:
         ({"hostname": "dev_0", "label": "a\nb"}, 400, "label"),
     ],
 )
-def test_a_name_that_cannot_be_is_said(said: dict[str, Any], status: int, param: str) -> None:
+def test_an_impossible_name_is_refused(said: dict[str, Any], status: int, param: str) -> None:
     async def act(server: Server) -> None:
         await server.device()
         before = dict(server.known.devices)
@@ -70,7 +70,7 @@ def test_a_name_that_cannot_be_is_said(said: dict[str, Any], status: int, param:
     against(act)
 
 
-def test_a_masked_password_in_the_was_url_stays_what_it_is() -> None:
+def test_a_masked_password_in_the_was_url_is_kept() -> None:
     async def act(server: Server) -> None:
         url = "ws://any:secret-1@a:8502/ws"
         await post(server, "/api/config?type=nvs", {"WAS": {"URL": url}})
@@ -82,8 +82,8 @@ def test_a_masked_password_in_the_was_url_stays_what_it_is() -> None:
     against(act)
 
 
-def test_a_configuration_that_fits_no_device_is_refused_and_devices_stay() -> None:
-    """Each half fits; what is for all and what is for one do not fit together."""
+def test_an_impossible_configuration_is_refused_and_devices_stay_connected() -> None:
+    """Each half is valid, but the settings for all and those for one device do not fit together."""
 
     async def act(server: Server) -> None:
         device = await server.device()

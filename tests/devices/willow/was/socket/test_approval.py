@@ -1,4 +1,4 @@
-"""Who is served at all, and what ends a socket."""
+"""Which devices are served, and what closes a socket."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ def got(device: Any) -> dict[str, Any]:
     return {name: getattr(device, name) for name in NOTHING}
 
 
-def test_a_new_device_waits_and_gets_nothing_until_it_is_approved(
+def test_a_new_device_gets_nothing_until_it_is_approved(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -61,7 +61,7 @@ def test_a_new_device_waits_and_gets_nothing_until_it_is_approved(
     assert "horse" not in caplog.text
 
 
-def test_a_blocked_device_is_sent_away_and_then_left_alone() -> None:
+def test_a_blocked_device_is_closed_and_then_ignored() -> None:
     async def act(server: Server) -> None:
         device, other = await server.device(1), await server.device(2)
         server.known.change(mac_of(device), standing="blocked")
@@ -80,8 +80,8 @@ def test_a_blocked_device_is_sent_away_and_then_left_alone() -> None:
     against(act)
 
 
-def test_a_device_of_this_machine_opens_nothing_where_this_machine_needs_the_key() -> None:
-    """Its address is that of a forwarder of bytes, behind which anybody is."""
+def test_a_local_device_gives_no_access_if_this_machine_needs_the_key() -> None:
+    """Its address could be that of a forwarder for any client."""
 
     async def act(server: Server) -> None:
         device = await server.device()
@@ -95,7 +95,7 @@ def test_a_device_of_this_machine_opens_nothing_where_this_machine_needs_the_key
 
 
 @pytest.mark.parametrize("how", ["blocked", "forgotten"])
-def test_an_address_is_nobodys_when_its_device_was_turned_away_while_it_was_off(how: str) -> None:
+def test_the_address_of_a_device_rejected_while_off_is_forgotten(how: str) -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         await device.off()
@@ -113,7 +113,7 @@ def test_an_address_is_nobodys_when_its_device_was_turned_away_while_it_was_off(
     against(act)
 
 
-def test_a_forgotten_device_has_to_come_anew() -> None:
+def test_a_forgotten_device_must_register_again() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         assert (await device.speak(SPEECH)).ok is True
@@ -134,7 +134,7 @@ def test_a_forgotten_device_has_to_come_anew() -> None:
     against(act)
 
 
-def test_the_newer_of_two_sockets_is_the_device() -> None:
+def test_the_newer_of_two_sockets_replaces_the_older() -> None:
     async def act(server: Server) -> None:
         old, new = await server.device(1), await server.device(1)
         await old.until(lambda: old.close_code)
@@ -145,7 +145,7 @@ def test_the_newer_of_two_sockets_is_the_device() -> None:
     against(act)
 
 
-def test_what_presence_can_do_with_a_device() -> None:
+def test_commands_for_a_connected_device() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         live = server.presence.find("dev_0")
@@ -160,7 +160,7 @@ def test_what_presence_can_do_with_a_device() -> None:
 
 
 async def _closed_by(server: Server, *frames: str | bytes, hello: bool = True) -> tuple[int, str]:
-    """Close code, and its reason."""
+    """Returns the close code and its reason."""
     headers = {"Authorization": f"Bearer {KEY}"}
     async with server.stranger.ws_connect("/ws", headers=headers) as ws:
         if hello:
@@ -191,7 +191,7 @@ async def _closed_by(server: Server, *frames: str | bytes, hello: bool = True) -
     ],
     ids=["cut", "list", "field", "binary", "10 MB", "16 KB", "another device"],
 )
-def test_what_is_wrong_on_the_wire_closes_that_socket_only(
+def test_a_malformed_message_closes_only_its_socket(
     frames: list[str | bytes],
     code: int,
     reason: str,
@@ -226,7 +226,7 @@ def test_a_socket_begins_with_hello() -> None:
     against(act)
 
 
-def test_what_newer_firmware_says_is_counted_and_left_alone() -> None:
+def test_unknown_messages_of_newer_firmware_are_counted_and_ignored() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         await device.send({"response_end": {}})
@@ -236,7 +236,9 @@ def test_what_newer_firmware_says_is_counted_and_left_alone() -> None:
     against(act)
 
 
-def test_addresses_of_no_named_network_need_the_key(caplog: pytest.LogCaptureFixture) -> None:
+def test_addresses_outside_the_named_networks_need_the_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def act(server: Server) -> None:
         for _ in range(2):
             with pytest.raises(aiohttp.WSServerHandshakeError) as error:
@@ -267,9 +269,9 @@ def test_a_page_and_a_proxy_need_the_key_on_a_device_path(headers: dict[str, str
     against(act)
 
 
-def test_a_name_alone_makes_nobody_the_device() -> None:
-    """An address on which no device is needs the key, whatever name it says; and with it, it is
-    only heard."""
+def test_a_name_alone_does_not_identify_a_device() -> None:
+    """An address without a device needs the key, whatever name it sends; with the key it is only
+    transcribed."""
 
     async def act(server: Server) -> None:
         device = await server.device()
@@ -284,7 +286,7 @@ def test_a_name_alone_makes_nobody_the_device() -> None:
     against(act)
 
 
-def test_two_devices_behind_one_address_are_told_apart_by_the_url_they_were_given() -> None:
+def test_two_devices_behind_one_address_have_different_urls() -> None:
     async def act(server: Server) -> None:
         first = await server.device(1)
         second = await server.device(2, boots=False)

@@ -1,4 +1,4 @@
-"""What devices are told unasked: shown, spoken, one after the other."""
+"""Notifications on devices: shown, spoken, one after the other."""
 
 import logging
 
@@ -11,7 +11,7 @@ from tests.devices.willow.was.servers import Server, against, mac_of, post
 pytestmark = pytest.mark.live
 
 
-def test_a_text_is_shown_and_spoken_on_all_devices() -> None:
+def test_a_notification_is_shown_and_spoken_on_all_devices() -> None:
     async def act(server: Server) -> None:
         devices = [await server.device(number) for number in (1, 2)]
         body = {"cmd": "notify", "data": {"text": "Tea & cake", "repeat": 2, "volume": 40}}
@@ -31,7 +31,7 @@ def test_a_text_is_shown_and_spoken_on_all_devices() -> None:
     against(act)
 
 
-def test_one_at_a_time_and_any_can_be_cancelled() -> None:
+def test_notifications_play_one_at_a_time_and_can_be_cancelled() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         device.plays = False
@@ -54,7 +54,7 @@ def test_one_at_a_time_and_any_can_be_cancelled() -> None:
     against(act)
 
 
-def test_dismissed_on_one_device_it_ends_on_the_others() -> None:
+def test_a_dismissed_notification_ends_on_all_devices() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
         first.plays = second.plays = False
@@ -68,7 +68,7 @@ def test_dismissed_on_one_device_it_ends_on_the_others() -> None:
     against(act)
 
 
-def test_more_notices_than_anybody_wants_are_refused() -> None:
+def test_the_number_of_waiting_notifications_is_limited() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         device.plays = False
@@ -83,7 +83,7 @@ def test_more_notices_than_anybody_wants_are_refused() -> None:
     against(act)
 
 
-def test_a_sound_from_anywhere_is_not_fetched_and_the_text_is_spoken(
+def test_a_sound_of_an_unknown_host_is_not_fetched_but_the_text_spoken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def act(server: Server) -> None:

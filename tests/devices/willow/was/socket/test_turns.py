@@ -20,7 +20,7 @@ SILENCE = bytes(32_000)
 
 
 def commands(server: Server) -> int:
-    """How many questions the language model was asked."""
+    """Returns the number of questions to the language model."""
     return len(server.scene.inference.llm.asked)
 
 
@@ -38,7 +38,7 @@ def test_a_stock_device_is_configured_and_answered_once() -> None:
     against(act)
 
 
-def test_words_that_another_inference_server_heard_are_run_each_time() -> None:
+def test_transcripts_of_another_inference_server_are_always_executed() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         for number in (1, 2):
@@ -57,7 +57,9 @@ def test_words_that_another_inference_server_heard_are_run_each_time() -> None:
         ("de", "force_language=en", "en"),
     ],
 )
-def test_a_device_is_heard_in_its_own_language(spoken: str, query: str, heard: str) -> None:
+def test_speech_is_recognised_in_the_language_of_the_device(
+    spoken: str, query: str, heard: str
+) -> None:
     async def act(server: Server) -> None:
         server.scene.inference.asr.info = replace(
             server.scene.inference.asr.info, languages=("de", "en")
@@ -71,7 +73,7 @@ def test_a_device_is_heard_in_its_own_language(spoken: str, query: str, heard: s
     against(act)
 
 
-def test_the_same_words_said_twice_are_two_commands() -> None:
+def test_a_repeated_command_is_executed_twice() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         for _ in range(2):
@@ -81,7 +83,7 @@ def test_the_same_words_said_twice_are_two_commands() -> None:
     against(act)
 
 
-def test_what_was_said_before_is_known_also_after_a_reboot() -> None:
+def test_the_conversation_survives_a_reboot() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         await device.speak(SPEECH)
@@ -93,7 +95,7 @@ def test_what_was_said_before_is_known_also_after_a_reboot() -> None:
     against(act)
 
 
-def test_tools_know_the_room_and_answers_are_as_its_profile_wants() -> None:
+def test_tools_get_the_room_and_answers_follow_the_profile() -> None:
     async def act(server: Server) -> None:
         device = await server.device(room="Kitchen")
         profile = DeviceProfile(voice="high", language="en", volume=33, wake_word="Hi ESP")
@@ -111,7 +113,7 @@ def test_tools_know_the_room_and_answers_are_as_its_profile_wants() -> None:
     against(act)
 
 
-def test_a_command_that_fails_is_told_and_the_next_one_works() -> None:
+def test_a_failed_command_is_reported_and_the_next_one_works() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         server.scene.inference.llm.fails = True
@@ -123,7 +125,7 @@ def test_a_command_that_fails_is_told_and_the_next_one_works() -> None:
     against(act)
 
 
-def test_a_command_that_nobody_could_take_is_told_in_the_configured_language() -> None:
+def test_a_refused_command_is_reported_in_the_configured_language() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         exchanges = server.scene.inference.exchanges
@@ -135,7 +137,7 @@ def test_a_command_that_nobody_could_take_is_told_in_the_configured_language() -
     against(act, Scene(default_settings=SessionSettings(language="de")))
 
 
-def test_a_bug_ends_its_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_ends_only_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         server.scene.inference.llm.word_s = 0.05
@@ -157,7 +159,7 @@ def test_a_bug_ends_its_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
     against(act)
 
 
-def test_words_whose_device_went_before_their_turn_are_run_when_it_brings_them() -> None:
+def test_a_command_dropped_with_its_device_is_executed_when_resent() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         connection = server.door.connected_devices.find("dev_0")
@@ -177,7 +179,7 @@ def test_words_whose_device_went_before_their_turn_are_run_when_it_brings_them()
     against(act)
 
 
-def test_silence_is_no_command() -> None:
+def test_silence_is_not_a_command() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         turn = await device.speak(SILENCE)
@@ -188,7 +190,7 @@ def test_silence_is_no_command() -> None:
     against(act)
 
 
-def test_a_device_that_runs_commands_itself_is_only_heard() -> None:
+def test_speech_of_a_device_that_runs_commands_itself_is_only_transcribed() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         asked = {"type": "config", "apply": "true"}
@@ -203,7 +205,7 @@ def test_a_device_that_runs_commands_itself_is_only_heard() -> None:
     against(act, Scene(sends_secrets=True))
 
 
-def test_more_commands_than_a_device_can_wait_for_are_refused() -> None:
+def test_the_number_of_waiting_commands_is_limited() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         server.scene.inference.llm.word_s = 0.1
@@ -221,7 +223,7 @@ def test_more_commands_than_a_device_can_wait_for_are_refused() -> None:
     against(act)
 
 
-def test_the_server_knows_what_a_device_does_and_how_long_it_took() -> None:
+def test_the_server_shows_the_state_and_the_last_turn_of_a_device() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         live = server.presence.find("dev_0")
@@ -261,7 +263,7 @@ def _has_asked(server: Server, times: int) -> bool:
 
 
 async def _turns(server: Server, turns: int) -> None:
-    """Each turn is answered once, whatever happened to the device before it."""
+    """Runs turns, each of which must be answered once, whatever happened to the device before."""
     lottery = random.Random("willow turns")
     device = await server.device()
     expected, fates = 0, [*FATES] * (turns // len(FATES) + 1)

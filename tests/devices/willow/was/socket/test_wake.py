@@ -23,7 +23,7 @@ def decodes(server: Server) -> int:
     return len(server.scene.inference.asr.options)
 
 
-def test_the_nearer_of_two_answers_and_the_other_is_not_even_heard() -> None:
+def test_the_nearer_of_two_devices_answers_and_the_other_is_not_transcribed() -> None:
     async def act(server: Server) -> None:
         near, far = await server.device(1), await server.device(2)
         alone = await near.speak(SPEECH, wake_arbiter=False)
@@ -41,7 +41,7 @@ def test_the_nearer_of_two_answers_and_the_other_is_not_even_heard() -> None:
     against(act)
 
 
-def test_who_comes_late_loses_however_loud() -> None:
+def test_a_late_wake_word_loses_however_loud() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
         await first.wake(-40.0)
@@ -53,8 +53,8 @@ def test_who_comes_late_loses_however_loud() -> None:
     against(act)
 
 
-def test_words_of_a_device_that_is_told_late_that_it_lost_are_not_acted_on() -> None:
-    """Its wake word was sent again by a bad Wi-Fi, and comes after its POST began."""
+def test_speech_of_a_device_that_lost_late_is_not_executed() -> None:
+    """A bad Wi-Fi resent its wake word, which arrives after its POST began."""
 
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
@@ -88,7 +88,7 @@ def test_words_of_a_device_that_is_told_late_that_it_lost_are_not_acted_on() -> 
     against(act)
 
 
-def test_who_hangs_up_is_not_waited_for() -> None:
+def test_a_disconnected_device_is_not_awaited() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
         await first.wake(-10.0)
@@ -101,8 +101,8 @@ def test_who_hangs_up_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("how", ["before its speech", "in its speech"])
-def test_when_the_winner_goes_the_next_wake_word_is_answered_at_once(how: str) -> None:
-    """Who lost has stopped listening, and cannot be told otherwise; but nobody is late any more."""
+def test_after_the_winner_leaves_the_next_wake_word_is_answered(how: str) -> None:
+    """The losing device has stopped listening, but it is not late for the next wake word."""
 
     async def act(server: Server) -> None:
         near, far = await server.device(1), await server.device(2)
@@ -122,7 +122,7 @@ def test_when_the_winner_goes_the_next_wake_word_is_answered_at_once(how: str) -
     against(act)
 
 
-def test_a_device_that_does_not_say_how_loud_takes_part() -> None:
+def test_a_device_without_a_wake_volume_takes_part() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
         turns = await all_of(first.speak(SPEECH, volume=None), second.speak(SPEECH, volume=-60.0))
@@ -131,7 +131,7 @@ def test_a_device_that_does_not_say_how_loud_takes_part() -> None:
     against(act)
 
 
-def test_rooms_that_hear_each_other_are_one_group() -> None:
+def test_adjacent_rooms_can_be_one_group() -> None:
     async def act(server: Server) -> None:
         kitchen = await server.device(1, room="Kitchen")
         hall = await server.device(2, room="hall")
@@ -148,7 +148,7 @@ def test_rooms_that_hear_each_other_are_one_group() -> None:
     against(act, Scene(groups=(("kitchen", "Hall"),)))
 
 
-def test_who_listens_for_another_wake_word_is_not_waited_for() -> None:
+def test_a_device_with_another_wake_word_is_not_awaited() -> None:
     async def act(server: Server) -> None:
         one, other = await server.device(1), await server.device(2)
         profile = DeviceProfile(wake_word="Hi ESP")
@@ -163,7 +163,7 @@ def test_who_listens_for_another_wake_word_is_not_waited_for() -> None:
     against(act)
 
 
-def test_without_multiwake_nobody_is_told_and_everybody_heard() -> None:
+def test_without_multiwake_every_device_is_answered() -> None:
     async def act(server: Server) -> None:
         await server.door.store.save_config({"multiwake": False})
         devices = [await server.device(number) for number in (1, 2)]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 
 
 class LoudAsr(TranslatingAsr):
-    """Tells how many tenths of a second were loud: a codec keeps no exact levels."""
+    """A recogniser that counts loud tenths of a second: a codec keeps no exact levels."""
 
     async def decode(self, item: Any, priority: Any) -> Any:
         result = await super().decode(item, priority)
@@ -53,7 +53,7 @@ def test_a_sentence_between_start_and_stop_is_recognised_to_its_end() -> None:
     against(act, Scene(asr=LoudAsr()))
 
 
-def test_a_call_serves_many_sentences_each_as_it_wants() -> None:
+def test_each_sentence_of_a_call_has_its_own_options() -> None:
     async def act(server: Server) -> None:
         async with calling(server.client, {"force_language": "de"}) as caller:
             for obj, language, is_translated in (
@@ -73,7 +73,7 @@ def test_a_call_serves_many_sentences_each_as_it_wants() -> None:
 
 
 class LateAsr(LoudAsr):
-    """Takes a second longer for the longer sentence."""
+    """A recogniser that takes a second longer for the longer sentence."""
 
     async def decode(self, item: Any, priority: Any) -> Any:
         if len(item.pcm) > 16 * 600:
@@ -95,7 +95,7 @@ def test_answers_come_in_the_order_of_the_sentences() -> None:
     against(act, Scene(asr=LateAsr()))
 
 
-def test_words_come_while_they_are_spoken_where_start_asks_for_it() -> None:
+def test_partial_words_are_sent_if_start_requests_them() -> None:
     async def act(server: Server) -> None:
         async with calling(server.client) as caller:
             caller.send("start", obj={"partials": True})
@@ -112,7 +112,7 @@ def test_words_come_while_they_are_spoken_where_start_asks_for_it() -> None:
     against(act, Scene(asr=LoudAsr()))
 
 
-def test_ping_is_answered_and_mistakes_cost_nothing() -> None:
+def test_ping_is_answered_and_wrong_messages_are_refused() -> None:
     async def act(server: Server) -> None:
         async with calling(server.client) as caller:
             mistakes = [
@@ -138,7 +138,7 @@ def test_ping_is_answered_and_mistakes_cost_nothing() -> None:
     against(act, Scene(asr=LoudAsr()))
 
 
-def test_an_engine_that_fails_is_an_error_message() -> None:
+def test_a_failed_engine_gives_an_error_message() -> None:
     async def act(server: Server) -> None:
         async with calling(server.client) as caller:
             server.scene.asr.broken = True
@@ -156,7 +156,7 @@ def test_an_engine_that_fails_is_an_error_message() -> None:
 
 
 async def _mute(caller: Caller) -> None:
-    """What a browser does between sentences; some of them also say RTCP's goodbye."""
+    """Mutes as browsers do between sentences; some of them also send an RTCP BYE."""
     (sender,) = caller.peer._pc.getSenders()
     track = sender.track
     sender.replaceTrack(None)
@@ -165,7 +165,7 @@ async def _mute(caller: Caller) -> None:
     sender.replaceTrack(track)
 
 
-def test_a_client_that_takes_its_microphone_away_is_not_gone() -> None:
+def test_a_client_may_remove_its_microphone_track() -> None:
     async def act(server: Server) -> None:
         async with calling(server.client) as caller:
             for _ in range(2):
@@ -178,7 +178,7 @@ def test_a_client_that_takes_its_microphone_away_is_not_gone() -> None:
     against(act, Scene(asr=LoudAsr()))
 
 
-def test_speech_beyond_the_limit_is_left_out() -> None:
+def test_speech_beyond_the_limit_is_dropped() -> None:
     async def act(server: Server) -> None:
         async with calling(server.client) as caller:
             caller.send("start")
@@ -212,7 +212,7 @@ def test_a_wrong_offer_is_named(body: bytes, code: str) -> None:
     against(act)
 
 
-def test_a_full_server_says_when_to_come_back() -> None:
+def test_a_full_server_answers_with_retry_after() -> None:
     async def act(server: Server) -> None:
         async with calling(server.client):
             second = Caller()

@@ -1,4 +1,4 @@
-"""The texts of a call's data channel, and when a recording ends."""
+"""The messages of a call's data channel, and the end of a recording."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from tests.loop import run_virtual
          RtcStop(None, {"model": "large", "beam_size": 5})),
     ],
 )  # fmt: skip
-def test_what_clients_send(text: str, message: object) -> None:
+def test_messages_of_clients_are_read(text: str, message: object) -> None:
     assert read_message(text) == message
 
 
@@ -36,13 +36,13 @@ def test_what_clients_send(text: str, message: object) -> None:
     ["", "x", "[]", "{}", '{"type":"sing"}', '{"type":"stop","obj":[]}', b"\0", '"' * 20_000,
      "[" * 10_000, '{"type":"ping","obj":' + "[" * 9000, '{"type":1}'],
 )  # fmt: skip
-def test_what_is_not_understood_says_what_is(text: str | bytes) -> None:
+def test_an_unknown_message_is_answered_with_the_known_ones(text: str | bytes) -> None:
     with pytest.raises(RequestError, match=r'"ping", "start" or "stop"'):
         read_message(text)
 
 
 @given(st.text() | st.binary())
-def test_what_is_wrong_is_said_briefly(text: str | bytes) -> None:
+def test_errors_are_short(text: str | bytes) -> None:
     with suppress(RequestError):
         assert isinstance(read_message(text), RtcPing | RtcStart | RtcStop)
         return
@@ -51,7 +51,7 @@ def test_what_is_wrong_is_said_briefly(text: str | bytes) -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_answers_have_a_type_that_the_client_knows() -> None:
+def test_answers_have_a_type_known_to_the_client() -> None:
     assert json.loads(pong("x")) == {"type": "pong", "message": "x"}
     assert json.loads(infer("hello", "en", None, "tiny")) == {
         "type": "infer",
@@ -64,7 +64,7 @@ FRAME = AudioFrame(np.ones(320, np.int16), ASR_RATE_HZ, 0)
 
 
 async def collected(take: RtcRecording) -> int:
-    """Samples."""
+    """Collects the samples of a recording."""
     total = 0
     async for pcm in take.pieces():
         total += len(pcm)
@@ -75,7 +75,7 @@ async def collected(take: RtcRecording) -> int:
     ("late_frames", "kept_ms", "took_s"),
     [(50, TAIL_MS, TAIL_MS / 1000), (2, 40, 0.04 + TAIL_GAP_S), (0, 0, TAIL_GAP_S)],
 )
-def test_a_recording_ends_with_what_was_under_way(
+def test_a_recording_includes_the_packets_under_way(
     late_frames: int, kept_ms: int, took_s: float
 ) -> None:
     async def scene() -> None:
@@ -97,7 +97,7 @@ def test_a_recording_ends_with_what_was_under_way(
     assert run_virtual(scene()) >= took_s
 
 
-def test_a_recording_has_a_limit() -> None:
+def test_the_length_of_a_recording_is_limited() -> None:
     async def scene() -> None:
         take = RtcRecording(max_audio_s=0.05)
         for _ in range(3):

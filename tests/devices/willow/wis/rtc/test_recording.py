@@ -1,4 +1,4 @@
-"""What belongs to a sentence: its tail, which may come late, or not, or not fit."""
+"""The tail of a sentence, which may arrive late, not at all, or not fit."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def frame() -> AudioFrame:
     ],
     ids=["comes", "microphone away already", "microphone away soon", "does not fit"],
 )
-def test_a_tail_ends(
+def test_the_tail_of_a_sentence_ends(
     frames: int, max_audio_s: float, whole: bool, waited_s: float, heard_ms: int
 ) -> None:
     async def main() -> None:
@@ -52,8 +52,8 @@ def test_a_tail_ends(
     run_virtual(main())
 
 
-def test_packets_that_wi_fi_holds_back_are_waited_for() -> None:
-    """A client that goes on sending: the tail comes in two bursts, 70 ms apart."""
+def test_packets_delayed_by_wi_fi_are_awaited() -> None:
+    """The client goes on sending; the tail arrives in two bursts, 70 ms apart."""
 
     async def main() -> None:
         take = RtcRecording(60.0)

@@ -20,7 +20,7 @@ FRAME = 960
 
 @dataclass
 class Caller:
-    """Says `clip`, once, as soon as it is set; silence otherwise."""
+    """Sends `clip` once, as soon as it is set; silence otherwise."""
 
     clip: Pcm = field(default_factory=lambda: np.zeros(0, np.int16))
     "At 48 kHz."
@@ -48,13 +48,13 @@ class Caller:
         self.peer.send(json.dumps({k: v for k, v in fields.items() if v is not None}))
 
     async def say(self, clip: Pcm) -> None:
-        """Until its last frame is with the encoder."""
+        """Waits until the last frame is with the encoder."""
         self.said.clear()
         self.clip = clip
         await self.said.wait()
 
     async def expect(self, kind: str) -> Message:
-        """The next message of that type; whatever else comes before is only `log`."""
+        """Returns the next message of that type; only `log` messages may come before it."""
         while True:
             message = await self.messages.get()
             assert message["type"] in (kind, "log"), message
@@ -74,7 +74,7 @@ class Caller:
 
 
 def _as_wis_has_it(sdp: str) -> str:
-    """Its browser client asks for speech's bandwidth."""
+    """Changes the offer as WIS's browser client does: it requests the bandwidth of speech."""
     found = re.search(r"a=rtpmap:(\d+) opus/48000/2\r\n", sdp)
     assert found is not None
     wish = "minptime=10;useinbandfec=1;sprop-maxcapturerate=16000;stereo=0"
@@ -85,7 +85,7 @@ def _as_wis_has_it(sdp: str) -> str:
 async def calling(
     client: ClientSession, query: Mapping[str, str] | None = None
 ) -> AsyncIterator[Caller]:
-    """A connected caller, gone afterwards."""
+    """Yields a connected caller and closes it afterwards."""
     caller = Caller()
     await caller.call(client, query)
     async with asyncio.TaskGroup() as tasks:
