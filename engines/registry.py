@@ -88,10 +88,10 @@ def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
         if origin == BUILT_IN:  # a bug of ours: do not disguise it as a missing part
             raise
         logger.error("! %s engine %r of %s does not load", kind, name, origin, exc_info=exc)
-        why = f"of {origin} does not load: {type(exc).__name__}: {exc}"
+        why = f"the engine of {origin} cannot be loaded: {type(exc).__name__}: {exc}"
         raise EngineError(kind, name, why) from exc
     if lacking := missing_members(engine, PROTOCOLS[kind]):
-        what = f"what {origin} creates is no {PROTOCOLS[kind].__name__}"
+        what = f"the object that {origin} creates is no {PROTOCOLS[kind].__name__}"
         raise EngineError(kind, name, f"{what}: it has no {', '.join(lacking)}")
     return engine
 
@@ -174,7 +174,7 @@ def _find(kind: EngineKind, name: str) -> tuple[Any, str]:
     try:
         return module_of(plugin), plugin.origin
     except ConfigError as exc:
-        raise EngineMissing(kind, name, f"of {plugin.origin} is broken: {exc}") from exc
+        raise EngineMissing(kind, name, f"the engine of {plugin.origin} is broken: {exc}") from exc
 
 
 def _module(kind: EngineKind, name: str, path: str) -> ModuleType:
@@ -210,9 +210,7 @@ def _name_problem(entry: str) -> str:
     """Returns the reason why an entry point's name cannot be an engine's; empty if it can."""
     kind, _, name = entry.partition(".")
     if not name or kind not in get_args(EngineKind):
-        return (
-            f"its name is to be KIND.NAME with one of the kinds {', '.join(get_args(EngineKind))}"
-        )
+        return f"its name must be KIND.NAME with one of the kinds {', '.join(get_args(EngineKind))}"
     # A helper module in our folder is not an engine, but a plugin of that name would hide it.
     if find_spec(f"engines.{kind}.{name.partition('.')[0]}") is not None:
         return f"{name!r} is built in: the package has to rename it"

@@ -119,8 +119,8 @@ def _load(path: Path) -> Any:
     try:
         session = InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except (Fail, InvalidGraph, InvalidProtobuf) as exc:
-        raise EngineError("endpoint", "smart_turn", f"{path} is no ONNX model") from exc
+        raise EngineError("endpoint", "smart_turn", f"{path} is not an ONNX model") from exc
     wanted = [(_INPUT, _INPUT_SHAPE)]
     if [(one.name, one.shape[1:]) for one in session.get_inputs()] != wanted:
-        raise EngineError("endpoint", "smart_turn", f"{path} is no smart-turn-v3 model")
+        raise EngineError("endpoint", "smart_turn", f"{path} is not a smart-turn-v3 model")
     return session

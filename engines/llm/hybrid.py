@@ -86,7 +86,8 @@ def create(settings: Settings) -> "HybridLlm":
     from engines.registry import load
 
     if settings.model.engine in (NAME, "intents"):
-        raise ConfigError(f"llm.{NAME} model.engine: not {settings.model.engine!r}, but a model")
+        why = f"{settings.model.engine!r} is not allowed; name the engine of a language model"
+        raise ConfigError(f"llm.{NAME} model.engine: {why}")
     model = load("llm", settings.model.engine, settings.model.options)
     return HybridLlm(intents.create(intents.Settings()), model)
 

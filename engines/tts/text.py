@@ -32,7 +32,9 @@ def clauses_of(chunk: str) -> Iterator[tuple[int, str]]:
     Raises PayloadTooLarge beyond MAX_CHUNK_CHARS.
     """
     if len(chunk) > MAX_CHUNK_CHARS:
-        raise PayloadTooLarge(f"text of {len(chunk)} characters, limit {MAX_CHUNK_CHARS}")
+        raise PayloadTooLarge(
+            f"the text has {len(chunk)} characters; allowed: up to {MAX_CHUNK_CHARS}"
+        )
     return split_clauses(sanitise(chunk))
 
 
@@ -101,5 +103,6 @@ def chosen_voice(info: TtsInfo, language: str, voice: str | None) -> str:
 def checked_speed(speed: float) -> float:
     """Returns `speed`. Raises RequestError outside MIN_SPEED to MAX_SPEED."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise RequestError(f"speed {speed} is not in [{MIN_SPEED}, {MAX_SPEED}]", param="speed")
+        message = f"speed {speed} is not allowed; allowed: {MIN_SPEED} to {MAX_SPEED}"
+        raise RequestError(message, param="speed")
     return speed

@@ -133,7 +133,7 @@ def create(settings: Settings) -> MicroWakeEngine:
     if settings.folder is not None:
         folders.append(Path(settings.folder).expanduser())
         if not folders[-1].is_dir():
-            raise ConfigError(f"wake.micro: folder {folders[-1]} is not there")
+            raise ConfigError(f"wake.micro: the folder {folders[-1]} does not exist")
     files = [file for folder in folders for file in sorted(folder.glob("*.json"))]
     models = {file.stem: _read(file, settings.threshold) for file in files}
     engine = MicroWakeEngine(models)
@@ -152,7 +152,7 @@ def _read(file: Path, threshold: float | None) -> _MicroModel:
         raise ConfigError(f"wake.micro: {file} is not a microWakeWord model: {error}") from error
     network = file.parent / config.model
     if not network.is_file():
-        raise ConfigError(f"wake.micro: {file} names the network {network}, which is not there")
+        raise ConfigError(f"wake.micro: {file} names the network {network}, which does not exist")
     word = WakeWord(file.stem, config.wake_word, config.trained_languages)
     return _MicroModel(word, file, network, threshold or config.micro.probability_cutoff)
 
@@ -177,7 +177,9 @@ def _check_networks(models: Iterable[_MicroModel]) -> None:
         if loaded:
             tensorflow_lite.TfLiteModelDelete(loaded)
         if not interpreter:
-            raise ConfigError(f"wake.micro: the network {model.network} is damaged, or is none")
+            raise ConfigError(
+                f"wake.micro: {model.network} is damaged, or is no TensorFlow Lite model"
+            )
 
 
 def unavailable_reason() -> str:
@@ -195,7 +197,7 @@ def unavailable_reason() -> str:
 def _load_tensorflow_lite() -> ctypes.CDLL:
     library = next((_package_folder() / "lib").glob("*tensorflowlite_c.*"), None)
     if library is None:
-        raise OSError("its wheel carries no TensorFlow Lite")
+        raise OSError("its wheel contains no TensorFlow Lite")
     return ctypes.CDLL(str(library))
 
 

@@ -262,7 +262,7 @@ def _named(
     report an error."""
     for engine in known:
         if engine.name == wanted.engine and not engine.installed:
-            whose = "" if engine.origin == BUILT_IN else f"of {engine.origin} is "
+            whose = "" if engine.origin == BUILT_IN else f"the engine of {engine.origin} is "
             raise EngineMissing(kind, wanted.engine, f"{whose}{engine.reason}")
     if wanted.engine == WHISPER and "model" not in wanted.options:
         candidates = [model for model in weights if model.name not in FIXTURES]

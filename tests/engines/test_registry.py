@@ -172,8 +172,8 @@ def test_an_engine_that_fails_while_it_is_looked_at_costs_only_itself(site: Path
 @pytest.mark.parametrize(
     ("create", "why"),
     [
-        ("return object()", r"what acme 1\.0 creates is no Tts: it has no info, speak"),
-        ("raise KeyError('x')", r"of acme 1\.0 does not load: KeyError: 'x'"),
+        ("return object()", r"the object that acme 1\.0 creates is no Tts: it has no info, speak"),
+        ("raise KeyError('x')", r"the engine of acme 1\.0 cannot be loaded: KeyError: 'x'"),
         ("import nosuchlib", "not installed; pip install nosuchlib"),
     ],
 )
@@ -190,8 +190,8 @@ def test_an_engine_that_cannot_be_created_says_whose_it_is(
     [
         ("tts.espeak", "'espeak' is built in: the package has to rename it"),
         ("tts.text", "'text' is built in"),
-        ("robot", "its name is to be KIND.NAME with one of the kinds vad, wake, endpoint, asr"),
-        ("ears.robot", "its name is to be KIND.NAME"),
+        ("robot", "its name must be KIND.NAME with one of the kinds vad, wake, endpoint, asr"),
+        ("ears.robot", "its name must be KIND.NAME"),
     ],
 )
 def test_an_engine_with_a_wrong_name_is_left_out(entry: str, why: str, site: Path) -> None:

@@ -69,7 +69,7 @@ def create(settings: Settings) -> PocketSphinx:
     if settings.free_speech:
         needed.append(folder / LANGUAGE_MODEL)
     if missing := [path for path in needed if not path.is_file()]:
-        raise ConfigError(f"asr.options.model_dir: no {missing[0]}")
+        raise ConfigError(f"asr.options.model_dir: there is no {missing[0]}")
     language = TrigramModel(training_text(settings.phrases))
     pronunciations = read_dictionary(folder / DICTIONARY, language.vocabulary)
     decoders = SphinxDecoderFactory(folder, language, pronunciations, settings.lm_weight)

@@ -193,7 +193,7 @@ class DecodePolicy:
             raise EngineError(
                 "asr",
                 self._info.name,
-                f"an item of {samples_to_ms(len(item.pcm), ASR_RATE_HZ):.0f} ms; "
+                f"the item has {samples_to_ms(len(item.pcm), ASR_RATE_HZ):.0f} ms; "
                 f"allowed: up to {MAX_ITEM_MS:.0f}",
             )
         if item.options.prefix:

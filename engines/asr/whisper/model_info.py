@@ -68,7 +68,7 @@ def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNot
     try:
         notes = decode_json(file.read_bytes() if file.exists() else b"{}", type=ModelNotes)
     except DecodeError as exc:
-        raise ConfigError(f"{file}: {exc}") from exc
+        raise ConfigError(f"{file} cannot be read: {exc}") from exc
     if settings.padding not in (None, *paddings(notes)):
         raise ConfigError(
             f"asr.{engine}: padding nopad needs weights trained on short windows, and {folder} is "
@@ -167,7 +167,7 @@ def languages_of(folder: Path) -> tuple[str, ...]:
         first = ids["<|startoftranscript|>"] + 1
         end = min(ids["<|transcribe|>"], ids["<|translate|>"])
     except KeyError as exc:
-        raise ConfigError(f"{file}: no token {exc}; is this a Whisper model?") from exc
+        raise ConfigError(f"{file} has no token {exc}; is this a Whisper model?") from exc
     names = {token.id: token.content.strip("<|>") for token in added}
     return tuple(names[number] for number in range(first, end) if number in names)
 
@@ -194,4 +194,4 @@ def _special_tokens(file: Path) -> list[_Token]:
     try:
         return decode_json(file.read_bytes(), type=_TokenizerFile).added_tokens
     except DecodeError as exc:
-        raise ConfigError(f"{file}: {exc}") from exc
+        raise ConfigError(f"{file} cannot be read: {exc}") from exc

@@ -73,7 +73,9 @@ def read_shape(folder: Path) -> ModelShape:
     if config.get("model_type") != "whisper":
         raise ConfigError(f"{folder / CONFIG}: model_type is not whisper")
     if config.get("activation_function", "gelu") != "gelu" or config.get("scale_embedding"):
-        raise ConfigError(f"{folder / CONFIG}: only gelu without scaled embeddings is known")
+        raise ConfigError(
+            f"{folder / CONFIG}: only models with gelu and without scaled embeddings are supported"
+        )
     try:
         return ModelShape(
             mels=config["num_mel_bins"],
@@ -87,7 +89,7 @@ def read_shape(folder: Path) -> ModelShape:
             text_positions=config.get("max_target_positions", 448),
         )
     except KeyError as exc:
-        raise ConfigError(f"{folder / CONFIG}: no {exc}") from exc
+        raise ConfigError(f"{folder / CONFIG} has no field {exc}") from exc
 
 
 def read_special(folder: Path, shape: ModelShape) -> SpecialTokens:
@@ -103,8 +105,8 @@ def read_special(folder: Path, shape: ModelShape) -> SpecialTokens:
         no_timestamps = _added_tokens(folder).get("<|notimestamps|>")
     if no_timestamps is None:
         raise ConfigError(
-            f"{folder}: no no_timestamps_token_id in {GENERATION}, and no <|notimestamps|> in "
-            f"{TOKENIZER}"
+            f"{folder}: {GENERATION} has no no_timestamps_token_id, and {TOKENIZER} has no token "
+            "<|notimestamps|>"
         )
     languages: Mapping[str, int] = config.get("lang_to_id") or {}
     return SpecialTokens(
@@ -169,7 +171,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError) as exc:
-        raise ConfigError(f"{file}: {exc}") from exc
+        raise ConfigError(f"{file} cannot be read: {exc}") from exc
     if not isinstance(found, dict):
-        raise ConfigError(f"{file}: not an object")
+        raise ConfigError(f"{file} does not contain a JSON object")
     return found

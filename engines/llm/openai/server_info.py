@@ -104,7 +104,9 @@ async def probe_server(client: OpenAiHttpClient, settings: Settings, name: str) 
     found = ServerInfo(
         model, context_tokens or DEFAULT_CONTEXT_TOKENS, is_sure, PENALTY_FIELDS.get(owner), owner
     )
-    logger.info("llm engine %r: model %s, %d tokens", name, found.model, found.context_tokens)
+    logger.info(
+        "llm engine %r uses model %s, context %d tokens", name, found.model, found.context_tokens
+    )
     return found
 
 

@@ -100,7 +100,7 @@ class OpenAiHttpClient:
                 await self._check_status(response)
                 return json.loads(await read_limited(response))
         except TimeoutError:
-            raise self._timeout(f"no answer from {url}") from None
+            raise self._timeout(f"{url} did not answer within {limit_s:g} s") from None
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
         except (RemoteProtocolError, ValueError, RecursionError):
@@ -130,7 +130,9 @@ class OpenAiHttpClient:
             async with asyncio.timeout(first_timeout_s):
                 response, reader, item = await self._begin(path, body, reader_type)
         except TimeoutError:
-            raise self._timeout(f"no {awaited} within {first_timeout_s:g} s") from None
+            raise self._timeout(
+                f"its server sent no {awaited} within {first_timeout_s:g} s"
+            ) from None
         try:
             while item is not None:
                 yield item
@@ -138,8 +140,8 @@ class OpenAiHttpClient:
                     async with asyncio.timeout(next_timeout_s):
                         item = await self._read(reader.next)
                 except TimeoutError:
-                    why = f"no data for {next_timeout_s:g} s within an answer"
-                    raise self._timeout(why) from None
+                    limit = f"no data for {next_timeout_s:g} s in the middle of an answer"
+                    raise self._timeout(f"its server sent {limit}") from None
             with suppress(aiohttp.ClientError, OSError, TimeoutError):
                 async with asyncio.timeout(DRAIN_S):
                     await response.content.readany()
@@ -181,7 +183,7 @@ class OpenAiHttpClient:
                 f"{self.url}{path}", json=body, allow_redirects=False
             )
         except TimeoutError:  # aiohttp's own timeout for connecting
-            why = f"no connection in {self._connect_timeout_s:g} s"
+            why = f"no connection within {self._connect_timeout_s:g} s"
             raise self._unreachable(why) from None
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
@@ -294,7 +296,10 @@ def _checked_url(stage: str, engine: str, base_url: str) -> str:
         is_good = False
     else:
         if parts.username or parts.password:
-            raise ConfigError(f"{stage} base_url: a key goes into api_key or api_key_file")
+            why = (
+                "it must not contain a name or a password; a key goes into api_key or api_key_file"
+            )
+            raise ConfigError(f"{stage} base_url: {why}")
     if not is_good:
         raise ConfigError(f"{stage} base_url: {url!r} is not an http:// or https:// address")
     return url
@@ -309,7 +314,10 @@ def _read_key(stage: str, api_key: str, api_key_file: str) -> str:
         try:
             api_key = path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"{stage} api_key_file {path}: {type(exc).__name__}") from None
+            why = f"{path} cannot be read: {type(exc).__name__}"
+            raise ConfigError(f"{stage} api_key_file: {why}") from None
     if not (api_key.isascii() and api_key.isprintable()):
-        raise ConfigError(f"{stage} api_key: only printable ASCII can be sent")
+        raise ConfigError(
+            f"{stage} api_key has characters that cannot be sent; allowed: printable ASCII"
+        )
     return api_key

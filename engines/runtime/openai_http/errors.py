@@ -18,13 +18,13 @@ RETRY_AFTER_S = 5
 HINTS = {
     400: "refused the request",
     401: "wants another key (api_key, api_key_file)",
-    403: "does not let this key in",
+    403: "gives this key no access",
     404: "does not know this model or address (model, base_url)",
     413: "finds the request too large",
     422: "refused the request",
     429: "is busy, or the key's quota is used up",
     500: "failed",
-    502: "has nothing behind its proxy",
+    502: "is a proxy, and no server answers behind it",
     503: "is not ready",
 }
 'Continuation of "its server ..." for each HTTP status.'

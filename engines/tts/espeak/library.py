@@ -111,7 +111,7 @@ class EspeakLibrary:
             _AUDIO_OUTPUT_SYNCHRONOUS, _BUFFER_MS, bytes(data_path), _INITIALIZE_DONT_EXIT
         )
         if self.rate_hz <= 0:
-            raise EngineMissing("tts", "espeak", "its voice data does not load")
+            raise EngineMissing("tts", "espeak", "its voice data cannot be loaded")
         self._c.espeak_ListVoices.restype = POINTER(POINTER(_CVoice))
         self._voices = _name_voices(v for v in self._list_voices() if _has_words(v, data_path))
         self.voices = _voices_by_language(self._voices)
@@ -151,7 +151,9 @@ class EspeakLibrary:
             finally:
                 self._sink = self._on_events = None
         if status != _EE_OK:
-            raise EngineError("tts", "espeak", f"status {status} with voice {voice!r}")
+            raise EngineError(
+                "tts", "espeak", f"its library failed with status {status} for voice {voice!r}"
+            )
 
     def _synth(self, data: bytes) -> int:
         size = c_size_t(len(data) + 1)

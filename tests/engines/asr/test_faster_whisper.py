@@ -117,7 +117,7 @@ def test_an_impossible_threshold_rejects_speech() -> None:
 
 def test_more_than_one_window_is_refused_with_its_limit(nano: AsrModel) -> None:
     assert nano.info.window_ms == 29_500
-    with pytest.raises(EngineError, match="an item of 29510 ms; allowed: up to 29500"):
+    with pytest.raises(EngineError, match="the item has 29510 ms; allowed: up to 29500"):
         decode(nano, silence(29_510, ASR_RATE_HZ))
 
 

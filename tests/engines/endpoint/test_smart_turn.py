@@ -60,9 +60,9 @@ def test_missing_weights_are_named() -> None:
 def test_a_file_that_is_no_such_model_is_named(tmp_path: Path) -> None:
     text = tmp_path / "text.onnx"
     text.write_text("hello")
-    with pytest.raises(EngineError, match=r"text\.onnx is no ONNX model"):
+    with pytest.raises(EngineError, match=r"text\.onnx is not an ONNX model"):
         create(Settings(path=str(text)))
-    with pytest.raises(EngineError, match="no smart-turn-v3 model"):
+    with pytest.raises(EngineError, match="not a smart-turn-v3 model"):
         create(Settings(path=str(silero_weights())))
 
 

@@ -115,7 +115,7 @@ def test_a_folder_adds_words(engine: MicroWakeEngine, tmp_path: Path) -> None:
                     "micro": {"sliding_window_size": 5, "probability_cutoff": 0.9},
                 }
             ),
-            "x.tflite, which is not there",
+            "x.tflite, which does not exist",
         ),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_damaged_network_is_named(
     network = bundled.with_suffix(".tflite").read_bytes()
     (tmp_path / "alexa.tflite").write_bytes(network[: round(share * len(network))])
     shutil.copy(bundled, tmp_path / "alexa.json")
-    with pytest.raises(ConfigError, match=r"network .*alexa\.tflite.* is damaged"):
+    with pytest.raises(ConfigError, match=r"alexa\.tflite is damaged"):
         load("wake", "micro", {"folder": str(tmp_path)})
     capfd.readouterr()  # TensorFlow Lite complains by itself, too
 
@@ -161,7 +161,7 @@ def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nowhere is not there"):
+    with pytest.raises(ConfigError, match="nowhere does not exist"):
         load("wake", "micro", {"folder": str(tmp_path / "nowhere")})
 
 

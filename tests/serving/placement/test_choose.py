@@ -103,7 +103,9 @@ def test_what_is_not_installed_says_how_to_get_it() -> None:
 
 def test_a_broken_engine_of_a_package_names_the_package() -> None:
     broken = EngineAvailability("robot", installed=False, reason="broken: no", origin="acme 1.0")
-    with pytest.raises(EngineMissing, match=r"tts engine 'robot': of acme 1\.0 is broken: no"):
+    with pytest.raises(
+        EngineMissing, match=r"tts engine 'robot': the engine of acme 1\.0 is broken: no"
+    ):
         select_engine("tts", EnginePreference("robot"), [broken], [], LAPTOP)
 
 

@@ -156,7 +156,9 @@ class DeviceThread:
             for slot_range, generated in zip(ended, self._rows.answers(ended), strict=True):
                 self._end_answer(slot_range, generated)
         except Exception as error:  # the device failed: no row can be trusted any more
-            logger.exception("a step failed")
+            logger.exception(
+                "! asr.whisper_torch: a step failed, and with it all requests in progress"
+            )
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -266,7 +268,7 @@ def _run_cleanup(call: Callable[[], Any]) -> None:
     try:
         call()
     except Exception as error:  # the first error was logged with its traceback
-        logger.error("after a failed step: %r", error)
+        logger.error("! asr.whisper_torch: the clean-up after a failed step failed: %r", error)
 
 
 def _in_inference_mode(call: Callable[[], Any]) -> Any:

@@ -181,7 +181,7 @@ def test_names_of_the_home_are_learned() -> None:
 
 
 def test_a_folder_without_a_model_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"model_dir: no /nowhere/cmudict-en-us\.dict"):
+    with pytest.raises(ConfigError, match=r"model_dir: there is no /nowhere/cmudict-en-us\.dict"):
         create(Settings(model_dir="/nowhere"))
 
 

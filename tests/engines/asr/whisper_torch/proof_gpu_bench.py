@@ -98,9 +98,11 @@ def test_a_decoder_that_hears_nothing_is_seen(
         texts = texts_of_transformers(reference, windows, TOKENS, beams)
         assert is_varied(texts)
         assert with_transformers(model, windows, texts, beams) == 1
-        put = DecoderState.fill_rows
+        fill_rows = DecoderState.fill_rows
         monkeypatch.setattr(
-            DecoderState, "put", lambda self, first, new, audio: put(self, first, new, 0 * audio)
+            DecoderState,
+            "fill_rows",
+            lambda self, first, new, audio: fill_rows(self, first, new, 0 * audio),
         )
         assert with_transformers(model, windows, texts, beams) < 0.9
 

@@ -229,7 +229,7 @@ def test_a_host_that_does_not_react_is_given_up_soon() -> None:
                 async with aclosing(OpenAiLlm(settings)) as llm:
                     await collected(llm)
 
-            with pytest.raises(EngineUnreachable, match=r"no connection in 0\.1 s"):
+            with pytest.raises(EngineUnreachable, match=r"no connection within 0\.1 s"):
                 asyncio.run(scenario())
 
 
@@ -238,7 +238,7 @@ def test_a_host_that_does_not_react_is_given_up_soon() -> None:
     [
         (b"", {"first_token_timeout_s": 0.2}, "no first token within 0.2 s"),
         (sse(delta(role="assistant"), done=False), {"first_token_timeout_s": 0.2}, "no first"),
-        (ONE, {"token_timeout_s": 0.1}, "no data for 0.1 s within"),
+        (ONE, {"token_timeout_s": 0.1}, "no data for 0.1 s in the middle"),
         (ONE + b": still here\n\n", {"token_timeout_s": 0.1}, "no data for 0.1 s"),
     ],
 )
