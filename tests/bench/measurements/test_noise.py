@@ -67,6 +67,6 @@ def test_singing_is_counted_separately() -> None:
     ]
     assert list(noise_rows("noise", all_noise)) == [
         ("noise", "5"),
-        ("noise: the recogniser alone answers", "4"),
-        ("noise: answered without singing, singing", "1, 2"),
+        ("noise: the recogniser alone returns text", "4"),
+        ("noise: text without singing, with singing", "1, 2"),
     ]

@@ -38,6 +38,13 @@ def against(behaviour: Behaviour, *arguments: str | Path) -> tuple[int, FakeReal
     return asyncio.run(run())
 
 
+def test_the_help_names_the_server_that_is_used_without_an_address() -> None:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    (url,) = (action for action in parser._actions if action.dest == "url")
+    assert url.help == "address of the server; default: one that is started for the run"
+
+
 def test_the_warm_up_is_excluded_and_every_client_counts(
     question: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
