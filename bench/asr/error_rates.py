@@ -55,11 +55,11 @@ def errors_of(texts: Iterable[ScoredText]) -> ErrorCounts:
     """Counts the errors of all recordings together, so long recordings count more, as is usual."""
     insertions = deletions = substitutions = correct = 0
     for text in texts:
-        for said, got in text.aligned():
-            insertions += said == NOTHING
-            deletions += got == NOTHING
-            substitutions += NOTHING not in {said, got} and said != got
-            correct += said == got
+        for reference, hypothesis in text.aligned():
+            insertions += reference == NOTHING
+            deletions += hypothesis == NOTHING
+            substitutions += NOTHING not in {reference, hypothesis} and reference != hypothesis
+            correct += reference == hypothesis
     return ErrorCounts(insertions, deletions, substitutions, correct)
 
 

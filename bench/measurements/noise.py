@@ -124,9 +124,9 @@ async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> lis
         reading = tasks.create_task(_read(session), name="noise-events")
         await _play(session, pcm)
         reading.cancel()
-        said = conversations.get(session.conversation_id).history.items
+        items = conversations.get(session.conversation_id).history.items
     found = list[NoiseResult]()
-    for number, item in enumerate(said):
+    for number, item in enumerate(items):
         assert isinstance(item, MessageItem)
         unfiltered = recogniser.text_of(item.id)
         found.append(NoiseResult(f"{name} utterance {number}", unfiltered, item.text))

@@ -59,7 +59,7 @@ class _LoggingClient:
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
         """See `AsrClient`."""
         final = await self.client.say(utterance)
-        self.texts.setdefault(utterance.said, []).append(final.text)
+        self.texts.setdefault(utterance.text, []).append(final.text)
         return final
 
 
@@ -94,13 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _measure(options: argparse.Namespace) -> None:
-    said = [
+    utterances = [
         utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS[: options.clips])
     ]
     client_counts = [int(one) for one in options.clients.split(",")]
     for name in options.models.split(","):
         model = await asyncio.to_thread(weights, name)
-        print(f"\n## {name}; {options.rounds} rounds, {len(said)} clips; {machine()}\n")
+        print(f"\n## {name}; {options.rounds} rounds, {len(utterances)} clips; {machine()}\n")
         async with AsyncExitStack() as stack:
             systems = [
                 TranscriptLog(EARSHOT, await stack.enter_async_context(run_earshot(model))),
@@ -111,26 +111,26 @@ async def _measure(options: argparse.Namespace) -> None:
                     ),
                 ),
             ]
-            found = await _rounds(systems, said, client_counts, options.rounds)
+            found = await _rounds(systems, utterances, client_counts, options.rounds)
         print(table(found, client_counts))
         print(f"\n{agreement(*(system.texts for system in systems))}", flush=True)
 
 
 async def _rounds(
     systems: Sequence[SystemUnderTest],
-    said: Sequence[BenchUtterance],
+    utterances: Sequence[BenchUtterance],
     client_counts: Sequence[int],
     rounds: int,
 ) -> Rounds:
     """Measures one system after the other; the first one changes from round to round."""
     found: dict[tuple[str, int], list[AsrRound]] = {}
     for system in systems:
-        await measure(system, said, 1, 1)  # warm-up
+        await measure(system, utterances, 1, 1)  # warm-up
     for number in range(rounds):
         turn = number % len(systems)
         for clients in client_counts:
             for system in (*systems[turn:], *systems[:turn]):
-                round_ = await measure(system, said, clients, len(said))
+                round_ = await measure(system, utterances, clients, len(utterances))
                 found.setdefault((system.name, clients), []).append(round_)
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     return found
@@ -173,13 +173,13 @@ def table(found: Rounds, client_counts: Sequence[int]) -> str:
 def agreement(own: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> str:
     """Returns in how many clips both recognised the same text, and the differences."""
     lines, same = [], 0
-    for said in own.keys() & theirs.keys():
-        a, b = ({_plain(text) for text in texts[said]} for texts in (own, theirs))
+    for reference in own.keys() & theirs.keys():
+        a, b = ({_plain(text) for text in texts[reference]} for texts in (own, theirs))
         same += a == b
         if a != b:
-            lines.append(f"- {said!r}: {EARSHOT} {sorted(a)}, {PEER} {sorted(b)}")
+            lines.append(f"- {reference!r}: {EARSHOT} {sorted(a)}, {PEER} {sorted(b)}")
     right = [
-        sum(_plain(text) == _plain(said) for said, all_ in texts.items() for text in all_)
+        sum(_plain(text) == _plain(reference) for reference, all_ in texts.items() for text in all_)
         for texts in (own, theirs)
     ]
     counts = [sum(map(len, texts.values())) for texts in (own, theirs)]

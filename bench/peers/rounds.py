@@ -66,16 +66,16 @@ async def measure(
             )
             for number in range(talkers)
         ]
-    said = [outcome for task in running for outcome in task.result()]
-    finals = [final for _, final in said if isinstance(final, UtteranceResult)]
+    outcomes = [outcome for task in running for outcome in task.result()]
+    finals = [final for _, final in outcomes if isinstance(final, UtteranceResult)]
     wall_s = clock() - began_at
     return AsrRound(
         times_ms=[final.took_ms for final in finals],
         wall_s=wall_s,
-        speech_s=sum(one.speech_s for one, final in said if isinstance(final, UtteranceResult)),
+        speech_s=sum(one.speech_s for one, final in outcomes if isinstance(final, UtteranceResult)),
         cpu_s=use_of(system.pid).cpu_s - before,
         with_text=sum(bool(final.text) for final in finals),
-        lost=[str(error) for _, error in said if isinstance(error, ConnectionLost)],
+        lost=[str(error) for _, error in outcomes if isinstance(error, ConnectionLost)],
     )
 
 

@@ -27,9 +27,9 @@ PAUSE_MS = 800
 
 @dataclass(frozen=True, slots=True)
 class BenchUtterance:
-    """One clip with its room tone. said: its text, or the name of a recording."""
+    """One clip with its room tone. text: what is said, or the name of a recording."""
 
-    said: str
+    text: str
     pcm: Pcm
     "Audio at the Realtime API's rate."
     begin: int
@@ -48,12 +48,12 @@ class BenchUtterance:
         return pcm, self.end * ASR_RATE_HZ // RATE_HZ
 
 
-def utterance(said: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
+def utterance(text: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
     """Cuts `pcm` (at RATE_HZ) after its last sample of speech and adds room tone."""
     begin, end = speech_span(pcm, RATE_HZ) or (0, len(pcm))
     noise = np.random.default_rng(seed).normal(0, TONE_RMS, ms_to_samples(TONE_MS, RATE_HZ))
     tone = noise.astype(np.int16)
-    return BenchUtterance(said, np.concatenate([pcm[:end], tone]), begin, end)
+    return BenchUtterance(text, np.concatenate([pcm[:end], tone]), begin, end)
 
 
 BytesSender = Callable[[bytes], Awaitable[None]]

@@ -55,7 +55,7 @@ async def run(plan: VoicePlan, clips: Sequence[BenchUtterance], on_turn: OnTurn)
             tasks.create_task(_client(plan, clips, number, began_at + number * shift_s, on_turn))
             for number in range(plan.clients)
         ]
-    return [said for task in running for said in task.result()]
+    return [turn for task in running for turn in task.result()]
 
 
 async def _client(
@@ -71,10 +71,10 @@ async def _client(
         )
         async with connection as (conversation, _):
             for turn in connection_turns:
-                said = await _turn(conversation, clips, number, turn)
+                result = await _turn(conversation, clips, number, turn)
                 if turn >= 0:
-                    found.append(said)
-                    on_turn(said)
+                    found.append(result)
+                    on_turn(result)
     return found
 
 
@@ -85,4 +85,4 @@ async def _turn(
     clip = clips[(client + turn) % len(clips)]
     report = await conversation.say(clip.pcm, (clip.begin, clip.end))
     await asyncio.sleep(GAP_S)
-    return VoiceTurn(client, turn, clip.said, report)
+    return VoiceTurn(client, turn, clip.text, report)

@@ -69,10 +69,10 @@ def errs_text(texts: Iterable[ScoredText], rate: str = "WER") -> str:
         *_counted(pair for pair in pairs if NOTHING not in pair and pair[0] != pair[1]),
         "",
         "DELETIONS: count ref",
-        *_counted((said,) for said, got in pairs if got == NOTHING),
+        *_counted((reference,) for reference, hypothesis in pairs if hypothesis == NOTHING),
         "",
         "INSERTIONS: count hyp",
-        *_counted((got,) for said, got in pairs if said == NOTHING),
+        *_counted((hypothesis,) for reference, hypothesis in pairs if reference == NOTHING),
         "",
         "PER-WORD STATS: word  corr tot_errs count_in_ref count_in_hyp",
         *_by_word(pairs),
@@ -82,19 +82,19 @@ def errs_text(texts: Iterable[ScoredText], rate: str = "WER") -> str:
 
 def _marked(pairs: Sequence[Pair]) -> str:
     """Returns the text with errors in brackets; neighbouring errors share a pair of brackets."""
-    shown: list[str] = []
-    said: list[str] = []
-    got: list[str] = []
+    parts: list[str] = []
+    reference: list[str] = []
+    hypothesis: list[str] = []
     for one, other in (*pairs, ("", "")):
         if one != other:
-            said += [one] if one != NOTHING else []
-            got += [other] if other != NOTHING else []
+            reference += [one] if one != NOTHING else []
+            hypothesis += [other] if other != NOTHING else []
             continue
-        if said or got:
-            shown.append(f"({' '.join(said) or NOTHING}->{' '.join(got) or NOTHING})")
-            said, got = [], []
-        shown.append(one)
-    return " ".join(shown[:-1])  # without the empty pair that ends the row
+        if reference or hypothesis:
+            parts.append(f"({' '.join(reference) or NOTHING}->{' '.join(hypothesis) or NOTHING})")
+            reference, hypothesis = [], []
+        parts.append(one)
+    return " ".join(parts[:-1])  # without the empty pair that ends the row
 
 
 def _counted(found: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -109,10 +109,10 @@ def _by_word(pairs: Iterable[Pair]) -> Iterator[str]:
     correct: Counter[str] = Counter()
     in_reference: Counter[str] = Counter()
     in_hypothesis: Counter[str] = Counter()
-    for said, got in pairs:
-        correct[said] += said == got
-        in_reference[said] += 1
-        in_hypothesis[got] += 1
+    for reference, hypothesis in pairs:
+        correct[reference] += reference == hypothesis
+        in_reference[reference] += 1
+        in_hypothesis[hypothesis] += 1
     rows = []
     for word in (in_reference | in_hypothesis).keys() - {NOTHING}:
         wrong = in_reference[word] + in_hypothesis[word] - 2 * correct[word]

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from bench.peers.environments import VOICE_PEERS, MissingPeer, folder, install
 from bench.peers.voice.results import VoiceRounds, table
-from bench.peers.voice.systems import TITLES, Name, VoiceConditions, VoiceSystem, system
+from bench.peers.voice.systems import TITLES, SystemName, VoiceConditions, VoiceSystem, system
 from bench.tools.stats import machine
 from bench.tools.utterance_audio import BenchUtterance
 from bench.voice.clips import clips
@@ -69,12 +69,12 @@ def _install() -> int:
 
 
 async def _measure(options: argparse.Namespace) -> None:
-    terms = VoiceConditions(options.stubs, options.wait)
-    said = clips([])[: options.clips]
+    conditions = VoiceConditions(options.stubs, options.wait)
+    utterances = clips([])[: options.clips]
     names = _wanted(options.systems)
     print(
-        f"{options.rounds} rounds, {len(said)} clips, wait {terms.wait_ms} ms,"
-        f" engines {terms.stubs} ms; {machine()}\n"
+        f"{options.rounds} rounds, {len(utterances)} clips, wait {conditions.wait_ms} ms,"
+        f" engines {conditions.stubs} ms; {machine()}\n"
     )
     found = {TITLES[name]: VoiceRounds() for name in names}
     folder().mkdir(parents=True, exist_ok=True)
@@ -83,28 +83,28 @@ async def _measure(options: argparse.Namespace) -> None:
         for name in names:
             place = Path(stack.enter_context(TemporaryDirectory(prefix="earshot-peers-")))
             try:
-                running.append(await stack.enter_async_context(system(name, terms, place)))
+                running.append(await stack.enter_async_context(system(name, conditions, place)))
             except EarshotError as error:
                 found[TITLES[name]].problem = str(error)
         for number in range(options.rounds):
             first = number % max(1, len(running))
             for one in running[first:] + running[:first]:
-                await _round(one, said, found[one.title])
+                await _round(one, utterances, found[one.title])
                 print(f"round {number + 1}: {one.title}", file=sys.stderr, flush=True)
     print(table(found))
 
 
-async def _round(one: VoiceSystem, said: Sequence[BenchUtterance], into: VoiceRounds) -> None:
+async def _round(one: VoiceSystem, utterances: Sequence[BenchUtterance], into: VoiceRounds) -> None:
     """Runs one call: one utterance to warm up, then those that count."""
     try:
         async with one.call() as say:
-            await say(said[-1])
-            into.add([await say(utterance) for utterance in said])
+            await say(utterances[-1])
+            into.add([await say(utterance) for utterance in utterances])
     except* EarshotError as group:
         into.problem = str(group.exceptions[0])
 
 
-def _wanted(asked: str | None) -> list[Name]:
+def _wanted(asked: str | None) -> list[SystemName]:
     if asked is None:
         return list(TITLES)
     if unknown := set(asked.split(",")) - set(TITLES):

@@ -15,7 +15,7 @@ from bench.peers.voice.call import UtteranceSender, realtime_line, small_webrtc_
 from bench.server.own_server import own_server
 from bench.voice.stub_server import StubDelays
 
-Name = Literal[
+SystemName = Literal[
     "earshot-webrtc", "pipecat", "pipecat-early", "earshot-ws", "speech-to-speech", "s2s-hold"
 ]
 
@@ -53,7 +53,7 @@ class VoiceSystem:
     call: CallFactory
 
 
-TITLES: Mapping[Name, str] = {
+TITLES: Mapping[SystemName, str] = {
     "earshot-webrtc": "**earshot**, WebRTC",
     "pipecat": f"{VOICE_PEERS['pipecat'].title}, WebRTC",
     "pipecat-early": f"pipecat 1.14.0, recognition after {EARLY_MS} ms",
@@ -65,38 +65,40 @@ TITLES: Mapping[Name, str] = {
 
 @asynccontextmanager
 async def system(
-    name: Name, terms: VoiceConditions, place: Path
+    name: SystemName, conditions: VoiceConditions, folder_path: Path
 ) -> AsyncGenerator[VoiceSystem, None]:
     """Runs a system while the body runs. Raises MissingPeer, ServerStartError."""
     title = TITLES[name]
     match name:
         case "earshot-webrtc" | "earshot-ws":
             transport: ClientTransport = "webrtc" if name == "earshot-webrtc" else "ws"
-            config = terms.stubs.write(place)
+            config = conditions.stubs.write(folder_path)
             async with own_server(["--config", str(config)]) as own:
-                line = partial(realtime_line, own.address, transport, terms.request)
+                line = partial(realtime_line, own.address, transport, conditions.request)
                 yield VoiceSystem(title, own.pid, line)
         case "pipecat" | "pipecat-early":
             early = ["--vad-stop", str(EARLY_MS)] if name == "pipecat-early" else []
-            async with _peer("pipecat", "run_pipecat.py", terms, name, early) as (port, pid):
+            async with _peer("pipecat", "run_pipecat.py", conditions, name, early) as (port, pid):
                 yield VoiceSystem(title, pid, partial(small_webrtc_line, port))
         case _:
             hold = ["--hold", str(HOLD_MS if name == "s2s-hold" else 0)]
             script = "run_speech_to_speech.py"
-            async with _peer("speech-to-speech", script, terms, name, hold) as (port, pid):
+            async with _peer("speech-to-speech", script, conditions, name, hold) as (port, pid):
                 address = Address(f"http://127.0.0.1:{port}")
-                yield VoiceSystem(title, pid, partial(realtime_line, address, "ws", terms.request))
+                yield VoiceSystem(
+                    title, pid, partial(realtime_line, address, "ws", conditions.request)
+                )
 
 
 @asynccontextmanager
 async def _peer(
-    kind: VoiceKind, script: str, terms: VoiceConditions, name: Name, more: Sequence[str]
+    kind: VoiceKind, script: str, conditions: VoiceConditions, name: SystemName, more: Sequence[str]
 ) -> AsyncGenerator[tuple[int, int], None]:
     """Starts a peer; yields its port and process id."""
-    times = terms.stubs
+    times = conditions.stubs
     command = [
         str(Path(__file__).with_name(script)),
-        *("--wait", str(terms.wait_ms)),
+        *("--wait", str(conditions.wait_ms)),
         *("--stubs", f"{times.asr_ms},{times.llm_ms},{times.tts_ms}"),
         *more,
     ]

@@ -50,7 +50,7 @@ class Parrot:
         yield self
 
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
-        return UtteranceResult(utterance.said.upper(), 1.0, 0.0)
+        return UtteranceResult(utterance.text.upper(), 1.0, 0.0)
 
 
 def test_transcripts_are_recorded_by_utterance() -> None:

@@ -81,7 +81,7 @@ class Scripted:
         async with self._one:
             await asyncio.sleep(self.work_s)
         took_ms = 1000 * (clock() - ended_at)
-        return UtteranceResult(utterance.said, took_ms, max(clock(), ended_at + PAUSE_MS / 1000))
+        return UtteranceResult(utterance.text, took_ms, max(clock(), ended_at + PAUSE_MS / 1000))
 
 
 def test_the_ends_of_simultaneous_utterances_are_spread() -> None:
@@ -111,7 +111,7 @@ def test_a_system_that_cannot_keep_up_is_reported_as_slow() -> None:
 def test_unanswered_utterances_are_counted_and_have_no_latency() -> None:
     class Deaf(Scripted):
         async def say(self, utterance: BenchUtterance) -> UtteranceResult:
-            if utterance.said == "b":
+            if utterance.text == "b":
                 raise ConnectionLost("no answer")
             return await super().say(utterance)
 
