@@ -160,7 +160,8 @@ async def _notify(options: argparse.Namespace, server: _DevicesApi) -> tuple[str
         body_bytes = await server.ask("POST", path, notice)
         count = len(msgspec.json.decode(body_bytes)["devices"])
         waits = "it waits for the first device that connects"
-        return f"spoken on {count} devices" if count else waits, body_bytes
+        noun = "device" if count == 1 else "devices"
+        return f"spoken on {count} {noun}" if count else waits, body_bytes
     device = await server.find(named[0])
     body_bytes = await server.ask("POST", f"{DEVICES}/{device.id}/notify", notice)
     is_heard = msgspec.json.decode(body_bytes)["is_heard"]

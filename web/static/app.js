@@ -43,7 +43,7 @@ import { speakLanguage } from "./words/translate.js";
 /** @typedef {Store<PageState>} PageStore */
 
 // These messages are about a lost server, too, and more precise than `gone`: they stay.
-const SAYS_MORE = new Set(["lost", "unreachable", "key"]);
+const MORE_PRECISE = new Set(["lost", "unreachable", "key"]);
 
 class Page {
   constructor() {
@@ -69,7 +69,7 @@ class Page {
     // This is the first watcher, because the others use the language that it sets.
     store.watch(["language"], ({ language }) => speakLanguage(language));
     this.messages = new Messages({
-      retry: () => this.assistant.again(),
+      retry: () => this.assistant.retry(),
       hear: () => this.speaker.play(),
       useKey: () => this.load(),
     });
@@ -82,14 +82,14 @@ class Page {
     });
     this.assistant = new Assistant(store, {
       speaker: this.speaker,
-      onTrouble: (code, details) => this.messages.show(code, details),
-      onFine: (...codes) => this.messages.clear(...codes),
+      onProblem: (code, details) => this.messages.show(code, details),
+      onSolved: (...codes) => this.messages.clear(...codes),
     });
     this.dock = new Dock(store, this.speaker, (text) => this.assistant.write(text));
     this.homeFeed = new HomeFeed(store, {
       onKeyWanted: () => this.messages.show("key"),
-      onGone: () => this.#lost(),
-      onBack: () => this.#found(),
+      onGone: () => this.#onServerLost(),
+      onBack: () => this.#onServerFound(),
     });
     this.devicesFeed = new DevicesFeed(store);
     this.#showViews();
@@ -117,13 +117,13 @@ class Page {
   async load() {
     this.homeFeed.watch(this.store.state.language);
     this.devicesFeed.watch();
-    await this.#learnEngines();
+    await this.#loadEngines();
   }
 
-  async #learnEngines() {
+  async #loadEngines() {
     try {
       const engines = await getJson("/earshot/engines");
-      this.#become(this.store.state.choices.offered(engines));
+      this.#setChoices(this.store.state.choices.offered(engines));
     } catch (/** @type {any} */ error) {
       this.messages.show(error.status === 401 ? "key" : "unreachable");
     }
@@ -131,14 +131,14 @@ class Page {
 
   /** @param {Partial<Choices>} changes */
   #choose(changes) {
-    this.#become(this.store.state.choices.with(changes));
+    this.#setChoices(this.store.state.choices.with(changes));
     // A running session can change most settings. The others need a new call.
-    if ("llm" in changes || "wakeWord" in changes) this.assistant.callAgain();
-    else if (!("theme" in changes)) this.assistant.follow();
+    if ("llm" in changes || "wakeWord" in changes) this.assistant.redial();
+    else if (!("theme" in changes)) this.assistant.updateSession();
   }
 
   /** @param {Choices} choices */
-  #become(choices) {
+  #setChoices(choices) {
     const { language } = choices;
     const isOther = language !== this.store.state.language;
     this.store.set({ choices, language });
@@ -146,17 +146,17 @@ class Page {
   }
 
   /** The server's port is closed, or nothing answers there. */
-  #lost() {
+  #onServerLost() {
     this.assistant.connection.suspect();
-    if (!SAYS_MORE.has(this.messages.shown?.code ?? "")) this.messages.show("gone");
+    if (!MORE_PRECISE.has(this.messages.shown?.code ?? "")) this.messages.show("gone");
   }
 
   /** The server answers again. It may have been restarted with other engines. */
-  #found() {
+  #onServerFound() {
     this.messages.clear("gone", "unreachable");
     this.assistant.connection.hurry();
     this.devicesFeed.watch();
-    this.#learnEngines();
+    this.#loadEngines();
   }
 }
 

@@ -16,7 +16,7 @@ BATCH_LABEL = "batch"
 
 HEADER = (
     "Read from the server's /metrics before and after; other clients of the server count too. ",
-    "Input and output are part of the infer time; they are not measured separately.  ",
+    "Input and output are part of the infer time; they are not measured separately. ",
     "",
 )
 
@@ -89,7 +89,7 @@ def stats_text(model: str, stats: ServerStats | None) -> str:
     """Returns the Triton client's lines for the model and for each batch size."""
     lines: Sequence[str] = HEADER
     if stats is None:
-        lines = (*lines, "The server has no metrics of Earshot.  ")
+        lines = (*lines, "The server has no metrics of Earshot. ")
     else:
         lines = (
             *lines,

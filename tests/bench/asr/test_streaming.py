@@ -41,7 +41,7 @@ class Client:
     """A connection and its microphone: while a recording is sent, its events arrive."""
 
     def __init__(self, *recordings: list[dict[str, Any]]) -> None:
-        self.end = ""
+        self.end_reason = ""
         self._recordings = iter(recordings)
         self._arrived: asyncio.Queue[ReceivedEvent] = asyncio.Queue()
 

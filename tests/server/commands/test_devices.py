@@ -86,8 +86,8 @@ def test_devices_are_listed_paired_named_and_forgotten(
             live = FakeLive(timing={"b": 600.4, "a": 12.0})
             with here.presence.connected(new.id, live):
                 here.presence.note_turn(new.id)
-                assert await says("notify", "küche", "now") == "said"
-                assert await says("notify", "--area", "cellar", "now") == "said on 1 devices"
+                assert await says("notify", "küche", "now") == "spoken"
+                assert await says("notify", "--area", "cellar", "now") == "spoken on 1 device"
                 assert await says("restart", "küche") == "restarting: Küche"
                 assert await says("ota", "küche", "2.5.0") == "updating: Küche"
                 log = (await says("logs", "küche")).splitlines()

@@ -80,10 +80,10 @@ export class Connection {
     const call = this.call;
     this.call = null;
     this.#opening = null;
-    this.#become("idle");
+    this.#setState("idle");
     this.hurry();
     call?.close();
-    this.#tried(new Refused(0, "closed", ""));
+    this.#settleWaiting(new Refused(0, "closed", ""));
   }
 
   /** Hangs up and calls again, for changes that a running session cannot make. */
@@ -95,13 +95,13 @@ export class Connection {
   }
 
   #open() {
-    this.#become("connecting");
+    this.#setState("connecting");
     const opening = this.#dial();
     this.#opening = opening;
     const settle = (/** @type {ConnectionState} */ state) => {
       if (this.#opening !== opening) return; // closed meanwhile, and perhaps opened again
       this.#opening = null;
-      this.#become(state);
+      this.#setState(state);
     };
     opening.then(
       () => settle("open"),
@@ -126,7 +126,7 @@ export class Connection {
   }
 
   async #reconnect() {
-    this.#become("reconnecting");
+    this.#setState("reconnecting");
     /** @type {number | null} */
     let retryAfterS = null;
     for (let attempt = 1; this.state === "reconnecting"; attempt += 1) {
@@ -135,18 +135,18 @@ export class Connection {
       if (this.state !== "reconnecting") return;
       try {
         await this.#dial();
-        if (this.state === "reconnecting") this.#become("open");
-        this.#tried(null);
+        if (this.state === "reconnecting") this.#setState("open");
+        this.#settleWaiting(null);
         return;
       } catch (/** @type {any} */ error) {
         if (this.state !== "reconnecting") return;
-        if (isHopeless(error)) {
+        if (isPermanent(error)) {
           this.close();
           this.handlers.onGivenUp(error);
           return;
         }
         retryAfterS = error.retryAfterS;
-        this.#tried(new Refused(0, "still_lost", ""));
+        this.#settleWaiting(new Refused(0, "still_lost", ""));
       }
     }
   }
@@ -166,7 +166,7 @@ export class Connection {
    *
    * @param {Refused | null} error
    */
-  #tried(error) {
+  #settleWaiting(error) {
     for (const { resolve, reject } of this.#waiting.splice(0)) error ? reject(error) : resolve();
   }
 
@@ -188,7 +188,7 @@ export class Connection {
   }
 
   /** @param {ConnectionState} state */
-  #become(state) {
+  #setState(state) {
     if (this.state === state) return;
     this.state = state;
     this.handlers.onState(state);
@@ -196,4 +196,4 @@ export class Connection {
 }
 
 /** @param {Refused} error */
-const isHopeless = (error) => error.status >= 400 && error.status < 500 && error.status !== 429;
+const isPermanent = (error) => error.status >= 400 && error.status < 500 && error.status !== 429;

@@ -8,14 +8,17 @@ import { readJson, remove, writeJson } from "../state/storage.js";
 
 const STORED = "earshot.conversation";
 const CLAIM_MS = 1_000; // other tabs answer in a few ms; a later answer belongs to another tab's question
-const TAIL_MS = 200; // the last word is still on its way when the button is released
+const COMMIT_DELAY_MS = 200; // the last word is still on its way when the button is released
 // The page also cancels when there may be nothing to cancel. A refused response is shown at its own
 // turn.
-const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_active_response"]);
+const IGNORED_ERRORS = new Set([
+  "response_cancel_not_active",
+  "conversation_already_has_active_response",
+]);
 
 /**
  * @typedef {import("./reducer.js").ServerEvent} ServerEvent
- * @typedef {(code: string, details?: Record<string, any>) => void} OnTrouble
+ * @typedef {(code: string, details?: Record<string, any>) => void} OnProblem
  */
 
 /** Returns the conversation that a reloaded page continues, or an empty one. */
@@ -24,7 +27,7 @@ export const storedConversation = () => restored(readJson("tab", STORED)) ?? emp
 /** Maintains the call's part of the store: `conversation`, `quality`, `connection`, microphone. */
 export class Assistant {
   /** @type {ReturnType<typeof setTimeout> | null} commits the utterance after the button was released */
-  #tail = null;
+  #commitTimer = null;
   #isHeld = false;
   /** True if the microphone is open because the button is pressed. */
   #isPressed = false;
@@ -34,37 +37,37 @@ export class Assistant {
    * @param {import("../app.js").PageStore} store
    * @param {object} parts
    * @param {import("../call/speaker.js").Speaker} parts.speaker
-   * @param {OnTrouble} parts.onTrouble reports a problem to the user
-   * @param {(...codes: string[]) => void} parts.onFine called when these problems are over; without a
-   *   code, all of them
+   * @param {OnProblem} parts.onProblem reports a problem to the user
+   * @param {(...codes: string[]) => void} parts.onSolved called when these problems are over; without
+   *   a code, all of them
    */
-  constructor(store, { speaker, onTrouble, onFine }) {
+  constructor(store, { speaker, onProblem, onSolved }) {
     this.store = store;
     this.speaker = speaker;
-    this.onTrouble = onTrouble;
-    this.onFine = onFine;
+    this.onProblem = onProblem;
+    this.onSolved = onSolved;
     this.microphone = new Microphone({
       context: () => speaker.context(),
       onChange: () => this.#microphoneChanged(),
     });
     this.connection = new Connection({
       describe: () => this.choices.session(this.conversation.conversationId),
-      onEvent: (event) => this.#take(event),
-      onState: (state) => this.#connectionBecame(state),
+      onEvent: (event) => this.#onEvent(event),
+      onState: (state) => this.#onConnectionState(state),
       onTrack: (track) => speaker.take(track),
       onStats: (report) => store.set({ quality: withReport(store.state.quality, report) }),
-      onLost: (attempt) => onTrouble("lost", { n: attempt }),
-      onGivenUp: (refused) => this.#refused(refused),
+      onLost: (attempt) => onProblem("lost", { n: attempt }),
+      onGivenUp: (refused) => this.#onCallFailed(refused),
     });
     addEventListener("pagehide", () => {
-      this.#keep();
+      this.#save();
       this.stop();
     });
     document.addEventListener("visibilitychange", () =>
-      document.hidden ? this.#keep() : this.#seen(),
+      document.hidden ? this.#save() : this.#onVisible(),
     );
-    addEventListener("pageshow", () => this.#seen());
-    this.#claim();
+    addEventListener("pageshow", () => this.#onVisible());
+    this.#claimConversation();
   }
 
   get choices() {
@@ -76,7 +79,7 @@ export class Assistant {
   }
 
   /** Puts the state of connection and microphone into the store. */
-  #tell() {
+  #publish() {
     const { stream, isMuted } = this.microphone;
     const { state } = this.connection;
     this.store.set({ connection: state, microphone: stream, isMuted, isHeld: this.#isHeld });
@@ -92,10 +95,10 @@ export class Assistant {
   async press() {
     if (this.#isHeld) return;
     this.#isHeld = true;
-    this.#tell();
+    this.#publish();
     if (!(await this.#start(true)) || !this.#isHeld) {
       this.#isHeld = false;
-      this.#tell();
+      this.#publish();
       return;
     }
     this.#commit(); // pressed again so soon that the last sentence was not sent: both are answered as one
@@ -103,18 +106,18 @@ export class Assistant {
     this.connection.send({ type: "input_audio_buffer.clear" });
     this.microphone.enable(true);
     this.#isPressed = true;
-    this.#tell();
+    this.#publish();
   }
 
   release() {
     this.#isHeld = false;
-    this.#tell();
+    this.#publish();
     if (!this.#isPressed) return;
     this.#isPressed = false;
-    this.#tail = setTimeout(() => {
+    this.#commitTimer = setTimeout(() => {
       this.microphone.enable(!this.choices.pushToTalk);
       this.#commit({ type: "response.create" });
-    }, TAIL_MS);
+    }, COMMIT_DELAY_MS);
   }
 
   /**
@@ -123,14 +126,14 @@ export class Assistant {
    * @param {...object} more events to send after it
    */
   #commit(...more) {
-    if (this.#tail === null) return;
-    this.#dropTail();
+    if (this.#commitTimer === null) return;
+    this.#cancelCommit();
     this.connection.send({ type: "input_audio_buffer.commit" }, ...more);
   }
 
-  #dropTail() {
-    clearTimeout(this.#tail ?? undefined);
-    this.#tail = null;
+  #cancelCommit() {
+    clearTimeout(this.#commitTimer ?? undefined);
+    this.#commitTimer = null;
   }
 
   /** Sends a written message; works without a microphone. @param {string} text */
@@ -149,7 +152,7 @@ export class Assistant {
    * Tries to connect once more, with the microphone if the user wanted it. A muted microphone is
    * opened again.
    */
-  async again() {
+  async retry() {
     if (this.microphone.isMuted) {
       if (await this.#guard(() => this.microphone.reopen())) this.#microphoneChanged();
       return;
@@ -160,35 +163,35 @@ export class Assistant {
   /** Hangs up. The conversation can be continued later. */
   stop() {
     this.#isHeld = this.#isPressed = false;
-    this.#dropTail();
+    this.#cancelCommit();
     this.speaker.rest();
     this.microphone.close();
     this.connection.close();
-    this.onFine();
-    this.#tell();
+    this.onSolved();
+    this.#publish();
   }
 
   /** Hangs up and forgets this conversation. */
-  fresh() {
+  startOver() {
     this.stop();
     remove("tab", STORED);
     this.store.set({ conversation: emptyConversation(null, this.conversation.made) });
-    this.#tell();
+    this.#publish();
   }
 
   /** Applies a changed choice to the running session. */
-  follow() {
+  updateSession() {
     if (this.microphone.isOpen && !this.choices.isHeard) {
       this.microphone.close();
       this.connection.replaceTrack(this.microphone.track);
     }
     this.microphone.enable(!this.choices.pushToTalk || this.#isHeld);
     this.connection.send({ type: "session.update", session: this.choices.changeable() });
-    this.#tell();
+    this.#publish();
   }
 
   /** Applies a changed choice that needs a new call. */
-  async callAgain() {
+  async redial() {
     await this.#guard(() => this.connection.restart());
   }
 
@@ -203,7 +206,7 @@ export class Assistant {
       }
       await this.connection.open(this.microphone.track);
     });
-    this.#tell();
+    this.#publish();
     return started;
   }
 
@@ -220,21 +223,21 @@ export class Assistant {
       // `closed`: the user hung up meanwhile. `still_lost`: more tries follow, and a message says
       // so.
       if (error.code === "closed" || error.code === "still_lost") return false;
-      if (error instanceof NoMicrophone) this.onTrouble(error.code);
-      else this.#refused(error);
+      if (error instanceof NoMicrophone) this.onProblem(error.code);
+      else this.#onCallFailed(error);
       return false;
     }
   }
 
   /** @param {import("../server/api.js").Refused} error */
-  #refused(error) {
+  #onCallFailed(error) {
     this.speaker.rest();
     this.microphone.close();
-    this.#tell();
-    if (error.status === 401) this.onTrouble("key");
-    else if (error.status === 503) this.onTrouble("full", { seconds: error.retryAfterS ?? 5 });
-    else if (error.code === "unreachable" || error.code === "no_path") this.onTrouble(error.code);
-    else this.onTrouble("error", { reason: error.message });
+    this.#publish();
+    if (error.status === 401) this.onProblem("key");
+    else if (error.status === 503) this.onProblem("full", { seconds: error.retryAfterS ?? 5 });
+    else if (error.code === "unreachable" || error.code === "no_path") this.onProblem(error.code);
+    else this.onProblem("error", { reason: error.message });
   }
 
   #interrupt() {
@@ -245,22 +248,22 @@ export class Assistant {
   #microphoneChanged() {
     const { microphone } = this;
     this.connection.replaceTrack(microphone.track);
-    if (microphone.isMissing) this.onTrouble("no_microphone");
-    else this.onFine("no_microphone");
-    if (microphone.isMuted) this.onTrouble("mic_muted");
-    else this.onFine("mic_muted");
-    this.#tell();
+    if (microphone.isMissing) this.onProblem("no_microphone");
+    else this.onSolved("no_microphone");
+    if (microphone.isMuted) this.onProblem("mic_muted");
+    else this.onSolved("mic_muted");
+    this.#publish();
   }
 
   /** Called when the page is visible again, perhaps after a phone call or a locked screen. */
-  #seen() {
+  #onVisible() {
     if (document.hidden || this.connection.state === "idle") return;
     this.speaker.wake();
     this.connection.hurry();
   }
 
   /** Stores what a reloaded page needs to continue. It is forgotten with the tab. */
-  #keep() {
+  #save() {
     if (this.conversation.conversationId) writeJson("tab", STORED, kept(this.conversation));
   }
 
@@ -268,7 +271,7 @@ export class Assistant {
    * Settles which tab owns the conversation. A duplicated tab has a copy of it; the tab that had it
    * first keeps it.
    */
-  #claim() {
+  #claimConversation() {
     if (typeof BroadcastChannel === "undefined") return;
     const tabs = new BroadcastChannel(STORED);
     let asked = this.conversation.conversationId;
@@ -277,7 +280,7 @@ export class Assistant {
     tabs.addEventListener("message", ({ data }) => {
       if (!isOurs(data.id)) return;
       if (data.type === "whose") tabs.postMessage({ type: "taken", id: data.id });
-      else if (data.id === asked && this.connection.state === "idle") this.fresh();
+      else if (data.id === asked && this.connection.state === "idle") this.startOver();
     });
     if (asked) tabs.postMessage({ type: "whose", id: asked });
     setTimeout(() => {
@@ -286,13 +289,13 @@ export class Assistant {
   }
 
   /** @param {import("../call/connection.js").ConnectionState} state */
-  #connectionBecame(state) {
+  #onConnectionState(state) {
     this.store.set({ quality: emptyQuality() });
     if (state === "open") {
-      this.onFine();
-      if (this.microphone.isMuted) this.onTrouble("mic_muted");
+      this.onSolved();
+      if (this.microphone.isMuted) this.onProblem("mic_muted");
     } else this.#reduce({ type: "page.disconnected" });
-    this.#tell();
+    this.#publish();
   }
 
   /** @param {ServerEvent} event */
@@ -301,23 +304,24 @@ export class Assistant {
   }
 
   /** @param {ServerEvent} event */
-  #take(event) {
+  #onEvent(event) {
     if (event.type === "earshot.connection") {
       const { quality } = this.store.state;
       this.store.set({ quality: withServerReport(quality, event.connection) });
       return;
     }
-    if (event.type === "earshot.hypothesis" && !this.#isMeant(event)) return;
-    if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
+    if (event.type === "earshot.hypothesis" && !this.#isForAssistant(event)) return;
+    if (event.type === "error" && !IGNORED_ERRORS.has(event.error.code))
+      this.#showError(event.error);
     if (event.response?.status_details?.error?.code === "no_speech") {
-      this.onTrouble("heard_nothing");
+      this.onProblem("heard_nothing");
     }
     const { conversationId } = this.conversation;
     this.#reduce(event);
     if (this.conversation.conversationId !== conversationId || event.type === "response.done") {
-      this.#keep();
+      this.#save();
     }
-    this.#tell();
+    this.#publish();
   }
 
   /**
@@ -326,17 +330,17 @@ export class Assistant {
    *
    * @param {ServerEvent} event
    */
-  #isMeant({ item_id: id }) {
+  #isForAssistant({ item_id: id }) {
     if (!this.choices.pushToTalk || this.#isPressed) return true;
     return this.conversation.turns.some((turn) => turn.itemId === id);
   }
 
   /** @param {{ code: string, message: string }} error */
-  #complain({ code, message }) {
+  #showError({ code, message }) {
     if (code === "session_idle") {
       this.stop(); // hang up before the server does, which would look like a lost call
-      this.onTrouble("idle");
-    } else if (code === "input_audio_buffer_commit_empty") this.onTrouble("heard_nothing");
-    else this.onTrouble("error", { reason: message });
+      this.onProblem("idle");
+    } else if (code === "input_audio_buffer_commit_empty") this.onProblem("heard_nothing");
+    else this.onProblem("error", { reason: message });
   }
 }

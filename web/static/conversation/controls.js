@@ -21,7 +21,7 @@ export class Controls {
     this.#bindSpaceBar();
     this.#bindText();
     update(byId("hangup"), { click: () => assistant.stop() });
-    update(byId("fresh"), { click: () => assistant.fresh() });
+    update(byId("fresh"), { click: () => assistant.startOver() });
     update(byId("send"), {}, [icon("send")]);
   }
 
