@@ -253,6 +253,6 @@ def test_statistics_of_few_values() -> None:
     assert percentile([1, 2, 3, 4, 5], 50) == 3
     assert spread([10.0, 20.0]) == ["15", "20", "10", "20", "2"]
     assert spread([]) == ["-", "-", "-", "-", "0"]
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="at least one value"):
         percentile([], 50)
     assert markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"

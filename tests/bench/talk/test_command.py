@@ -93,7 +93,7 @@ def test_an_answer_of_a_stock_server_is_shown_without_stages(
 def test_the_end_of_playout_is_estimated_without_playout_events(
     question: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(conversation, "SOUND_EVENT_S", 0.3)
+    monkeypatch.setattr(conversation, "NO_EVENT_S", 0.3)
     code, _ = talk_to(Behaviour(has_playout_events=False), "--json", question)
     report = json.loads(capsys.readouterr().out)
     assert code == 0

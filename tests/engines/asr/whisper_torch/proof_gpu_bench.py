@@ -216,7 +216,7 @@ def test_a_check_that_fails_is_named_and_told_by_the_status(
         ("with_transformers", lambda *_: share),
     ):
         monkeypatch.setattr(run, name, stands_in)
-    monkeypatch.setattr(gpu, "answers", lambda *_: None)
+    monkeypatch.setattr(gpu, "generate_tokens", lambda *_: None)
     status = gpu.main(["--device", "cpu", "--tiny", "--only", "sizes"])
     told = capsys.readouterr().out
     assert status == bool(failed)
