@@ -96,6 +96,8 @@ class ResponseQueue:
         self._tasks = tasks
         self._waiting: deque[QueuedResponse] = deque()
         self._alarm = Alarm(clock.now)
+        self._has_begun = False
+        "True once `run` runs."
         self._running: _ActiveResponse | None = None
         self._last_made: _ActiveResponse | None = None
         "The one before; what is made may still wait for the speaker."
@@ -137,6 +139,7 @@ class ResponseQueue:
 
     async def run(self) -> None:
         """Runs the responses as they are queued, until it is cancelled."""
+        self._has_begun = True
         while True:
             while (entry := self._next()) is not None:
                 answer = self._make(entry)
@@ -195,7 +198,8 @@ class ResponseQueue:
         """
         entry = QueuedResponse(turn, request, text, refusal, self._clock.now())
         is_written = (request.modality or self._settings().modality) == "text"
-        if entry.is_out_of_band and is_written:  # it needs no voice
+        # It needs no voice. Before the session has begun, the order of requests is kept.
+        if entry.is_out_of_band and is_written and self._has_begun:
             answer = self._make(entry)
             self._out_of_band.append(answer)
             self._tasks.create_task(self._run_out_of_band(answer), name=answer.response_id)
