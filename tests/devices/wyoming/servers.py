@@ -1,4 +1,4 @@
-"""The door on a real socket, with scripted engines, and the `wyoming` package's own client."""
+"""The Wyoming server on a real socket, with scripted engines, and the `wyoming` client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -38,7 +38,7 @@ SPEECH, SILENCE = 1000, 0
 
 @dataclass
 class Standings:
-    """A directory in which every device has this standing."""
+    """A device directory in which every device has this standing."""
 
     standing: ApprovalState = "approved"
     came: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Scene:
                 self._is_left.set()
 
     async def left(self) -> None:
-        """Until the server noticed that every client is gone."""
+        """Waits until the server has noticed that every client is gone."""
         if self._open:
             await self._is_left.wait()
 
@@ -113,7 +113,7 @@ class Scene:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:
-        """Its port. Ends when every connection has."""
+        """Runs the server and yields its port; ends when every connection has ended."""
         sockets = bind("127.0.0.1", 0)
         async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.door().run(sockets))
@@ -135,7 +135,7 @@ async def send(one: AsyncTcpClient, *events: Eventable | Event) -> None:
 
 
 async def until(one: AsyncTcpClient, kind: str) -> list[Event]:
-    """All events up to the first of the kind, or to the end."""
+    """Returns all events up to the first of this type, or to the end."""
     found: list[Event] = []
     with suppress(ConnectionError):  # the other side closed with something of ours unread
         while (event := await one.read_event()) is not None:
@@ -146,13 +146,13 @@ async def until(one: AsyncTcpClient, kind: str) -> list[Event]:
 
 
 def kinds(events: Sequence[Event]) -> list[str]:
-    """Each once where it repeats."""
+    """Returns the types of events, each once if it repeats."""
     names = [event.type for event in events]
     return [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
 
 
 def sound(*parts: tuple[int, int], rate: int = 16_000, channels: int = 1) -> list[Eventable]:
-    """Start, chunks and stop of levels, each for so many ms."""
+    """Returns the start, chunks and stop of levels, each for so many ms."""
     samples = np.concatenate(
         [np.full(rate * ms // 1000 * channels, level, np.int16) for level, ms in parts]
     )
@@ -170,7 +170,7 @@ def limited(scene: Scene, **settings: Any) -> Scene:
 
 
 def run(scene: Scene, *said: object, last: str) -> list[Event]:
-    """Events that a connection receives for the events it sends, up to the last."""
+    """Sends events over a connection; returns the received ones up to type `last`."""
 
     async def main() -> list[Event]:
         async with scene.serving() as port, client(port) as one:

@@ -1,4 +1,4 @@
-"""Who comes from another machine is served once somebody approved it."""
+"""A client on another machine is served once a user has approved it."""
 
 import asyncio
 from ipaddress import ip_address, ip_network
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def _from_the_lan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections seem to come from there; a test has no second machine."""
+    """Makes connections look remote, because a test has no second machine."""
     monkeypatch.setattr(door, "peer_address", lambda _: ip_address("192.168.1.7"))
 
 
@@ -38,7 +38,7 @@ async def asked(one: AsyncTcpClient) -> None:
 
 
 async def does(here: Scene, doing: DeviceActivity) -> None:
-    """Wait, within the test's deadline."""
+    """Waits until the condition holds, within the test's deadline."""
     while (live := here.presence.find("dev_1")) is None or live.doing != doing:
         await here.presence.changed().wait()
 
@@ -63,7 +63,7 @@ def scene(standing: ApprovalState) -> Scene:
         ("blocked", "blocked", "192.168.1.7 was blocked"),
     ],
 )
-def test_who_is_not_approved_is_told_how_to_be(
+def test_an_unapproved_client_is_told_how_to_be_approved(
     standing: ApprovalState, code: str, words: str
 ) -> None:
     async def main() -> None:
@@ -80,7 +80,7 @@ def test_who_is_not_approved_is_told_how_to_be(
 
 
 @pytest.mark.parametrize("trusts", [True, False])
-def test_this_machine_is_a_device_like_others_where_it_is_not_trusted(trusts: bool) -> None:
+def test_a_local_client_needs_approval_if_not_trusted(trusts: bool) -> None:
     async def main() -> None:
         here = limited(Scene(directory=Standings("new")), trusts_this_machine=trusts)
         async with here.serving() as port, client(port) as one:
@@ -93,7 +93,7 @@ def test_this_machine_is_a_device_like_others_where_it_is_not_trusted(trusts: bo
 
 
 @pytest.mark.usefixtures("_from_the_lan")
-def test_an_approved_one_is_served() -> None:
+def test_an_approved_client_is_served() -> None:
     async def main() -> None:
         async with scene("approved").serving() as port, client(port) as one:
             await send(one, Describe())
@@ -103,7 +103,7 @@ def test_an_approved_one_is_served() -> None:
 
 
 @pytest.mark.usefixtures("_from_the_lan")
-def test_a_device_is_here_while_any_of_its_connections_is() -> None:
+def test_a_device_is_present_while_any_connection_is_open() -> None:
     async def main() -> None:
         here = scene("approved")
         async with here.serving() as port, client(port) as one:
@@ -120,7 +120,7 @@ def test_a_device_is_here_while_any_of_its_connections_is() -> None:
 
 
 @pytest.mark.usefixtures("_from_the_lan")
-def test_what_it_does_is_seen() -> None:
+def test_the_state_of_a_device_is_shown() -> None:
     async def main() -> None:
         here = scene("approved")
         async with here.serving() as port, client(port) as one:
@@ -151,7 +151,7 @@ def test_every_connection_of_a_device_ends_when_it_is_blocked() -> None:
     asyncio.run(main())
 
 
-def test_this_machine_is_not_asked_for() -> None:
+def test_a_trusted_local_client_is_no_device() -> None:
     async def main() -> None:
         here = Scene(directory=Standings("blocked"))
         async with here.serving() as port, client(port) as one:

@@ -1,4 +1,4 @@
-"""What Home Assistant sends, by the `wyoming` package's own client: order, cuts and odd moments."""
+"""The events of Home Assistant, sent by the `wyoming` package's client, in usual and odd orders."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ from tests.devices.wyoming.servers import (
 pytestmark = pytest.mark.live
 
 
-def test_it_says_what_it_has() -> None:
+def test_the_description_lists_engines_and_languages() -> None:
     (event,) = run(Scene(), Describe(), last="info")
     info = Info.from_event(event)
     assert info.asr[0].models[0].languages == ["en", "de"]
@@ -51,7 +51,7 @@ def test_it_says_what_it_has() -> None:
 
 
 @pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (48_000, 2), (8_000, 1)])
-def test_speech_becomes_text_once(rate: int, channels: int) -> None:
+def test_speech_is_transcribed_once(rate: int, channels: int) -> None:
     spoken = sound((SPEECH, 800), (SILENCE, 300), rate=rate, channels=channels)
     found = run(Scene(), Transcribe(language="en-US"), *spoken, last="transcript-stop")
     assert kinds(found) == ["transcript-start", "transcript-chunk", "transcript", "transcript-stop"]
@@ -67,17 +67,17 @@ def test_speech_becomes_text_once(rate: int, channels: int) -> None:
         [AudioStop()],
     ],
 )
-def test_silence_and_nothing_are_answered_with_an_empty_text(said: list[object]) -> None:
+def test_silence_and_no_audio_give_an_empty_transcript(said: list[object]) -> None:
     found = run(Scene(), Transcribe(), *said, last="transcript")
     assert texts(found, "transcript") == [""]
 
 
-def test_sound_that_nobody_asked_to_have_heard_is_left_alone() -> None:
+def test_audio_without_a_request_is_ignored() -> None:
     found = run(Scene(), *sound((SPEECH, 400)), AudioStop(), Ping(text="there"), last="pong")
     assert [Pong.from_event(event).text for event in found] == ["there"]
 
 
-def test_events_in_between_and_unknown_ones_cost_nothing() -> None:
+def test_other_and_unknown_events_do_not_disturb_an_utterance() -> None:
     start, *chunks, stop = sound((SPEECH, 600), (SILENCE, 300))
     odd = Event("something-new", {"a": [1]}, b"\x00" * 9)
     middle = len(chunks) // 2
@@ -91,21 +91,21 @@ def test_events_in_between_and_unknown_ones_cost_nothing() -> None:
     assert texts(found, "transcript") == ["one"]
 
 
-def test_a_second_utterance_on_one_connection() -> None:
+def test_a_connection_may_send_a_second_utterance() -> None:
     one = [Transcribe(), *sound((SPEECH, 600), (SILENCE, 300))]
     two = [Transcribe(), *sound((2 * SPEECH, 600), (SILENCE, 300)), Ping()]
     found = run(Scene(), *one, *two, last="pong")
     assert texts(found, "transcript") in (["one"], ["one", "two"])  # the pong overtakes the last
 
 
-def test_one_that_begins_again_in_the_middle_is_heard_from_there() -> None:
+def test_an_audio_start_midway_restarts_the_utterance() -> None:
     start, *chunks, _ = sound((SPEECH, 600))
     again = sound((2 * SPEECH, 600), (SILENCE, 300))
     found = run(Scene(), Transcribe(), start, *chunks, *again, last="transcript")
     assert texts(found, "transcript") == ["two"]
 
 
-def test_a_client_that_goes_in_the_middle_frees_what_it_had() -> None:
+def test_a_client_that_disconnects_midway_frees_everything() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -121,7 +121,7 @@ def test_a_client_that_goes_in_the_middle_frees_what_it_had() -> None:
     assert scene.ended == []
 
 
-def test_a_text_is_spoken() -> None:
+def test_a_text_is_synthesised() -> None:
     found = run(Scene(), Synthesize(text="Good morning."), last="audio-stop")
     assert kinds(found) == ["audio-start", "audio-chunk", "audio-stop"]
     assert found[0].data == {"rate": 22_050, "width": 2, "channels": 1, "timestamp": None}
@@ -130,8 +130,8 @@ def test_a_text_is_spoken() -> None:
     assert all(len(event.payload or b"") % 2 == 0 for event in found)
 
 
-def test_a_text_in_pieces_is_spoken_once() -> None:
-    """With the copy for older services in it, which is none for us."""
+def test_a_streamed_text_is_synthesised_once() -> None:
+    """It contains a copy for older services, which must be ignored."""
     pieces = [SynthesizeChunk(text) for text in ("Good mor", "ning. How ", "are you?")]
     whole = Synthesize(text="Good morning. How are you?")
     said = [SynthesizeStart(), *pieces, whole, SynthesizeStop()]
@@ -142,7 +142,7 @@ def test_a_text_in_pieces_is_spoken_once() -> None:
     assert 0.5 < size / least < 1.5
 
 
-def test_the_voice_begins_before_the_text_is_over() -> None:
+def test_the_voice_begins_before_a_streamed_text_ends() -> None:
     async def main() -> list[str]:
         async with Scene().serving() as port, client(port) as one:
             await send(one, SynthesizeStart(), SynthesizeChunk("Good morning to you. And so on"))
@@ -153,7 +153,7 @@ def test_the_voice_begins_before_the_text_is_over() -> None:
     assert asyncio.run(main()) == ["audio-start", "audio-chunk", "audio-stop", "synthesize-stopped"]
 
 
-def test_a_question_is_answered_and_its_conversation_remembered() -> None:
+def test_a_question_is_answered_and_its_conversation_kept() -> None:
     scene = Scene()
     context = {"conversation_id": "kitchen", "device_id": "d"}
     asked = [
@@ -178,7 +178,7 @@ def test_a_question_is_answered_and_its_conversation_remembered() -> None:
     assert len(history.items) == 4
 
 
-def test_a_slow_tool_is_bridged_for_who_listens_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_tool_is_bridged_for_streaming_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
     found = run(Scene(), Transcript(text="four", language="en").event(), last="handled-stop")
     assert texts(found, "handled-chunk")[0] == "One moment, please. "
@@ -206,7 +206,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("event", "code", "words"), BAD, ids=lambda one: str(one)[:40])
-def test_what_is_wrong_is_named_and_the_connection_closed(
+def test_a_wrong_event_is_named_and_the_connection_closed(
     event: Event, code: str, words: str
 ) -> None:
     *_, error = run(Scene(), event, last="nothing")
@@ -228,7 +228,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: str(line[:40]))
-def test_what_is_no_wyoming_ends_the_connection_and_no_other(line: bytes) -> None:
+def test_bytes_that_are_not_wyoming_end_only_their_connection(line: bytes) -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -256,12 +256,12 @@ def test_a_header_with_its_data_inside_is_read() -> None:
     assert b'"pong"' in asyncio.run(main())
 
 
-def test_networks_that_are_not_named_are_not_served() -> None:
+def test_clients_of_unnamed_networks_are_refused() -> None:
     scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),))
     assert run(scene, Describe(), last="info") == []
 
 
-def test_one_address_takes_half_of_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_address_may_use_half_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     here = ip_address("192.0.2.7")
     monkeypatch.setattr(door, "peer_address", lambda _: here)
     scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),), max_connections=2)
@@ -278,8 +278,8 @@ def test_one_address_takes_half_of_the_places(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(main())
 
 
-def test_who_is_not_approved_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it reads why, the others are served."""
+def test_an_unapproved_client_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it reads the reason, the others are served."""
     monkeypatch.setattr(door, "peer_address", lambda _: ip_address("192.0.2.7"))
     scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),), max_connections=1)
     scene.directory = Standings("new")
@@ -295,7 +295,7 @@ def test_who_is_not_approved_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(main())
 
 
-def test_connections_have_a_limit() -> None:
+def test_the_number_of_connections_is_limited() -> None:
     scene = limited(Scene(), max_connections=1)
 
     async def main() -> None:

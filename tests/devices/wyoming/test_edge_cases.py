@@ -45,10 +45,10 @@ SPEAKING = [SynthesizeStart(), SynthesizeChunk("Good morning. How")]
     ],
     ids=["answer", "hear", "speak"],
 )
-def test_a_request_in_the_middle_of_another_takes_its_place(
+def test_a_request_during_another_replaces_it(
     begun: list[object], then: list[object], last: str
 ) -> None:
-    """The one that waits for more of the client's would have to be waited for for ever."""
+    """Otherwise the first request would wait for ever for more events of the client."""
     scene = Scene()
     found = run(scene, *begun, *then, last=last)
     assert found[-1].type == last
@@ -56,12 +56,12 @@ def test_a_request_in_the_middle_of_another_takes_its_place(
     assert texts(found, "transcript") in ([], ["two"])
 
 
-def test_a_text_in_the_middle_of_an_utterance_is_spoken() -> None:
+def test_a_text_during_an_utterance_is_synthesised() -> None:
     found = run(Scene(), *HEARING, Synthesize("Good morning."), last="audio-stop")
     assert kinds(found)[-3:] == ["audio-start", "audio-chunk", "audio-stop"]
 
 
-def test_nothing_is_done_behind_an_error_which_is_told_once() -> None:
+def test_nothing_is_done_after_an_error_which_is_sent_once() -> None:
     scene = Scene()
     bad = Event("transcribe", {"language": "fr"})
     said = [bad, bad, Synthesize("Good morning."), *HEARING, STOP]
@@ -71,7 +71,7 @@ def test_nothing_is_done_behind_an_error_which_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("begun", [[Synthesize("a")], [*SPEAKING]], ids=["whole", "pieces"])
-def test_work_that_fails_is_told_once(begun: list[object]) -> None:
+def test_a_failed_request_is_reported_once(begun: list[object]) -> None:
     scene = Scene()
     scene.tts.fails = True
     found = run(scene, *begun, Synthesize("b"), Synthesize("c"), last="nothing")
@@ -80,14 +80,14 @@ def test_work_that_fails_is_told_once(begun: list[object]) -> None:
     assert [error.code for error in scene.ended] == ["engine_failed"]
 
 
-def test_an_error_reaches_those_who_send_on() -> None:
-    """Closing with something unread would reset the connection."""
+def test_an_error_reaches_a_client_that_keeps_sending() -> None:
+    """Closing a connection with unread data would reset it."""
     bad = Event("transcribe", {"language": "fr"})
     found = run(Scene(), bad, *sound((SPEECH, 5000)), last="nothing")
     assert kinds(found) == ["error"]
 
 
-def test_who_leaves_in_the_middle_of_a_header_made_no_error() -> None:
+def test_a_disconnect_within_a_header_is_not_an_error() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -119,7 +119,7 @@ def test_a_language_model_stops_when_the_client_leaves() -> None:
 
 
 def test_stopping_ends_every_connection_at_once() -> None:
-    """Idle, hearing, waiting for text, and one that takes nothing of what it is sent."""
+    """One is idle, one sends audio, one waits for text, one reads nothing."""
     scene = limited(Scene(), max_connections=8)
     deaf = [Synthesize("Good morning. " * 1000)]
 
@@ -150,8 +150,8 @@ def test_stopping_ends_every_connection_at_once() -> None:
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_one_socket_for_both_families_knows_whom_it_lets_in(host: str) -> None:
-    """An IPv4 client comes to it as `::ffff:127.0.0.1`."""
+def test_a_dual_stack_socket_checks_ipv4_networks(host: str) -> None:
+    """An IPv4 client has the address `::ffff:127.0.0.1` there."""
 
     async def main(network: str) -> bytes:
         scene = limited(Scene(), networks=(ip_network(network),))

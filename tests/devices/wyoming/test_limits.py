@@ -1,4 +1,4 @@
-"""What waits and how long, on a clock of its own."""
+"""Limits of waiting audio and of idle connections, in virtual time."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ FORM = WyomingAudioFormat(16_000, 16, 1)
 
 
 class Line:
-    """What the wire writes to. `takes`: as many events; None: all."""
+    """The peer of a connection. `takes`: the number of events it reads; None: all."""
 
     def __init__(self, takes: int | None = None) -> None:
         self.transport, self.takes, self.is_aborted = self, takes, False
@@ -44,7 +44,7 @@ def wire(line: Line) -> WyomingStream:
 
 
 @pytest.mark.parametrize("size_bytes", [1, 2048, 1024 * 1024])
-def test_sound_that_waits_is_bounded_by_its_bytes(size_bytes: int) -> None:
+def test_waiting_audio_is_limited_in_bytes(size_bytes: int) -> None:
     async def main() -> None:
         queue, put = AudioChunkQueue(), 0
 
@@ -68,7 +68,7 @@ def test_sound_that_waits_is_bounded_by_its_bytes(size_bytes: int) -> None:
     run_virtual(main())
 
 
-def test_a_connection_is_idle_when_nothing_comes_and_nothing_is_taken() -> None:
+def test_a_connection_is_idle_if_it_neither_sends_nor_reads() -> None:
     async def main() -> None:
         one = wire(Line())
         async with asyncio.TaskGroup() as tasks:
@@ -82,7 +82,7 @@ def test_a_connection_is_idle_when_nothing_comes_and_nothing_is_taken() -> None:
     assert run_virtual(main()) == pytest.approx(900)
 
 
-def test_an_answer_nobody_takes_ends_the_language_model_at_once() -> None:
+def test_an_unread_answer_ends_the_language_model_at_once() -> None:
     scene, line = Scene(), Line(takes=3)
     scene.llm.word_s = 1.0
 
@@ -99,7 +99,7 @@ def test_an_answer_nobody_takes_ends_the_language_model_at_once() -> None:
 
 
 def fed(data: bytes) -> tuple[WyomingStream, asyncio.StreamReader]:
-    """A connection on which these bytes came already, and where more may come from."""
+    """Returns a connection that received these bytes, and the source of more."""
     reader = asyncio.StreamReader()
     reader.feed_data(data)
     return WyomingStream(reader, Line()), reader  # type: ignore[arg-type]
@@ -116,8 +116,8 @@ def fed(data: bytes) -> tuple[WyomingStream, asyncio.StreamReader]:
     ],
     ids=["nothing", "a byte", "half a line", "half the data", "half the payload"],
 )
-def test_an_event_that_has_begun_goes_on(begun: bytes, wait_s: float) -> None:
-    """What is sent to its sender meanwhile gives it no more time."""
+def test_an_event_that_has_begun_must_go_on(begun: bytes, wait_s: float) -> None:
+    """Events sent to its sender meanwhile do not extend its timeout."""
 
     async def main() -> None:
         one, _ = fed(begun)
@@ -131,7 +131,7 @@ def test_an_event_that_has_begun_goes_on(begun: bytes, wait_s: float) -> None:
     assert run_virtual(main()) == pytest.approx(wait_s)
 
 
-def test_sound_that_comes_in_drops_is_taken() -> None:
+def test_audio_that_trickles_in_is_accepted() -> None:
     async def main() -> None:
         one, reader = fed(b'{"type": "audio-chunk", "payload_length": 4}\n')
         async with asyncio.TaskGroup() as tasks:
@@ -147,8 +147,8 @@ def test_sound_that_comes_in_drops_is_taken() -> None:
 
 
 @pytest.mark.parametrize("kind", [b"ping", b"describe", b"unknown"])
-def test_who_writes_without_end_leaves_others_their_turn(kind: bytes) -> None:
-    """Also where neither its bytes nor room for the answers have to be waited for."""
+def test_a_flood_of_events_does_not_block_the_loop(kind: bytes) -> None:
+    """Also if neither its bytes nor the answers ever make the server wait."""
     event = b'{"type":"%s"}\n' % kind
     count, turns = 200, 0
 

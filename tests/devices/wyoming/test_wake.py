@@ -1,5 +1,5 @@
-"""Wake words as Home Assistant and satellites ask for them, by the `wyoming` package's client and
-the real networks. The speech is synthetic."""
+"""Wake words for Home Assistant and satellites, with the `wyoming` package's client and the real
+neural networks. The speech is synthetic."""
 
 import asyncio
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def scene(engine: WakeWordEngine) -> Scene:
 def streamed(
     pcm: Pcm, *, rate: int = ASR_RATE_HZ, channels: int = 1, began_ms: int | None = None
 ) -> list[Any]:
-    """As Home Assistant sends it; `began_ms`: with timestamps from there."""
+    """Returns audio events as Home Assistant sends them; timestamps start at `began_ms`."""
     if rate != ASR_RATE_HZ:
         pcm = soxr.resample(pcm, ASR_RATE_HZ, rate)
     samples = np.repeat(pcm, channels)
@@ -77,7 +77,7 @@ def found(events: Sequence[Event]) -> list[Detection]:
     return [Detection.from_event(event) for event in events if event.type == "detection"]
 
 
-def test_it_says_which_words_it_knows(scene: Scene) -> None:
+def test_the_description_lists_the_wake_words(scene: Scene) -> None:
     (event,) = run(scene, Describe(), last="info")
     (program,) = Info.from_event(event).wake
     words = {model.name: model for model in program.models}
@@ -87,7 +87,7 @@ def test_it_says_which_words_it_knows(scene: Scene) -> None:
     assert "en" in words["okay_nabu"].languages
 
 
-def test_without_an_engine_there_are_none_and_asking_is_answered() -> None:
+def test_without_an_engine_no_wake_word_is_listed_and_a_detect_is_answered() -> None:
     for lacking in (None, NoWakeWordEngine()):
         (event,) = run(Scene(wake=lacking), Describe(), last="info")
         assert Info.from_event(event).wake == []
@@ -97,7 +97,7 @@ def test_without_an_engine_there_are_none_and_asking_is_answered() -> None:
 
 @pytest.mark.parametrize("names", [None, [], ["okay_nabu"], ["alexa", "okay_nabu"]])
 @pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (48_000, 2)])
-def test_a_word_is_detected_and_when(
+def test_a_wake_word_is_detected_with_its_time(
     scene: Scene, names: list[str] | None, rate: int, channels: int
 ) -> None:
     said = streamed(NABU, rate=rate, channels=channels)
@@ -108,7 +108,7 @@ def test_a_word_is_detected_and_when(
     assert kinds(events) == ["detection", "pong"]  # no `not-detected` behind it
 
 
-def test_the_time_is_in_the_base_of_the_chunks(scene: Scene) -> None:
+def test_the_time_of_a_detection_uses_the_timestamps_of_the_chunks(scene: Scene) -> None:
     (plain,) = found(run(scene, Detect(), *streamed(NABU), last="detection"))
     said = streamed(NABU, began_ms=70_000)
     told = run(Scene(wake=scene.wake), Detect(), *said, last="detection")
@@ -126,43 +126,43 @@ def test_the_time_is_in_the_base_of_the_chunks(scene: Scene) -> None:
         streamed(NABU[: len(NABU) // 3]),
     ],
 )
-def test_sound_without_the_word_ends_in_not_detected(scene: Scene, said: list[Any]) -> None:
+def test_audio_without_the_wake_word_ends_in_not_detected(scene: Scene, said: list[Any]) -> None:
     events = run(scene, Detect(), *said, Ping(), last="pong")
     assert kinds(events) == ["not-detected", "pong"]
 
 
-def test_other_words_than_those_asked_for_are_not_told(scene: Scene) -> None:
+def test_only_requested_wake_words_are_reported(scene: Scene) -> None:
     events = run(scene, Detect(names=["alexa"]), *streamed(NABU), last="not-detected")
     assert kinds(events) == ["not-detected"]
 
 
-def test_an_unknown_word_is_refused_with_those_that_are_known(scene: Scene) -> None:
+def test_an_unknown_wake_word_is_refused_with_the_known_ones(scene: Scene) -> None:
     (error,) = run(scene, Detect(names=["hal"]), last="error")
     assert error.data["text"].startswith("names is 'hal'; allowed is alexa, hey_jarvis")
     (error,) = run(Scene(wake=scene.wake), Event("detect", {"names": "hal"}), last="error")
     assert error.data["text"] == "detect: names must be a list of texts"
 
 
-def test_sound_before_the_detect_is_no_part_of_it(scene: Scene) -> None:
+def test_audio_before_the_detect_is_ignored(scene: Scene) -> None:
     said = [*streamed(NABU), Detect(), *streamed(OTHER), Ping()]
     assert kinds(run(scene, *said, last="pong")) == ["not-detected", "pong"]
 
 
-def test_a_satellite_goes_on_with_one_connection(scene: Scene) -> None:
-    """Detect, a turn of its own, detect again; also without a stop in between."""
+def test_a_satellite_reuses_its_connection(scene: Scene) -> None:
+    """It detects, makes a turn, and detects again, also without a stop in between."""
     nabu, alexa = streamed(NABU), streamed(ALEXA)
     said = [Detect(), *nabu[:-1], Detect(), *alexa[:-1], AudioStart(16_000, 2, 1), *alexa[1:]]
     events = run(scene, *said, Ping(), last="pong")
     assert [one.name for one in found(events)] == ["okay_nabu", "alexa", "alexa"]
 
 
-def test_a_start_in_the_middle_is_a_new_sound(scene: Scene) -> None:
+def test_an_audio_start_midway_restarts_the_detection(scene: Scene) -> None:
     half = len(NABU) // 2
     said = [Detect(), *streamed(NABU[:half])[:-1], *streamed(NABU[half:])]
     assert kinds(run(scene, *said, last="not-detected")) == ["not-detected"]
 
 
-def test_detecting_and_transcribing_take_turns(scene: Scene) -> None:
+def test_detection_and_transcription_may_alternate(scene: Scene) -> None:
     spoken = sound((SPEECH, 600), (SILENCE, 300))
     said = [Detect(), *streamed(NABU), Transcribe(), *spoken]
     events = run(scene, *said, last="transcript")
@@ -174,7 +174,7 @@ def test_detecting_and_transcribing_take_turns(scene: Scene) -> None:
     assert [one.name for one in found(events)] == ["alexa"]
 
 
-def test_events_in_between_are_answered_at_once(scene: Scene) -> None:
+def test_other_events_during_a_detection_are_answered_at_once(scene: Scene) -> None:
     start, *chunks, stop = streamed(NABU)
     odd = Event("something-new", {"a": 1}, b"\0" * 5)
     said = [Detect(), start, *chunks[:9], Describe(), odd, Ping(), *chunks[9:], stop]
@@ -185,12 +185,12 @@ def test_events_in_between_are_answered_at_once(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "form", [{"rate": 5, "width": 2, "channels": 1}, {"rate": 16_000, "width": 9, "channels": 1}]
 )
-def test_sound_that_cannot_be_is_named(scene: Scene, form: dict[str, int]) -> None:
+def test_an_impossible_audio_format_is_named(scene: Scene, form: dict[str, int]) -> None:
     (error,) = run(scene, Detect(), AudioStart(**form), last="error")
     assert "allowed is" in error.data["text"]
 
 
-def test_clients_at_once_hear_their_own_and_one_that_goes_leaves_nothing(scene: Scene) -> None:
+def test_simultaneous_clients_get_their_own_detections(scene: Scene) -> None:
     async def main() -> None:
         async with scene.serving() as port:
             async with client(port) as one, client(port) as two, client(port) as gone:

@@ -1,4 +1,4 @@
-"""The door behind the real edge, with scripted engines that hear and speak through Opus."""
+"""The xiaozhi API behind the real error handling, with scripted engines that work through Opus."""
 
 import asyncio
 import math
@@ -43,7 +43,7 @@ LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
 class ToneAsr(LevelAsr):
-    """Hears tones, one word each; two of one kind are one word."""
+    """A recogniser of tones, one word each; two equal tones in a row are one word."""
 
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         silent = replace(item, pcm=np.zeros(len(item.pcm), np.int16))
@@ -61,7 +61,7 @@ class ToneAsr(LevelAsr):
 
 
 class SineTts(ToneTts):
-    """A sine for every clause: constant levels do not go through Opus."""
+    """A voice that makes a sine for each clause: constant levels do not survive Opus."""
 
     async def speak(
         self,
@@ -79,7 +79,7 @@ class SineTts(ToneTts):
 
 
 class MemoryDirectory:
-    """The `Directory` in memory. Devices are approved as they come, or by `approve`."""
+    """A device directory in memory. Devices are approved on arrival, or by `approve`."""
 
     def __init__(self, *, approves: bool = True) -> None:
         self.approves = approves
@@ -189,14 +189,14 @@ class Server:
         return Board(self.client, **values)
 
     async def left(self) -> None:
-        """Wait, within the test's deadline, until no connection is open."""
+        """Waits until no connection is open, within the test's deadline."""
         while True:
             if not (self.scene.sessions.count or self.scene.presence.ids()):
                 return
             await asyncio.sleep(0.01)
 
     async def ready(self, **values: Any) -> Board:
-        """A board that listens."""
+        """Returns a board that listens."""
         board = self.board(**values)
         await board.boot()
         await board.open()
@@ -205,7 +205,7 @@ class Server:
 
 @asynccontextmanager
 async def running(scene: Scene | None = None) -> AsyncIterator[Server]:
-    """A running door; afterwards nothing of its connections is left."""
+    """Runs the API; afterwards nothing of its connections may be left."""
     scene = scene or Scene()
     door = scene.door()
     async with serving(routes(door), gate=scene.gate) as client:
@@ -217,7 +217,7 @@ async def running(scene: Scene | None = None) -> AsyncIterator[Server]:
 def against(
     act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None, limit_s: float = DEADLINE_S
 ) -> None:
-    """Run it against a server, bounded in time."""
+    """Runs a scene against a server, within a time limit."""
 
     async def main() -> None:
         async with asyncio.timeout(limit_s), running(scene) as server:

@@ -53,11 +53,11 @@ TOOLS = [
 
 
 class Broken(Exception):
-    """The server did what a board does not survive."""
+    """The server did something that crashes a board."""
 
 
 def speech(*words: str, word_ms: int = 420) -> list[bytes]:
-    """Packets of 60 ms at 16 kHz, as a board's encoder makes them."""
+    """Returns packets of 60 ms at 16 kHz, as a board's encoder makes them."""
     rate, step = 16_000, 960
     parts = []
     for word in words:
@@ -80,7 +80,7 @@ def speech(*words: str, word_ms: int = 420) -> list[bytes]:
 
 
 def decoded(packets: list[bytes]) -> Any:
-    """PCM at 48 kHz."""
+    """Returns decoded PCM at 48 kHz."""
     codec: Any = CodecContext.create("libopus", "r")
     codec.sample_rate, codec.layout, codec.format = 48_000, "mono", "s16"
     frames = [frame for one in packets for frame in codec.decode(Packet(one))]
@@ -151,7 +151,7 @@ class Board:
         }
 
     async def check_in(self) -> tuple[int, dict[str, Any]]:
-        """One request; what is in the answer goes to the flash as on a board."""
+        """Sends one check-in; stores the answer in its flash as a board does."""
         body = {
             "version": 2,
             "minimum_free_heap_size": "8123456",
@@ -179,7 +179,7 @@ class Board:
         return 200, told
 
     async def fetch(self, url: str) -> None:
-        """Its firmware: with a Content-Length, and from nowhere else than it was told."""
+        """Fetches its firmware, which needs a Content-Length, from exactly the URL that it got."""
         async with self.http.get(url, headers=self.headers()) as response:
             image = await response.read()
             if response.status != 200 or response.content_length != len(image):
@@ -188,13 +188,13 @@ class Board:
         self._changed.set()
 
     async def fetched(self, count: int) -> None:
-        """Until it has so many images."""
+        """Waits until it has so many images."""
         while len(self.images) < count:
             self._changed.clear()
             await self._changed.wait()
 
     async def boot(self, *, tries: int = 10, pending_s: float = 0.02) -> None:
-        """Until it is told where to connect; `pending_s` stands for 3 s."""
+        """Checks in until it gets the URL to connect to; `pending_s` stands for 3 s."""
         for _ in range(tries):
             status, told = await self.check_in()
             if status != 200:
@@ -218,7 +218,7 @@ class Board:
     async def open(
         self, *, listens: bool = True, replaced: Mapping[str, str] | None = None
     ) -> None:
-        """`replaced`: headers that are not as they should be."""
+        """Connects; `replaced` holds wrong headers."""
         headers = self.headers() | {"Protocol-Version": str(self.framing)}
         if self.flash.get("token"):
             headers["Authorization"] = f"Bearer {self.flash['token']}"
@@ -261,7 +261,7 @@ class Board:
         self._changed.set()
 
     async def wake(self) -> None:
-        """Words that wake it, before it listens; its text is not escaped."""
+        """Sends a wake word before it listens; its text is not escaped."""
         assert self.ws is not None
         for packet in speech("four"):
             await self.ws.send_bytes(self.framed(packet))
@@ -269,7 +269,7 @@ class Board:
         await self.ws.send_str(text % self.session_id)
 
     async def hang_up(self) -> None:
-        """Its TCP just drops."""
+        """Drops its TCP connection."""
         if self.ws is not None and self.ws._response.connection is not None:
             transport = self.ws._response.connection.transport
             if transport is not None:
@@ -292,7 +292,7 @@ class Board:
         await self.ws.send_str(json.dumps({"session_id": self.session_id, **message}))
 
     def say(self, *words: str) -> None:
-        """Into the microphone, from the next packet on."""
+        """Plays words into the microphone, from the next packet on."""
         self.say_packets(speech(*words))
 
     def say_packets(self, packets: list[bytes]) -> None:
@@ -300,14 +300,14 @@ class Board:
         self._has_said.clear()
 
     async def text(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """The next message like this; those before it are skipped for good."""
+        """Returns the next matching message, and drops those before it."""
         while True:
             message = await self.text_of(kind)
             if fields.items() <= message.items():
                 return message
 
     async def text_of(self, *kinds: str) -> dict[str, Any]:
-        """The next of these kinds, also without a state."""
+        """Returns the next message of these types, also without a state."""
         while True:
             while self.texts:
                 message = self.texts.pop(0)
@@ -319,7 +319,7 @@ class Board:
             await self._changed.wait()
 
     async def half_said(self) -> None:
-        """Until about half of what it says is out."""
+        """Waits until about half of its speech is sent."""
         half = len(self._to_say) // 2
         while len(self._to_say) > half:
             self._changed.clear()
@@ -333,13 +333,13 @@ class Board:
             await self._changed.wait()
 
     async def release(self) -> None:
-        """Its button, once all is said."""
+        """Releases its button once all speech is sent."""
         await self._has_said.wait()
         await self.tell({"type": "listen", "state": "stop"})
         self.state = "idle"
 
     async def turn(self, *words: str) -> tuple[str, list[str]]:
-        """Say it; what was understood and what was answered, once that was heard."""
+        """Speaks; returns transcript and answer once the answer has played."""
         await self.until("listening")
         self.say(*words)
         if self.mode == "manual":
@@ -459,7 +459,7 @@ class Board:
             await asyncio.sleep(began + sent * PACKET_S + stall_s - loop.time())
 
     async def _loudspeaker(self) -> None:
-        """By its own clock, which does not wait for ours."""
+        """Plays packets by its own clock, which does not wait for the server's."""
         loop, over_at = asyncio.get_running_loop(), 0.0
         while True:
             if self.state == "speaking" and self._queue:
@@ -472,7 +472,7 @@ class Board:
                 await asyncio.sleep(0.005)
 
     async def _answer(self, request: dict[str, Any]) -> None:
-        """As the board's MCP server, which has one more tool on each page."""
+        """Answers as the board's MCP server, which has one tool on each page."""
         method, params = request["method"], request.get("params", {})
         if not isinstance(request.get("id"), int):
             return

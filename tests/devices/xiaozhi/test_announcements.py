@@ -1,4 +1,4 @@
-"""What is said unasked on a board in auto mode, whose microphone closes with `tts start`."""
+"""Announcements on a board in auto mode, whose microphone closes with `tts start`."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def live_of(server: Server, board: Board) -> ConnectedDevice:
 
 
 async def sentences(board: Board, last: str) -> list[str]:
-    """What it is told until then, and when its microphone is closed and opened."""
+    """Returns its messages until then, and when its microphone closed and opened."""
     told: list[str] = []
     while not told or told[-1] != last:
         message = await board.text_of("stt", "tts")
@@ -26,7 +26,7 @@ async def sentences(board: Board, last: str) -> list[str]:
     return told
 
 
-def test_who_speaks_is_not_cut_off_by_a_notice() -> None:
+def test_a_notice_does_not_interrupt_a_user_who_speaks() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         await board.until("listening")
@@ -49,7 +49,7 @@ def test_who_speaks_is_not_cut_off_by_a_notice() -> None:
     against(act)
 
 
-def test_who_is_answered_hears_the_answer_to_its_end_before_a_notice() -> None:
+def test_a_notice_waits_for_the_end_of_an_answer() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         await board.until("listening")

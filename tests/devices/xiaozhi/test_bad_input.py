@@ -1,5 +1,5 @@
-"""What goes wrong between a board and us has a documented end, one line in the log without
-secrets, and leaves the device's state as it was. docs/xiaozhi.md lists the codes."""
+"""Every error between a board and the server ends as documented, logs one line without secrets,
+and leaves the device's state unchanged. docs/xiaozhi.md lists the codes."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ def spoilt(
     lines: int = 1,
     **values: Any,
 ) -> None:
-    """Do it to a board that has checked in; afterwards the device is as it was and comes again."""
+    """Runs `act` on a board that has checked in; afterwards it is unchanged and reconnects."""
     caplog.set_level(logging.INFO)
 
     async def with_board(server: Server) -> None:
@@ -62,7 +62,7 @@ def spoilt(
         {"Device-Id": ""},
     ],
 )
-def test_a_wrong_key_or_another_device(
+def test_a_wrong_key_or_the_key_of_another_device_is_refused(
     headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(server: Server, board: Board) -> None:
@@ -75,7 +75,7 @@ def test_a_wrong_key_or_another_device(
 
 
 @pytest.mark.parametrize("standing", ["new", "blocked"])
-def test_a_key_of_who_is_not_approved_any_more(standing: str) -> None:
+def test_a_key_of_a_device_that_is_no_longer_approved_is_refused(standing: str) -> None:
     async def act(server: Server) -> None:
         board = server.board()
         await board.boot()
@@ -88,7 +88,7 @@ def test_a_key_of_who_is_not_approved_any_more(standing: str) -> None:
 
 
 class BlockedMeanwhile(MemoryDirectory):
-    """The device is blocked just after its key was looked up."""
+    """A directory that blocks the device just after its key was looked up."""
 
     async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
         found = await super().bearer(token, identity)
@@ -97,7 +97,7 @@ class BlockedMeanwhile(MemoryDirectory):
         return found
 
 
-def test_who_is_blocked_while_it_connects(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_device_blocked_while_it_connects_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async def act(server: Server) -> None:
         board = server.board()
         await board.boot()
@@ -112,7 +112,9 @@ def test_who_is_blocked_while_it_connects(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize("version", ["0", "4", "x", "", "1e1", "٣"])
-def test_a_protocol_that_there_is_not(version: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_protocol_version_is_refused(
+    version: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def act(_: Server, board: Board) -> None:
         with pytest.raises(WSServerHandshakeError) as caught:
             await board.open(replaced={"Protocol-Version": version})
@@ -121,7 +123,7 @@ def test_a_protocol_that_there_is_not(version: str, caplog: pytest.LogCaptureFix
     spoilt(act, caplog, lines=0)
 
 
-def test_a_full_server(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_server_refuses_a_board(caplog: pytest.LogCaptureFixture) -> None:
     async def act(_: Server, board: Board) -> None:
         await board.open()
         other = Board(board.http, flash_of=board)
@@ -132,8 +134,8 @@ def test_a_full_server(caplog: pytest.LogCaptureFixture) -> None:
     spoilt(act, caplog, Scene(max_sessions=1), lines=0)
 
 
-def test_two_sockets_of_one_device(caplog: pytest.LogCaptureFixture) -> None:
-    """The newer one is the device."""
+def test_a_second_socket_of_a_device_replaces_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    """The newer socket replaces the older one."""
 
     async def act(server: Server, board: Board) -> None:
         await board.open()
@@ -149,7 +151,7 @@ def test_two_sockets_of_one_device(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(("spoken", "announced"), [(2, 3), (3, 2)])
-def test_frames_of_another_version_than_was_announced(
+def test_frames_of_another_version_than_announced_are_refused(
     spoken: int, announced: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(_: Server, board: Board) -> None:
@@ -164,7 +166,7 @@ def test_frames_of_another_version_than_was_announced(
 
 
 @pytest.mark.parametrize("size", [70_000, 10_000_000])
-def test_much_json(size: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_too_much_json_closes_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
     async def act(_: Server, board: Board) -> None:
         await board.open()
         assert board.ws is not None
@@ -189,7 +191,7 @@ def test_opus_garbage_is_silence_and_the_session_lives(caplog: pytest.LogCapture
     assert "invalid Opus packets" in caplog.text
 
 
-def test_texts_that_are_no_messages_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_texts_that_are_not_messages_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     texts = (
         '{"session_id":"","type":"listen","state":"detect","text":"say "hi""}',
         "",
@@ -210,7 +212,7 @@ def test_texts_that_are_no_messages_are_left_out(caplog: pytest.LogCaptureFixtur
     spoilt(act, caplog)
 
 
-def test_who_never_says_hello(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_without_a_hello_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     async def act(server: Server, board: Board) -> None:
         headers = board.headers() | {"Authorization": f"Bearer {board.flash['token']}"}
         async with server.client.ws_connect(board.flash["url"], headers=headers) as ws:
@@ -234,7 +236,7 @@ def test_a_board_that_vanishes_leaves_nothing(caplog: pytest.LogCaptureFixture) 
     spoilt(act, caplog, lines=0)
 
 
-def test_an_answer_that_fails_ends_speaking(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_answer_ends_the_speaking_state(caplog: pytest.LogCaptureFixture) -> None:
     async def act(server: Server, board: Board) -> None:
         server.scene.llm.fails = True
         await board.open()
@@ -247,7 +249,7 @@ def test_an_answer_that_fails_ends_speaking(caplog: pytest.LogCaptureFixture) ->
     spoilt(act, caplog)
 
 
-def test_a_button_that_is_only_touched(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_before_listening_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     async def act(server: Server, board: Board) -> None:
         await board.open()
         await board.tell({"type": "listen", "state": "stop"})
@@ -257,8 +259,8 @@ def test_a_button_that_is_only_touched(caplog: pytest.LogCaptureFixture) -> None
     spoilt(act, caplog, lines=0, mode="manual")
 
 
-def test_stock_firmware_answers_no_close_and_is_not_waited_for() -> None:
-    """It keeps its connection until it opens the next, and knows no extension."""
+def test_the_server_does_not_wait_for_a_close_of_stock_firmware() -> None:
+    """It keeps its connection until it opens the next one, and has no extensions."""
 
     async def act(server: Server) -> None:
         board = server.board()
@@ -281,8 +283,8 @@ def test_stock_firmware_answers_no_close_and_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("packet_ms", [20, 60, 120])
-def test_every_packet_keeps_its_time(packet_ms: int) -> None:
-    """Else a pause would be shorter than it was, and its end not found."""
+def test_every_packet_counts_with_its_whole_duration(packet_ms: int) -> None:
+    """Otherwise a pause would look shorter, and its end would not be found."""
     ear, samples = DeviceAudioInput(), 0
     for packet in (b"", b"\x58", b"\x58\x00", b"\x58\x00\x01", b"\xff" * 50) * 10:
         samples += sum(len(frame.pcm) for frame in ear.decode(packet, packet_ms))
@@ -290,7 +292,7 @@ def test_every_packet_keeps_its_time(packet_ms: int) -> None:
     assert ear.invalid_packets == 10
 
 
-def test_a_server_that_drains_says_so() -> None:
+def test_a_draining_server_closes_the_connection_with_1012() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         async with asyncio.TaskGroup() as tasks:
@@ -303,7 +305,7 @@ def test_a_server_that_drains_says_so() -> None:
 
 
 @pytest.mark.alone
-def test_a_server_that_drains_lets_the_last_word_be_heard() -> None:
+def test_a_draining_server_plays_the_answer_to_its_end() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         board.say("one")

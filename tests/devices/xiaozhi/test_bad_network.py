@@ -27,7 +27,7 @@ start` together with the sound behind it, which it then loses."""
 
 
 class Lateness:
-    """How often the loop was held up."""
+    """How long the event loop was blocked."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -42,7 +42,7 @@ class Lateness:
 
 @dataclass
 class Tally:
-    """What came of it."""
+    """The totals of all boards."""
 
     answered: int = 0
     dropped: int = 0
@@ -51,7 +51,7 @@ class Tally:
 
 
 class Life:
-    """One board's, over its reboots."""
+    """The life of one board over its reboots."""
 
     def __init__(self, server: Server, number: int, tally: Tally) -> None:
         self._server, self._tally = server, tally
@@ -78,7 +78,7 @@ class Life:
         await self._board.open()
 
     async def _gone(self) -> None:
-        """The power fails: not even TCP says goodbye."""
+        """Cuts the power: not even TCP ends the connection."""
         await self._board.hang_up()
         self._tally.dropped += self._board.dropped
 
@@ -111,7 +111,7 @@ class Life:
                 await self._come_twice()
 
     async def _cut_in_speech(self) -> None:
-        """Nobody asked anything."""
+        """Cuts the connection during speech, before a question is complete."""
         await self._board.until("listening")
         self._board.say(*["four"] * 6)
         await self._board.half_said()
@@ -129,7 +129,7 @@ class Life:
         self._tally.cuts["answer"] += 1
 
     async def _come_twice(self) -> None:
-        """The newer one stays."""
+        """Opens two connections, of which the newer one stays."""
         other = self._server.board(**self._values, flash_of=self._board)
         await other.open()
         await self._board.closed.wait()

@@ -1,4 +1,4 @@
-"""Tools of a board over its socket: one at a time, and nobody waits for ever."""
+"""Tools of a board over its socket: one call at a time, with a timeout."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ VOLUME = "self.audio_speaker.set_volume"
 
 
 class Line:
-    """A board that answers after a while, or never."""
+    """The connection of a board that answers after a while, or never."""
 
     def __init__(self, *, tools: int = 1, takes_s: float = 0.1, answers: bool = True) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -52,7 +52,7 @@ def virtually(line: Callable[[], Line], act: Callable[[Line], Awaitable[None]]) 
     return run_virtual(main())
 
 
-def test_one_call_at_a_time() -> None:
+def test_only_one_call_is_made_at_a_time() -> None:
     async def act(line: Line) -> None:
         await line.tools.run(None)
         calls = [line.tools.call("self_audio_speaker_set_volume", {}) for _ in range(5)]
@@ -63,7 +63,7 @@ def test_one_call_at_a_time() -> None:
     assert virtually(Line, act) == pytest.approx(0.2 + 0.5)
 
 
-def test_a_volume_that_is_chosen_is_set_once_tools_are_known() -> None:
+def test_a_chosen_volume_is_set_once_the_tools_are_known() -> None:
     async def act(line: Line) -> None:
         await line.tools.run(40)
         assert line.asked[-1]["params"] == {"name": VOLUME, "arguments": {"volume": 40}}
@@ -80,7 +80,7 @@ def test_a_board_that_never_answers_has_no_tools() -> None:
     assert virtually(lambda: Line(answers=False), act) == pytest.approx(10)
 
 
-def test_a_call_that_takes_too_long_is_given_up_and_the_next_is_made() -> None:
+def test_a_call_that_times_out_frees_the_board_for_the_next() -> None:
     async def act(line: Line) -> None:
         await line.tools.run(None)
         line._takes_s = CALL_TIMEOUT_S + 1
@@ -94,7 +94,7 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_next_is_made() -> None:
     virtually(Line, act)
 
 
-def test_a_call_that_is_given_up_by_its_caller_frees_the_board() -> None:
+def test_a_cancelled_call_frees_the_board() -> None:
     async def act(line: Line) -> None:
         await line.tools.run(None)
         with pytest.raises(TimeoutError):
@@ -121,8 +121,6 @@ def test_a_call_that_is_given_up_by_its_caller_frees_the_board() -> None:
         ("self.audio_speaker.set_volume", "", False),
     ],
 )
-def test_tools_that_look_at_something_are_not_offered(
-    name: str, description: str, needs_eyes: bool
-) -> None:
+def test_camera_tools_are_not_offered(name: str, description: str, needs_eyes: bool) -> None:
     tool = DeviceTool(name, alias_of(name), description, {"type": "object"})
     assert _needs_vision(tool) is needs_eyes

@@ -1,4 +1,4 @@
-"""Firmware of boards: from this server's folder, when somebody says so, or when they start."""
+"""Firmware updates of boards: from the server's folder, on request or at their start."""
 
 import logging
 from dataclasses import replace
@@ -29,7 +29,7 @@ def scene_of(root: Path, *, offers: bool = False) -> Scene:
     return Scene(settings=settings)
 
 
-def test_a_connected_board_fetches_what_the_server_has(tmp_path: Path) -> None:
+def test_a_connected_board_fetches_the_servers_image(tmp_path: Path) -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         await board.turn("one")  # it has told its tools meanwhile
@@ -49,7 +49,7 @@ def test_a_connected_board_fetches_what_the_server_has(tmp_path: Path) -> None:
     against(act, scene_of(tmp_path / "firmware"))
 
 
-def test_a_board_that_starts_keeps_what_it_has_unless_the_operator_wants_otherwise(
+def test_a_starting_board_is_updated_only_if_configured(
     tmp_path: Path,
 ) -> None:
     async def act(server: Server) -> None:
@@ -66,7 +66,7 @@ def test_a_board_that_starts_keeps_what_it_has_unless_the_operator_wants_otherwi
     against(act, replace(scene, settings=offers))
 
 
-def test_a_pre_release_is_told_to_nobody_and_hides_nothing(tmp_path: Path) -> None:
+def test_a_pre_release_is_not_offered_and_hides_no_release(tmp_path: Path) -> None:
     root = tmp_path / "firmware"
     scene = scene_of(root, offers=True)
     for version in ("2.6.0-rc.1", "v3.0.0", "nightly"):
@@ -89,12 +89,12 @@ def test_a_pre_release_is_told_to_nobody_and_hides_nothing(tmp_path: Path) -> No
 
 
 def application(version: str) -> bytes:
-    """The start of what ESP-IDF builds, of this version."""
+    """Returns the header of an ESP-IDF application of this version."""
     about = bytes.fromhex("3254cdab") + bytes(12) + version.encode().ljust(32, b"\0")
     return b"\xe9".ljust(32, b"\0") + about + bytes(500)
 
 
-def test_an_image_that_is_not_what_its_folder_says_would_be_taken_at_every_start(
+def test_an_image_of_another_version_than_its_folder_is_not_offered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "firmware"
@@ -117,13 +117,13 @@ def test_an_image_that_is_not_what_its_folder_says_would_be_taken_at_every_start
 
 
 @pytest.mark.parametrize("start", [b"", b"\xe9", b"\xe9" + bytes(78), b"\xea" + bytes(100)])
-def test_what_is_no_application_says_no_version(tmp_path: Path, start: bytes) -> None:
+def test_a_file_that_is_not_an_application_has_no_version(tmp_path: Path, start: bytes) -> None:
     (tmp_path / "x.bin").write_bytes(start)
     assert version_in(tmp_path / "x.bin") == ""
     assert version_in(tmp_path / "gone.bin") == ""
 
 
-def test_a_board_that_nobody_approved_is_offered_nothing(tmp_path: Path) -> None:
+def test_an_unapproved_board_is_offered_no_firmware(tmp_path: Path) -> None:
     async def act(server: Server) -> None:
         server.scene.directory.approves = False
         board = server.board()
@@ -142,7 +142,7 @@ def test_a_board_that_nobody_approved_is_offered_nothing(tmp_path: Path) -> None
         ("2.5.0/..%2f..%2fsecret.bin", 400, "invalid_value"),
     ],
 )
-def test_files_come_from_their_folder_only(
+def test_files_are_served_only_from_their_folder(
     path: str, status: int, code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(server: Server) -> None:
@@ -183,5 +183,7 @@ def test_files_come_from_their_folder_only(
         ("٣", "2.4.1", False),
     ],
 )
-def test_only_what_a_board_can_read_is_newer(version: str, than: str, is_it: bool) -> None:
+def test_only_version_numbers_that_a_board_can_parse_are_newer(
+    version: str, than: str, is_it: bool
+) -> None:
     assert is_newer(version, than) is is_it

@@ -1,5 +1,5 @@
-"""A board that was reset, and whoever uses its MAC, over the real registry: neither is served as
-the board that somebody approved."""
+"""A reset board, and another client with its MAC, over the real registry: neither is served as the
+approved board."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ NEW_FLASH = "77777777-7777-4777-8777-777777777777"
 
 
 class Nobody(ApprovalRule):
-    """Not even from this machine, where every board of a test is."""
+    """Trusts no network, not even this machine, where every board of a test is."""
 
     def approves(self, address: str) -> bool:
         return False
@@ -52,7 +52,7 @@ async def paired(server: Server, registry: DeviceRegistry, **values: Any) -> Boa
     return board
 
 
-def test_a_reset_board_is_approved_again_before_it_is_served(tmp_path: Path) -> None:
+def test_a_reset_board_needs_approval_again(tmp_path: Path) -> None:
     async def act(server: Server, registry: DeviceRegistry) -> None:
         board = await paired(server, registry)
         reset = server.board(client_id=NEW_FLASH)
@@ -81,7 +81,7 @@ def test_a_reset_board_is_approved_again_before_it_is_served(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("client_id", [NEW_FLASH, ""])
-def test_a_key_in_other_hands_is_void_and_the_board_goes_on(
+def test_a_stolen_key_is_revoked_and_the_board_continues(
     tmp_path: Path, client_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -106,7 +106,7 @@ def test_a_key_in_other_hands_is_void_and_the_board_goes_on(
     with_registry(tmp_path, act)
 
 
-def test_the_client_id_itself_is_not_kept(tmp_path: Path) -> None:
+def test_the_client_id_itself_is_not_stored(tmp_path: Path) -> None:
     async def act(server: Server, registry: DeviceRegistry) -> None:
         board = await paired(server, registry)
         kept = await registry._database.run(

@@ -1,4 +1,4 @@
-"""`/xiaozhi/ota/`: what a board is told when it starts."""
+"""`/xiaozhi/ota/`: the response to the check-in of a starting board."""
 
 import json
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ DEVICE = Device(
 
 
 async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
-    """Without a Content-Length."""
+    """Sends a body without a Content-Length."""
     yield body
 
 
@@ -49,7 +49,7 @@ def told(device: Device, firmware: str = "2.4.2", token: str = "") -> dict[str, 
     return found
 
 
-def test_an_approved_board_is_told_where_to_connect_and_nothing_else() -> None:
+def test_an_approved_board_gets_only_the_url_to_connect_to() -> None:
     assert told(replace(DEVICE, standing="approved"), token="secret") == {
         "server_time": {"timestamp": 1795086000000, "timezone_offset": 60},
         "websocket": {"url": "ws://h:8080/xiaozhi/v1/", "token": "secret", "version": 1},
@@ -57,7 +57,7 @@ def test_an_approved_board_is_told_where_to_connect_and_nothing_else() -> None:
     }
 
 
-def test_a_new_board_shows_its_code_and_asks() -> None:
+def test_a_new_board_shows_its_code_and_polls() -> None:
     answer = told(DEVICE, token="secret")
     assert set(answer) == {"server_time", "firmware", "activation", "websocket"}
     assert answer["websocket"]["token"] == "secret"
@@ -73,12 +73,12 @@ def test_a_version_that_would_stop_a_board_is_not_repeated(firmware: str) -> Non
 
 
 @pytest.mark.parametrize("mac", ["A1:B2:C3:D4:E5:F6", f" {MAC} "])
-def test_a_mac_in_any_case(mac: str) -> None:
+def test_a_mac_may_have_upper_and_lower_case(mac: str) -> None:
     assert hardware_id_of({"Device-Id": mac}) == MAC
 
 
 @pytest.mark.parametrize("mac", ["", "a1b2c3d4e5f6", MAC[:-3], f"{MAC}:00", f"x{MAC[1:]}"])
-def test_what_is_no_mac_is_refused(mac: str) -> None:
+def test_an_invalid_mac_is_refused(mac: str) -> None:
     with pytest.raises(RequestError, match="Device-Id"):
         hardware_id_of({"Device-Id": mac})
 
@@ -86,14 +86,14 @@ def test_what_is_no_mac_is_refused(mac: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b"\xff", b'{"application":7,"board":[]}', b"[" * 30_000]
 )
-def test_a_body_that_says_nothing_is_none_the_worse(body: bytes) -> None:
+def test_a_body_without_details_is_accepted(body: bytes) -> None:
     headers = HEADERS | {"User-Agent": "lichuang/2.4.1", "Accept-Language": "zh-CN"}
     contact = contact_of(headers, body, "10.0.0.7")
     assert (contact.board, contact.firmware, contact.language) == ("lichuang", "2.4.1", "zh")
     assert (contact.hardware_id, contact.address) == (MAC, "10.0.0.7")
 
 
-def test_what_a_board_says_is_kept_short_and_printable() -> None:
+def test_texts_from_a_board_are_shortened_and_made_printable() -> None:
     board = {"board": {"name": "\x1b[31m" + "x" * 999, "type": "a\nb"}}
     contact = contact_of(HEADERS, json.dumps(board).encode(), "10.0.0.7")
     assert (len(contact.name), contact.board) == (64, "ab")
@@ -121,8 +121,8 @@ def test_new_boards_wait_until_they_are_approved() -> None:
     against(act, Scene(directory=MemoryDirectory(approves=False)))
 
 
-def test_a_code_is_no_key_and_replaying_an_activation_gives_none() -> None:
-    """It tells what is so, and nothing that a board could connect with."""
+def test_neither_a_code_nor_a_replayed_activation_gives_a_key() -> None:
+    """The response describes the state and contains nothing with which a board could connect."""
 
     async def act(server: Server) -> None:
         board = server.board()
@@ -144,7 +144,7 @@ def test_a_code_is_no_key_and_replaying_an_activation_gives_none() -> None:
     against(act, Scene(directory=MemoryDirectory(approves=False)))
 
 
-def test_who_is_told_what() -> None:
+def test_the_response_depends_on_the_standing_of_the_device() -> None:
     async def act(server: Server) -> None:
         post = server.client.post
         async with server.client.get(PATH) as response:
@@ -182,7 +182,7 @@ def test_who_is_told_what() -> None:
     against(act)
 
 
-def test_other_networks_are_not_answered() -> None:
+def test_clients_of_other_networks_are_refused() -> None:
     async def act(server: Server) -> None:
         for path in (PATH, f"{PATH}activate"):
             async with server.client.post(path, headers=HEADERS) as response:
@@ -196,7 +196,7 @@ def test_other_networks_are_not_answered() -> None:
     against(act, Scene(settings=settings))
 
 
-def test_a_board_needs_no_key_of_the_server_and_its_key_opens_nothing_else() -> None:
+def test_a_board_needs_no_server_key_and_its_key_gives_no_other_access() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         assert await board.turn("one") == ("one", ["you said one."])
@@ -208,7 +208,7 @@ def test_a_board_needs_no_key_of_the_server_and_its_key_opens_nothing_else() -> 
     against(act, Scene(gate=AccessGate(is_local=False, key=KEY)))
 
 
-def test_a_url_that_is_set_is_the_one_that_is_told() -> None:
+def test_a_configured_url_is_sent_to_boards() -> None:
     async def act(server: Server) -> None:
         _, answer = await server.board().check_in()
         assert answer["websocket"]["url"] == "wss://earshot.example/xiaozhi/v1/"
@@ -217,7 +217,7 @@ def test_a_url_that_is_set_is_the_one_that_is_told() -> None:
     against(act, Scene(settings=settings))
 
 
-def test_settings_as_they_are_configured() -> None:
+def test_configured_settings_are_sent_to_boards() -> None:
     config = XiaozhiConfig(networks=("192.168.1.0/24",), max_silence_s=30, max_turn_s=15)
     settings = config.as_settings("/var/earshot", XiaozhiSettings(networks=()).initial_settings)
     woken = config.as_settings("", replace(settings.initial_settings, wake_word="alexa"))
@@ -236,14 +236,14 @@ def test_settings_as_they_are_configured() -> None:
     assert settings.dialogue == replace(DialogueSettings(), max_silence_s=30, max_turn_s=15)
 
 
-def test_what_is_sent_is_what_our_hello_says() -> None:
-    """Also that of who says nothing of it: firmware's own defaults."""
+def test_audio_is_sent_as_announced_in_our_hello() -> None:
+    """Also for a board that sends no parameters: the firmware's own defaults."""
     downlink = DialogueSettings().downlink
     assert (downlink.sample_rate, downlink.frame_duration) == (RATE_HZ, PACKET_MS) == (24_000, 60)
 
 
-def test_a_client_in_a_browser_is_approved_by_its_code_and_connects_by_its_query() -> None:
-    """Never unasked, not even on this machine: any site may run in a browser there."""
+def test_a_browser_client_is_approved_by_code_and_connects_by_query() -> None:
+    """Never automatically, not even on this machine, where a browser may run any page."""
 
     async def act(server: Server) -> None:
         client, directory = server.client, server.scene.directory

@@ -1,4 +1,4 @@
-"""Two servers of one PostgreSQL: what is decided at one holds at the other at once."""
+"""Two servers of one PostgreSQL: a change at one takes effect at the other at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -56,7 +56,7 @@ async def a_server(url: str) -> AsyncIterator[One]:
 
 
 @pytest.mark.parametrize("end", ["block", "forget", "replace"])
-def test_a_conversation_ends_that_another_server_ends(database: Postgres, end: str) -> None:
+def test_another_server_can_end_a_conversation(database: Postgres, end: str) -> None:
     async def main() -> None:
         url = database.create()
         async with asyncio.timeout(60), a_server(url) as here, a_server(url) as there:
@@ -88,7 +88,7 @@ def test_a_conversation_ends_that_another_server_ends(database: Postgres, end: s
     asyncio.run(main())
 
 
-def test_what_waits_for_a_device_is_forgotten_with_it(database: Postgres) -> None:
+def test_waiting_notices_are_dropped_with_their_device(database: Postgres) -> None:
     async def main() -> None:
         url = database.create()
         async with asyncio.timeout(60), a_server(url) as here, a_server(url) as there:

@@ -1,4 +1,4 @@
-"""A board that knows nothing but its protocol has conversations."""
+"""Conversations of a simulated board that knows only its protocol."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 
 class FixedLlm(EchoLlm):
-    """Says the same whatever it is asked."""
+    """A language model that always gives the same answer."""
 
     async def reply(self, *_: Any, **__: Any) -> AsyncGenerator[TextDelta | ToolCall, None]:
         for word in ("First", "clause", "of", "all", "here.", "The", "second", "one."):
@@ -28,7 +28,7 @@ class FixedLlm(EchoLlm):
 
 
 async def until(board: Board, packets: int) -> None:
-    """It has played so many."""
+    """Waits until it has played so many packets."""
     while True:
         if len(board.played) >= packets:
             return
@@ -36,7 +36,7 @@ async def until(board: Board, packets: int) -> None:
 
 
 async def thinking(server: Server, board: Board) -> None:
-    """What it said has ended, for us."""
+    """Waits until its utterance has ended at the server."""
     live = server.scene.presence.find(server.scene.directory.known[board.mac].id)
     assert live is not None
     while True:
@@ -63,8 +63,8 @@ def test_a_turn_in_every_framing(framing: int) -> None:
     against(act)
 
 
-def test_turn_after_turn_in_every_mode() -> None:
-    """Three boards at once."""
+def test_many_turns_in_every_mode() -> None:
+    """Three boards talk at once."""
 
     async def turns(server: Server, mac: str, mode: str) -> None:
         board = await server.ready(mode=mode, mac=mac)
@@ -84,7 +84,7 @@ def test_turn_after_turn_in_every_mode() -> None:
     against(act)
 
 
-def test_texts_come_in_the_order_that_a_board_needs() -> None:
+def test_texts_are_sent_in_the_order_that_a_board_needs() -> None:
     async def act(server: Server) -> None:
         board = await server.ready(features={"partial": True, "timing": True})
         await board.until("listening")
@@ -115,7 +115,7 @@ def test_texts_come_in_the_order_that_a_board_needs() -> None:
     against(act)
 
 
-def test_clauses_are_shown_as_they_are_heard() -> None:
+def test_clauses_are_shown_when_they_are_played() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         board.say("one")
@@ -153,7 +153,7 @@ def test_a_long_answer_is_paced_and_can_be_aborted() -> None:
     against(act, Scene(tts=SineTts(8000)))
 
 
-def test_speech_over_the_answer_interrupts_in_realtime_mode() -> None:
+def test_a_barge_in_interrupts_in_realtime_mode() -> None:
     async def act(server: Server) -> None:
         board = await server.ready(mode="realtime")
         board.say("one")
@@ -169,7 +169,7 @@ def test_speech_over_the_answer_interrupts_in_realtime_mode() -> None:
     against(act, Scene(tts=SineTts(8000)))
 
 
-def test_a_board_that_leaves_its_echo_to_us_does_not_interrupt_itself() -> None:
+def test_server_echo_cancellation_keeps_a_board_from_interrupting_itself() -> None:
     async def act(server: Server) -> None:
         board = await server.ready(mode="realtime", features={"aec": True})
         board.say("one")
@@ -186,7 +186,7 @@ def test_a_board_that_leaves_its_echo_to_us_does_not_interrupt_itself() -> None:
     against(act, Scene(tts=SineTts(3000)))
 
 
-def test_a_board_that_is_woken_sends_sound_before_it_listens() -> None:
+def test_audio_of_a_wake_word_may_come_before_listen() -> None:
     async def act(server: Server) -> None:
         board = server.board()
         await board.boot()
@@ -200,8 +200,8 @@ def test_a_board_that_is_woken_sends_sound_before_it_listens() -> None:
     against(act)
 
 
-def test_who_goes_on_while_we_work_it_out_is_heard_to_the_end() -> None:
-    """`tts start` would close his microphone in the middle."""
+def test_a_user_who_continues_during_processing_is_heard_to_the_end() -> None:
+    """`tts start` would close the microphone in the middle."""
 
     async def act(server: Server) -> None:
         board = await server.ready()
@@ -217,7 +217,7 @@ def test_who_goes_on_while_we_work_it_out_is_heard_to_the_end() -> None:
     against(act, Scene(asr=ToneAsr(0.9, languages=("de", "en"))))
 
 
-def test_a_button_that_is_pressed_again_is_answered() -> None:
+def test_a_second_press_of_the_button_is_answered() -> None:
     async def act(server: Server) -> None:
         board = await server.ready(mode="manual")
         board.say("one")
@@ -246,7 +246,7 @@ def test_history_survives_a_reconnect() -> None:
     against(act)
 
 
-def test_a_profile_and_a_place_are_the_devices_own() -> None:
+def test_each_device_has_its_own_profile_and_area() -> None:
     async def act(server: Server) -> None:
         board = server.board()
         await board.boot()
@@ -264,7 +264,7 @@ def test_a_profile_and_a_place_are_the_devices_own() -> None:
     against(act)
 
 
-def test_presence_shows_what_it_does_and_reaches_it() -> None:
+def test_presence_shows_the_state_of_a_board_and_reaches_it() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         (device_id,) = server.scene.presence.ids()
@@ -291,7 +291,7 @@ def test_presence_shows_what_it_does_and_reaches_it() -> None:
     against(act)
 
 
-def test_who_says_nothing_is_left_alone() -> None:
+def test_a_silent_user_gets_no_answer() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         await board.closed.wait()
@@ -301,7 +301,7 @@ def test_who_says_nothing_is_left_alone() -> None:
     against(act, Scene().with_dialogue(max_silence_s=0.5))
 
 
-def test_noise_that_never_ends_is_cut() -> None:
+def test_endless_noise_is_cut_off() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         board.say(*["one", "two"] * 10)
@@ -312,7 +312,7 @@ def test_noise_that_never_ends_is_cut() -> None:
     against(act, Scene().with_dialogue(max_turn_s=2.0))
 
 
-def test_what_a_board_can_do_is_offered_where_it_hears() -> None:
+def test_tools_of_a_board_are_offered_in_its_conversations() -> None:
     async def act(server: Server) -> None:
         scene = server.scene
         board = await server.ready()
@@ -342,7 +342,7 @@ def test_what_a_board_can_do_is_offered_where_it_hears() -> None:
     against(act)
 
 
-def test_a_typed_sentence_is_answered_aloud() -> None:
+def test_a_typed_sentence_is_answered_by_voice() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
         await board.tell({"type": "listen", "state": "detect", "text": "what time is it"})
