@@ -13,7 +13,7 @@ from serving.workers.engine_process import EngineProcess
 
 
 class ProcessWorker(EngineProcess[AsrInfo]):
-    """An `AsrWorker` that runs a model in one child process. `run` supervises it; the other methods
+    """A `BatchWorker` that runs a recogniser in one child process. `run` supervises it; the other methods
     are for its callers."""
 
     def __init__(
