@@ -13,8 +13,8 @@ from serving.workers.engine_process import EngineProcess
 
 
 class ProcessWorker(EngineProcess[AsrInfo]):
-    """A `BatchWorker` that runs a recogniser in one child process. `run` supervises it; the other methods
-    are for its callers."""
+    """A `BatchWorker` that runs a recogniser in one child process. `run` supervises it; its callers
+    use the other methods."""
 
     def __init__(
         self,
