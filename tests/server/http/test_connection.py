@@ -245,9 +245,7 @@ def test_a_header_that_trickles_in_gets_no_extra_time(monkeypatch: pytest.Monkey
     asyncio.run(main())
 
 
-def test_the_header_of_a_second_request_has_the_same_timeout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_second_request_has_the_same_header_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with served() as connect:
             reader, writer = await connect()
@@ -508,7 +506,7 @@ def test_a_public_ipv6_network_counts_as_one_address(one: str, other: str, is_sa
     asyncio.run(main())
 
 
-def test_exhausted_file_descriptors_are_logged_and_connections_wait(
+def test_exhausted_files_are_logged_and_connections_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(acceptor, "FILES_PAUSE_S", 0.05)
@@ -543,7 +541,7 @@ def test_exhausted_file_descriptors_are_logged_and_connections_wait(
     assert "ulimit -n" in line
 
 
-def test_the_backlog_is_the_systems_limit_and_clients_that_read_nothing_are_dropped() -> None:
+def test_the_backlog_is_the_systems_and_stuck_clients_are_dropped() -> None:
     assert BACKLOG >= 65_535
     (listening,) = bind("127.0.0.1", 0)
     with listening, socket.create_connection(listening.getsockname()) as client:
