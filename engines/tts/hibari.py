@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
-from core.audio import AudioFrame, Pcm, samples_to_ms
+from core.audio import AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.errors import ConfigError, EngineError, EngineMissing
-from engines.base import TtsInfo, WordMark
+from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.runtime.onnx_file import operator_inputs, with_output
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.synthesis_thread import (
+    VOICE_NICE,
     ClauseReceiver,
     SpeechChunk,
     ThreadedSynthesis,
@@ -44,6 +45,12 @@ MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
 
 LAST_LATIN = 0x24F
 "Last letter of the Unicode blocks of Latin letters. The voice cannot read letters beyond them."
+
+KEPT_LEAD_MS = 30.0
+"""Longest silence before a sentence, in ms. The model begins with some 350 ms of it, which would
+delay every answer."""
+AUDIBLE = 0.005
+"Smallest absolute value of a sample that counts as sound; full scale is 1."
 
 NOISE_SEED = 0
 "Seed of the noise in breath sounds: equal texts give equal samples."
@@ -118,14 +125,22 @@ class HibariVoice:
                 },
             )
             samples = self._synth(*(part[0] for part in spectrum), noise)
-            sound.append(samples)
             unit_ms = samples_to_ms(len(samples), RATE_HZ) / int(durations.sum())
+            cut = _silent_lead(samples, unit_ms * int(durations[0]))
+            sound.append(samples[cut:])
             names = ["", *known, ""]  # the model's own pause before and after
-            spoken.append(
-                [(name, unit_ms * int(n)) for name, n in zip(names, durations, strict=True)]
-            )
+            timed = [(name, unit_ms * int(n)) for name, n in zip(names, durations, strict=True)]
+            timed[0] = ("", timed[0][1] - samples_to_ms(cut, RATE_HZ))
+            spoken.append(timed)
         pcm = np.clip(np.concatenate(sound) * 32_767, -32_768, 32_767).astype(np.int16)
         return pcm, spoken
+
+
+def _silent_lead(samples: npt.NDArray[np.float32], pause_ms: float) -> int:
+    """Returns how many samples of the pause at the beginning can be left out."""
+    pause = np.abs(samples[: ms_to_samples(pause_ms, RATE_HZ)])
+    silent = int(np.argmax(pause > AUDIBLE)) if pause.max(initial=0.0) > AUDIBLE else len(pause)
+    return max(0, silent - ms_to_samples(KEPT_LEAD_MS, RATE_HZ))
 
 
 class HibariTts:
@@ -162,6 +177,12 @@ class HibariTts:
         async with aclosing(frames):
             async for frame in frames:
                 yield frame
+
+
+def worker_profile(settings: Settings) -> WorkerProfile:
+    """Puts the engine into a worker process: numpy and the model keep the interpreter busy for
+    longer than a packet of sound may wait."""
+    return WorkerProfile(nice=VOICE_NICE)
 
 
 def create(settings: Settings) -> HibariTts:

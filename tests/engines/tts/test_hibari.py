@@ -62,6 +62,12 @@ def test_speech_is_loud_enough_and_the_same_each_time(tts: Tts) -> None:
     np.testing.assert_array_equal(pcm, _pcm(_speak(tts, TEXT)))
 
 
+def test_sound_begins_at_once(tts: Tts) -> None:
+    for frame in _speak(tts, TEXT):
+        audible = np.flatnonzero(np.abs(frame.pcm) > 300)
+        assert audible[0] < 0.06 * tts.info.rate_hz
+
+
 def test_words_have_their_times(tts: Tts) -> None:
     assert tts.info.has_word_times
     marks: list[WordMark] = []

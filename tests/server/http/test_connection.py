@@ -16,9 +16,7 @@ from aiohttp import web as aioweb
 
 from core import acceptor
 from core.acceptor import NO_LIMIT, AddressLimit, exempt_addresses, open_acceptors
-from core.errors import EarshotError
 from core.http.routes import Route
-from core.private_names import PrivateName
 from server.http import connection, edge
 from server.http.app import build, run_application
 from server.http.auth import AccessGate
@@ -599,11 +597,3 @@ def test_a_missing_tls_handshake_ends_the_connection(
 
     asyncio.run(main())
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
-
-
-def test_an_aiohttp_without_a_name_that_we_need_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection.check_http_names()
-    gone = PrivateName("aiohttp.web_protocol:RequestHandler", "_letters", "")
-    monkeypatch.setattr(connection, "HTTP_NAMES", (gone,))
-    with pytest.raises(EarshotError, match=r"aiohttp cannot be used: .*_letters is missing"):
-        connection.check_http_names()

@@ -36,8 +36,10 @@ from core.errors import (
     Unauthorized,
 )
 from core.http.routes import Route
+from core.private_names import PrivateName
 from server.config import LogConfig
 from server.http import app as app_file
+from server.http import connection
 from server.http.auth import AccessGate
 from server.http.edge import ErrorBoundary, close_code_of, error_response, request_id_of, status_of
 from server.runtime.logs import set_up
@@ -401,3 +403,11 @@ def test_an_event_stream_does_not_delay_the_servers_stop(monkeypatch: pytest.Mon
             await client.get("/watch")
 
     asyncio.run(main())
+
+
+def test_an_aiohttp_without_a_name_that_we_need_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection.check_http_names()
+    gone = PrivateName("aiohttp.web_protocol:RequestHandler", "_letters", "")
+    monkeypatch.setattr(connection, "HTTP_NAMES", (gone,))
+    with pytest.raises(EarshotError, match=r"aiohttp cannot be used: .*_letters is missing"):
+        connection.check_http_names()
