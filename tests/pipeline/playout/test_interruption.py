@@ -1,4 +1,4 @@
-"""What speech over an answer is taken for: the judgement, and a session that lives by it."""
+"""Speech over an answer: the judgement about it, and a session that acts on it."""
 
 import asyncio
 from dataclasses import replace
@@ -52,7 +52,9 @@ Policy = Literal["on", "patient"]
         ("yeah yeah yeah yeah turn on", "en", False, False),
     ],
 )
-def test_backchannels(words: str, language: str, is_question: bool, expected: bool) -> None:
+def test_backchannels_by_language_and_question(
+    words: str, language: str, is_question: bool, expected: bool
+) -> None:
     assert is_backchannel(words, language, is_question=is_question) is expected
 
 
@@ -131,7 +133,7 @@ def test_backchannels(words: str, language: str, is_question: bool, expected: bo
         ),
     ],
 )
-def test_judgement(
+def test_the_verdict_depends_on_words_timing_and_policy(
     words: str,
     late: bool,
     silent: bool,
@@ -153,7 +155,7 @@ def test_judgement(
             None,
             False,
             InterruptionVerdict.RESUME,
-        ),  # "I see", as heard by who expects commands
+        ),  # "I see", as recognised by a model that expects commands
         ("will it", None, False, InterruptionVerdict.CANCEL),
         ("will it", False, False, InterruptionVerdict.RESUME),
         ("wake", False, False, InterruptionVerdict.CANCEL),  # "wait"
@@ -162,7 +164,7 @@ def test_judgement(
         ("stop it", False, True, InterruptionVerdict.CANCEL),
     ],
 )
-def test_a_brief_sound_needs_words_with_a_sense(
+def test_brief_speech_interrupts_only_with_words_that_make_sense(
     words: str, sense: bool | None, final: bool, expected: InterruptionVerdict
 ) -> None:
     brief = OverlappingSpeech(words, True, True, False, final, is_brief=True, makes_sense=sense)
@@ -177,18 +179,18 @@ def test_a_brief_sound_needs_words_with_a_sense(
         (True, True, False, InterruptionVerdict.CANCEL),
         (None, True, False, InterruptionVerdict.WAIT),
         (False, True, False, InterruptionVerdict.WAIT),
-        (True, False, False, InterruptionVerdict.WAIT),  # it goes on
+        (True, False, False, InterruptionVerdict.WAIT),  # the speech goes on
         (None, False, True, InterruptionVerdict.CANCEL),
     ],
 )
-def test_what_is_clear_does_not_wait(
+def test_a_clear_interruption_is_not_waited_for(
     sense: bool | None, brief: bool, joined: bool, expected: InterruptionVerdict
 ) -> None:
     overlap = OverlappingSpeech("lights off", False, brief, False, False, brief, sense, joined)
     assert judge_overlap(overlap, "on", "en", is_question=False) is expected
 
 
-def test_whoever_answers_a_question_needs_no_sense() -> None:
+def test_brief_speech_that_answers_a_question_needs_no_sense() -> None:
     overlap = OverlappingSpeech(
         "you from", False, True, False, True, is_brief=True, makes_sense=False
     )
@@ -196,7 +198,7 @@ def test_whoever_answers_a_question_needs_no_sense() -> None:
 
 
 async def heard_ms(session: Session, *script: tuple[int, int]) -> list[int]:
-    """Speaks, and returns after how many ms of the script a frame of the answer came."""
+    """Speaks the script, and returns the times in ms at which a frame of the answer came."""
     came, at_ms = [], 0
     for level, duration_ms in script:
         for _ in range(duration_ms // 20):
@@ -210,7 +212,7 @@ async def heard_ms(session: Session, *script: tuple[int, int]) -> list[int]:
     return came
 
 
-def test_a_backchannel_pauses_the_answer_and_lets_it_go_on_where_it_stopped() -> None:
+def test_a_backchannel_pauses_the_answer_which_then_resumes_where_it_stopped() -> None:
     world, came = talkative(), []
 
     async def scenario(session: Session) -> None:
@@ -230,8 +232,9 @@ def test_a_backchannel_pauses_the_answer_and_lets_it_go_on_where_it_stopped() ->
 
 
 @pytest.mark.parametrize("word_s", [0.02, 0.3], ids=["all sent", "still made"])
-def test_a_client_that_plays_itself_falls_silent_at_once_and_is_answered(word_s: float) -> None:
-    """ADR 36: when it hears of speech it drops its sound, and nothing would make it go on."""
+def test_speech_over_an_answer_that_the_client_plays_is_always_answered(word_s: float) -> None:
+    """A client drops its sound at the start of speech (ADR 36), and nothing would make it
+    resume."""
     world = talkative()
     world.llm.word_s = word_s
 
@@ -261,7 +264,7 @@ def test_noise_over_an_answer_does_not_end_it() -> None:
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 
 
-def test_the_answer_falls_silent_within_a_frame_of_the_decision_and_ends_on_words() -> None:
+def test_an_interrupted_answer_falls_silent_within_a_frame_and_is_cancelled() -> None:
     world, came = talkative(), []
     world.llm.word_s = 0.3
 
@@ -278,7 +281,7 @@ def test_the_answer_falls_silent_within_a_frame_of_the_decision_and_ends_on_word
     assert world.metrics.counts["earshot_barge_in:interruption"] == 1
 
 
-def test_words_that_come_late_still_interrupt_who_is_patient() -> None:
+def test_late_words_still_interrupt_a_patient_session() -> None:
     world = talkative(delay_s=0.6)
 
     async def scenario(session: Session) -> None:
@@ -291,7 +294,7 @@ def test_words_that_come_late_still_interrupt_who_is_patient() -> None:
     assert of(TranscriptionCompleted, events)[-1].transcript == "one two"
 
 
-def test_one_word_does_not_interrupt_who_is_patient() -> None:
+def test_one_word_does_not_interrupt_a_patient_session() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 600), (SILENCE, 9000))
 
@@ -306,7 +309,7 @@ UNINTERRUPTED = (
 
 
 @pytest.mark.parametrize("settings", UNINTERRUPTED, ids=["interrupt_response", "barge_in"])
-def test_a_session_may_not_be_interrupted(settings: SessionSettings) -> None:
+def test_a_session_can_forbid_interruptions(settings: SessionSettings) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 600), (SILENCE, 30_000))
 
@@ -315,8 +318,9 @@ def test_a_session_may_not_be_interrupted(settings: SessionSettings) -> None:
     assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
 
 
-def test_what_was_said_before_an_answer_was_heard_is_answered_once() -> None:
-    """Too late to be the rest of a sentence, but before a word of the answer: none is said."""
+def test_two_utterances_before_any_sound_of_an_answer_are_answered_together() -> None:
+    """The second is too late to continue the sentence, but comes before any word of the answer was
+    heard."""
     world = World(llm=EchoLlm(word_s=1.5))
 
     async def scenario(session: Session) -> None:
@@ -330,7 +334,7 @@ def test_what_was_said_before_an_answer_was_heard_is_answered_once() -> None:
     assert not [m for m in world.llm.asked[-1] if m.role == "assistant"]
 
 
-def test_speech_that_is_cleared_lets_the_answer_go_on() -> None:
+def test_clearing_the_input_lets_the_answer_resume() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 300))
         session.clear_input()
@@ -347,7 +351,7 @@ async def until_the_answer_is_nearly_over(session: Session) -> None:
         await speak(session, (SILENCE, 20))
 
 
-def test_a_backchannel_is_none_although_somebody_spoke_again_before_it_was_known() -> None:
+def test_a_backchannel_whose_words_come_late_stays_one_despite_later_noise() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 2200))
         await speak(session, (UH_HUH, 300), (SILENCE, 1600), (NOISE, 300), (SILENCE, 20_000))
@@ -357,7 +361,7 @@ def test_a_backchannel_is_none_although_somebody_spoke_again_before_it_was_known
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 
 
-def test_a_backchannel_that_outlasts_the_answer_leaves_no_draft_behind() -> None:
+def test_a_backchannel_that_outlasts_the_answer_leaves_no_draft() -> None:
     world = World(asr=LevelAsr(0.3), tts=ToneTts(1500))
 
     async def scenario(session: Session) -> None:
@@ -371,7 +375,7 @@ def test_a_backchannel_that_outlasts_the_answer_leaves_no_draft_behind() -> None
     assert world.metrics.counts["earshot_speculation:dropped"] == 1
 
 
-def test_a_word_over_the_very_end_is_answered_when_the_answer_is_over() -> None:
+def test_a_word_over_the_end_of_an_answer_is_answered_afterwards() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200))
         await until_the_answer_is_nearly_over(session)
@@ -382,7 +386,7 @@ def test_a_word_over_the_very_end_is_answered_when_the_answer_is_over() -> None:
     assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
 
 
-def test_one_word_answers_a_question_that_a_patient_session_still_asks() -> None:
+def test_one_word_interrupts_a_patient_session_that_asks_a_question() -> None:
     world = talkative()
     world.llm.ending += "?"
 
@@ -394,7 +398,7 @@ def test_one_word_answers_a_question_that_a_patient_session_still_asks() -> None
     assert len(of(PlayoutCleared, events)) == 1
 
 
-def test_a_short_word_beside_a_response_out_of_band_is_no_backchannel_to_it() -> None:
+def test_a_backchannel_is_answered_if_only_an_out_of_band_response_runs() -> None:
     world = World()
     world.llm.word_s = 2.0
 
@@ -408,7 +412,7 @@ def test_a_short_word_beside_a_response_out_of_band_is_no_backchannel_to_it() ->
 
 
 @pytest.mark.parametrize("settings", UNINTERRUPTED, ids=["interrupt_response", "barge_in"])
-def test_what_was_said_over_an_answer_that_goes_on_gets_one_answer(
+def test_utterances_over_an_uninterruptible_answer_get_one_answer(
     settings: SessionSettings,
 ) -> None:
     world = talkative()

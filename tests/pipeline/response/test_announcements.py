@@ -1,4 +1,4 @@
-"""What is said unasked finds its moment: not while the user speaks; in virtual time."""
+"""Announcements wait until the user does not speak."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable
@@ -26,7 +26,7 @@ def said(events: list[SessionEvent]) -> list[str]:
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_who_speaks_is_heard_and_answered_first(paced_by: PlayoutPacing) -> None:
+def test_an_announcement_waits_until_the_user_is_answered(paced_by: PlayoutPacing) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 300))
         assert session.say(RING)
@@ -42,7 +42,7 @@ def test_who_speaks_is_heard_and_answered_first(paced_by: PlayoutPacing) -> None
     assert [done.status for done in of(ResponseDone, events)] == ["completed"] * 2
 
 
-def test_noise_that_ends_gives_way_at_once() -> None:
+def test_an_announcement_follows_noise_at_once() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (5000, 300))
         session.say(RING)
@@ -52,7 +52,7 @@ def test_noise_that_ends_gives_way_at_once() -> None:
     assert said(run_session(World(), scenario)) == [RING]
 
 
-def test_who_does_not_stop_is_told_in_the_end() -> None:
+def test_an_announcement_waits_at_most_a_fixed_time_for_the_user() -> None:
     times: list[float] = []
 
     async def scenario(session: Session) -> None:
@@ -81,7 +81,7 @@ def test_announcements_keep_their_order() -> None:
     assert said(run_session(World(), scenario)) == ["you said one.", "first.", "second."]
 
 
-def test_what_was_taken_on_is_given_and_what_is_too_much_is_refused() -> None:
+def test_waiting_responses_and_announcements_are_limited_and_all_given() -> None:
     apart = ResponseRequest(in_conversation=False)
 
     async def scenario(session: Session) -> None:
@@ -103,7 +103,7 @@ def test_what_was_taken_on_is_given_and_what_is_too_much_is_refused() -> None:
 
 
 class SlowTts(ToneTts):
-    """Begins after `first_s`."""
+    """A voice whose first sound comes after `first_s`."""
 
     def __init__(self, first_s: float) -> None:
         super().__init__()
@@ -122,11 +122,11 @@ class SlowTts(ToneTts):
     ("spoken_ms", "first_s", "heard_s"),
     [(400, 0.1, 0.05), (1500, 0.1, 0.05), (1500, 0.1, 0.7), (400, 3, 0.05), (400, 3, 0.7)],
 )
-def test_who_speaks_before_its_first_sound_is_answered_before_it(
+def test_a_user_who_speaks_before_an_announcement_sounds_is_answered_first(
     paced_by: PlayoutPacing, spoken_ms: int, first_s: float, heard_s: float
 ) -> None:
-    """Whether it waits for its voice then, or has all its sound and waits for the speaker; whether
-    the words that interrupt it are known while he speaks, or after."""
+    """The announcement waits for its voice or for its playout, and the words that interrupt it are
+    known during the speech or after it."""
 
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 40))
@@ -143,7 +143,9 @@ def test_who_speaks_before_its_first_sound_is_answered_before_it(
 
 
 @pytest.mark.parametrize("heard_s", [0.05, 0.7])
-def test_who_interrupts_an_answer_is_answered_before_what_waited_for_it(heard_s: float) -> None:
+def test_a_user_who_interrupts_an_answer_is_answered_before_a_waiting_announcement(
+    heard_s: float,
+) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 400), (SILENCE, 2500))
         assert session.expects_response
@@ -154,7 +156,7 @@ def test_who_interrupts_an_answer_is_answered_before_what_waited_for_it(heard_s:
     assert said(run_session(world, scenario))[-2:] == ["you said two.", RING]
 
 
-def test_what_waits_for_the_user_is_no_response_that_a_client_could_cancel() -> None:
+def test_an_announcement_that_waits_for_the_user_cannot_be_cancelled() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 300))
         assert session.say(RING)
@@ -166,12 +168,12 @@ def test_what_waits_for_the_user_is_no_response_that_a_client_could_cancel() -> 
     assert said(run_session(World(), scenario)) == ["you said one.", RING]
 
 
-def test_an_announcement_that_a_client_cancelled_does_not_come_again() -> None:
+def test_an_announcement_that_a_client_cancelled_is_not_repeated() -> None:
     async def scenario(session: Session) -> None:
         assert session.say(RING)
         await asyncio.sleep(0.05)
         session.cancel_response()
-        session._responses.queue.interrupt()  # before its end is told
+        session._responses.queue.interrupt()  # before its end is reported
         await speak(session, (SILENCE, 5000))
 
     events = run_session(World(tts=SlowTts(1)), scenario)

@@ -1,4 +1,4 @@
-"""What the user hears when something is slow or fails, and what a voice is given to read."""
+"""What the user hears when something is slow or fails, and what a voice gets to read."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -32,7 +32,7 @@ SILENCE, ONE, TWO = 0, 1000, 2000
 
 
 class AsksAgain(AsksTool):
-    """Calls the tool five times, one after the other."""
+    """A model that calls the tool five times, one call after the other."""
 
     async def reply(
         self,
@@ -65,7 +65,7 @@ def said(events: list[SessionEvent]) -> str:
         (8.0, "One moment, please. It is taking a little longer. It is done."),
     ],
 )
-def test_a_slow_tool_is_not_met_with_silence(takes_s: float, expected: str) -> None:
+def test_fillers_are_spoken_during_a_slow_tool(takes_s: float, expected: str) -> None:
     world = World(llm=AsksTool())
     world.providers = [SlowTool(takes_s)]
     events = run_session(world, one_turn)
@@ -74,8 +74,8 @@ def test_a_slow_tool_is_not_met_with_silence(takes_s: float, expected: str) -> N
     assert done.status == "completed"
 
 
-def test_a_tool_that_was_slow_before_the_turn_was_over_is_spoken_over_then() -> None:
-    """It runs from some 0.3 s to 4.8 s of a pause that is the end after 3 s."""
+def test_a_filler_for_a_tool_of_a_draft_comes_after_the_end_of_the_turn() -> None:
+    """The tool runs from about 0.3 s to 4.8 s of a pause that ends the turn after 3 s."""
     world = World(llm=AsksTool())
     world.providers = [SlowTool(4.5, is_read_only=True)]
     settings = SessionSettings(turn_detection=TurnDetection(silence_ms=3000))
@@ -84,7 +84,7 @@ def test_a_tool_that_was_slow_before_the_turn_was_over_is_spoken_over_then() -> 
 
 
 @pytest.mark.parametrize("takes_s", [1.4, 1.6])
-def test_rounds_of_slow_tools_are_one_silence_and_no_chorus(takes_s: float) -> None:
+def test_rounds_of_slow_tools_share_one_series_of_fillers(takes_s: float) -> None:
     world = World(llm=AsksAgain())
     world.providers = [SlowTool(takes_s)]
 
@@ -99,15 +99,17 @@ def test_rounds_of_slow_tools_are_one_silence_and_no_chorus(takes_s: float) -> N
     ("afterwards", "expected"),
     [("", "Sorry, that did not work."), ("No luck today.", "No luck today.")],
 )
-def test_a_tool_that_fails_is_told_by_the_model_or_by_us(afterwards: str, expected: str) -> None:
+def test_a_failed_tool_without_words_of_the_model_is_apologised_for(
+    afterwards: str, expected: str
+) -> None:
     world = World(llm=AsksTool(afterwards))
     world.providers = [SlowTool(0.1, error="no_such_lamp")]
     assert said(run_session(world, one_turn)) == expected
 
 
 class Prefaces(AsksTool):
-    """Says what it will do, and does it; says `then` about it, and does it once more if that is
-    something."""
+    """A model that announces its call and makes it, then says `then`, and calls again if `then` is
+    not empty."""
 
     def __init__(self, then: str) -> None:
         super().__init__()
@@ -134,14 +136,14 @@ class Prefaces(AsksTool):
         (" Once more.", "Let me do that. Once more. Sorry, that did not work."),
     ],
 )
-def test_what_was_promised_before_a_tool_failed_does_not_tell_it(then: str, expected: str) -> None:
+def test_words_before_a_tool_failed_do_not_replace_the_apology(then: str, expected: str) -> None:
     world = World(llm=Prefaces(then))
     world.providers = [SlowTool(0.1, error="no_such_lamp")]
     assert said(run_session(world, one_turn)) == expected
 
 
 class FailsFirst(SlowTool):
-    """Each of its tools does, once: in a round the first of them."""
+    """Two tools, of which `slow` fails at its first call."""
 
     def __init__(self) -> None:
         super().__init__(0.1)
@@ -159,7 +161,7 @@ class FailsFirst(SlowTool):
 
 
 class Calls(AsksTool):
-    """These tools, round by round; then nothing."""
+    """A model that calls these tools, round by round, and then says nothing."""
 
     def __init__(self, *rounds: str) -> None:
         super().__init__("")
@@ -188,7 +190,7 @@ class Calls(AsksTool):
     ],
     ids=["it worked then", "another one worked", "one of two worked"],
 )
-def test_a_tool_that_works_at_its_next_try_needs_no_apology(
+def test_a_tool_that_works_at_its_second_call_needs_no_apology(
     rounds: tuple[str, ...], expected: str
 ) -> None:
     world = World(llm=Calls(*rounds), providers=[FailsFirst()], drafts=DraftBudget(0))
@@ -204,7 +206,7 @@ def test_a_tool_that_works_at_its_next_try_needs_no_apology(
     ],
     ids=["failed", "worked", "refused"],
 )
-def test_a_tool_that_the_client_allowed_is_told_of_when_it_fails(
+def test_a_failed_tool_that_the_client_approved_is_apologised_for(
     approve: bool, error: str | None, expected: str
 ) -> None:
     spec = ToolSpec("slow", "Takes its time.", {"type": "object"})
@@ -218,20 +220,20 @@ def test_a_tool_that_the_client_allowed_is_told_of_when_it_fails(
     assert said(run_session(World(llm=Says("")), scenario)) == expected
 
 
-def test_a_tool_that_worked_needs_no_words() -> None:
+def test_a_tool_that_worked_needs_no_words_of_the_model() -> None:
     world = World(llm=AsksTool(""))
     world.providers = [SlowTool(0.1)]
     assert said(run_session(world, one_turn)) == ""
 
 
-def test_a_model_without_words_is_not_silence() -> None:
+def test_an_empty_answer_of_the_model_is_replaced_by_a_sentence() -> None:
     events = run_session(World(llm=Says("")), one_turn)
     assert said(events) == "I have no answer to that."
     assert len(of(PlayoutStarted, events)) == 1
     assert [turn.status for turn in of(TurnTimeline, events)] == ["answered"]
 
 
-def test_a_tool_of_the_client_that_worked_needs_no_words_either() -> None:
+def test_a_client_tool_that_worked_needs_no_words_of_the_model() -> None:
     async def scenario(session: Session) -> None:
         session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
         session.add_item(FunctionCallItem("item_c", "call_1", "slow", "{}"))
@@ -253,7 +255,7 @@ def test_a_tool_of_the_client_that_worked_needs_no_words_either() -> None:
     ],
     ids=["written", "out of band"],
 )
-def test_to_a_program_no_words_are_an_answer(
+def test_an_empty_answer_stays_empty_in_text_and_out_of_band(
     settings: SessionSettings, request_: ResponseRequest
 ) -> None:
     async def scenario(session: Session) -> None:
@@ -266,7 +268,7 @@ def test_to_a_program_no_words_are_an_answer(
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 
 
-def test_a_model_that_fails_is_heard_to_fail() -> None:
+def test_a_failing_model_is_apologised_for_by_voice() -> None:
     world = World()
     world.llm.fails = True
     events = run_session(world, one_turn)
@@ -276,7 +278,7 @@ def test_a_model_that_fails_is_heard_to_fail() -> None:
     assert len(of(PlayoutStarted, events)) == 1
 
 
-def test_a_model_that_fails_in_writing_gives_an_error_and_no_excuse() -> None:
+def test_a_failing_model_gives_no_apology_in_text() -> None:
     world = World()
     world.llm.fails = True
 
@@ -289,7 +291,7 @@ def test_a_model_that_fails_in_writing_gives_an_error_and_no_excuse() -> None:
     assert [done.status for done in of(ResponseDone, events)] == ["failed"]
 
 
-def test_a_voice_reads_what_is_speakable_and_the_transcript_keeps_what_was_written() -> None:
+def test_the_voice_reads_normalized_text_and_the_transcript_keeps_the_original() -> None:
     world = World(llm=Says("It is **20 °C** outside 😀, see [the map](https://example.com/x)."))
     world.tts = WordTts()
     events = run_session(world, one_turn)
@@ -301,7 +303,7 @@ def test_a_voice_reads_what_is_speakable_and_the_transcript_keeps_what_was_writt
     assert not set("*[]°😀") & set(read)
 
 
-def test_what_was_heard_is_cut_where_the_voice_says_its_words_were() -> None:
+def test_an_interrupted_answer_is_cut_at_the_word_marks_of_the_voice() -> None:
     world = talkative()
     world.llm = Says("One **two** three four five six seven eight nine ten.")
     tts = world.tts = WordTts()

@@ -1,4 +1,4 @@
-"""The generator of a response's text: it passes pieces on at once, and closes what it opened."""
+"""The generator of a response's text passes pieces on at once and closes what it opened."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -19,7 +19,7 @@ from tests.pipeline.fakes import Adder, Counts, EchoLlm, ToneTts
 
 
 class LoggedLlm(EchoLlm):
-    """Writes down when a reply begins and ends."""
+    """A model that logs when a reply begins and ends."""
 
     def __init__(self, log: list[str]) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class LoggedLlm(EchoLlm):
 
 
 class FaultyLlm(EchoLlm):
-    """Fails in a way that no engine should, after its first word."""
+    """A model that raises an unexpected error after its first word."""
 
     async def reply(self, *_: Any, **__: Any) -> AsyncGenerator[TextDelta, None]:
         yield TextDelta("Well")
@@ -54,7 +54,7 @@ def generation(
             log.append("free")
 
     async def at_once() -> None:
-        """The turn is confirmed."""
+        """Confirms the turn at once."""
 
     plan = ResponsePlan(
         Turn("turn_1"), "text", "en", "", "default", 1.0, llm=llm, tts=ToneTts(), text=text
@@ -65,7 +65,7 @@ def generation(
     return TextGeneration(plan, [Message("user", question)], access, slot, metrics)
 
 
-def test_closing_it_closes_the_request_before_its_slot_is_free() -> None:
+def test_closing_the_stream_closes_the_request_before_freeing_its_slot() -> None:
     log: list[str] = []
 
     async def main() -> None:
@@ -78,7 +78,7 @@ def test_closing_it_closes_the_request_before_its_slot_is_free() -> None:
     run_virtual(main())
 
 
-def test_each_round_of_tools_takes_a_slot_of_its_own() -> None:
+def test_each_round_of_tools_takes_its_own_slot() -> None:
     log: list[str] = []
 
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_each_round_of_tools_takes_a_slot_of_its_own() -> None:
     assert log == ["slot", "reply", "closed", "free"] * 2
 
 
-def test_a_bug_of_a_model_is_its_error_and_is_counted() -> None:
+def test_an_unexpected_error_of_a_model_becomes_a_counted_engine_error() -> None:
     metrics, log = Counts(), list[str]()
 
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_a_bug_of_a_model_is_its_error_and_is_counted() -> None:
     assert metrics.counts["earshot_errors:engine_failed"] == 1
 
 
-def test_a_given_text_is_spoken_as_it_is_and_asks_no_model() -> None:
+def test_a_given_text_is_passed_on_unchanged_without_asking_the_model() -> None:
     log: list[str] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""How a model is to work reaches it: as the session says, or one response."""
+"""Options of the session or of one response reach the language model."""
 
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
@@ -21,11 +21,11 @@ def asked(settings: SessionSettings, *requests: ResponseRequest) -> list[tuple[o
     return [(one.parallel_tool_calls, one.reasoning_effort) for one in options]
 
 
-def test_the_session_says_how_and_one_response_may_differ() -> None:
+def test_one_response_may_override_the_options_of_the_session() -> None:
     differs = ResponseRequest(parallel_tool_calls=True, reasoning_effort="high")
     said = asked(CAREFUL, ResponseRequest(), differs, ResponseRequest())
     assert said == [(False, "low"), (True, "high"), (False, "low")]
 
 
-def test_who_says_nothing_leaves_it_to_the_engine() -> None:
+def test_options_that_are_not_set_are_left_to_the_engine() -> None:
     assert asked(SessionSettings(modality="text"), ResponseRequest()) == [(None, None)]

@@ -1,4 +1,5 @@
-"""When an answer's sound is over, by whichever clock owns it; each turn is told once, then."""
+"""When the sound of an answer is over, by the clock of the server or the client; each turn is
+reported once, after that."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -43,7 +44,7 @@ Told = list[tuple[float, SessionEvent]]
 def live(
     world: World, paced_by: PlayoutPacing, scenario: Callable[[Session, Told], Awaitable[None]]
 ) -> Told:
-    """Everything that a session told, with the time."""
+    """Runs a scenario and returns all events of the session, each with its time."""
     told: Told = []
 
     async def note(session: Session) -> None:
@@ -75,11 +76,11 @@ def ask(session: Session, words: str = "hello") -> None:
 
 
 def length_ms(turn: TurnTimeline) -> float:
-    """From the first packet to the end of the sound."""
+    """Returns the time from the first packet to the end of the sound."""
     return turn.marks["playout_end"] - turn.marks["playout_start"]
 
 
-def test_our_own_speaker_ends_with_its_last_packet() -> None:
+def test_server_paced_sound_ends_with_its_last_packet() -> None:
     async def scenario(session: Session, _: Told) -> None:
         await speak(session, (ONE, 600), (SILENCE, 4000))
 
@@ -90,8 +91,8 @@ def test_our_own_speaker_ends_with_its_last_packet() -> None:
     assert told[-1][1] is turn
 
 
-def test_an_interrupted_answer_ends_where_its_sound_stopped() -> None:
-    """Not when the speech was judged to be an interruption, which took longer."""
+def test_the_sound_of_an_interrupted_answer_ends_where_it_stopped() -> None:
+    """It does not end when the speech was judged to be an interruption, which is later."""
     world = World(tts=ToneTts(clause_ms=5000))
 
     async def scenario(session: Session, _: Told) -> None:
@@ -111,7 +112,7 @@ def test_an_interrupted_answer_ends_where_its_sound_stopped() -> None:
     assert 0 <= pause_s <= 0.021
 
 
-def test_a_client_is_done_when_it_has_played_what_it_was_sent() -> None:
+def test_client_paced_sound_ends_when_the_client_has_played_it() -> None:
     async def scenario(session: Session, _: Told) -> None:
         ask(session)
         await asyncio.sleep(5)
@@ -124,7 +125,7 @@ def test_a_client_is_done_when_it_has_played_what_it_was_sent() -> None:
     assert first_packet == pytest.approx(turn.marks["playout_start"] / 1000, abs=1e-3)
 
 
-def test_where_the_client_stopped_it_says_itself() -> None:
+def test_the_first_truncation_tells_where_the_client_stopped() -> None:
     async def scenario(session: Session, told: Told) -> None:
         ask(session)
         await asyncio.sleep(0.9)
@@ -140,7 +141,7 @@ def test_where_the_client_stopped_it_says_itself() -> None:
 
 
 @pytest.mark.parametrize("truncates", [False, True])
-def test_a_client_that_is_told_of_speech_falls_silent(truncates: bool) -> None:
+def test_a_client_stops_its_sound_at_the_start_of_speech(truncates: bool) -> None:
     world = World(tts=ToneTts(clause_ms=8000))
 
     async def scenario(session: Session, told: Told) -> None:
@@ -165,7 +166,7 @@ def test_a_client_that_is_told_of_speech_falls_silent(truncates: bool) -> None:
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.parametrize(("tts", "by"), [(ToneTts, "proportion"), (WordTts, "word_times")])
-def test_a_turn_tells_how_the_words_of_its_cut_answer_were_counted(
+def test_a_cut_answer_reports_how_its_words_were_counted(
     tts: type[ToneTts], by: Literal["proportion", "word_times"], paced_by: PlayoutPacing
 ) -> None:
     world = World(tts=tts())
@@ -188,7 +189,8 @@ def test_a_turn_tells_how_the_words_of_its_cut_answer_were_counted(
 
 
 class Ragged(ToneTts):
-    """A second and 13 samples: a voice does not end with a millisecond."""
+    """A voice that speaks a second and 13 samples, because a voice need not end on a whole
+    millisecond."""
 
     async def speak(self, *args: Any, **options: Any) -> AsyncGenerator[AudioFrame, None]:
         async for frame in super().speak(*args, **options):
@@ -197,7 +199,7 @@ class Ragged(ToneTts):
 
 
 @pytest.mark.parametrize("played_ms", [1000, 1001])
-def test_a_client_that_played_all_may_count_a_part_of_a_millisecond_or_not(played_ms: int) -> None:
+def test_truncation_after_the_last_millisecond_keeps_the_whole_text(played_ms: int) -> None:
     world, texts = World(tts=Ragged()), list[str]()
 
     async def scenario(session: Session, told: Told) -> None:
@@ -223,7 +225,7 @@ def test_a_client_that_played_all_may_count_a_part_of_a_millisecond_or_not(playe
     assert texts[1] != texts[0]
 
 
-def test_the_next_answer_waits_in_the_clients_queue() -> None:
+def test_the_next_answer_waits_in_the_queue_of_the_client() -> None:
     async def scenario(session: Session, _: Told) -> None:
         ask(session)
         await asyncio.sleep(0.3)
@@ -236,7 +238,7 @@ def test_the_next_answer_waits_in_the_clients_queue() -> None:
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_a_session_that_ends_ends_the_sound(paced_by: PlayoutPacing) -> None:
+def test_the_end_of_a_session_ends_its_sound(paced_by: PlayoutPacing) -> None:
     async def scenario(session: Session, _: Told) -> None:
         ask(session)
         await speak(session, (SILENCE, 600))
@@ -247,12 +249,12 @@ def test_a_session_that_ends_ends_the_sound(paced_by: PlayoutPacing) -> None:
 
 
 async def heard(session: Session) -> None:
-    """Its words are still being found out."""
+    """Ends while the utterance is being transcribed."""
     await speak(session, (ONE, 600), (SILENCE, 600))
 
 
 async def asked_twice(session: Session) -> None:
-    """One answer is given, and announcements wait."""
+    """Ends while one answer is given and announcements wait."""
     ask(session)
     await asyncio.sleep(0.1)
     assert session.say("ding")
@@ -260,13 +262,13 @@ async def asked_twice(session: Session) -> None:
 
 
 async def unheard(session: Session) -> None:
-    """It is complete, and nobody took it."""
+    """Ends when the answer is complete but nobody pulled it."""
     ask(session)
     await asyncio.sleep(3)
 
 
 async def not_asked_for(session: Session) -> None:
-    """Push-to-talk: the client never asked for the answer."""
+    """Ends in push-to-talk without a request for a response."""
     session.configure(SessionSettings(turn_detection=None))
     await speak(session, (ONE, 600))
     session.commit_input()
@@ -282,7 +284,7 @@ async def not_asked_for(session: Session) -> None:
         (not_asked_for, ["transcribed"]),
     ],
 )
-def test_no_turn_is_lost_with_its_session(
+def test_every_turn_is_reported_when_its_session_ends(
     scene: Callable[[Session], Awaitable[None]], statuses: list[str]
 ) -> None:
     async def scenario(session: Session, _: Told) -> None:
@@ -297,7 +299,7 @@ def test_no_turn_is_lost_with_its_session(
     assert responses <= {turn.response_id for turn in traced(told)}
 
 
-# What a speaker goes without.
+# Gaps in the sound of a speaker.
 
 
 class Ignored:
@@ -324,8 +326,8 @@ def tone(length_ms: int) -> Pcm:
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_gaps_are_counted_and_move_the_end(paced_by: PlayoutPacing) -> None:
-    """100 ms of sound every 150 ms."""
+def test_gaps_are_counted_and_delay_the_end_of_the_sound(paced_by: PlayoutPacing) -> None:
+    """Writes 100 ms of sound every 150 ms."""
     counts, ends, moments = Counts(), list[float](), list[float]()
 
     async def main() -> None:
@@ -347,7 +349,7 @@ def test_gaps_are_counted_and_move_the_end(paced_by: PlayoutPacing) -> None:
         assert moments == pytest.approx([0, 0.05, 0.2, 0.55], abs=0.02)
 
 
-def test_neither_a_pause_nor_the_end_is_a_gap() -> None:
+def test_neither_a_pause_nor_the_end_counts_as_a_gap() -> None:
     counts = Counts()
 
     async def main() -> None:
@@ -367,7 +369,7 @@ def test_neither_a_pause_nor_the_end_is_a_gap() -> None:
     assert "earshot_playout_underruns" not in counts.counts
 
 
-def test_a_client_is_handed_sound_as_the_voice_made_it_but_not_too_much_at_once() -> None:
+def test_a_client_gets_the_pieces_of_the_voice_up_to_a_largest_size() -> None:
     handed, written = list[Pcm](), list[int]()
     said = np.arange(MAX_PIECE_SAMPLES * 2 + 107, dtype=np.int16)
     cuts = [7, 7 + 480, 7 + 480 + MAX_PIECE_SAMPLES + 3]

@@ -1,4 +1,4 @@
-"""What a model's server says of its quota reaches the client, behind the answer."""
+"""Rate limits of the model's server reach the client after the response."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def ask(session: Session) -> None:
     await session.settled()
 
 
-def test_it_is_told_behind_the_response() -> None:
+def test_rate_limits_follow_the_response() -> None:
     there, _ = world([told(59), TextDelta("Hello.")])
     events = run_session(there, ask, TEXT)
     assert of(RateLimits, events) == [told(59)]
@@ -33,20 +33,20 @@ def test_it_is_told_behind_the_response() -> None:
     assert order.index("RateLimits") == order.index("ResponseDone") + 1
 
 
-def test_what_was_said_last_counts() -> None:
+def test_only_the_last_rate_limits_of_a_response_are_sent() -> None:
     """Each round of tools is a request."""
     there, _ = world([told(59), ToolCall("1", "add", {"a": 1, "b": 1})], [told(58), TextDelta("2")])
     assert of(RateLimits, run_session(there, ask, TEXT)) == [told(58)]
 
 
-def test_the_time_since_then_is_taken_off() -> None:
+def test_the_reset_time_counts_from_the_report_of_the_server() -> None:
     there, llm = world([told(59, 30), TextDelta("Hello.")])
     llm.lasts_s = 10
     [limits] = of(RateLimits, run_session(there, ask, TEXT))
     assert limits.limits[0].reset_s == pytest.approx(20)
 
 
-def test_an_answer_that_is_cancelled_has_cost_its_request_all_the_same() -> None:
+def test_a_cancelled_response_reports_its_rate_limits() -> None:
     there, llm = world([told(59), TextDelta("Hello.")])
     llm.lasts_s = 10
 
@@ -62,6 +62,6 @@ def test_an_answer_that_is_cancelled_has_cost_its_request_all_the_same() -> None
     assert len(of(RateLimits, events)) == 1
 
 
-def test_nothing_is_told_where_nothing_was_said() -> None:
+def test_no_rate_limits_are_sent_if_the_server_reports_none() -> None:
     rounds: list[Delta] = [TextDelta("Hello.")]
     assert not of(RateLimits, run_session(world(rounds)[0], ask, TEXT))

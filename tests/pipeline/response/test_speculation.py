@@ -1,4 +1,5 @@
-"""Answers begun in the silence: there at once if the turn is over, gone without trace if not."""
+"""Drafts of answers begun in a pause are ready if the turn is over, and leave no trace if it is
+not."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -37,7 +38,7 @@ async def one_turn(session: Session) -> None:
     await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 3000))
 
 
-def test_the_answer_is_there_when_the_silence_is_over() -> None:
+def test_a_draft_is_played_as_soon_as_the_turn_ends() -> None:
     world = World()
     events = run_session(world, one_turn)
     (turn,) = of(TurnTimeline, events)
@@ -49,14 +50,14 @@ def test_the_answer_is_there_when_the_silence_is_over() -> None:
     assert len(world.llm.asked) == 1, "the draft is the answer, not a second one"
 
 
-def test_an_answer_that_comes_after_the_silence_was_not_held() -> None:
+def test_a_slow_draft_reports_no_hold_time() -> None:
     world = World(llm=EchoLlm(word_s=0.5))
     assert of(TurnTimeline, run_session(world, one_turn))[0].status == "answered"
     assert "earshot_gate_hold_seconds" not in world.metrics.observed
 
 
 class TokenLlm(EchoLlm):
-    """Says at the end what it took."""
+    """A model that reports its token usage at the end."""
 
     async def reply(
         self,
@@ -73,7 +74,7 @@ class TokenLlm(EchoLlm):
         yield TokenUsage(input_tokens=20, output_tokens=4)
 
 
-def test_tokens_are_counted_whether_anybody_gets_the_answer() -> None:
+def test_tokens_of_dropped_drafts_are_counted() -> None:
     """The draft for `one` is complete when `two` makes it void."""
     world = World(llm=TokenLlm(word_s=0.01))
 
@@ -86,7 +87,7 @@ def test_tokens_are_counted_whether_anybody_gets_the_answer() -> None:
     assert world.metrics.counts["earshot_llm_tokens:output"] == 2 * 4
 
 
-def test_nothing_is_told_before_the_turn_is_over() -> None:
+def test_response_events_follow_the_completed_transcript() -> None:
     events = run_session(World(), one_turn)
     kinds = [type(event) for event in events]
     assert (
@@ -97,7 +98,7 @@ def test_nothing_is_told_before_the_turn_is_over() -> None:
     assert kinds.index(TranscriptionCompleted) < kinds.index(PlayoutStarted)
 
 
-def test_speech_that_resumes_ends_the_draft_upstream() -> None:
+def test_resumed_speech_cancels_the_draft_and_its_model_request() -> None:
     world = World(llm=EchoLlm(word_s=0.2))
 
     async def scenario(session: Session) -> None:
@@ -113,7 +114,7 @@ def test_speech_that_resumes_ends_the_draft_upstream() -> None:
 
 
 @pytest.mark.parametrize("is_read_only", [True, False])
-def test_only_tools_that_change_nothing_run_before_the_turn_is_over(is_read_only: bool) -> None:
+def test_only_read_only_tools_run_before_the_end_of_the_turn(is_read_only: bool) -> None:
     world, tool = World(llm=ToolLlm()), Watched(is_read_only=is_read_only)
     world.providers = [tool]
     ended: list[float] = []
@@ -134,7 +135,7 @@ def test_only_tools_that_change_nothing_run_before_the_turn_is_over(is_read_only
     assert kinds == ["MessageItem", "FunctionCallItem", "FunctionOutputItem", "MessageItem"]
 
 
-def test_a_tool_of_a_turn_that_was_not_over_leaves_no_trace() -> None:
+def test_a_tool_call_of_a_dropped_draft_leaves_no_history() -> None:
     world = World(llm=ToolLlm())
     world.providers = [Watched(is_read_only=True)]
 
@@ -146,7 +147,7 @@ def test_a_tool_of_a_turn_that_was_not_over_leaves_no_trace() -> None:
     assert sum(isinstance(item, FunctionCallItem) for item in history.items) == 1
 
 
-def test_noise_drafts_nothing() -> None:
+def test_noise_starts_no_draft() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -157,7 +158,7 @@ def test_noise_drafts_nothing() -> None:
 
 
 @pytest.mark.parametrize("why", ["push_to_talk", "no_responses", "transcription", "loaded", "full"])
-def test_nothing_is_drafted_that_nobody_wants_or_the_server_cannot_afford(why: str) -> None:
+def test_no_draft_starts_without_responses_or_without_capacity(why: str) -> None:
     world = World()
     if why == "loaded":
         world.asr.full_for = frozenset({DecodePriority.SPECULATIVE})
@@ -179,7 +180,7 @@ def test_nothing_is_drafted_that_nobody_wants_or_the_server_cannot_afford(why: s
     assert [done.status for done in of(ResponseDone, events)] == ["completed"] * answered
 
 
-def test_settings_that_change_in_the_silence_change_the_answer() -> None:
+def test_settings_that_change_during_a_draft_make_it_void() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -193,7 +194,7 @@ def test_settings_that_change_in_the_silence_change_the_answer() -> None:
     assert len(of(ResponseDone, events)) == 1
 
 
-def test_a_draft_that_failed_is_made_anew() -> None:
+def test_a_failed_draft_is_replaced_by_a_new_response() -> None:
     world = World()
     world.llm.fails = True
 
@@ -219,10 +220,10 @@ def wasted(world: World, work: str) -> list[float]:
         pytest.param(5.0, 1000, 1.89, id="speech comes while it is written"),
     ],
 )
-def test_what_is_wasted_is_work_and_not_the_wait_for_the_end(
+def test_wasted_time_counts_work_but_not_waiting_for_the_end(
     word_s: float, clause_ms: int, worked_s: float
 ) -> None:
-    """Three words, then 10 ms for each 100 ms of sound, in a pause of 2 s."""
+    """The draft takes three words, then 10 ms for each 100 ms of sound, in a pause of 2 s."""
     world = World(llm=EchoLlm(word_s), tts=ToneTts(clause_ms))
 
     async def scenario(session: Session) -> None:
@@ -233,7 +234,7 @@ def test_what_is_wasted_is_work_and_not_the_wait_for_the_end(
     assert wasted(world, "answer")[0] == pytest.approx(worked_s, abs=0.06)
 
 
-def test_a_tool_that_waits_for_the_end_wastes_nothing() -> None:
+def test_a_tool_that_waits_for_the_end_of_the_turn_wastes_no_time() -> None:
     world = World(llm=ToolLlm(), providers=[Watched(is_read_only=False)])
 
     async def scenario(session: Session) -> None:
@@ -245,8 +246,8 @@ def test_a_tool_that_waits_for_the_end_wastes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("delay_s", "worked_s"), [(0.05, 0.05), (5.0, 0.36)])
-def test_words_looked_for_in_vain_are_counted_too(delay_s: float, worked_s: float) -> None:
-    """In the first pause, of 400 ms; the second is the end."""
+def test_wasted_decodes_are_counted(delay_s: float, worked_s: float) -> None:
+    """The decode in the first pause, of 400 ms, is wasted; the second pause ends the turn."""
     world = World(asr=LevelAsr(delay_s))
 
     async def scenario(session: Session) -> None:
@@ -257,7 +258,7 @@ def test_words_looked_for_in_vain_are_counted_too(delay_s: float, worked_s: floa
     assert wasted(world, "recognition") == [pytest.approx(worked_s, abs=0.06)]
 
 
-def test_an_incremental_recogniser_is_guessed_from_its_partials() -> None:
+def test_a_draft_with_an_incremental_recogniser_uses_its_partials() -> None:
     world = World(asr=LevelAsr(0.02, is_incremental=True))
     (turn,) = of(TurnTimeline, run_session(world, one_turn))
     assert counted(world, "used") == 1
@@ -265,7 +266,7 @@ def test_an_incremental_recogniser_is_guessed_from_its_partials() -> None:
 
 
 @pytest.mark.parametrize("detection", [None, TurnDetection(create_response=False)])
-def test_a_draft_that_nobody_will_ask_for_is_not_kept(detection: TurnDetection | None) -> None:
+def test_a_draft_is_dropped_when_responses_are_turned_off(detection: TurnDetection | None) -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -294,8 +295,8 @@ class Slow(Watched):
         return outcome
 
 
-def test_a_model_knows_of_a_tool_that_was_interrupted_while_it_ran() -> None:
-    """Else it would call it again, for the words are still there."""
+def test_a_tool_call_interrupted_while_it_runs_stays_in_the_history() -> None:
+    """Otherwise the model would call it again, because the question is still in the history."""
     world, tool = World(llm=ToolLlm()), Slow(is_read_only=False)
     world.providers = [tool]
 
@@ -312,7 +313,7 @@ def test_a_model_knows_of_a_tool_that_was_interrupted_while_it_ran() -> None:
     assert "interrupted" in results[call.call_id]
 
 
-def test_calls_whose_ids_a_model_repeats_keep_their_own_results() -> None:
+def test_repeated_call_ids_of_a_model_keep_their_own_results() -> None:
     world = World(llm=CountingLlm())
 
     async def scenario(session: Session) -> None:
@@ -325,11 +326,11 @@ def test_calls_whose_ids_a_model_repeats_keep_their_own_results() -> None:
     assert told == ['{"sum": 1}', '{"sum": 2}']
 
 
-def test_the_model_is_asked_what_was_said_though_a_timer_rang_meanwhile() -> None:
+def test_the_question_comes_last_although_an_announcement_came_after_it() -> None:
     world = World(asr=LevelAsr(1.0))
 
     async def scenario(session: Session) -> None:
-        await speak(session, (ONE, 600), (SILENCE, 700))  # over, its words not known yet
+        await speak(session, (ONE, 600), (SILENCE, 700))  # turn over, not transcribed yet
         assert session.say("the timer rings, it rings")
         await speak(session, (SILENCE, 8000))
 
@@ -339,7 +340,7 @@ def test_the_model_is_asked_what_was_said_though_a_timer_rang_meanwhile() -> Non
 
 
 class CountingLlm(ToolLlm):
-    """Calls `add` once per turn, always by the same id."""
+    """A model that calls `add` once per turn, always with the same id."""
 
     turns = 0
 
@@ -358,7 +359,7 @@ class CountingLlm(ToolLlm):
         yield ToolCall("call_1", "add", {"a": 0, "b": self.turns})
 
 
-def test_all_that_was_said_since_comes_after_what_we_said() -> None:
+def test_own_items_after_the_question_move_before_it() -> None:
     question, more = (MessageItem(name, "user", (TextPart(name),)) for name in ("q", "m"))
     ours = MessageItem("timer", "assistant", (TextPart("it rings"),))
     assert _asked_last((question, more, ours), "q") == (ours, question, more)
