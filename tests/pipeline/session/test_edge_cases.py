@@ -1,4 +1,4 @@
-"""Things that happen at the wrong moment: nothing is lost, told twice, or waited for in vain."""
+"""Events at the wrong moment: nothing is lost, reported twice, or waited for in vain."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -64,14 +64,14 @@ def written(text: str, item_id: str = "item_a") -> MessageItem:
 
 
 def heard_answers(world: World) -> list[str]:
-    """What the model is told of its own answers."""
+    """Returns the model's own earlier answers in its last prompt."""
     return [m.text for m in world.llm.asked[-1] if m.role == "assistant"]
 
 
-# What was said.
+# The user's utterances.
 
 
-def test_an_answer_waits_while_the_user_goes_on_speaking() -> None:
+def test_an_answer_waits_while_the_user_speaks_again() -> None:
     world = World(asr=LevelAsr(delay_s=2.0))
 
     async def scenario(session: Session) -> None:
@@ -86,7 +86,7 @@ def test_an_answer_waits_while_the_user_goes_on_speaking() -> None:
     assert [t.status for t in of(TurnTimeline, events)] == ["transcribed", "answered"]
 
 
-def test_noise_after_a_question_delays_its_answer_but_does_not_swallow_it() -> None:
+def test_noise_after_a_question_delays_its_answer_but_does_not_prevent_it() -> None:
     world = World(asr=LevelAsr(delay_s=2.0))
 
     async def scenario(session: Session) -> None:
@@ -97,7 +97,7 @@ def test_noise_after_a_question_delays_its_answer_but_does_not_swallow_it() -> N
     assert sorted(t.status for t in of(TurnTimeline, events)) == ["answered", "rejected"]
 
 
-def test_speech_that_resumes_after_the_session_went_to_push_to_talk_is_kept() -> None:
+def test_speech_across_a_switch_to_push_to_talk_is_one_utterance() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (1000, 400), (SILENCE, 200))
         session.configure(PUSH_TO_TALK)
@@ -111,7 +111,7 @@ def test_speech_that_resumes_after_the_session_went_to_push_to_talk_is_kept() ->
 
 
 @pytest.mark.parametrize("pause_ms", [0, 100])
-def test_an_early_commit_ends_the_utterance_at_its_end(pause_ms: int) -> None:
+def test_a_commit_during_speech_ends_the_utterance_there(pause_ms: int) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (1000, 600), (SILENCE, pause_ms), (1000, 400 - pause_ms))
         session.commit_input()
@@ -123,8 +123,8 @@ def test_an_early_commit_ends_the_utterance_at_its_end(pause_ms: int) -> None:
     assert endpoint.end_ms == 0
 
 
-@pytest.mark.many  # of samples: three minutes of speech
-def test_push_to_talk_holds_more_than_an_utterance_once_and_not_without_end() -> None:
+@pytest.mark.many  # samples: three minutes of speech
+def test_push_to_talk_holds_long_speech_once_and_up_to_a_limit() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -141,7 +141,7 @@ def test_push_to_talk_holds_more_than_an_utterance_once_and_not_without_end() ->
     assert max(seconds for _, seconds in world.asr.decoded) <= 65.1
 
 
-def test_a_cut_never_takes_the_first_speech_after_a_pause() -> None:
+def test_a_cut_at_the_longest_utterance_does_not_swallow_resumed_speech() -> None:
     endpointer = Endpointer()
     frames = MAX_UTTERANCE_MS // 20
     edges = [
@@ -154,7 +154,7 @@ def test_a_cut_never_takes_the_first_speech_after_a_pause() -> None:
     ]
 
 
-def test_push_to_talk_never_cuts_by_itself() -> None:
+def test_push_to_talk_never_ends_an_utterance_by_itself() -> None:
     hearing = SpeechDetector(LoudVad())
     hearing.configure(None)
     loud = AudioFrame(np.full(FRAME, 1000, np.int16), ASR_RATE_HZ, 0)
@@ -164,7 +164,7 @@ def test_push_to_talk_never_cuts_by_itself() -> None:
 
 
 @pytest.mark.many  # moments
-def test_a_late_guess_is_not_told_after_the_utterance_stopped() -> None:
+def test_no_partial_follows_the_end_of_its_utterance() -> None:
     for delay_ms in range(5, 200, 5):
         events = run_session(
             World(asr=LevelAsr(delay_ms / 1000)),
@@ -175,7 +175,7 @@ def test_a_late_guess_is_not_told_after_the_utterance_stopped() -> None:
         assert not of(HypothesisChanged, events[stopped:])
 
 
-def test_what_a_recogniser_keeps_is_freed_when_the_session_ends_before_the_words() -> None:
+def test_the_recogniser_forgets_an_utterance_whose_session_ends() -> None:
     world = World(asr=LevelAsr(delay_s=5))
 
     async def scenario(session: Session) -> None:
@@ -185,10 +185,10 @@ def test_what_a_recogniser_keeps_is_freed_when_the_session_ends_before_the_words
     assert world.asr.forgotten == [of(SpeechStopped, events)[0].item_id]
 
 
-# What was asked for.
+# Requests of the client.
 
 
-def test_one_answer_takes_all_that_was_committed() -> None:
+def test_one_response_answers_all_committed_utterances() -> None:
     world = World(asr=LevelAsr(delay_s=0.5))
 
     async def scenario(session: Session) -> None:
@@ -204,7 +204,7 @@ def test_one_answer_takes_all_that_was_committed() -> None:
 
 
 @pytest.mark.parametrize("has_audio", [False, True])
-def test_a_response_that_is_cancelled_before_it_begins_is_told_as_cancelled(
+def test_a_response_cancelled_before_it_begins_is_reported_as_cancelled(
     has_audio: bool,
 ) -> None:
     world = World()
@@ -228,7 +228,7 @@ def test_a_response_that_is_cancelled_before_it_begins_is_told_as_cancelled(
     assert world.llm.asked == []
 
 
-def test_a_client_that_asks_later_is_answered_in_the_language_that_was_heard() -> None:
+def test_a_later_response_uses_the_language_of_the_utterance() -> None:
     world = World(asr=LevelAsr(language="de"))
     spoken: list[tuple[str, str | None]] = []
     speak_as_before = world.tts.speak
@@ -256,7 +256,7 @@ def test_a_client_that_asks_later_is_answered_in_the_language_that_was_heard() -
     ("heard", "wish", "voice"),
     [("de", "default", "tief"), ("en", "default", "low"), ("en", "high", "high")],
 )
-def test_the_language_that_was_heard_chooses_the_voice(heard: str, wish: str, voice: str) -> None:
+def test_the_language_of_the_utterance_chooses_the_voice(heard: str, wish: str, voice: str) -> None:
     world = World(asr=LevelAsr(language=heard))
     asked: list[str | None] = []
     speak_as_before = world.tts.speak
@@ -274,7 +274,7 @@ def test_the_language_that_was_heard_chooses_the_voice(heard: str, wish: str, vo
     assert set(asked) == {voice}
 
 
-def test_a_transcription_session_is_not_spoken_to() -> None:
+def test_a_transcription_session_gets_no_announcements() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -285,7 +285,7 @@ def test_a_transcription_session_is_not_spoken_to() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "not json", "[1]", "[" * 100_000])
-def test_a_function_call_that_no_model_can_read_is_refused(arguments: str) -> None:
+def test_a_function_call_without_a_json_object_is_refused(arguments: str) -> None:
     async def scenario(session: Session) -> None:
         with pytest.raises(RequestError, match="JSON object") as caught:
             session.add_item(FunctionCallItem("item_c", "call_1", "f", arguments))
@@ -295,7 +295,7 @@ def test_a_function_call_that_no_model_can_read_is_refused(arguments: str) -> No
 
 
 class Caller(EchoLlm):
-    """Calls tools for ever."""
+    """A model that calls tools without end."""
 
     async def reply(
         self,
@@ -308,7 +308,7 @@ class Caller(EchoLlm):
         yield ToolCall(f"call_{len(messages)}", "add", {"a": 1, "b": 1})
 
 
-def test_tools_without_end_are_a_failure_not_silence() -> None:
+def test_endless_tool_calls_fail_the_response() -> None:
     async def scenario(session: Session) -> None:
         session.add_item(written("hello"))
         session.create_response(ResponseRequest())
@@ -320,7 +320,7 @@ def test_tools_without_end_are_a_failure_not_silence() -> None:
 
 
 class BreaksOff(EchoLlm):
-    """Is lost in the middle of a sentence."""
+    """A model that fails in the middle of a sentence."""
 
     async def reply(
         self,
@@ -334,7 +334,7 @@ class BreaksOff(EchoLlm):
         raise EngineError("llm", "echo", "lost")
 
 
-def test_an_answer_that_breaks_off_says_so() -> None:
+def test_an_answer_that_breaks_off_ends_with_an_apology() -> None:
     async def scenario(session: Session) -> None:
         session.add_item(written("tell me a story"))
         session.create_response(ResponseRequest())
@@ -346,10 +346,10 @@ def test_an_answer_that_breaks_off_says_so() -> None:
     text = "".join(event.delta for event in of(OutputTextDelta, events))
     assert text == "Once upon a time. There was … Sorry, that did not work."
     assert of(PlayoutStopped, events)
-    assert not of(PlayoutCleared, events)  # what was made is heard to its end
+    assert not of(PlayoutCleared, events)  # the sound made before the failure is played to its end
 
 
-def test_too_many_answers_wait_and_every_announcement_is_said() -> None:
+def test_all_waiting_announcements_are_said() -> None:
     async def scenario(session: Session) -> None:
         session.say("begin")
         await asyncio.sleep(0.05)
@@ -362,7 +362,7 @@ def test_too_many_answers_wait_and_every_announcement_is_said() -> None:
     assert [f"ring {n}" in texts for n in range(1, MAX_WAITING)] == [True] * (MAX_WAITING - 1)
 
 
-def test_words_that_nobody_asked_an_answer_for_get_none_when_turns_are_detected_again() -> None:
+def test_an_unanswered_commit_gets_no_response_when_turn_detection_returns() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -384,7 +384,7 @@ class Refuser(Adder):
         raise RequestError("no such lamp", code="no_such_lamp")
 
 
-def test_a_tool_that_refuses_is_a_result_like_any_other() -> None:
+def test_a_request_error_of_a_tool_becomes_its_result() -> None:
     async def main() -> None:
         toolbox = Toolbox([Refuser()], Counts())
         results = await toolbox.run([ToolCall("call_1", "add", {})], ToolContext("conv_1", "en"))
@@ -393,10 +393,10 @@ def test_a_tool_that_refuses_is_a_result_like_any_other() -> None:
     run_virtual(main())
 
 
-# What was heard of it.
+# The words that were heard.
 
 
-def test_a_clause_whose_sound_is_still_made_is_not_heard_to_its_end() -> None:
+def test_an_unfinished_clause_counts_as_heard_only_in_part() -> None:
     spoken = HeardText()
     spoken.begin("one two three four", 0)
     assert spoken.text_until(300, 300) == "one"
@@ -407,7 +407,7 @@ def test_a_clause_whose_sound_is_still_made_is_not_heard_to_its_end() -> None:
     assert spoken.text_until(2500, 2500) == "one two three four five six seven eight"
 
 
-def test_cleared_output_is_not_remembered_as_heard() -> None:
+def test_the_history_keeps_only_the_heard_part_of_cleared_output() -> None:
     world = World(llm=EchoLlm(ending=", and so on, and more of it, and more of it, and more"))
     world.llm.word_s = 0.2
 
@@ -429,7 +429,7 @@ def test_cleared_output_is_not_remembered_as_heard() -> None:
     assert (item.text, item.status) == (heard, "incomplete")
 
 
-def test_what_the_client_truncates_stays_truncated_when_the_answer_ends() -> None:
+def test_a_truncated_answer_stays_truncated_when_it_ends() -> None:
     world = World(llm=EchoLlm(ending=", and so on, and more of it, and more of it, and more"))
     world.llm.word_s = 0.2
     told: list[SessionEvent] = []
@@ -452,11 +452,11 @@ def test_what_the_client_truncates_stays_truncated_when_the_answer_ends() -> Non
     assert heard_answers(world) == ["you"]
 
 
-def test_an_answer_that_nobody_heard_is_traced_as_cancelled() -> None:
+def test_an_answer_that_nobody_heard_is_reported_as_cancelled() -> None:
     async def scenario(session: Session) -> None:
         session.add_item(written("hello"))
         session.create_response(ResponseRequest())
-        await asyncio.sleep(3)  # complete, and nobody has pulled
+        await asyncio.sleep(3)  # complete, but no frame was pulled
         session.clear_output()
         await asyncio.wait_for(session.settled(), 1)
 
@@ -465,7 +465,7 @@ def test_an_answer_that_nobody_heard_is_traced_as_cancelled() -> None:
     assert not of(PlayoutStarted, events)
 
 
-def test_a_long_answer_does_not_cut_a_slow_line_off() -> None:
+def test_a_long_answer_does_not_overflow_a_slow_client() -> None:
     world = World(llm=EchoLlm(word_s=0))
     read: list[SessionEvent] = []
 
@@ -489,10 +489,10 @@ def test_a_long_answer_does_not_cut_a_slow_line_off() -> None:
     assert of(ResponseDone, read)[0].status == "completed"
 
 
-# How it ends.
+# The end of a session.
 
 
-def test_a_drain_does_not_wait_for_a_session_that_ended_meanwhile() -> None:
+def test_a_drain_does_not_wait_for_a_session_that_has_ended() -> None:
     world = World()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Whatever a client does and whenever: what a session tells it keeps its order, in virtual time."""
+"""The order of a session's events holds for random actions of a client at random moments."""
 
 import asyncio
 import random
@@ -66,7 +66,7 @@ SETTLE_S = 90.0
 
 @dataclass
 class Chance:
-    """An end-of-turn engine that knows nothing, and a tool that is slow or fails."""
+    """An end-of-turn engine with random results, and a tool that is slow or fails."""
 
     rng: random.Random
     name = "chance"
@@ -88,7 +88,7 @@ class Chance:
 
 
 class Client:
-    """Does random things, at random moments, some of them at the same moment."""
+    """A client that does random things at random moments, some of them at the same moment."""
 
     def __init__(self, session: Session, world: World, rng: random.Random) -> None:
         self.session, self.world, self.rng = session, world, rng
@@ -159,7 +159,7 @@ class Client:
                 self.session.pull()
 
     async def fall_silent(self) -> None:
-        """Until everything is said and done, which must not take forever."""
+        """Sends silence until the session is settled, at most for `SETTLE_S`."""
         self.world.asr.broken = self.world.llm.fails = self.world.tts.fails = False
         self.session.configure(SessionSettings())
         async with asyncio.timeout(SETTLE_S), asyncio.TaskGroup() as tasks:
@@ -182,7 +182,7 @@ def world_of(rng: random.Random) -> World:
 
 
 def is_at_rest(session: Session, world: World) -> None:
-    """Nothing goes on behind the back of a session that is settled."""
+    """Checks that a settled session has no work left."""
     assert world.drafts.live == 0
     assert session._playout._is_flowing.is_set()
     assert not session._responses._barge_in.is_open
@@ -232,7 +232,7 @@ def live(seed: int, paced_by: PlayoutPacing) -> list[SessionEvent]:
 
 
 def history_is_what_was_said(session: Session, events: list[SessionEvent]) -> None:
-    """An answer is remembered as far as it was told, and no word of it twice."""
+    """Checks that each answer is remembered as far as it was sent, and no word of it twice."""
     told: dict[str, str] = {}
     for event in events:
         if isinstance(event, OutputTextDelta):
@@ -244,7 +244,7 @@ def history_is_what_was_said(session: Session, events: list[SessionEvent]) -> No
 
 
 def responses_are_whole(events: list[SessionEvent]) -> None:
-    """One at a time, but for those that are written beside the conversation."""
+    """Checks that responses come one at a time, apart from written ones out of band."""
     beside = {
         e.response_id
         for e in events
@@ -257,7 +257,8 @@ def responses_are_whole(events: list[SessionEvent]) -> None:
 
 
 def one_after_another(events: list[SessionEvent]) -> None:
-    """Each created and done once, its item added, filled and done in between."""
+    """Checks that each is created and done once, and its item is added, filled and done in
+    between."""
     current: str | None = None
     item: str | None = None
     is_item_done = False
@@ -301,7 +302,8 @@ def playout_is_balanced(events: list[SessionEvent]) -> None:
 
 
 def turns_are_told(events: list[SessionEvent]) -> None:
-    """Each once, none is lost, and those that sounded after their sound."""
+    """Checks that each turn is reported once, none is lost, and the sound of each comes before its
+    report."""
     traced = [e for e in events if isinstance(e, TurnTimeline)]
     assert len(traced) == len({turn.turn_id for turn in traced})
     committed = {e.item_id for e in events if isinstance(e, InputCommitted)}
@@ -316,7 +318,8 @@ def turns_are_told(events: list[SessionEvent]) -> None:
 
 
 def utterances_are_in_order(events: list[SessionEvent]) -> None:
-    """Speech starts, is guessed at, stops, is committed, then known; stable words only grow."""
+    """Checks the order: speech starts, has partials, stops, is committed and transcribed; stable
+    words only grow."""
     is_open: dict[str, bool] = {}
     stable: dict[str, list[str]] = {}
     known: list[str] = []
@@ -345,7 +348,7 @@ def utterances_are_in_order(events: list[SessionEvent]) -> None:
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.many
 @pytest.mark.parametrize("seed", range(20))
-def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PlayoutPacing) -> None:
+def test_the_order_of_events_holds_for_random_clients(seed: int, paced_by: PlayoutPacing) -> None:
     assert live(seed, paced_by)
 
 
@@ -354,7 +357,7 @@ POLICIES: tuple[BargeInPolicy, ...] = ("on", "patient", "off")
 
 @pytest.mark.many
 @pytest.mark.parametrize("seed", range(15))
-def test_every_word_is_heard_once_and_what_was_said_last_is_what_the_model_is_asked(
+def test_every_word_is_transcribed_once_and_the_question_comes_last_in_the_prompt(
     seed: int,
 ) -> None:
     rng = random.Random(seed)

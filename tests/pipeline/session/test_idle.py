@@ -1,4 +1,5 @@
-"""A silent user: after the answer's sound and the timeout the assistant goes on."""
+"""The idle timeout: if the user stays silent after the answer's sound, the assistant speaks
+again."""
 
 import pytest
 
@@ -25,7 +26,7 @@ PATIENT = SessionSettings(turn_detection=TurnDetection(idle_timeout_ms=PATIENCE_
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_after_the_sound_and_a_silence_it_goes_on(paced_by: PlayoutPacing) -> None:
+def test_the_idle_timeout_counts_from_the_end_of_the_sound(paced_by: PlayoutPacing) -> None:
     world = World()
     asked: list[int] = []
 
@@ -50,8 +51,8 @@ def test_after_the_sound_and_a_silence_it_goes_on(paced_by: PlayoutPacing) -> No
 
 
 @pytest.mark.parametrize("timeouts", [0, 3])
-def test_to_silence_no_words_are_an_answer(timeouts: int) -> None:
-    """Where to a question they are none."""
+def test_an_empty_answer_to_an_idle_timeout_is_not_replaced(timeouts: int) -> None:
+    """An empty answer to a question is replaced by a sentence."""
 
     async def scene(session: Session) -> None:
         session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
@@ -65,7 +66,7 @@ def test_to_silence_no_words_are_an_answer(timeouts: int) -> None:
     )
 
 
-def test_who_speaks_is_not_reminded() -> None:
+def test_speech_prevents_the_idle_timeout() -> None:
     world = World()
 
     async def scene(session: Session) -> None:
@@ -86,7 +87,9 @@ def test_who_speaks_is_not_reminded() -> None:
         ),
     ],
 )
-def test_nobody_is_reminded_who_did_not_ask(settings: SessionSettings) -> None:
+def test_no_idle_timeout_without_the_setting_or_without_responses(
+    settings: SessionSettings,
+) -> None:
     async def scene(session: Session) -> None:
         session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
         session.create_response(ResponseRequest())
@@ -97,14 +100,14 @@ def test_nobody_is_reminded_who_did_not_ask(settings: SessionSettings) -> None:
     assert len(of(PlayoutStopped, events)) == 1
 
 
-def test_before_the_first_answer_nothing_is_due() -> None:
+def test_no_idle_timeout_before_the_first_answer() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (0, 10_000))
 
     assert of(TimeoutTriggered, run_session(World(), scene, PATIENT)) == []
 
 
-def test_it_goes_on_as_long_as_nobody_speaks() -> None:
+def test_the_idle_timeout_repeats_while_the_user_stays_silent() -> None:
     async def scene(session: Session) -> None:
         session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
         session.create_response(ResponseRequest())

@@ -1,4 +1,4 @@
-"""A question and its answer without a session, in virtual time."""
+"""One-shot questions and answers without a session, in virtual time."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -18,7 +18,7 @@ from tests.pipeline.scripted import AsksTool, Says, SlowTool
 
 
 class Usual(TextLanguageDetector):
-    """German where it says `Licht`."""
+    """A detector that takes texts with `Licht` for German."""
 
     async def of(self, text: str, usual: str, known: object = ()) -> str:
         return "de" if "Licht" in text else usual
@@ -55,7 +55,7 @@ def run(
     return world
 
 
-def test_a_question_alone_is_answered_and_forgotten() -> None:
+def test_questions_without_a_conversation_are_independent() -> None:
     async def scene(world: World, asked: OneShotResponses) -> None:
         assert await ask(asked, OneShotRequest("one")) == "you said one."
         assert await ask(asked, OneShotRequest("two")) == "you said two."
@@ -64,7 +64,7 @@ def test_a_question_alone_is_answered_and_forgotten() -> None:
     run(scene)
 
 
-def test_a_conversation_remembers() -> None:
+def test_questions_of_one_conversation_share_its_history() -> None:
     async def scene(world: World, asked: OneShotResponses) -> None:
         await ask(asked, OneShotRequest("one", "kitchen"))
         await ask(asked, OneShotRequest("two", "kitchen"))
@@ -77,7 +77,7 @@ def test_a_conversation_remembers() -> None:
     run(scene)
 
 
-def test_tools_run_and_stay_in_the_history() -> None:
+def test_tool_calls_and_results_stay_in_the_history() -> None:
     async def scene(world: World, asked: OneShotResponses) -> None:
         assert await ask(asked, OneShotRequest("four", "kitchen")) == "you said it is 4."
         kinds = [type(item) for item in world.conversations.get("kitchen").history.items]
@@ -86,7 +86,7 @@ def test_tools_run_and_stay_in_the_history() -> None:
     run(scene)
 
 
-def test_languages() -> None:
+def test_the_language_comes_from_the_request_the_conversation_or_the_text() -> None:
     async def scene(world: World, asked: OneShotResponses) -> None:
         for question in (
             OneShotRequest("one"),
@@ -108,7 +108,7 @@ def test_languages() -> None:
     run(scene)
 
 
-def test_options() -> None:
+def test_options_of_the_request_override_the_usual_ones() -> None:
     async def scene(_: World, asked: OneShotResponses) -> None:
         async with asked.open(OneShotRequest("one")) as exchange:
             assert exchange.plan.options.max_output_tokens == 50
@@ -121,7 +121,7 @@ def test_options() -> None:
     run(scene)
 
 
-def test_who_leaves_cancels_the_answer_and_what_was_given_stays() -> None:
+def test_a_client_that_leaves_cancels_the_answer_and_the_sent_part_stays() -> None:
     async def scene(world: World, asked: OneShotResponses) -> None:
         question = OneShotRequest("one two three", "kitchen")
         async with asked.open(question) as exchange, aclosing(exchange.texts()) as texts:
@@ -134,7 +134,7 @@ def test_who_leaves_cancels_the_answer_and_what_was_given_stays() -> None:
     assert (answer.text, answer.status) == ("you said ", "incomplete")
 
 
-def test_a_model_that_fails() -> None:
+def test_a_failed_model_fails_one_question_only() -> None:
     async def scene(world: World, asked: OneShotResponses) -> None:
         world.llm.fails = True
         with pytest.raises(EngineError):
@@ -156,7 +156,7 @@ def test_a_conversation_answers_one_question_at_a_time() -> None:
     run(scene)
 
 
-def test_there_is_a_bound() -> None:
+def test_the_number_of_parallel_questions_is_limited() -> None:
     async def scene(_: World, asked: OneShotResponses) -> None:
         async with asked.open(OneShotRequest("one")), asked.open(OneShotRequest("two")):
             with pytest.raises(OverloadedError):
@@ -166,7 +166,7 @@ def test_there_is_a_bound() -> None:
     run(scene, max_parallel=2)
 
 
-def test_an_unknown_model_is_named() -> None:
+def test_an_unknown_model_is_not_found() -> None:
     async def scene(_: World, asked: OneShotResponses) -> None:
         with pytest.raises(NotFound):
             await ask(asked, OneShotRequest("one", model="parrot"))
@@ -178,7 +178,7 @@ def slow(takes_s: float = 8.0, llm: EchoLlm | None = None) -> World:
     return World(llm=llm or AsksTool(), providers=[SlowTool(takes_s)])
 
 
-def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
+def test_a_spoken_answer_has_fillers_during_a_slow_tool() -> None:
     async def scene(_: World, asked: OneShotResponses) -> None:
         question = OneShotRequest("one", "kitchen", is_spoken=True)
         async with asked.open(question) as exchange:
@@ -192,7 +192,7 @@ def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
     assert (answer.text, answer.status) == ("It is done.", "completed")
 
 
-def test_two_slow_questions_do_not_begin_with_the_same_sentence() -> None:
+def test_two_slow_questions_begin_with_different_fillers() -> None:
     async def begun(asked: OneShotResponses) -> str:
         async with asked.open(OneShotRequest("one", is_spoken=True)) as exchange:
             texts = [text async for text in exchange.texts()]
@@ -205,7 +205,7 @@ def test_two_slow_questions_do_not_begin_with_the_same_sentence() -> None:
     run(scene, slow(2.0))
 
 
-def test_who_reads_or_gets_it_whole_is_told_the_answer_only() -> None:
+def test_a_written_or_whole_answer_has_no_fillers() -> None:
     async def scene(_: World, asked: OneShotResponses) -> None:
         assert await ask(asked, OneShotRequest("one", is_spoken=True)) == "It is done."
         async with asked.open(OneShotRequest("one")) as exchange:
@@ -214,7 +214,7 @@ def test_who_reads_or_gets_it_whole_is_told_the_answer_only() -> None:
     run(scene, slow())
 
 
-def test_no_words_are_an_answer_to_who_reads_and_none_to_who_listens() -> None:
+def test_an_empty_answer_is_replaced_only_if_it_is_spoken() -> None:
     async def scene(_: World, asked: OneShotResponses) -> None:
         assert await ask(asked, OneShotRequest("one")) == ""
         assert (
@@ -224,7 +224,7 @@ def test_no_words_are_an_answer_to_who_reads_and_none_to_who_listens() -> None:
     run(scene, World(llm=Says("")))
 
 
-def test_a_spoken_answer_that_nobody_waits_for_is_cancelled_and_one_that_fails_is_told() -> None:
+def test_a_spoken_answer_is_cancelled_when_its_client_leaves_and_raises_errors() -> None:
     async def scene(world: World, asked: OneShotResponses) -> None:
         question = OneShotRequest("one two three", is_spoken=True)
         async with asked.open(question) as exchange, aclosing(exchange.texts()) as texts:
@@ -239,7 +239,7 @@ def test_a_spoken_answer_that_nobody_waits_for_is_cancelled_and_one_that_fails_i
 
 
 @pytest.mark.parametrize("is_spoken", [False, True])
-def test_only_a_bug_of_a_model_becomes_an_engine_error(
+def test_only_unexpected_errors_of_a_model_become_engine_errors(
     is_spoken: bool,
 ) -> None:
     class Buggy(EchoLlm):

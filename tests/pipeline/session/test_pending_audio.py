@@ -1,4 +1,4 @@
-"""When a paced speaker may wait a moment for sound."""
+"""The moments at which a paced speaker may wait briefly for sound."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ SILENCE, ONE = 0, 1000
 
 
 class Speaker:
-    """Pulls as a track does, and keeps what it was told before."""
+    """Pulls as a track does, and notes before each pull whether sound is coming."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -33,8 +33,8 @@ class Speaker:
 
 
 def told(world: World, settings: SessionSettings | None = None) -> str:
-    """What the speaker is told from 40 ms after the last word on: `.` nothing comes, `w` wait,
-    `s` it is there; `S` sound was played."""
+    """Returns the speaker's notes from 40 ms after the last word on: `.` no sound is coming, `w`
+    wait, `s` sound is ready, `S` sound was played."""
     said: list[str] = []
 
     async def scene(session: Session) -> None:
@@ -49,7 +49,7 @@ def told(world: World, settings: SessionSettings | None = None) -> str:
     return said[0]
 
 
-def test_sound_is_coming_from_the_turns_end_to_its_first_frame() -> None:
+def test_sound_is_announced_from_the_end_of_the_turn_to_its_first_frame() -> None:
     line = told(World(llm=EchoLlm(word_s=0.4)))
     quiet, _, rest = line.partition("w")
     assert set(quiet) == {"."}
@@ -61,6 +61,6 @@ def test_sound_is_coming_from_the_turns_end_to_its_first_frame() -> None:
     assert after.endswith("....")
 
 
-def test_nothing_comes_where_nothing_is_answered() -> None:
+def test_no_sound_is_announced_without_responses() -> None:
     line = told(World(), SessionSettings(answers=False))
     assert set(line) == {"."}

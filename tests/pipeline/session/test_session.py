@@ -49,7 +49,7 @@ from tests.pipeline.scenes import ANSWER_TIME_MS, SILENCE, of, one_turn, run_ses
 pytestmark = pytest.mark.many
 
 
-def test_a_spoken_turn_tells_its_story_in_order() -> None:
+def test_a_spoken_turn_has_its_events_in_order() -> None:
     events = run_session(World(), one_turn)
     told = [n for n in names(events) if n not in ("HypothesisChanged", "OutputTextDelta")]
     assert told == [
@@ -72,7 +72,7 @@ def test_a_spoken_turn_tells_its_story_in_order() -> None:
     assert of(ResponseDone, events)[0].status == "completed"
 
 
-def test_what_is_fed_is_heard_at_once() -> None:
+def test_fed_audio_is_processed_at_once() -> None:
     seen: list[bool] = []
 
     async def scenario(session: Session) -> None:
@@ -89,7 +89,7 @@ def test_what_is_fed_is_heard_at_once() -> None:
     assert seen == [True, False, False]
 
 
-def test_a_bug_in_hearing_ends_the_session_and_not_who_feeds_it() -> None:
+def test_an_error_in_speech_detection_ends_the_session_but_not_its_caller() -> None:
     fed: list[str] = []
 
     async def scenario(session: Session) -> None:
@@ -103,7 +103,7 @@ def test_a_bug_in_hearing_ends_the_session_and_not_who_feeds_it() -> None:
     assert caught.group_contains(RequestError, match="audio of 8000 Hz")
 
 
-def test_words_appear_while_they_are_spoken_and_stay() -> None:
+def test_partial_transcripts_appear_during_speech_and_their_stable_part_only_grows() -> None:
     events = run_session(World(), one_turn)
     hypotheses = of(HypothesisChanged, events)
     assert len(hypotheses) >= 3
@@ -113,7 +113,7 @@ def test_words_appear_while_they_are_spoken_and_stay() -> None:
     assert hypotheses[-1].stable.startswith("one")
 
 
-def test_the_trace_has_every_stage_and_adds_up() -> None:
+def test_the_timeline_has_every_stage_without_gaps() -> None:
     turn = of(TurnTimeline, run_session(World(), one_turn))[0]
     assert [s.stage for s in turn.stages] == ["endpoint_wait", "asr", "llm", "tts", "playout"]
     wait, asr, llm, tts, playout = turn.stages
@@ -128,14 +128,14 @@ def test_the_trace_has_every_stage_and_adds_up() -> None:
     assert turn.status == "answered"
 
 
-def test_a_short_answer_is_ready_when_the_turn_is_over() -> None:
+def test_a_short_answer_is_ready_when_the_turn_ends() -> None:
     """Recognition, language model and voice take 300 + 20 + 10 ms within the 500 ms of silence."""
     turn = of(TurnTimeline, run_session(World(asr=LevelAsr(delay_s=0.3)), one_turn))[0]
     assert turn.response_latency_ms is not None
     assert turn.response_latency_ms <= 500 + 20
 
 
-def test_speech_that_resumes_voids_the_prepared_decode() -> None:
+def test_resumed_speech_makes_the_prepared_decode_void() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (1000, 400), (SILENCE, 200), (2000, 400), (SILENCE, ANSWER_TIME_MS))
 
@@ -143,7 +143,7 @@ def test_speech_that_resumes_voids_the_prepared_decode() -> None:
     assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one two"]
 
 
-def test_barge_in_stops_the_voice_and_keeps_what_was_heard() -> None:
+def test_an_interruption_stops_the_voice_and_keeps_the_heard_part() -> None:
     world = World(llm=EchoLlm(ending=", and so on, and more of it, and more of it"))
 
     async def scenario(session: Session) -> None:
@@ -155,7 +155,7 @@ def test_barge_in_stops_the_voice_and_keeps_what_was_heard() -> None:
     assert cleared.response_id == of(PlayoutStarted, events)[0].response_id
     assert first.response_id == cleared.response_id
     item = first.output[0] if first.status == "cancelled" else None
-    if item is None:  # the text was complete; then the item was cut afterwards
+    if item is None:  # the text was complete, and the item was truncated afterwards
         assert of(ItemTruncated, events)[0].audio_end_ms < 2000
         heard = next(m.text for m in world.llm.asked[-1] if m.role == "assistant")
     else:
@@ -169,7 +169,7 @@ def test_barge_in_stops_the_voice_and_keeps_what_was_heard() -> None:
     assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one", "two"]
 
 
-def test_noise_is_not_answered() -> None:
+def test_noise_gets_no_response() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (5000, 600), (SILENCE, ANSWER_TIME_MS))
 
@@ -179,7 +179,7 @@ def test_noise_is_not_answered() -> None:
     assert of(TurnTimeline, events)[0].status == "rejected"
 
 
-def test_a_failing_recogniser_loses_the_turn_not_the_session() -> None:
+def test_a_failing_recogniser_fails_the_turn_but_not_the_session() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -199,7 +199,7 @@ def test_a_failing_recogniser_loses_the_turn_not_the_session() -> None:
 
 
 @pytest.mark.parametrize("stage", ["llm", "tts"])
-def test_a_failing_answer_is_a_failed_response(stage: str) -> None:
+def test_a_failing_engine_fails_one_response_only(stage: str) -> None:
     world = World()
     broken = world.llm if stage == "llm" else world.tts
 
@@ -214,7 +214,7 @@ def test_a_failing_answer_is_a_failed_response(stage: str) -> None:
     assert second.status == "completed"
 
 
-def test_tools_run_and_stay_out_of_the_clients_sight() -> None:
+def test_server_tools_run_without_output_items_for_the_client() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (4000, 600), (SILENCE, ANSWER_TIME_MS))
 
@@ -225,7 +225,7 @@ def test_tools_run_and_stay_out_of_the_clients_sight() -> None:
     assert len(of(OutputItemDone, events)) == 1
 
 
-def test_written_input_gets_a_written_answer() -> None:
+def test_written_input_gets_a_written_response_and_one_at_a_time() -> None:
     async def scenario(session: Session) -> None:
         session.add_item(MessageItem("item_a", "user", (TextPart("hello"),)))
         session.create_response(ResponseRequest(modality="text"))
@@ -242,7 +242,7 @@ def test_written_input_gets_a_written_answer() -> None:
     assert of(TurnTimeline, events)[0].response_latency_ms == pytest.approx(20)
 
 
-def test_cancel_closes_every_generator() -> None:
+def test_cancelling_a_response_closes_every_generator() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -264,7 +264,7 @@ def test_cancel_closes_every_generator() -> None:
     assert world.tts.closed_early == 1
 
 
-def test_push_to_talk_waits_for_the_words_of_what_was_committed() -> None:
+def test_in_push_to_talk_a_response_waits_for_the_transcript_of_the_commit() -> None:
     settings = SessionSettings(turn_detection=None)
 
     async def scenario(session: Session) -> None:
@@ -283,7 +283,7 @@ def test_push_to_talk_waits_for_the_words_of_what_was_committed() -> None:
     assert [s.stage for s in turn.stages] == ["endpoint_wait", "asr", "llm", "tts", "playout"]
 
 
-def test_push_to_talk_with_nothing_said_fails_the_response() -> None:
+def test_in_push_to_talk_a_response_to_silence_fails() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (SILENCE, 400))
         session.commit_input()
@@ -295,14 +295,14 @@ def test_push_to_talk_with_nothing_said_fails_the_response() -> None:
     assert (done.status, done.error_code) == ("failed", "no_speech")
 
 
-def test_a_transcription_session_never_answers() -> None:
+def test_a_transcription_session_creates_no_responses() -> None:
     events = run_session(World(), one_turn, SessionSettings(answers=False))
     assert of(TranscriptionCompleted, events)[0].transcript == "one two"
     assert "ResponseCreated" not in names(events)
     assert of(TurnTimeline, events)[0].status == "transcribed"
 
 
-def test_client_paced_sound_comes_as_events_and_truncation_cuts_history() -> None:
+def test_client_paced_sound_comes_in_events_and_truncation_cuts_the_history() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -330,7 +330,7 @@ def test_client_paced_sound_comes_as_events_and_truncation_cuts_history() -> Non
 
 
 @pytest.mark.parametrize("user_speaks", [False, True])
-def test_an_announcement_waits_for_its_moment_and_is_not_lost(user_speaks: bool) -> None:
+def test_an_announcement_during_a_turn_is_said_later(user_speaks: bool) -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -348,7 +348,7 @@ def test_an_announcement_waits_for_its_moment_and_is_not_lost(user_speaks: bool)
     assert any(isinstance(i, MessageItem) and i.text == "ding dong" for i in done)
 
 
-def test_a_conversation_outlives_its_connection() -> None:
+def test_a_conversation_continues_in_the_next_connection() -> None:
     world = World()
 
     async def main() -> None:
@@ -365,7 +365,7 @@ def test_a_conversation_outlives_its_connection() -> None:
     assert [m.text for m in world.llm.asked[0]] == ["one", "two"]
 
 
-def test_a_conversation_goes_on_in_its_language() -> None:
+def test_a_conversation_keeps_its_language() -> None:
     world = World()
 
     async def main() -> None:
@@ -385,7 +385,7 @@ def test_a_conversation_goes_on_in_its_language() -> None:
     assert world.llm.languages_asked == ["en", "de", "de"]
 
 
-def test_ten_sessions_at_once_do_not_cross() -> None:
+def test_ten_parallel_sessions_do_not_mix() -> None:
     world = World()
     levels = [1000, 2000, 3000] * 3 + [1000]
     told: list[list[SessionEvent]] = [[] for _ in levels]
@@ -409,7 +409,7 @@ def test_ten_sessions_at_once_do_not_cross() -> None:
         assert "".join(e.delta for e in of(OutputTextDelta, events)) == f"you said {words[level]}. "
 
 
-def test_a_full_or_draining_server_says_when_to_come_back() -> None:
+def test_a_full_or_draining_server_refuses_sessions_and_says_when_to_retry() -> None:
     world = World()
 
     async def main() -> None:
@@ -462,7 +462,7 @@ def test_impossible_settings_are_refused_and_the_old_ones_stay(
     run_session(World(), scenario)
 
 
-def test_a_language_that_is_not_heard_is_said_so() -> None:
+def test_an_unsupported_language_fails_the_transcription_and_names_the_allowed() -> None:
     events = run_session(
         World(), one_turn, SessionSettings(language="de", turn_detection=TurnDetection())
     )
@@ -471,7 +471,7 @@ def test_a_language_that_is_not_heard_is_said_so() -> None:
     assert "allowed: en" in failed.message
 
 
-def test_a_language_that_comes_while_somebody_speaks_is_for_the_next_words() -> None:
+def test_a_language_set_during_speech_applies_to_the_next_utterance() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (1000, 400))
         session.configure(SessionSettings(language="de"))
@@ -483,7 +483,7 @@ def test_a_language_that_comes_while_somebody_speaks_is_for_the_next_words() -> 
 
 
 class BreakingTts(ToneTts):
-    """Has no sound for the second clause."""
+    """A voice that fails at the second clause."""
 
     async def speak(
         self,
@@ -504,7 +504,7 @@ class BreakingTts(ToneTts):
         raise EngineError("tts", "tone", "fails on purpose")
 
 
-def test_of_an_answer_whose_voice_breaks_off_only_what_was_heard_is_remembered() -> None:
+def test_only_the_heard_part_is_remembered_if_the_voice_fails() -> None:
     world = World(tts=BreakingTts(4000))
     world.llm.ending = ". And that is the first sentence. And this is the second one."
 

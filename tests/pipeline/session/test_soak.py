@@ -1,4 +1,4 @@
-"""A thousand turns of one session, in virtual time: nothing that it keeps grows with them."""
+"""A thousand turns of one session, in virtual time: its memory does not grow with them."""
 
 import asyncio
 import gc
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.live
 SILENCE, ONE, TWO, FOUR, NOISE, UH_HUH = 0, 1000, 2000, 4000, 5000, 6000
 TURNS = 1000
 WARM = 600
-"Turns after which what is bounded is full: a history of 400 items, 32 answers, caches."
+"""The number of turns after which bounded stores are full: a history of 400 items, 32 answers,
+caches."""
 
 KINDS = (
     ((ONE, 300), (SILENCE, 500)),
@@ -34,7 +35,7 @@ async def _drain(session: Session) -> None:
 
 
 def _forget(world: World) -> None:
-    """What the fakes remember of what they were asked."""
+    """Clears what the scripted engines have recorded."""
     for remembered in (world.asr.asked, world.asr.decoded, world.asr.forgotten, world.asr.hurried):
         remembered.clear()
     world.llm.asked.clear()
@@ -43,7 +44,7 @@ def _forget(world: World) -> None:
     world.metrics.observed.clear()
 
 
-def test_a_thousand_turns_leave_nothing_behind() -> None:
+def test_a_thousand_turns_leave_no_objects_or_tasks() -> None:
     world = World(asr=LevelAsr(0.02), tts=ToneTts(500))
     world.llm.word_s = 0.01
     settings = SessionSettings(turn_detection=TurnDetection(silence_ms=200))

@@ -1,4 +1,5 @@
-"""An engine or tool of others that raises whatever it likes: an apology, and the session lives."""
+"""An engine or tool of a third party raises any exception: the user hears an apology, and the
+session goes on."""
 
 import asyncio
 import logging
@@ -47,7 +48,7 @@ SORRY = ("Sorry, that did not work.", "I could not do that, sorry.")
 
 
 class OddLlm(EchoLlm):
-    """Raises what it is given, before its first word or after it."""
+    """A model that raises the given exception, before its first word or after it."""
 
     def __init__(self, bug: Exception, *, after_words: bool = False) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class OddLlm(EchoLlm):
 
 
 class OddTts(ToneTts):
-    """Raises what it is given at its first clause."""
+    """A voice that raises the given exception at its first clause."""
 
     info = TtsInfo("odd", 24_000, {"en": ("low",)})
 
@@ -96,7 +97,7 @@ class OddTts(ToneTts):
 
 
 class SpareTts(ToneTts):
-    """Another voice, at another rate."""
+    """A second voice, at another rate."""
 
     info = TtsInfo("spare", 16_000, {"en": ("plain",)})
 
@@ -122,7 +123,7 @@ class SpareTts(ToneTts):
 
 
 class OddAsr(LevelAsr):
-    """Fails to decode as the gateway tells of a worker whose engine raised something."""
+    """A recogniser that fails as the gateway reports a worker whose engine raised an exception."""
 
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         if self.broken:
@@ -168,7 +169,7 @@ def test_a_language_model_that_raises_is_apologised_for_and_the_next_turn_works(
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_voice_that_raises_is_apologised_for_by_another_one(
+def test_another_voice_apologises_for_a_voice_that_raises(
     bug: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     odd, spare = OddTts(bug(SECRET)), SpareTts()
@@ -189,7 +190,7 @@ def test_a_voice_that_raises_is_apologised_for_by_another_one(
     assert SECRET not in caplog.text
 
 
-def test_without_another_voice_the_answer_fails_and_the_session_lives() -> None:
+def test_without_another_voice_the_answer_fails_and_the_session_goes_on() -> None:
     odd = OddTts(ValueError(SECRET))
 
     async def scenario(session: Session) -> None:
@@ -199,7 +200,7 @@ def test_without_another_voice_the_answer_fails_and_the_session_lives() -> None:
     assert statuses(events) == ["failed", "completed"]
 
 
-def test_another_voice_that_fails_too_changes_nothing() -> None:
+def test_a_failing_second_voice_does_not_end_the_session() -> None:
     odd, spare = OddTts(ValueError(SECRET)), OddTts(KeyError(SECRET))
 
     async def scenario(session: Session) -> None:
@@ -209,7 +210,7 @@ def test_another_voice_that_fails_too_changes_nothing() -> None:
     assert statuses(events) == ["failed", "completed"]
 
 
-def test_a_recogniser_that_fails_is_apologised_for() -> None:
+def test_a_failing_recogniser_is_apologised_for() -> None:
     asr = OddAsr()
     asr.broken = True
 
@@ -232,7 +233,7 @@ def test_a_recogniser_that_fails_is_apologised_for() -> None:
     ],
     ids=["transcription", "push to talk", "no response", "written"],
 )
-def test_only_turns_that_are_answered_by_voice_and_by_themselves_are_apologised_for(
+def test_turns_without_an_automatic_spoken_answer_get_no_apology(
     settings: SessionSettings,
 ) -> None:
     asr = OddAsr()
@@ -256,7 +257,7 @@ class OddEndpoint:
         raise ValueError(SECRET)
 
 
-def test_an_end_of_turn_engine_that_raises_only_loses_its_say() -> None:
+def test_an_end_of_turn_engine_that_raises_is_ignored() -> None:
     world = World(endpoint=OddEndpoint())
     settings = SessionSettings(turn_detection=TurnDetection("semantic_vad"))
 
@@ -268,7 +269,8 @@ def test_an_end_of_turn_engine_that_raises_only_loses_its_say() -> None:
 
 
 class RefusingTts(ToneTts):
-    """Raises on the call: `speak` is a plain function that returns an iterator."""
+    """A voice that raises when it is called: `speak` is a plain function that returns an
+    iterator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,7 +282,7 @@ class RefusingTts(ToneTts):
         return super().speak(*args, **options)
 
 
-def test_a_voice_that_raises_on_the_call_fails_one_answer_only() -> None:
+def test_a_voice_that_raises_when_called_fails_one_answer_only() -> None:
     odd = RefusingTts()
 
     async def scenario(session: Session) -> None:
@@ -290,7 +292,7 @@ def test_a_voice_that_raises_on_the_call_fails_one_answer_only() -> None:
     assert statuses(events) == ["failed", "completed"]
 
 
-def test_a_voice_that_raises_on_the_call_is_an_error_of_a_file() -> None:
+def test_a_voice_that_raises_when_called_is_an_engine_error_of_a_speech_file() -> None:
     async def text() -> AsyncGenerator[str, None]:
         yield "Hello."
 
@@ -315,7 +317,7 @@ class OddVad(LoudVad):
 
 
 class OddVads:
-    """Whose streams raise for so many frames."""
+    """A VAD whose streams raise for this number of frames."""
 
     name = "odd"
 
@@ -328,7 +330,7 @@ class OddVads:
 
 
 @pytest.mark.parametrize("bugs", [1, 5])
-def test_a_vad_that_raises_hears_nothing_and_begins_anew(
+def test_a_vad_that_raises_is_reopened_and_logged_once(
     bugs: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     vad = OddVads(bugs)
@@ -347,7 +349,7 @@ def test_a_vad_that_raises_hears_nothing_and_begins_anew(
 
 
 class OddWake(LevelWake):
-    """Raises at its third frame, or when it is reset."""
+    """A wake word detector that raises at its third frame and at its reset."""
 
     def __init__(self, name: str, wakes: "OddWakes") -> None:
         super().__init__(name, 0)
@@ -371,7 +373,9 @@ class OddWakes(LevelWakes):
         return OddWake(names[0], self)
 
 
-def test_a_wake_engine_that_raises_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wake_word_engine_that_raises_is_reopened_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     wakes = OddWakes()
 
     class Waking(World):
@@ -395,7 +399,7 @@ def test_a_wake_engine_that_raises_begins_anew(caplog: pytest.LogCaptureFixture)
 
 
 class ContextLlm(EchoLlm):
-    """Raises when it is asked for its context."""
+    """A model that raises when its context size is read."""
 
     is_odd = True
 
@@ -411,7 +415,7 @@ class ContextLlm(EchoLlm):
 
 
 class DeclaringLlm(EchoLlm):
-    """Raises when it is asked what it declares."""
+    """A model that raises when its tool declarations are read."""
 
     is_odd = True
 
@@ -426,7 +430,7 @@ class DeclaringLlm(EchoLlm):
 
 
 @pytest.mark.parametrize("engine", [ContextLlm, DeclaringLlm])
-def test_a_language_model_that_raises_before_it_is_asked_fails_one_answer_only(
+def test_a_language_model_that_raises_before_its_request_fails_one_answer_only(
     engine: type[ContextLlm | DeclaringLlm],
 ) -> None:
     llm = engine()
@@ -441,7 +445,7 @@ def test_a_language_model_that_raises_before_it_is_asked_fails_one_answer_only(
 
 
 class OddTools:
-    """Raises when it is asked which tools it has."""
+    """A provider that raises when its tools are listed."""
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
         raise ValueError(SECRET)
@@ -452,7 +456,7 @@ class OddTools:
         raise AssertionError("it has no tools")
 
 
-def test_a_provider_that_cannot_say_its_tools_has_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tool_provider_that_raises_offers_no_tools(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.providers = [OddTools(), *world.providers]
 
@@ -488,7 +492,7 @@ def test_a_chain_names_each_cause_and_its_place_without_messages() -> None:
     assert SECRET not in told
 
 
-def test_our_own_errors_pass_through() -> None:
+def test_own_errors_pass_unchanged_and_uncounted() -> None:
     error, counts = EngineError("llm", "x"), Counts()
     with pytest.raises(EngineError) as caught, plugin_errors("llm", "x", counts):
         raise error

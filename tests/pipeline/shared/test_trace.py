@@ -1,4 +1,4 @@
-"""What a trace holds of a session's sound and settings, and what it keeps to itself."""
+"""What a trace contains of a session's sound and settings, and what it leaves out."""
 
 import json
 from base64 import b64decode
@@ -40,7 +40,7 @@ def feed(into: SessionTrace, samples: int) -> None:
         into.frame(AudioFrame(pcm, ASR_RATE_HZ, start))
 
 
-def test_sound_comes_back_whole_and_stands_where_it_was_heard() -> None:
+def test_a_trace_contains_all_sound_at_its_place_among_the_events() -> None:
     one, kept = traced(sound=True)
     feed(one, 16_000 + 640)
     one.write(SpeechStarted("item", 3))
@@ -54,7 +54,7 @@ def test_sound_comes_back_whole_and_stands_where_it_was_heard() -> None:
     assert np.array_equal(pcm[16_640:], np.arange(320))
 
 
-def test_without_being_asked_for_there_is_no_sound_and_no_word() -> None:
+def test_a_trace_contains_no_sound_and_no_words_by_default() -> None:
     one, kept = traced()
     one.settings(SETTINGS)
     feed(one, 32_000)
@@ -66,7 +66,7 @@ def test_without_being_asked_for_there_is_no_sound_and_no_word() -> None:
     assert not any(word in told for word in ("secret", "brief", "Ada"))
 
 
-def test_what_tools_answered_is_words() -> None:
+def test_tool_calls_and_results_are_traced_only_with_words() -> None:
     call, answer = FunctionCallItem("i", "c", "add", "{}"), FunctionOutputItem("o", "c", "[4]")
     for words, names in ((True, ["ToolCalled", "ToolAnswered"]), (False, [])):
         one, kept = traced(words=words, sound=True)
@@ -77,7 +77,7 @@ def test_what_tools_answered_is_words() -> None:
         assert told == ([("c", "{}", None), ("c", None, "[4]")] if words else [])
 
 
-def test_who_paces_it_and_where_it_stands_are_told() -> None:
+def test_a_trace_names_the_pacing_and_with_sound_also_the_place() -> None:
     for sound in (True, False):
         one, kept = traced(sound=sound)
         one.settings(SETTINGS, "client", DeviceLocation("Attic", "dev_1"))
@@ -87,7 +87,7 @@ def test_who_paces_it_and_where_it_stands_are_told() -> None:
 
 
 @pytest.mark.parametrize("asked_for", [{}, {"words": True}, {"words": True, "sound": True}])
-def test_no_trace_has_the_keys_of_a_clients_servers(asked_for: dict[str, bool]) -> None:
+def test_a_trace_never_contains_keys_of_the_clients_servers(asked_for: dict[str, bool]) -> None:
     headers = {"Authorization": "a secret"}
     server = ClientMcpServer("x", "https://x.test/secret", headers)
     one, kept = traced(**asked_for)
@@ -96,14 +96,16 @@ def test_no_trace_has_the_keys_of_a_clients_servers(asked_for: dict[str, bool]) 
 
 
 @pytest.mark.parametrize("asked_for", [{"words": True}, {"sound": True}])
-def test_settings_are_whole_where_words_or_sound_are(asked_for: dict[str, bool]) -> None:
+def test_settings_are_traced_whole_with_words_or_sound(asked_for: dict[str, bool]) -> None:
     one, kept = traced(**asked_for)
     one.settings(SETTINGS)
     assert kept.records[0]["settings"]["instructions"] == "be brief"
     assert kept.records[0]["began_at"] == "2026-01-01T00:00:00+00:00"
 
 
-def test_sound_is_bounded_and_its_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traced_sound_is_limited_and_its_omission_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(trace, "MAX_SOUND_MS", 100)
     one, kept = traced(sound=True)
     feed(one, 16_000)

@@ -1,4 +1,4 @@
-"""Words reach the log where they are asked for, and no other logger ever."""
+"""Transcripts reach the log only if this is configured, and only through their own logger."""
 
 import logging
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.many
 
 
 @pytest.mark.parametrize("is_asked_for", [False, True])
-def test_what_is_heard_and_said_is_logged_only_when_asked_for(
+def test_transcripts_are_logged_only_if_configured(
     caplog: pytest.LogCaptureFixture, is_asked_for: bool
 ) -> None:
     world = World(logs_words=is_asked_for)

@@ -1,4 +1,4 @@
-"""The moments of a spoken turn: all of them, in their order, and the words' own."""
+"""The marks of a spoken turn: all of them, in their order, with the marks of the words."""
 
 import asyncio
 from dataclasses import replace
@@ -29,7 +29,7 @@ PLAYED = (TurnMark.PLAYOUT_START, TurnMark.PLAYOUT_END)
     ],
     ids=["begun in the pause", "begun at its end"],
 )
-def test_a_spoken_turn_has_every_moment_in_order(
+def test_a_spoken_turn_has_every_mark_in_order(
     max_drafts: int, order: tuple[TurnMark, ...]
 ) -> None:
     (turn,) = of(TurnTimeline, run_session(World(drafts=DraftBudget(max_drafts)), one_turn))
@@ -40,7 +40,7 @@ def test_a_spoken_turn_has_every_moment_in_order(
 
 
 class Hesitant(LevelAsr):
-    """Final words take 400 ms, and may be others than those of the partials."""
+    """A recogniser whose final words take 400 ms and may differ from those of the partials."""
 
     def __init__(self, final: str) -> None:
         super().__init__(0.02, is_incremental=True)
@@ -54,7 +54,7 @@ class Hesitant(LevelAsr):
 
 
 class SlowAtTheEnd(LevelAsr):
-    """Its final words are those of the pause, and take 100 ms more."""
+    """A recogniser whose final decode repeats the words of the pause and takes 100 ms more."""
 
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         if item.is_final:
@@ -62,7 +62,7 @@ class SlowAtTheEnd(LevelAsr):
         return await super().decode(item, priority)
 
 
-def test_other_words_than_were_guessed_are_known_when_they_come() -> None:
+def test_a_final_that_differs_from_the_partials_is_marked_when_it_comes() -> None:
     events = run_session(World(asr=Hesitant("one three")), one_turn)
     (turn,) = of(TurnTimeline, events)
     assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one three"]
@@ -74,10 +74,11 @@ def test_other_words_than_were_guessed_are_known_when_they_come() -> None:
 
 
 @pytest.mark.parametrize("is_read_only", [True, False], ids=["joined", "by itself"])
-def test_words_that_go_on_are_known_in_the_pause_also_if_they_stand_alone(
+def test_a_continuation_is_marked_as_transcribed_in_the_pause(
     is_read_only: bool,
 ) -> None:
-    """They do where the first ones made a tool change something."""
+    """It stands alone if a tool has changed something after the first part; otherwise both are
+    joined."""
     world = World(asr=SlowAtTheEnd(), llm=ToolLlm(), providers=[Watched(is_read_only=is_read_only)])
 
     async def scene(session: Session) -> None:
@@ -93,6 +94,6 @@ def test_words_that_go_on_are_known_in_the_pause_also_if_they_stand_alone(
     assert marks[TurnMark.ASR_FINAL] <= marks[TurnMark.LLM_FIRST_TOKEN]
 
 
-def test_words_that_were_guessed_are_known_in_the_pause() -> None:
+def test_a_final_equal_to_the_partials_is_marked_in_the_pause() -> None:
     (turn,) = of(TurnTimeline, run_session(World(asr=Hesitant("one two")), one_turn))
     assert turn.marks[TurnMark.ASR_FINAL] < turn.marks[TurnMark.ENDPOINT]
