@@ -1,4 +1,5 @@
-"""Replies said twice are made once: the same samples and words, bounded, and nothing half said."""
+"""Repeated replies are synthesized once: the same samples and words, within limits, and only whole
+clauses."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
@@ -19,7 +20,7 @@ RATE_HZ = 1000
 
 
 class Counted:
-    """Metrics, as sums."""
+    """Metrics as sums."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
@@ -37,7 +38,7 @@ class Counted:
 
 
 class Voice:
-    """Two frames and one word per chunk, their samples made of its letters."""
+    """A voice with two frames and one word per chunk, whose samples are the letters."""
 
     def __init__(self, name: str = "one") -> None:
         self.info = TtsInfo(name, RATE_HZ, {"en": ("a", "b"), "de": ("d",)}, has_word_times=True)
@@ -81,7 +82,7 @@ def say(
     voice: str | None = None,
     speed: float = 1,
 ) -> Said:
-    """All samples and words."""
+    """Returns all samples and words."""
     marks: list[WordMark] = []
 
     async def scenario() -> list[AudioFrame]:
@@ -108,7 +109,7 @@ def cache(metrics: Counted) -> VoiceCache:
     return VoiceCache(metrics)
 
 
-def test_the_third_time_is_from_the_cache_and_sounds_the_same(
+def test_from_the_third_time_a_reply_comes_from_the_cache_unchanged(
     cache: VoiceCache, metrics: Counted
 ) -> None:
     voice = Voice()
@@ -122,20 +123,20 @@ def test_the_third_time_is_from_the_cache_and_sounds_the_same(
     assert metrics.sums["earshot_tts_cache_bytes"] == cache.size_bytes > 0
 
 
-def test_what_is_said_once_is_not_kept(cache: VoiceCache) -> None:
+def test_a_reply_said_once_is_not_kept(cache: VoiceCache) -> None:
     say(CachedTts(Voice(), cache), "Your PIN is 1234.")
     assert len(cache) == 0
     assert "1234" not in repr(vars(cache))
 
 
-def test_neither_text_nor_letters_are_in_the_cache(cache: VoiceCache) -> None:
+def test_the_cache_contains_no_text(cache: VoiceCache) -> None:
     tts = CachedTts(Voice(), cache)
     say(tts, "Okay then."), say(tts, "Okay then.")
     assert len(cache) == 1
     assert "Okay" not in repr(vars(cache))
 
 
-def test_engine_language_voice_and_speed_are_told_apart(cache: VoiceCache) -> None:
+def test_the_cache_separates_engine_language_voice_and_speed(cache: VoiceCache) -> None:
     one, two = Voice(), Voice("two")
     for _ in range(2):
         say(CachedTts(one, cache), "Ja.", "Ja.")
@@ -146,10 +147,10 @@ def test_engine_language_voice_and_speed_are_told_apart(cache: VoiceCache) -> No
     assert len(cache) == 5
     assert len(one.made) == 8
     say(CachedTts(one, cache), "Ja.", voice="a")
-    assert len(one.made) == 8  # "a" is what no wish means
+    assert len(one.made) == 8  # "a" is the default voice
 
 
-def test_a_reply_that_was_left_is_not_kept(cache: VoiceCache) -> None:
+def test_an_abandoned_reply_is_not_kept(cache: VoiceCache) -> None:
     tts = CachedTts(Voice(), cache)
     say(tts, "Okay.")
 
@@ -163,7 +164,7 @@ def test_a_reply_that_was_left_is_not_kept(cache: VoiceCache) -> None:
     assert len(cache) == 1
 
 
-def test_a_reply_that_was_left_once_counts_as_never_said(cache: VoiceCache) -> None:
+def test_an_abandoned_reply_does_not_count_as_said(cache: VoiceCache) -> None:
     tts = CachedTts(Voice(), cache)
 
     async def leave() -> None:
@@ -175,7 +176,7 @@ def test_a_reply_that_was_left_once_counts_as_never_said(cache: VoiceCache) -> N
     assert len(cache) == 0
 
 
-def test_a_failure_is_not_kept(cache: VoiceCache) -> None:
+def test_a_failed_reply_is_not_kept(cache: VoiceCache) -> None:
     tts = CachedTts(Voice(), cache)
     for _ in range(3):
         with pytest.raises(EngineError):
@@ -185,7 +186,7 @@ def test_a_failure_is_not_kept(cache: VoiceCache) -> None:
 
 
 class SlowVoice(Voice):
-    """It takes 30 ms to begin, then 10 ms per frame."""
+    """A voice that takes 30 ms to begin, then 10 ms per frame."""
 
     async def speak(
         self,
@@ -204,7 +205,7 @@ class SlowVoice(Voice):
                 yield frame
 
 
-def test_how_fast_a_voice_is_does_not_depend_on_who_listens_or_on_what_is_kept(
+def test_the_realtime_factor_ignores_slow_listeners_and_cache_hits(
     cache: VoiceCache, metrics: Counted
 ) -> None:
     tts = CachedTts(SlowVoice(), cache)
@@ -222,7 +223,7 @@ def test_how_fast_a_voice_is_does_not_depend_on_who_listens_or_on_what_is_kept(
     assert [factor for _, factor in metrics.observed] == pytest.approx([*times.values()] * 2)
 
 
-def test_long_clauses_pass_by(cache: VoiceCache, metrics: Counted) -> None:
+def test_long_clauses_are_not_cached(cache: VoiceCache, metrics: Counted) -> None:
     long = "x" * (voice_cache.MAX_TEXT_CHARS + 1)
     tts = CachedTts(Voice(), cache)
     assert [say(tts, long) for _ in range(3)] == [say(Voice(), long)] * 3
@@ -231,7 +232,9 @@ def test_long_clauses_pass_by(cache: VoiceCache, metrics: Counted) -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"max_entries": 3}, {"max_bytes": 3 * 2 * 10 * 2}])
-def test_the_least_used_goes_first(metrics: Counted, bounds: dict[str, int]) -> None:
+def test_the_least_recently_used_entry_is_dropped_first(
+    metrics: Counted, bounds: dict[str, int]
+) -> None:
     cache = VoiceCache(metrics, **bounds)
     voice = Voice()
     tts = CachedTts(voice, cache)
@@ -248,7 +251,7 @@ def test_the_least_used_goes_first(metrics: Counted, bounds: dict[str, int]) -> 
     assert len(voice.made) == count + 1
 
 
-def test_one_reply_cannot_fill_the_cache(
+def test_a_reply_above_the_size_limit_is_not_kept(
     cache: VoiceCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(voice_cache, "MAX_ENTRY_BYTES", 100)
@@ -259,14 +262,16 @@ def test_one_reply_cannot_fill_the_cache(
     assert len(cache) == 1
 
 
-def test_what_was_seen_is_bounded(cache: VoiceCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_texts_is_limited(
+    cache: VoiceCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(voice_cache, "MAX_SEEN", 2)
     tts = CachedTts(Voice(), cache)
     say(tts, "a.", "b.", "c.", "a.")
     assert len(cache) == 0
 
 
-def test_a_known_first_clause_is_heard_before_the_next_is_written(cache: VoiceCache) -> None:
+def test_a_cached_first_clause_sounds_before_the_next_is_written(cache: VoiceCache) -> None:
     tts = CachedTts(Voice(), cache)
     say(tts, "Okay."), say(tts, "Okay.")
 
@@ -286,7 +291,7 @@ def test_a_known_first_clause_is_heard_before_the_next_is_written(cache: VoiceCa
     asyncio.run(scenario())
 
 
-def test_forgetting_is_complete(cache: VoiceCache) -> None:
+def test_clearing_the_cache_forgets_everything(cache: VoiceCache) -> None:
     tts = CachedTts(Voice(), cache)
     say(tts, "a."), say(tts, "a.")
     cache.clear()

@@ -1,4 +1,4 @@
-"""Clauses: as early as they can be spoken, and never through a number, a name or an address."""
+"""Clauses end as early as they can be spoken, and never within a number, a name or an address."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,9 @@ def chunked(text: str, *, language: str = "en", sizes: Sequence[int] = (1,)) -> 
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=20)), st.lists(st.integers(1, 40)))
-def test_clauses_are_the_text_however_it_came(pieces: list[str], sizes: list[int]) -> None:
+def test_clauses_join_to_the_text_for_any_sizes_of_pieces(
+    pieces: list[str], sizes: list[int]
+) -> None:
     text = " ".join(pieces)
     clauses = chunked(text, sizes=sizes or [1000])
     assert "".join("".join(clauses).split()) == "".join(text.split())
@@ -48,7 +50,7 @@ def test_clauses_are_the_text_however_it_came(pieces: list[str], sizes: list[int
         "Version 1.2.3 of v2.0 is out",
     ],
 )
-def test_what_belongs_together_is_not_torn(text: str) -> None:
+def test_numbers_names_and_addresses_are_not_split(text: str) -> None:
     assert len(text) <= MAX_FIRST_CHARS
     assert chunked(text) in ([text], text.replace(", ", ",\n").split("\n"))
 
@@ -85,23 +87,23 @@ def test_where_clauses_end(language: str, text: str, clauses: list[str]) -> None
     assert chunked(text, language=language) == clauses
 
 
-def test_a_clause_is_out_with_the_space_after_it() -> None:
+def test_a_clause_is_returned_with_the_space_after_it() -> None:
     chunker = ClauseChunker("en")
     assert chunker.push("The lights are on.") == []
     assert chunker.push(" ") == ["The lights are on."]
 
 
-def test_a_list_item_is_out_with_its_line() -> None:
+def test_a_list_item_is_returned_with_its_line() -> None:
     assert ClauseChunker("en").push("- milk\n") == ["- milk"]
 
 
-def test_a_model_that_writes_no_punctuation_is_not_waited_for() -> None:
+def test_text_without_punctuation_is_cut_at_the_length_limit() -> None:
     clauses = ClauseChunker("en").push("word " * 100)
     assert len(clauses[0]) <= MAX_FIRST_CHARS
     assert all(len(clause) <= MAX_CHARS for clause in clauses)
     assert ClauseChunker("zh").push("好" * 150)[0] == "好" * MAX_FIRST_CHARS
 
 
-def test_a_forced_cut_keeps_numbers_whole() -> None:
+def test_a_forced_cut_does_not_split_a_number() -> None:
     clauses = chunked("so " * 32 + "it is 1 000 000 km to go " + "on " * 100)
     assert any("1 000 000 km" in clause for clause in clauses)

@@ -1,4 +1,4 @@
-"""Texts to sound files, in virtual time; the files themselves are tested with the doors."""
+"""Texts to sound files, in virtual time; the tests of the APIs test the file formats."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable
@@ -24,7 +24,7 @@ def reader(tts: ToneTts, **more: int) -> SpeechFiles:
 
 
 class SilentTts(ToneTts):
-    """Keeps the clauses that it is given, and makes no sound."""
+    """A voice that keeps the clauses that it gets and makes no sound."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,11 +55,11 @@ async def clauses_of(text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_clauses_are_read_as_in_a_conversation(text: str, read: list[str]) -> None:
+def test_a_text_is_split_and_normalized_as_in_a_conversation(text: str, read: list[str]) -> None:
     assert run_and_get(clauses_of(text)) == read
 
 
-def test_a_long_text_is_whole() -> None:
+def test_a_long_text_is_read_whole() -> None:
     text = " ".join(f"This is sentence number {number} of many." for number in range(100))
     assert " ".join(run_and_get(clauses_of(text))) == text
 
@@ -75,7 +75,7 @@ def run_and_get(work: object) -> list[str]:
     return got
 
 
-def test_sound_comes_clause_by_clause() -> None:
+def test_sound_comes_in_chunks() -> None:
     async def main() -> None:
         sound = reader(ToneTts()).file(single_text("Hello there. And you?"), ENGLISH, "pcm", 16_000)
         assert sound.content_type == "audio/pcm"
@@ -87,7 +87,7 @@ def test_sound_comes_clause_by_clause() -> None:
     run_virtual(main())
 
 
-def test_nothing_to_say_is_no_file() -> None:
+def test_a_text_without_words_gives_an_empty_file() -> None:
     async def main() -> None:
         for kind in ("wav", "mp3", "pcm"):
             sound = reader(ToneTts()).file(single_text(" "), ENGLISH, kind, 16_000)
@@ -96,7 +96,7 @@ def test_nothing_to_say_is_no_file() -> None:
     run_virtual(main())
 
 
-def test_closing_it_stops_the_voice_and_whoever_writes() -> None:
+def test_closing_the_file_closes_the_voice_and_the_text() -> None:
     tts, closed = ToneTts(), []
 
     async def endless() -> AsyncGenerator[str, None]:
@@ -117,7 +117,7 @@ def test_closing_it_stops_the_voice_and_whoever_writes() -> None:
     run_virtual(main())
 
 
-def test_there_is_a_bound_and_a_failure_frees_its_place() -> None:
+def test_parallel_files_are_limited_and_a_failure_frees_its_place() -> None:
     async def main() -> None:
         tts = ToneTts()
         one = reader(tts, max_parallel=1)
@@ -139,12 +139,12 @@ def test_there_is_a_bound_and_a_failure_frees_its_place() -> None:
 
 
 class GermanTts(ToneTts):
-    """Speaks nothing but German."""
+    """A voice that speaks only German."""
 
     info = TtsInfo("german", 24_000, {"de": ("klar",)})
 
 
-def test_who_speaks() -> None:
+def test_the_voice_follows_the_engine_the_name_and_the_language() -> None:
     tone, german = ToneTts(1000), GermanTts(500)
     every = {"default": german, "german": german, "tone": tone}
     one = SpeechFiles(EngineSet(LoudVads(), {}, {}, every))

@@ -1,4 +1,4 @@
-"""Short texts, as people say them to an assistant; with the real model."""
+"""Language detection of short texts, as people say them to an assistant; with the real model."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from pipeline.speech.language_id import WIDESPREAD, TextLanguageDetector
 pytestmark = pytest.mark.live
 
 LANGUAGES = TextLanguageDetector()
-"One for all tests: loading takes a second."
+"One detector for all tests, because loading takes a second."
 
 
 def of(text: str, usual: str = "en", known: tuple[str, ...] = ()) -> str:
@@ -34,29 +34,29 @@ def of(text: str, usual: str = "en", known: tuple[str, ...] = ()) -> str:
         ("こんにちは", "ja"),
     ],
 )
-def test_a_sentence_says_its_language(text: str, language: str) -> None:
+def test_a_sentence_reveals_its_language(text: str, language: str) -> None:
     assert of(text) == language
     assert of(text, language) == language
 
 
 @pytest.mark.parametrize("usual", ["en", "de", "fr"])
 @pytest.mark.parametrize("text", ["OK", "No.", "Willow", "21", "", "...", "😀"])
-def test_what_could_be_any_is_the_usual_one(text: str, usual: str) -> None:
+def test_an_ambiguous_text_has_the_usual_language(text: str, usual: str) -> None:
     assert of(text, usual) == usual
 
 
-def test_only_known_ones_are_found() -> None:
+def test_only_known_languages_are_detected() -> None:
     assert of("Das Licht ist an.", "en", ("en", "de")) == "de"
     assert of("Das Licht ist an.", "en", ("en", "fr")) == "en"
 
 
-def test_a_language_that_is_not_told_from_others_stays() -> None:
+def test_a_usual_language_that_the_model_does_not_know_stays() -> None:
     assert of("Das Licht ist an.", "br") == "br"
 
 
-def test_a_long_text_takes_no_longer() -> None:
+def test_a_very_long_text_is_detected() -> None:
     assert of("Das Licht ist an. " * 100_000) == "de"
 
 
-def test_all_of_them_are_spoken() -> None:
+def test_espeak_speaks_all_widespread_languages() -> None:
     assert set(espeak_library().voices) >= WIDESPREAD

@@ -1,4 +1,4 @@
-"""A voice's small pieces on their way to the speaker. Virtual time."""
+"""The merging of a voice's small chunks, in virtual time."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def sound(first: int, samples: int) -> Pcm:
 
 
 def taken(given: list[SpeechOutput | None]) -> list[SpeechOutput]:
-    """What comes of all that waits."""
+    """Returns the merged chunks of what waits in the queue."""
     got: list[SpeechOutput] = []
 
     async def main() -> None:
@@ -35,7 +35,7 @@ def lengths(got: list[SpeechOutput]) -> list[int]:
     return [len(one) for one in got if isinstance(one, np.ndarray)]
 
 
-def test_what_waits_is_one_piece_and_no_sample_is_lost_or_moved() -> None:
+def test_waiting_chunks_are_merged_and_no_sample_is_lost_or_moved() -> None:
     pieces = [sound(first, MOST // 10) for first in range(0, MOST * 5 // 2, MOST // 10)]
     got = taken([*pieces, None])
     assert lengths(got) == [MOST, MOST, MOST // 2]
@@ -43,7 +43,7 @@ def test_what_waits_is_one_piece_and_no_sample_is_lost_or_moved() -> None:
     assert np.array_equal(whole, sound(0, MOST * 5 // 2))
 
 
-def test_pieces_that_do_not_fit_stay_whole() -> None:
+def test_chunks_that_do_not_fit_stay_whole() -> None:
     most, half = MOST, MOST // 2
     given = [sound(0, size) for size in (half + 1, half, 3 * most, 10, most - 10, 1)]
     assert lengths(taken([*given, None])) == [half + 1, half, 3 * most, most, 1]
@@ -58,7 +58,7 @@ def test_words_and_clauses_keep_their_places() -> None:
     assert lengths(got) == [20, 10, 10]
 
 
-def test_what_does_not_wait_yet_is_not_waited_for() -> None:
+def test_a_chunk_is_returned_without_waiting_for_the_next() -> None:
     async def main() -> None:
         sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue()
         got = merge_chunks(sounds, RATE_HZ)

@@ -1,4 +1,4 @@
-"""Who says an answer in its language."""
+"""The choice of a voice for the language of an answer."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 
@@ -54,7 +54,7 @@ ENGINES: Mapping[str, Tts] = {"kokoro": KOKORO, "default": PIPER, "piper": PIPER
         ("de", "piper:joe", "espeak", "de"),
     ],
 )
-def test_the_nearest_voice_that_speaks_the_language(
+def test_the_nearest_voice_that_speaks_the_language_is_chosen(
     language: str, wish: str | None, engine: str, voice: str
 ) -> None:
     chosen = choose_voice(ENGINES, language, wish)
@@ -63,12 +63,12 @@ def test_the_nearest_voice_that_speaks_the_language(
 
 
 @pytest.mark.parametrize("wish", ["nobody", "piper:en-gb", "nobody:joe", ""])
-def test_an_unknown_voice_is_refused_with_those_there_are(wish: str) -> None:
+def test_an_unknown_voice_is_refused_and_the_allowed_ones_named(wish: str) -> None:
     with pytest.raises(RequestError, match="allowed: default, piper, kokoro, espeak") as caught:
         choose_voice(ENGINES, "en", wish)
     assert caught.value.code == "voice_not_found"
 
 
-def test_a_language_that_nobody_speaks() -> None:
+def test_a_language_without_a_voice_is_refused_and_the_allowed_ones_named() -> None:
     with pytest.raises(RequestError, match="no voice speaks 'xx'; allowed: de, en, fr"):
         choose_voice(ENGINES, "xx")

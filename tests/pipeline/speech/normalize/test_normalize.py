@@ -1,4 +1,4 @@
-"""What is read aloud of what is written, and the way back to it."""
+"""The text that is read aloud for a written text, and the way back to it."""
 
 import pytest
 from hypothesis import given
@@ -103,13 +103,13 @@ def test_code_blocks_are_not_read() -> None:
     ]
 
 
-def test_marks_that_span_clauses_are_not_read() -> None:
+def test_markup_that_spans_clauses_is_not_read() -> None:
     text = "**Bold, this goes on over. Here it ends** and *this. Too* is `so. ok`."
     assert not set("*`") & set("".join(spoken.text for _, spoken in read_all(text)))
 
 
 def heard(clause: str, spoken: NormalizedText) -> list[str]:
-    """What was written of the clause after each spoken word."""
+    """Returns the written part of the clause up to each spoken word."""
     ends = [at for at in range(1, len(spoken.text)) if spoken.text[at].isspace()]
     return [clause[: spoken.origin[end]] for end in [*ends, len(spoken.text)]]
 
@@ -125,14 +125,12 @@ def heard(clause: str, spoken: NormalizedText) -> list[str]:
         ("at https://a.com/b ok 😀", ["at", "at https://a.com/b", "at https://a.com/b ok 😀"]),
     ],
 )  # fmt: skip
-def test_every_spoken_word_leads_back_to_what_was_written(
-    clause: str, after_words: list[str]
-) -> None:
+def test_every_spoken_word_maps_to_its_written_text(clause: str, after_words: list[str]) -> None:
     assert heard(clause, ClauseNormalizer("en").read(clause)) == after_words
 
 
 @given(st.lists(PIECES | st.text(max_size=8)), st.sampled_from([*LANGUAGES, "it", "zh"]))
-def test_anything_can_be_read(pieces: list[str], language: str) -> None:
+def test_any_text_can_be_normalized(pieces: list[str], language: str) -> None:
     for clause, spoken in read_all("".join(pieces), language):
         assert len(spoken.origin) == len(spoken.text) + 1
         assert list(spoken.origin) == sorted(spoken.origin)
@@ -143,6 +141,6 @@ def test_anything_can_be_read(pieces: list[str], language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_plain_sentences_are_left_alone(language: str) -> None:
+def test_plain_sentences_stay_unchanged(language: str) -> None:
     for text in ("It's nice - isn't it?", "Ça va ! ¿Qué tal? Größe: gut.", '"Yes," he said.'):
         assert speakable(text, language) == text
