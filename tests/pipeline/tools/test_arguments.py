@@ -1,4 +1,4 @@
-"""What a parser takes and the next writer does not must not get into a conversation."""
+"""Arguments that can be parsed but not written again must not enter a conversation."""
 
 import json
 
@@ -31,7 +31,7 @@ def nested(levels: int) -> str:
         '{"a":' + "[" * 5000 + "]" * 5000 + "}",
     ],
 )
-def test_what_is_no_object_or_cannot_be_written_again_is_refused(arguments: str) -> None:
+def test_arguments_that_cannot_be_written_again_are_refused(arguments: str) -> None:
     with pytest.raises(RequestError) as caught:
         History().add(FunctionCallItem("a", "call", "tool", arguments))
     assert (caught.value.code, caught.value.param) == ("invalid_value", "item.arguments")
@@ -39,7 +39,7 @@ def test_what_is_no_object_or_cannot_be_written_again_is_refused(arguments: str)
 
 
 @pytest.mark.parametrize("arguments", ["{}", '{"a":"\\u00fc\\n"}', nested(MAX_DEPTH)])
-def test_the_rest_reaches_the_model(arguments: str) -> None:
+def test_valid_arguments_reach_the_model(arguments: str) -> None:
     history = History()
     history.add(FunctionCallItem("a", "call", "tool", arguments))
     [call, _] = history.messages("")
@@ -47,7 +47,7 @@ def test_the_rest_reaches_the_model(arguments: str) -> None:
     assert message_tokens(call) > 0
 
 
-def test_levels_are_lists_and_objects_alike() -> None:
+def test_lists_and_objects_count_alike_as_levels() -> None:
     assert not is_too_deep([{"a": [1]}], 3)
     assert is_too_deep([{"a": [1]}], 2)
     assert not is_too_deep("deep", 0)

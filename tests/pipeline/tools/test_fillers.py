@@ -1,4 +1,4 @@
-"""What is said while a tool is slow."""
+"""The sentences that are said while a tool is slow."""
 
 import asyncio
 from itertools import pairwise
@@ -19,7 +19,7 @@ LANGUAGES = ("en", "de", "fr", "es")
 
 
 class Conversation:
-    """Takes down what is said, and when."""
+    """Records what is said, and when."""
 
     def __init__(self) -> None:
         self.said: list[tuple[float, str]] = []
@@ -41,7 +41,7 @@ class Conversation:
         return SilenceTimer(self.say, self.fillers, language)
 
     async def wait(self, seconds: float, language: str = "en") -> None:
-        """An answer with one round of tools."""
+        """Runs an answer with one round of tools."""
         with self.silence(language) as silence:
             silence.begin()
             await asyncio.sleep(seconds)
@@ -51,7 +51,7 @@ class Conversation:
     ("seconds", "times"),
     [(0, []), (1.4, []), (3, [1.5]), (8, [1.5, 6]), (17, [1.5, 6, 16]), (60, [1.5, 6, 16])],
 )
-def test_slow_work_is_spoken_over_fast_work_is_not(seconds: float, times: list[float]) -> None:
+def test_fillers_are_spoken_during_slow_work_only(seconds: float, times: list[float]) -> None:
     conversation = Conversation()
 
     async def main() -> None:
@@ -63,7 +63,7 @@ def test_slow_work_is_spoken_over_fast_work_is_not(seconds: float, times: list[f
 
 
 @pytest.mark.parametrize("seconds", [1.4, 1.6])
-def test_rounds_of_tools_are_one_silence(seconds: float) -> None:
+def test_rounds_of_tools_count_as_one_silence(seconds: float) -> None:
     conversation = Conversation()
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_rounds_of_tools_are_one_silence(seconds: float) -> None:
     assert len({text for _, text in conversation.said}) == 2
 
 
-def test_what_the_model_writes_between_its_tools_is_no_silence() -> None:
+def test_text_between_tool_calls_ends_the_silence() -> None:
     conversation, preamble = Conversation(), "Let me look into the oven first. "
 
     async def main() -> None:
@@ -85,7 +85,7 @@ def test_what_the_model_writes_between_its_tools_is_no_silence() -> None:
             silence.begin()
             await asyncio.sleep(1)
             silence.on_text(preamble)
-            await asyncio.sleep(10)  # it writes slowly, which nobody interrupts
+            await asyncio.sleep(10)  # it writes slowly, and no filler interrupts it
             silence.on_text(preamble)
             silence.begin()
             silence.on_text(" ")
@@ -96,7 +96,7 @@ def test_what_the_model_writes_between_its_tools_is_no_silence() -> None:
     assert conversation.times == pytest.approx([quiet_from + 1.5, quiet_from + 6])
 
 
-def test_what_could_not_be_said_is_said_when_it_can_be() -> None:
+def test_a_filler_that_could_not_be_said_is_said_later() -> None:
     conversation = Conversation()
     conversation.deaf_until_s = 3.0
     run_virtual(conversation.wait(8))
@@ -104,7 +104,7 @@ def test_what_could_not_be_said_is_said_when_it_can_be() -> None:
     assert conversation.said[0][1] == bundled_fillers()["en"].waiting[0]
 
 
-def test_sentences_take_turns() -> None:
+def test_fillers_take_turns() -> None:
     conversation = Conversation()
 
     async def main() -> None:
@@ -117,14 +117,14 @@ def test_sentences_take_turns() -> None:
     assert said[0] == said[3]
 
 
-def test_a_language_without_sentences_is_not_met_with_silence() -> None:
+def test_a_language_without_sentences_gets_the_english_ones() -> None:
     conversation, english = Conversation(), bundled_fillers()["en"]
     run_virtual(conversation.wait(8, "is"))
     assert conversation.said == [(1.5, english.waiting[0]), (6, english.still_waiting[0])]
     assert conversation.fillers.failed("is") == english.failed[0]
 
 
-def test_nothing_is_said_once_the_user_has_interrupted_or_the_work_has_failed() -> None:
+def test_no_filler_follows_a_cancellation() -> None:
     conversation = Conversation()
 
     async def main() -> None:
@@ -139,7 +139,7 @@ def test_nothing_is_said_once_the_user_has_interrupted_or_the_work_has_failed() 
 
 @pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled_fillers()}))
 @pytest.mark.parametrize("kind", ["waiting", "still_waiting", "failed"])
-def test_every_language_has_enough_sentences_to_say_none_twice_in_a_row(
+def test_every_language_has_enough_sentences_to_repeat_none_directly(
     language: str, kind: str
 ) -> None:
     sentences = bundled_fillers()[language]
@@ -150,7 +150,7 @@ def test_every_language_has_enough_sentences_to_say_none_twice_in_a_row(
     assert all(a != b for a, b in pairwise(said))
 
 
-def test_sentences_can_be_ones_own() -> None:
+def test_sentences_can_be_configured() -> None:
     mine = Fillers({"en": FillerSentences(("Hm.",), ("Hmm.",), ("Oh.",))})
     assert (mine.waiting("en"), mine.still_waiting("en"), mine.failed("en")) == (
         "Hm.",
@@ -163,7 +163,7 @@ def test_sentences_can_be_ones_own() -> None:
     "error", [EngineUnreachable("llm", "x"), OverloadedError("full", retry_after_s=1)]
 )
 @pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled_fillers(), "xx"}))
-def test_a_model_that_cannot_be_had_is_told_of_in_every_language(
+def test_every_language_has_an_apology_for_an_unavailable_model(
     error: EarshotError, language: str
 ) -> None:
     sentences = bundled_fillers().get(language, bundled_fillers()["en"])

@@ -1,4 +1,4 @@
-"""Python functions as tools: the schema from annotations, and what is made of arguments."""
+"""Python functions as tools: the schema from annotations, and the conversion of arguments."""
 
 import asyncio
 import sys
@@ -55,7 +55,7 @@ def test_specs_stay_the_same_object() -> None:
     assert tools.tools(CONTEXT) is tools.tools(ToolContext("conv_2", "de"))
 
 
-def test_an_async_function_is_awaited_and_defaults_hold() -> None:
+def test_an_async_function_is_awaited_and_gets_its_defaults() -> None:
     async def main() -> None:
         outcome = await house().call("weather", {"city": "Rome"}, CONTEXT)
         assert outcome == ToolOutcome({"city": "Rome", "day": "today"})
@@ -63,19 +63,19 @@ def test_an_async_function_is_awaited_and_defaults_hold() -> None:
     assert run_virtual(main()) == 1
 
 
-def test_other_functions_run_in_a_thread_and_know_for_whom() -> None:
+def test_a_plain_function_runs_in_a_thread_with_its_context() -> None:
     (told,) = call("feed", {"cat": "Felix"}).data.values()
     assert str(told).startswith("Felix 50 conv_1 tool_")
 
 
-def test_structured_values_go_in_and_out() -> None:
+def test_structured_values_are_converted_in_both_directions() -> None:
     outcome = call("clean", {"rooms": [{"name": "bath"}]})
     assert outcome == ToolOutcome({"result": [{"name": "bath", "windows": 1}]})
     assert call("ring", {}) == ToolOutcome({"done": True})
     assert call("told", {}) == ToolOutcome({"x": 1}, error="no_such_bell")
 
 
-def test_a_function_says_in_its_own_code_what_cannot_be_done() -> None:
+def test_a_function_can_return_its_own_error_code() -> None:
     outcome = call("feed", {"cat": "Schrödinger's"})
     assert (outcome.error, outcome.data["cat"]) == ("no_such_cat", "Schrödinger's")
 
@@ -90,7 +90,7 @@ def test_a_function_says_in_its_own_code_what_cannot_be_done() -> None:
         ("clean", {"rooms": [{"windows": 1}]}),
     ],
 )
-def test_wrong_arguments_reach_no_function(name: str, arguments: dict[str, Any]) -> None:
+def test_wrong_arguments_do_not_reach_the_function(name: str, arguments: dict[str, Any]) -> None:
     assert call(name, arguments).error == "invalid_arguments"
     tools = house()
     run = Toolbox([tools], Counts()).run([ToolCall("c", name, arguments)], CONTEXT)
@@ -103,12 +103,12 @@ def leave() -> None:
     sys.exit("enough")
 
 
-def test_a_function_that_would_end_the_program_fails_alone() -> None:
+def test_a_function_that_calls_exit_fails_only_its_call() -> None:
     run = Toolbox([FunctionTools([leave])], Counts()).run([ToolCall("c", "leave", {})], CONTEXT)
     assert asyncio.run(run) == ['{"error": "tool_failed"}']
 
 
-def test_a_function_that_nobody_waits_for_keeps_its_thread_from_others_until_it_ends() -> None:
+def test_a_cancelled_function_occupies_its_thread_until_it_ends() -> None:
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     @tool()
@@ -135,7 +135,7 @@ def test_a_function_that_nobody_waits_for_keeps_its_thread_from_others_until_it_
     asyncio.run(main())
 
 
-def test_a_tool_is_still_a_function() -> None:
+def test_a_decorated_function_can_still_be_called() -> None:
     user_tools.no_tool()
     assert user_tools.clean([]) == []
 
@@ -164,7 +164,7 @@ def odd(x: Callable[[], None]) -> None:
         (odd, "'odd' cannot be a tool"),
     ],
 )
-def test_what_cannot_be_a_tool_is_told_at_the_start(function: Any, why: str) -> None:
+def test_an_unsuitable_function_is_refused_at_the_start(function: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         FunctionTools([tool()(function)])
 
@@ -181,6 +181,6 @@ def test_two_functions_of_one_name_are_refused() -> None:
         ("tests.pipeline.fakes", "has no function that is decorated"),
     ],
 )
-def test_a_module_without_tools_is_told_at_the_start(module: str, why: str) -> None:
+def test_a_module_without_tools_is_refused_at_the_start(module: str, why: str) -> None:
     with pytest.raises(ConfigError, match=f"tools.modules: {module!r} {why}"):
         load_functions([module])

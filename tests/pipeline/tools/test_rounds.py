@@ -1,4 +1,5 @@
-"""Tools that the client runs: handed out after the turn is confirmed, and continued."""
+"""Tools that the client runs: their calls are sent after the turn is confirmed, and their results
+continued."""
 
 import asyncio
 
@@ -50,7 +51,7 @@ async def done(session: Session) -> None:
 
 
 def outputs(events: list[SessionEvent]) -> list[list[str]]:
-    """What each response came to."""
+    """Returns the names and texts of the output of each response."""
     return [list(map(_output, end.output)) for end in of(ResponseDone, events)]
 
 
@@ -59,7 +60,7 @@ def _output(item: Item) -> str:
     return item.name if isinstance(item, FunctionCallItem) else item.text
 
 
-def test_calls_are_handed_out_after_the_words_and_the_result_continues() -> None:
+def test_client_calls_follow_the_text_and_their_result_continues_the_conversation() -> None:
     there, llm = world([TextDelta("One moment."), ON, OFF])
 
     async def scene(session: Session) -> None:
@@ -77,7 +78,7 @@ def test_calls_are_handed_out_after_the_words_and_the_result_continues() -> None
     assert [end.status for end in of(ResponseDone, events)] == ["completed", "completed"]
     calls = [done.item for done in of(OutputItemDone, events)[1:3]]
     assert all(isinstance(c, FunctionCallItem) and c.status == "completed" for c in calls)
-    assert len({c.call_id for c in calls if isinstance(c, FunctionCallItem)}) == 2  # ids are ours
+    assert len({c.call_id for c in calls if isinstance(c, FunctionCallItem)}) == 2  # own ids
     begun = of(OutputItemAdded, events)[1]
     assert isinstance(begun.item, FunctionCallItem)
     assert (begun.item.arguments, begun.item.status, begun.output_index) == ("", "in_progress", 1)
@@ -86,7 +87,7 @@ def test_calls_are_handed_out_after_the_words_and_the_result_continues() -> None
     assert [m.text for m in llm.asked[-1] if m.role == "tool"] == ['{"ok":true}', NO_RESULT]
 
 
-def test_arguments_come_as_they_are_written() -> None:
+def test_arguments_are_sent_as_the_model_writes_them() -> None:
     pieces = (CallDelta("0", "set_light", '{"on"'), CallDelta("0", "set_light", ": true}"))
     unsaid, other = ToolCall("2", "set_light", {}), CallDelta("1", "add", '{"a": 2, "b": 2}')
     there, _ = world([*pieces, TextDelta("Now."), other, SUM, ON, unsaid])
@@ -123,7 +124,7 @@ def test_arguments_come_as_they_are_written() -> None:
     assert by_item == {i.call_id for i in end.output if isinstance(i, FunctionCallItem)}
 
 
-def test_a_call_that_is_cut_off_is_never_made() -> None:
+def test_a_call_that_is_cut_off_is_incomplete_and_deleted() -> None:
     there, llm = world([CallDelta("0", "set_light", '{"on"'), TextDelta("wait")])
     llm.lasts_s = 100
 
@@ -144,7 +145,7 @@ def test_a_call_that_is_cut_off_is_never_made() -> None:
     assert [gone.item_id for gone in of(ItemDeleted, events)] == [cut[0].id]
 
 
-def test_written_answers_beside_the_conversation_do_not_wait() -> None:
+def test_written_out_of_band_responses_run_at_once() -> None:
     there, llm = world()
     llm.lasts_s = 1
     apart = ResponseRequest(in_conversation=False, input=(said("aside"),), modality="text")
@@ -169,7 +170,7 @@ def test_written_answers_beside_the_conversation_do_not_wait() -> None:
     assert [end.terms.in_conversation for end in order] == [True, False, False]
 
 
-def test_the_servers_tools_of_the_same_round_run_first() -> None:
+def test_server_tools_of_a_round_run_before_the_client_call_is_sent() -> None:
     there, llm = world([SUM, ON])
 
     async def scene(session: Session) -> None:
@@ -183,7 +184,7 @@ def test_the_servers_tools_of_the_same_round_run_first() -> None:
     assert len(llm.asked) == 1  # the response ended with the client's call
 
 
-def test_a_call_waits_for_the_end_of_the_turn() -> None:
+def test_a_client_call_waits_for_the_end_of_the_turn() -> None:
     there, llm = world([ON])
     thought: list[int] = []
 
@@ -199,7 +200,7 @@ def test_a_call_waits_for_the_end_of_the_turn() -> None:
     assert outputs(events) == [["set_light"]]
 
 
-def test_a_call_of_a_turn_that_went_on_is_never_handed_out() -> None:
+def test_a_client_call_of_a_dropped_draft_is_never_sent() -> None:
     there, _ = world([ON])
 
     async def scene(session: Session) -> None:
@@ -221,7 +222,7 @@ def test_a_call_of_a_turn_that_went_on_is_never_handed_out() -> None:
         (NamedTool("set_light"), ["set_light"], True),
     ],
 )
-def test_the_choice_decides_what_is_offered(
+def test_the_tool_choice_decides_which_tools_are_offered(
     choice: ToolChoice, offered: list[str], must_call: bool
 ) -> None:
     there, llm = world()
@@ -235,7 +236,7 @@ def test_the_choice_decides_what_is_offered(
     assert (llm.offered, llm.options[0].must_call) == ([offered], must_call)
 
 
-def test_a_forced_call_is_forced_once() -> None:
+def test_a_forced_call_is_forced_only_in_the_first_round() -> None:
     there, llm = world([SUM])
 
     async def scene(session: Session) -> None:
@@ -248,7 +249,7 @@ def test_a_forced_call_is_forced_once() -> None:
     assert llm.offered == [["add"], ["add", "set_light"]]
 
 
-def test_a_choice_of_nothing_fails_the_response() -> None:
+def test_a_choice_of_an_unknown_tool_fails_the_response() -> None:
     there, _ = world()
 
     async def scene(session: Session) -> None:
@@ -259,7 +260,7 @@ def test_a_choice_of_nothing_fails_the_response() -> None:
     assert (end.status, end.error_code) == ("failed", "no_such_tool")
 
 
-def test_an_answer_beside_the_conversation_leaves_no_trace() -> None:
+def test_an_out_of_band_response_leaves_no_history() -> None:
     there, llm = world([TextDelta("spam")])
     notes = {"topic": "classify"}
     apart = ResponseRequest(
@@ -274,7 +275,7 @@ def test_an_answer_beside_the_conversation_leaves_no_trace() -> None:
     async def scene(session: Session) -> None:
         session.add_item(said("hello"))
         session.create_response(ResponseRequest())
-        session.create_response(apart)  # beside the one that runs
+        session.create_response(apart)  # while the first one runs
         session.create_response(replace_input(apart))
         await done(session)
         with pytest.raises(RequestError, match="no item"):
@@ -299,7 +300,7 @@ def test_an_answer_beside_the_conversation_leaves_no_trace() -> None:
     assert llm.offered[1] == ["add"]
 
 
-def test_only_so_many_answers_wait_beside_the_conversation() -> None:
+def test_waiting_out_of_band_responses_are_limited() -> None:
     there, _ = world()
 
     async def scene(session: Session) -> None:
@@ -314,7 +315,7 @@ def test_only_so_many_answers_wait_beside_the_conversation() -> None:
     assert len(of(ResponseDone, run_session(there, scene, TEXT))) == 8
 
 
-def test_an_answer_cut_by_its_limit_says_so() -> None:
+def test_an_answer_cut_by_its_token_limit_is_incomplete() -> None:
     there, _ = world([TextDelta("and so"), TokenUsage(10, 5)])
 
     async def scene(session: Session) -> None:
@@ -326,7 +327,7 @@ def test_an_answer_cut_by_its_limit_says_so() -> None:
     assert (end.usage, end.output[0].status) == (TokenUsage(10, 5), "incomplete")  # type: ignore[union-attr]
 
 
-def test_items_are_shown_and_deleted() -> None:
+def test_items_can_be_retrieved_and_deleted() -> None:
     there, llm = world([SUM])
 
     async def scene(session: Session) -> None:
@@ -341,7 +342,7 @@ def test_items_are_shown_and_deleted() -> None:
         await done(session)
         history = there.conversations.get(session.conversation_id).history
         own = next(item.id for item in history.items if isinstance(item, FunctionCallItem))
-        with pytest.raises(RequestError):  # the server's own call is nobody's business
+        with pytest.raises(RequestError):  # calls of the server's own tools are internal
             session.retrieve_item(own)
 
     events = run_session(there, scene, TEXT)
@@ -350,7 +351,7 @@ def test_items_are_shown_and_deleted() -> None:
     assert [m.text for m in llm.asked[0]] == ["hello"]
 
 
-def test_an_answer_that_was_deleted_can_still_be_interrupted() -> None:
+def test_a_response_whose_item_was_deleted_can_be_interrupted() -> None:
     there = World()
 
     async def scene(session: Session) -> None:
@@ -363,7 +364,7 @@ def test_an_answer_that_was_deleted_can_still_be_interrupted() -> None:
     assert of(ResponseDone, events)[-1].status == "completed"
 
 
-def test_a_result_needs_its_call() -> None:
+def test_a_function_result_needs_its_call() -> None:
     async def scene(session: Session) -> None:
         with pytest.raises(RequestError) as caught:
             session.add_item(FunctionOutputItem("item_o", "call_lost", "{}"))
@@ -374,7 +375,7 @@ def test_a_result_needs_its_call() -> None:
     run_session(World(), scene, TEXT)
 
 
-def test_what_was_cut_does_not_come_back() -> None:
+def test_a_truncated_text_does_not_grow_again() -> None:
     there = World()
     texts: list[str] = []
 
@@ -398,7 +399,7 @@ def test_what_was_cut_does_not_come_back() -> None:
     assert texts[0] == texts[1] != ""
 
 
-def test_a_call_too_deep_to_be_shown_again_fails_the_answer_alone() -> None:
+def test_a_call_with_too_deep_arguments_fails_only_its_response() -> None:
     deep: dict[str, object] = {}
     for _ in range(100):
         deep = {"a": deep}
@@ -417,7 +418,7 @@ def test_a_call_too_deep_to_be_shown_again_fails_the_answer_alone() -> None:
     ]
 
 
-def test_who_cancels_without_naming_a_response_means_the_conversations() -> None:
+def test_cancel_without_an_id_means_the_response_of_the_conversation() -> None:
     there, llm = world()
     llm.lasts_s = 1
     apart = ResponseRequest(in_conversation=False, input=(said("aside"),))  # spoken: one by one
@@ -439,7 +440,7 @@ def test_who_cancels_without_naming_a_response_means_the_conversations() -> None
     assert story == [(False, "completed"), (True, "cancelled"), (False, "completed")]
 
 
-def test_who_cancels_while_words_are_waited_for_leaves_what_is_apart() -> None:
+def test_cancelling_a_waiting_response_leaves_an_out_of_band_one_running() -> None:
     there, llm = world()
     there.asr.delay_s = 1
     llm.lasts_s = 2
@@ -460,7 +461,7 @@ def test_who_cancels_while_words_are_waited_for_leaves_what_is_apart() -> None:
 
 
 @pytest.mark.parametrize("modality", ["text", "audio"])
-def test_a_session_that_ends_answers_nothing_more(modality: Modality) -> None:
+def test_a_closed_session_creates_no_responses(modality: Modality) -> None:
     there, llm = world()
     apart = ResponseRequest(in_conversation=False, input=(), modality=modality)
 

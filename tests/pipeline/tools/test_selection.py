@@ -1,4 +1,4 @@
-"""Which tools a model is offered for what was said."""
+"""The choice of the tools that a model is offered for a conversation."""
 
 import json
 from collections.abc import Sequence
@@ -69,7 +69,9 @@ def foreign(name: str, description: str = "") -> ToolSpec:
         ("es", "pon un temporizador de diez minutos", {"HassStartTimer"}),
     ],
 )
-def test_what_was_said_picks_the_tools(language: str, text: str, needed: set[str]) -> None:
+def test_the_topic_of_the_text_chooses_the_tools(
+    language: str, text: str, needed: set[str]
+) -> None:
     names = chosen(said(text), language)
     assert needed <= set(names)
     assert len(names) <= MAX_OF_HOME
@@ -85,7 +87,7 @@ def test_what_was_said_picks_the_tools(language: str, text: str, needed: set[str
         ("es", "¿cuál es la capital de Francia?"),
     ],
 )
-def test_a_question_about_the_world_carries_the_clock_only(language: str, text: str) -> None:
+def test_a_general_question_gets_only_the_clock(language: str, text: str) -> None:
     names = chosen(said(text), language)
     assert set(names) == CLOCK
     offered = [tool for tool in HOME[language] if tool.name in names]
@@ -93,7 +95,7 @@ def test_a_question_about_the_world_carries_the_clock_only(language: str, text: 
     assert len(json.dumps(chat_tools(HOME[language]))) > 25_000
 
 
-def test_the_choice_is_kept_while_the_topic_is_and_in_the_order_of_the_tools() -> None:
+def test_the_choice_is_kept_while_the_topic_lasts_in_the_order_of_the_tools() -> None:
     first = chosen(said("dim the kitchen lights"))
     later = chosen(said("dim the kitchen lights", "and the bedroom", "thank you"))
     assert set(first) <= set(later)
@@ -102,7 +104,7 @@ def test_the_choice_is_kept_while_the_topic_is_and_in_the_order_of_the_tools() -
     assert chosen(said("dim the kitchen lights")) == first
 
 
-def test_too_many_topics_leave_out_the_oldest() -> None:
+def test_too_many_topics_drop_the_oldest() -> None:
     names = chosen(said("play music", "buy milk", "set a timer", "dim the lights"))
     assert len(names) <= MAX_OF_HOME
     assert {"HassLightSet", "HassStartTimer"} <= set(names)
@@ -120,7 +122,7 @@ def test_too_many_topics_leave_out_the_oldest() -> None:
         ("es", "Para la música y pon un temporizador de cinco minutos"),
     ],
 )
-def test_one_sentence_gets_all_topics_that_it_asks_for(language: str, text: str) -> None:
+def test_a_sentence_gets_the_tools_of_all_its_topics(language: str, text: str) -> None:
     names = chosen(said(text), language)
     assert {"HassStartTimer", "HassMediaPause", "HassSetVolume", *CLOCK} <= set(names)
     later = chosen(said("dim the lights", "buy milk", text), language)
@@ -133,25 +135,25 @@ def test_a_tool_that_was_called_stays() -> None:
     assert "HassMediaPause" in chosen([*messages, *said("thank you")])
 
 
-def test_what_a_client_declared_is_never_left_out() -> None:
+def test_client_tools_are_always_offered() -> None:
     mine = [ToolSpec(f"mine_{n}", "Mine.", {}, is_clients=True) for n in range(40)]
     names = chosen(said("hello"), more=mine)
     assert [name for name in names if name.startswith("mine")] == [tool.name for tool in mine]
 
 
-def test_few_tools_are_offered_as_they_are() -> None:
+def test_a_few_tools_are_offered_unchanged() -> None:
     few = HOME["en"][:FEW]
     assert relevant_tools(few, said("hello"), "en") is few
 
 
-def test_a_language_without_words_is_offered_all_of_the_home() -> None:
+def test_a_language_without_topic_words_is_offered_the_whole_home() -> None:
     assert len(chosen(said("dobrý den"), "cs")) == len(HOME["en"])
 
 
 SERVERS = [foreign(f"archive{n}", f"Archives item {n}.") for n in range(40)]
 SERVERS.append(foreign("getWeatherForecast", "Tells rain and sun for some days."))
 SMALL = 2048
-"A context in which they are too large a part."
+"A context of which the tools would be too large a part."
 LARGE = 32_768
 
 
@@ -165,28 +167,28 @@ LARGE = 32_768
         ("de", "Wie wird das Wetter morgen in Berlin?", 2 * SMALL),
     ],
 )
-def test_tools_of_others_that_fit_the_context_are_offered_whatever_was_said(
+def test_third_party_tools_that_fit_the_context_are_always_offered(
     language: str, text: str, context_tokens: int | None
 ) -> None:
     names = chosen(said(text), language, SERVERS, context_tokens)
     assert set(names) >= {tool.name for tool in SERVERS}
 
 
-def test_without_a_shared_word_no_more_of_others_are_offered_than_half_the_context_holds() -> None:
+def test_without_a_matching_word_third_party_tools_are_limited() -> None:
     names = chosen(said("Wie wird das Wetter?"), "de", SERVERS, SMALL)
     assert len(set(names) - CLOCK) == MAX_OF_OTHERS
 
 
 @pytest.mark.parametrize("context_tokens", [SMALL, 2 * SMALL, LARGE, None])
 @pytest.mark.parametrize("text", ["what will the weather be", "shall I take an umbrella"])
-def test_no_choice_has_more_tools_of_others_than_the_largest(
+def test_no_choice_has_more_tools_than_the_largest_one(
     text: str, context_tokens: int | None
 ) -> None:
     most = most_tools([*HOME["en"], *SERVERS], context_tokens)
     assert len(chosen(said(text), "en", SERVERS, context_tokens)) <= len(most)
 
 
-def test_many_tools_of_others_are_chosen_by_the_words_of_their_descriptions() -> None:
+def test_many_third_party_tools_are_chosen_by_their_descriptions() -> None:
     names = chosen(said("what will the weather be"), more=SERVERS, context_tokens=SMALL)
     others = [name for name in names if not name.startswith("Hass")]
     assert len(others) == MAX_OF_OTHERS
@@ -194,13 +196,13 @@ def test_many_tools_of_others_are_chosen_by_the_words_of_their_descriptions() ->
     assert set(names) - set(others) == CLOCK
 
 
-def test_a_few_tools_of_others_are_all_offered() -> None:
+def test_a_few_third_party_tools_are_all_offered() -> None:
     servers = [foreign(f"archive{n}") for n in range(MAX_OF_OTHERS)]
     names = chosen(said("hello"), more=servers)
     assert [name for name in names if name.startswith("archive")] == [t.name for t in servers]
 
 
-def test_who_needs_the_whole_home_gets_it() -> None:
+def test_the_whole_home_is_offered_if_needed() -> None:
     servers = [foreign(f"archive{n}") for n in range(40)]
     tools = [*HOME["en"], *servers]
     offered = relevant_tools(tools, said("hello"), "en", needs_home=True, context_tokens=512)
@@ -209,7 +211,7 @@ def test_who_needs_the_whole_home_gets_it() -> None:
     assert len(names) == len(HOME["en"]) + MAX_OF_OTHERS
 
 
-def test_every_tool_of_the_table_exists_and_every_tool_is_in_it() -> None:
+def test_the_topic_table_lists_exactly_the_tools_of_the_home() -> None:
     listed = {name for topic in bundled_topics().values() for name in topic.tools}
     assert listed == {tool.name for tool in HOME["en"]}
 
@@ -225,7 +227,7 @@ def test_the_largest_choice_bounds_every_other() -> None:
         assert len(json.dumps(chat_tools(offered))) <= largest
 
 
-def test_a_session_shows_its_model_the_choice_and_all_where_it_has_to_call_one() -> None:
+def test_a_session_offers_its_choice_of_tools_or_all_if_a_call_is_required() -> None:
     talk = Talk()
     home, timers, lists = HomeTools(talk.home), TimerTools(talk.timers), ListTools(talk.home)
     providers: list[ToolProvider] = [home, timers, lists, ClockTools(talk.clock)]

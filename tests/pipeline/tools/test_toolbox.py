@@ -1,4 +1,4 @@
-"""The toolbox: which tools there are, which of them run, and what a model is told of it."""
+"""The toolbox: which tools it offers, which of them it runs, and the results that a model gets."""
 
 import asyncio
 import json
@@ -26,14 +26,14 @@ ANYTHING: Mapping[str, Any] = {"type": "object"}
 
 @dataclass
 class Shop:
-    """Tools that take their time, or fail."""
+    """A provider of tools that take their time or fail."""
 
     specs: tuple[ToolSpec, ...]
     answer: Any = field(default_factory=dict)
     takes_s: float = 0.0
     running: int = 0
     most: int = 0
-    "At once."
+    "The most calls that ran at once."
     called: list[str] = field(default_factory=list)
     cancelled: int = 0
 
@@ -65,7 +65,7 @@ def shop(*names: str, **how: Any) -> Shop:
 def run(
     toolbox: Toolbox, *calls: tuple[str, dict[str, Any]], allowed: Sequence[str] | None = None
 ) -> list[Any]:
-    """Results of calls, and the virtual seconds they took as the last."""
+    """Returns the results of the calls, followed by the virtual seconds that they took."""
     told: list[Any] = []
 
     async def main() -> None:
@@ -76,7 +76,7 @@ def run(
     return [*told, seconds]
 
 
-def test_calls_run_side_by_side_but_not_all_at_once() -> None:
+def test_calls_run_in_parallel_up_to_a_limit() -> None:
     slow = shop("a", takes_s=1)
     *results, seconds = run(Toolbox([slow], Counts()), *[("a", {})] * (MAX_PARALLEL + 1))
     assert slow.most == MAX_PARALLEL
@@ -84,7 +84,7 @@ def test_calls_run_side_by_side_but_not_all_at_once() -> None:
     assert results == [{}] * (MAX_PARALLEL + 1)
 
 
-def test_a_slow_tool_is_given_up_and_the_others_are_not() -> None:
+def test_a_slow_tool_times_out_without_affecting_the_others() -> None:
     slow, quick = shop("slow", takes_s=60), shop("quick", answer={"x": 1})
     metrics = Counts()
     late, done, seconds = run(Toolbox([slow, quick], metrics), ("slow", {}), ("quick", {}))
@@ -95,7 +95,7 @@ def test_a_slow_tool_is_given_up_and_the_others_are_not() -> None:
     assert slow.cancelled == 1
 
 
-def test_a_tool_may_take_longer_than_others_if_it_says_so() -> None:
+def test_a_tool_can_declare_a_longer_timeout() -> None:
     patient = Shop((ToolSpec("a", "", ANYTHING, timeout_s=30),), takes_s=20)
     assert run(Toolbox([patient], Counts(), timeout_s=1), ("a", {})) == [{}, 20]
     hasty = Shop((ToolSpec("a", "", ANYTHING),), takes_s=20)
@@ -103,8 +103,8 @@ def test_a_tool_may_take_longer_than_others_if_it_says_so() -> None:
     assert (result["error"], seconds) == ("tool_timeout", 1)
 
 
-def test_how_long_tools_take_is_told_by_how_they_end() -> None:
-    """Never by their names or arguments: those are others' words."""
+def test_tool_durations_are_observed_by_outcome() -> None:
+    """The labels never contain names or arguments, which may be private."""
     metrics = Counts()
     good, slow = shop("good", takes_s=2), shop("slow", takes_s=60)
     bad = shop("bad", answer=NotFound("no such cake"), takes_s=1)
@@ -137,7 +137,7 @@ def test_cancelling_an_answer_cancels_its_tools() -> None:
         ({"a": object}, {"a": "<class 'object'>"}),
     ],
 )
-def test_failures_are_results(
+def test_failures_become_results(
     answer: Any, told: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     result, _ = run(Toolbox([shop("a", answer=answer)], Counts()), ("a", {}))
@@ -146,7 +146,7 @@ def test_failures_are_results(
     assert has_chain == (told.get("error") == "tool_failed")
 
 
-def test_what_a_session_may_not_use_is_neither_offered_nor_run() -> None:
+def test_a_tool_that_is_not_allowed_is_neither_offered_nor_run() -> None:
     both = shop("a", "b")
     toolbox = Toolbox([both], Counts())
     assert [spec.name for spec in toolbox.specs(CONTEXT, ["b"])] == ["b"]
@@ -157,15 +157,15 @@ def test_what_a_session_may_not_use_is_neither_offered_nor_run() -> None:
     assert both.called == ["b"]
 
 
-def test_only_tools_that_change_nothing_run_early() -> None:
+def test_only_read_only_tools_run_early() -> None:
     specs = (ToolSpec("look", "", ANYTHING, is_read_only=True), ToolSpec("act", "", ANYTHING))
     toolbox = Toolbox([Shop(specs)], Counts())
     early = [toolbox.may_run_early(ToolCall("c", n, {}), CONTEXT) for n in ("look", "act", "none")]
     assert early == [True, False, True]
 
 
-def test_a_tool_that_appears_meanwhile_is_not_run() -> None:
-    """It was not there when it was asked whether the call may run early."""
+def test_a_tool_that_appears_after_the_early_check_is_not_run() -> None:
+    """It did not exist when the check whether the call may run early was made."""
     late = shop()
 
     async def main() -> None:
@@ -174,7 +174,7 @@ def test_a_tool_that_appears_meanwhile_is_not_run() -> None:
         assert toolbox.may_run_early(call, CONTEXT)
         async with asyncio.TaskGroup() as tasks:
             results = tasks.create_task(toolbox.run([call], CONTEXT))
-            await asyncio.sleep(0)  # it has begun, its calls have not
+            await asyncio.sleep(0)  # the run has begun, its calls have not
             late.specs = (ToolSpec("act", "", ANYTHING),)
         assert "no_such_tool" in results.result()[0]
         assert late.called == []
@@ -196,7 +196,7 @@ def test_the_first_of_two_tools_keeps_its_name(caplog: pytest.LogCaptureFixture)
     assert len(caplog.records) == 1
 
 
-def test_specs_are_put_together_once_as_long_as_nothing_changes() -> None:
+def test_specs_are_rebuilt_only_when_they_change() -> None:
     offered = shop("a", "b")
     toolbox = Toolbox([offered], Counts())
     before = toolbox.specs(CONTEXT)
@@ -228,7 +228,7 @@ SCHEMA = {
         ({}, "arguments: 'city' is a required property"),
     ],
 )
-def test_wrong_arguments_are_told_with_what_is_allowed(
+def test_wrong_arguments_are_refused_with_the_allowed_values(
     arguments: dict[str, Any], message: str
 ) -> None:
     picky = Shop((ToolSpec("a", "", SCHEMA),))
@@ -237,7 +237,7 @@ def test_wrong_arguments_are_told_with_what_is_allowed(
     assert picky.called == []
 
 
-def test_a_provider_that_checks_for_itself_gets_everything() -> None:
+def test_a_provider_that_checks_arguments_itself_gets_all_calls() -> None:
     lenient = Shop((ToolSpec("a", "", SCHEMA, checks_arguments=True),))
     assert run(Toolbox([lenient], Counts()), ("a", {"city": "Rome"}))[0] == {}
 
@@ -251,13 +251,13 @@ def test_a_provider_that_checks_for_itself_gets_everything() -> None:
         {"properties": {"x": {"pattern": "^(a+)+$"}}},
     ],
 )
-def test_a_schema_that_makes_no_sense_or_trouble_lets_everything_through(
+def test_an_invalid_or_dangerous_schema_accepts_everything(
     schema: dict[str, Any],
 ) -> None:
     ArgumentCheck(schema).check({"x": "a" * 60 + "!"})
 
 
-def test_an_unknown_argument_is_told_with_the_known_ones() -> None:
+def test_an_unknown_argument_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidArguments, match="known are: city, days, rooms"):
         ArgumentCheck(SCHEMA).check({"city": "Paris", "when": "now"})
 
@@ -272,13 +272,13 @@ def test_an_unknown_argument_is_told_with_the_known_ones() -> None:
         {"deep": [[[["z" * 500] * 20] * 20] * 20] * 20},
     ],
 )
-def test_a_result_that_is_too_long_is_cut_and_says_so(data: dict[str, Any]) -> None:
+def test_a_result_that_is_too_long_is_cut_and_marked(data: dict[str, Any]) -> None:
     text = as_json(ToolOutcome(data))
     assert len(text) <= MAX_RESULT_CHARS
     assert "had" in json.loads(text)["truncated"]
 
 
-def test_the_first_rows_of_a_long_result_are_whole() -> None:
+def test_the_first_rows_of_a_long_result_stay_whole() -> None:
     rows = [{"id": n, "text": "x" * 50} for n in range(5000)]
     shown = json.loads(as_json(ToolOutcome({"rows": rows})))["rows"]
     assert shown[:-1] == rows[: len(shown) - 1]
@@ -300,14 +300,14 @@ values = st.recursive(
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.text(), values), st.integers(400, 2000))
-def test_any_result_is_json_of_bounded_length(data: dict[str, Any], limit: int) -> None:
+def test_any_result_becomes_json_of_bounded_length(data: dict[str, Any], limit: int) -> None:
     text = as_json(ToolOutcome(data), limit)
     assert len(text) <= limit
     assert isinstance(json.loads(text), dict)
     text.encode()
 
 
-def test_all_sources_together_have_a_limit_that_is_told_once(
+def test_the_number_of_tools_is_limited_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ours = Shop((ToolSpec("light", "", ANYTHING),))

@@ -1,4 +1,4 @@
-"""What a user's own module of tools looks like."""
+"""An example of a user's own module of tools."""
 
 import asyncio
 import threading
@@ -58,4 +58,4 @@ async def told() -> ToolOutcome:
 
 
 def no_tool() -> None:
-    """Stays to itself."""
+    """Is not a tool."""

@@ -77,7 +77,9 @@ def test_the_bundled_home_has_names_in_four_languages() -> None:
         ({"areas": [{"id": str(i), "names": {"en": ["x"]}} for i in range(101)]}, "at most 100"),
     ],
 )
-def test_a_wrong_home_names_what_is_wrong(change: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_home_is_refused_with_its_mistake(
+    change: dict[str, Any], complaint: str
+) -> None:
     with pytest.raises((ConfigError, msgspec.ValidationError), match=complaint):
         msgspec.convert({**SMALL, **change}, HomeConfig)
 
@@ -99,7 +101,7 @@ def test_only_changes_count_as_revisions() -> None:
     assert home.revision == revision
 
 
-def test_the_list_keeps_each_open_item_once_and_is_bounded() -> None:
+def test_the_list_keeps_each_open_item_once_and_is_limited() -> None:
     home = small()
     assert home.add_item("Milk") == home.add_item("milk")
     for number in range(MAX_LIST_ITEMS - 1):
@@ -110,7 +112,7 @@ def test_the_list_keeps_each_open_item_once_and_is_bounded() -> None:
     assert len(home.snapshot().shopping_list) == MAX_LIST_ITEMS
 
 
-def test_watchers_see_the_latest_state_and_skip_what_they_missed() -> None:
+def test_watchers_see_the_latest_state_and_skip_the_states_between() -> None:
     async def main() -> None:
         home = small()
         async with aclosing(home.watch()) as states:

@@ -1,7 +1,7 @@
-"""An MCP server with the official package: `kitchen_server.py FOLDER [PORT [sse]]`, over stdio or
-streamable HTTP, or HTTP with SSE, as in 2024.
+"""An MCP server with the official package: `kitchen_server.py FOLDER [PORT [sse]]`, over stdio,
+over streamable HTTP, or over HTTP with SSE as in 2024.
 
-What happens in it shows as files in FOLDER.
+Files in FOLDER show what happens in it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""MCP servers with a few tools of a kitchen, each its own process."""
+"""MCP servers with a few tools of a kitchen, each in its own process."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ KITCHEN = ("-m", "tests.pipeline.tools.mcp.kitchen_server")
 
 @asynccontextmanager
 async def running(*tools: McpToolProvider) -> AsyncIterator[None]:
-    """As the server runs them: leaving cancels them, and waits for their ends."""
+    """Runs the tools as the server does: leaving cancels them, and waits for their ends."""
     async with asyncio.TaskGroup() as tasks:
         tasks_of = [tasks.create_task(one.run()) for one in tools]
         try:
@@ -26,7 +26,7 @@ async def running(*tools: McpToolProvider) -> AsyncIterator[None]:
 
 @dataclass
 class Kitchen:
-    """The official package's server, over each transport."""
+    """The server of the official package, over each transport."""
 
     folder: Path
     port: int | None
@@ -47,7 +47,7 @@ class Kitchen:
         return McpToolProvider("kitchen", self.settings(), first_wait_s=0.05)
 
     async def open(self) -> None:
-        """With stdio the client does it."""
+        """Starts the server, unless it uses stdio: then the client starts it."""
         if self.port is not None:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -1,8 +1,9 @@
 """An MCP server of 2025 without any library: its replies are written by hand.
 
-`server_2025.py [deaf | late | silent | huge | fragile]`: never answers; tells of a change right
-after it was asked for its tools; does not tell of it; has more tools, and a larger schema, than
-anybody wants; breaks on what it does not know, as the official package did in early 2025.
+`server_2025.py [deaf | late | silent | huge | fragile]`: `deaf` never answers; `late` reports a
+change right after it listed its tools; `silent` changes them without a report; `huge` has too many
+tools and a schema that is too large; `fragile` exits on unknown methods, as the official package
+did in early 2025.
 """
 
 import json

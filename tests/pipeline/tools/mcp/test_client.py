@@ -10,7 +10,8 @@ pytestmark = pytest.mark.live
 
 
 class BreaksWhenLeft(McpToolProvider):
-    """A connection whose end brings an error: its TaskGroup raises that in place of the end."""
+    """A connection whose end brings an error: its TaskGroup raises that in place of the
+    cancellation."""
 
     def __init__(self) -> None:
         super().__init__("a", McpServerSettings(command="a"), first_wait_s=60)
@@ -30,7 +31,7 @@ class BreaksWhenLeft(McpToolProvider):
             await asyncio.Event().wait()
 
 
-def test_it_ends_when_it_is_told_to_whatever_breaks_meanwhile() -> None:
+def test_a_cancelled_connection_ends_even_if_an_error_comes_with_it() -> None:
     async def main() -> None:
         tools = BreaksWhenLeft()
         running = asyncio.create_task(tools.run())

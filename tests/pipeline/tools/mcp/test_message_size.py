@@ -1,4 +1,4 @@
-"""What a server sends is read only as far as a message may go."""
+"""A message of a server is read only up to its size limit."""
 
 import asyncio
 from typing import Literal
@@ -25,7 +25,7 @@ async def called(sends: Literal["json", "packed", "events"], size: int) -> ToolO
 
 
 @pytest.mark.parametrize("sends", ["json", "packed", "events"])
-def test_a_message_has_room_for_a_picture_and_not_for_more(
+def test_a_message_has_room_for_a_picture_but_is_limited(
     sends: Literal["json", "packed", "events"],
 ) -> None:
     fits = asyncio.run(called(sends, MAX_MESSAGE_BYTES - 1024))

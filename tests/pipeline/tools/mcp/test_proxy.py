@@ -1,4 +1,4 @@
-"""The way to an MCP server's address: straight, unless its settings name a proxy."""
+"""The connection to an MCP server is direct, unless its settings name a proxy."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -13,11 +13,11 @@ from tests.pipeline.tools.mcp.unresponsive_server import Stubborn, stubborn
 pytestmark = pytest.mark.live
 
 ELSEWHERE = "http://kitchen.invalid/mcp"
-"A name that only a proxy knows (RFC 6761 section 6.4)."
+"A name that only a proxy can resolve (RFC 6761 section 6.4)."
 
 
 def proxy() -> AbstractAsyncContextManager[Stubborn]:
-    """Whatever it is asked for, it answers as an MCP server itself."""
+    """Returns a proxy that answers every request as an MCP server itself."""
     return stubborn()
 
 
@@ -26,10 +26,10 @@ def at(server: Stubborn) -> str:
 
 
 @pytest.mark.parametrize("is_older", [False, True])
-def test_no_proxy_of_the_environment_is_asked(
+def test_proxies_of_the_environment_are_ignored(
     monkeypatch: pytest.MonkeyPatch, is_older: bool
 ) -> None:
-    """It would resolve the name, after its address was looked at."""
+    """Such a proxy would resolve the name again, after its address was checked."""
 
     async def main() -> None:
         async with proxy() as asked, stubborn() as there:
@@ -37,7 +37,7 @@ def test_no_proxy_of_the_environment_is_asked(
                 monkeypatch.setenv(name, at(asked))
                 monkeypatch.setenv(name.upper(), at(asked))
             monkeypatch.setenv("no_proxy", "")
-            url = f"{at(there)}/other" if is_older else there.url  # 404: asked in the older way
+            url = f"{at(there)}/other" if is_older else there.url  # 404: then tries SSE
             direct, unknown = (
                 McpToolProvider("one", McpServerSettings(url=one), connect_timeout_s=1)
                 for one in (url, ELSEWHERE)
@@ -50,7 +50,7 @@ def test_no_proxy_of_the_environment_is_asked(
     asyncio.run(main())
 
 
-def test_the_proxy_of_its_settings_is() -> None:
+def test_the_proxy_of_the_settings_is_used() -> None:
     async def main() -> None:
         async with proxy() as asked:
             tools = McpToolProvider("one", McpServerSettings(url=ELSEWHERE, proxy=at(asked)))
@@ -73,7 +73,7 @@ def test_the_proxy_of_its_settings_is() -> None:
         ({"command": "x", "proxy": "http://p:1"}, "proxy are only for servers with url"),
     ],
 )
-def test_a_wrong_proxy_is_refused(fields: dict[str, str], why: str) -> None:
+def test_an_invalid_proxy_is_refused(fields: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         McpServerSettings(**fields)  # type: ignore[arg-type]
     assert "hush" not in str(caught.value)

@@ -1,4 +1,5 @@
-"""What MCP servers say, in our words: bounded, and without anything a model's API refuses."""
+"""The conversion of tools and results of MCP servers: bounded, and without anything that a model's
+API refuses."""
 
 import logging
 from typing import Any
@@ -20,7 +21,7 @@ def tool(name: str, **fields: Any) -> Tool:
     return Tool.model_validate({"name": name, "inputSchema": {"type": "object"}, **fields})
 
 
-def test_a_tool_keeps_what_a_model_needs() -> None:
+def test_a_tool_keeps_its_name_description_and_schema() -> None:
     schema = {"type": "object", "properties": {"dish": {"type": "string"}}, "required": ["dish"]}
     (spec,), names = tool_specs(
         "kitchen",
@@ -43,14 +44,16 @@ def test_a_tool_keeps_what_a_model_needs() -> None:
         ({"idempotentHint": True}, False),
     ],
 )
-def test_only_what_says_that_it_only_reads_is_read_only(
+def test_only_a_tool_with_the_read_only_hint_is_read_only(
     annotations: dict[str, Any] | None, is_read_only: bool
 ) -> None:
     (spec,), _ = tool_specs("kitchen", SERVER, [tool("a", annotations=annotations)])
     assert spec.is_read_only is is_read_only
 
 
-def test_a_server_cannot_flood_a_model(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_tools_of_a_server_are_limited_in_number_and_size(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     large = tool("large", inputSchema={"type": "object", "description": "x" * 10_000})
     wordy = tool("n" * 200, description="d" * 10_000)
     many = [tool(f"t{number}") for number in range(MAX_TOOLS)]
@@ -61,13 +64,13 @@ def test_a_server_cannot_flood_a_model(caplog: pytest.LogCaptureFixture) -> None
     assert len(caplog.records) == 2
 
 
-def test_the_operator_chooses_tools() -> None:
+def test_the_settings_can_select_tools() -> None:
     some = McpServerSettings(command="kitchen", tools=("b", "nowhere"))
     found, _ = tool_specs("kitchen", some, [tool("a"), tool("b")])
     assert [spec.name for spec in found] == ["b"]
 
 
-def test_names_that_become_the_same_are_one() -> None:
+def test_tools_whose_names_become_equal_are_reduced_to_one() -> None:
     found, names = tool_specs("kitchen", SERVER, [tool("a.b"), tool("a/b"), tool("")])
     assert ([spec.name for spec in found], names) == (["a_b"], {"a_b": "a.b"})
 
@@ -111,12 +114,12 @@ def test_results(result: dict[str, Any], told: ToolOutcome) -> None:
         ({"command": "a", "headers": {"b": "c"}}, "only for servers with url"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any], why: str) -> None:
+def test_contradictory_settings_are_refused(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         McpServerSettings(**fields)
     assert "password" not in str(refused.value).replace("user or password", "")
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_masked() -> None:
     assert "hush" not in repr(SERVER)
     assert SERVER.masked("error: hush-hush is wrong") == "error: ******** is wrong"

@@ -1,4 +1,5 @@
-"""Real MCP servers, in processes of their own: the official package's, and one of 2025 by hand."""
+"""Real MCP servers in their own processes: that of the official package, and one of 2025 written by
+hand."""
 
 import asyncio
 import os
@@ -43,7 +44,7 @@ def _from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Servers tell nobody but the client under test when they are ready."""
+    """Polls, because servers report only to the client under test when they are ready."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 (it happens in another process)
             await asyncio.sleep(0.01)
@@ -81,7 +82,7 @@ def test_tools_are_listed_and_called(kitchen: Kitchen) -> None:
     asyncio.run(with_kitchen(kitchen, scenario))
 
 
-def test_giving_up_a_call_cancels_it_on_the_server(kitchen: Kitchen) -> None:
+def test_a_cancelled_call_is_cancelled_on_the_server(kitchen: Kitchen) -> None:
     async def scenario(tools: McpToolProvider) -> None:
         slow = asyncio.ensure_future(tools.call("cook", {"dish": "stew", "seconds": 60}, CONTEXT))
         await until(lambda: kitchen.has("cooking"))
@@ -96,7 +97,7 @@ def test_giving_up_a_call_cancels_it_on_the_server(kitchen: Kitchen) -> None:
     asyncio.run(with_kitchen(kitchen, scenario))
 
 
-def test_new_tools_appear_when_the_server_says_so(kitchen: Kitchen) -> None:
+def test_new_tools_appear_when_the_server_reports_them(kitchen: Kitchen) -> None:
     async def scenario(tools: McpToolProvider) -> None:
         before = tools.tools(CONTEXT)
         assert "bake" not in names(tools)
@@ -108,7 +109,7 @@ def test_new_tools_appear_when_the_server_says_so(kitchen: Kitchen) -> None:
     asyncio.run(with_kitchen(kitchen, scenario))
 
 
-def test_a_server_that_dies_in_a_call_is_missed_and_comes_back(kitchen: Kitchen) -> None:
+def test_a_server_that_dies_in_a_call_is_reconnected(kitchen: Kitchen) -> None:
     async def scenario(tools: McpToolProvider) -> None:
         assert (await tools.call("collapse", {}, CONTEXT)).error == GONE
         await until(lambda: not tools.is_connected)
@@ -123,7 +124,7 @@ def test_a_server_that_dies_in_a_call_is_missed_and_comes_back(kitchen: Kitchen)
     asyncio.run(with_kitchen(kitchen, scenario))
 
 
-def test_an_address_that_knows_only_sse_needs_no_second_one(tmp_path: Path) -> None:
+def test_an_address_with_only_sse_needs_no_second_address(tmp_path: Path) -> None:
     with reserved_port() as port:
         kitchen = Kitchen(tmp_path, port, is_older=True)
         tools = McpToolProvider("kitchen", McpServerSettings(url=f"http://127.0.0.1:{port}/sse"))
@@ -157,7 +158,7 @@ def test_a_program_that_is_killed_while_idle_is_started_again(tmp_path: Path) ->
             os.kill(pid, 0)
 
 
-def test_a_program_sees_its_own_environment_and_none_of_ours(
+def test_a_program_gets_its_own_environment_but_not_that_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EARSHOT_API_KEY", "ours")
@@ -169,7 +170,7 @@ def test_a_program_sees_its_own_environment_and_none_of_ours(
     asyncio.run(with_kitchen(kitchen, scenario))
 
 
-# Servers without the package, and without manners.
+# Servers without the package, some of which misbehave.
 
 
 def old(*how: str) -> McpToolProvider:
@@ -178,7 +179,7 @@ def old(*how: str) -> McpToolProvider:
     return McpToolProvider("old", server, first_wait_s=0.05)
 
 
-def test_a_server_of_2025_is_understood_and_so_is_its_change() -> None:
+def test_the_tools_and_changes_of_a_server_of_2025_are_understood() -> None:
     async def main() -> None:
         tools = old("late")
         async with running(tools):
@@ -188,7 +189,7 @@ def test_a_server_of_2025_is_understood_and_so_is_its_change() -> None:
     asyncio.run(main())
 
 
-def test_a_server_that_breaks_on_new_questions_is_not_asked_them_for_ever() -> None:
+def test_a_server_that_exits_on_unknown_methods_is_connected() -> None:
     async def main() -> None:
         tools = old("fragile")
         async with running(tools):
@@ -208,7 +209,7 @@ def test_too_many_tools_are_cut() -> None:
     asyncio.run(main())
 
 
-def test_a_list_that_changes_without_a_word_is_looked_at_by_the_clock(
+def test_the_tool_list_is_refreshed_periodically(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client, "LIST_EVERY_S", 0.1)
@@ -221,7 +222,7 @@ def test_a_list_that_changes_without_a_word_is_looked_at_by_the_clock(
     asyncio.run(main())
 
 
-def test_a_server_that_is_not_there_holds_up_nobody(
+def test_an_unavailable_server_does_not_delay_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_S", 0.5)
@@ -267,7 +268,9 @@ def test_stopping_while_connecting_leaves_no_process(tmp_path: Path) -> None:
         os.kill(int(pid_file.read_text()), 0)
 
 
-def test_without_the_library_the_start_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_the_command_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(client, "find_spec", lambda name: None)
     assert mcp_tools({}) == ()
     with pytest.raises(ConfigError, match=r"`earshot extras add mcp`"):

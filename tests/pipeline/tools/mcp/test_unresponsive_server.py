@@ -1,4 +1,4 @@
-"""A server that does not answer any more holds up nobody who leaves it."""
+"""A server that no longer answers does not delay the end of its connection."""
 
 import asyncio
 
@@ -11,14 +11,14 @@ from tests.pipeline.tools.mcp.unresponsive_server import stubborn
 pytestmark = pytest.mark.live
 
 BOUND_S = 5
-"With room for a busy machine; unbounded it would be minutes."
+"Has room for a busy machine; without a limit it would be minutes."
 
 
 @pytest.mark.parametrize(
     "silent",
     [("DELETE",), ("DELETE", "tools/call", "notifications/cancelled"), ("GET", "DELETE")],
 )
-def test_leaving_is_bounded(silent: tuple[str, ...]) -> None:
+def test_the_end_of_a_connection_takes_a_limited_time(silent: tuple[str, ...]) -> None:
     async def main() -> None:
         async with stubborn(*silent) as server:
             tools = McpToolProvider("stubborn", McpServerSettings(url=server.url))
@@ -39,7 +39,7 @@ def test_leaving_is_bounded(silent: tuple[str, ...]) -> None:
     asyncio.run(main())
 
 
-def test_a_server_that_never_lists_its_tools_is_known_to_be_none_soon() -> None:
+def test_a_server_that_never_lists_its_tools_is_given_up_soon() -> None:
     async def main() -> None:
         async with stubborn("tools/list", "DELETE") as server:
             tools = McpToolProvider(

@@ -1,4 +1,4 @@
-"""An MCP server of 2025 in this process, that stops answering when it is told to."""
+"""An MCP server of 2025 in this process that does not answer the methods in `silent`."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ SESSION = {"Mcp-Session-Id": "s-1"}
 
 @dataclass
 class Stubborn:
-    """`silent`: JSON-RPC methods, or `DELETE`, that never get an answer."""
+    """The server. `silent` names the JSON-RPC methods, or `DELETE`, that never get an answer."""
 
     silent: frozenset[str]
     tools: list[Mapping[str, Any]] = field(
@@ -23,11 +23,11 @@ class Stubborn:
     asked: list[str] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     on_call: Callable[[Mapping[str, Any]], None] = lambda _: None
-    "Takes the arguments of each call, as it comes in."
+    "Takes the arguments of each call as it comes in."
     says: str = "done"
     "The result of each call."
     sends: Literal["json", "packed", "events"] = "json"
-    "How it answers."
+    "The form of its answers."
     port: int = 0
 
     @property

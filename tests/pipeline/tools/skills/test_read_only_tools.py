@@ -35,7 +35,7 @@ ARGUMENTS: tuple[Mapping[str, Any], ...] = (
 
 
 class House:
-    """A home with a list and a timer, and everything that can be seen of it."""
+    """A home with a list and a timer, and all of its state."""
 
     def __init__(self) -> None:
         self.home = DemoHome(default_home())
@@ -61,7 +61,7 @@ class House:
         return self.timers.of("conv_1")
 
 
-def test_these_built_in_tools_only_read() -> None:
+def test_exactly_these_built_in_tools_are_read_only() -> None:
     assert {spec.name for _, spec in House().specs() if spec.is_read_only} == READ_ONLY
 
 
@@ -76,7 +76,7 @@ def test_no_read_only_tool_changes_anything(arguments: Mapping[str, Any]) -> Non
 
 
 def test_the_house_of_this_test_shows_changes() -> None:
-    """So that the test above can fail."""
+    """Shows that the test above can fail."""
     house = House()
     before = house.seen()
     lights = {"name": "kitchen lights"}

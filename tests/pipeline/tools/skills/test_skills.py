@@ -1,4 +1,4 @@
-"""Tools over the demo home: what they do, and what they answer to wrong calls."""
+"""Tools over the demo home: what they do, and how they answer wrong calls."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -126,7 +126,7 @@ def test_a_tool_changes_the_home(
         ("HassSelfDestruct", {}, "unknown_tool"),
     ],
 )
-def test_a_wrong_call_changes_nothing_and_says_why(
+def test_a_wrong_call_changes_nothing_and_gives_the_reason(
     tool: str, arguments: dict[str, Any], error: str
 ) -> None:
     home = DemoHome(default_home())
@@ -142,7 +142,7 @@ def test_names_of_the_language_are_understood_and_reported() -> None:
     assert call("HassTurnOn", {"name": "küchenlicht"}, language="fr").error == "no_such_device"
 
 
-def test_a_question_about_states_sorts_devices() -> None:
+def test_a_question_about_states_divides_devices_into_matched_and_unmatched() -> None:
     home = DemoHome(default_home())
     home.update("light.attic", "on")
     outcome = call("HassGetState", {"domain": "light", "state": "on"}, home)
@@ -153,7 +153,7 @@ def test_a_question_about_states_sorts_devices() -> None:
     assert len(windows.data["unmatched"]) == 6
 
 
-def test_the_schemas_list_the_names_that_exist_in_the_language() -> None:
+def test_the_schemas_list_the_names_of_the_language() -> None:
     specs = {spec.name: spec for spec in HomeTools(DemoHome(default_home())).tools(ENGLISH)}
     properties = specs["HassSetPosition"].parameters["properties"]
     assert [group["title"] for group in properties["name"]["anyOf"]] == ["cover"]

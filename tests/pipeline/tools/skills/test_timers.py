@@ -1,4 +1,4 @@
-"""Timers in virtual time: they ring by voice, in their conversation, and are bounded."""
+"""Timers in virtual time: they ring by voice in their conversation, and their number is limited."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,8 @@ from tests.pipeline.fakes import LoopClock
 
 @dataclass
 class Listener:
-    """An Announcer: who heard what, when. Nobody is there before `comes_at`."""
+    """An announcer that records what each conversation heard, and when. Nobody listens before
+    `comes_at`."""
 
     comes_at: float = 0.0
     said: list[tuple[float, str, str]] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Listener:
 
 @dataclass
 class Kitchen:
-    """A home with running timers and somebody in it."""
+    """A home with running timers and a listener."""
 
     home: DemoHome
     timers: Timers
@@ -56,7 +57,7 @@ def in_kitchen(
     listener: Listener | None = None,
     language: str = "en",
 ) -> tuple[Listener, float]:
-    """Play a scene while timers run; returns who heard what, and the virtual seconds it took."""
+    """Plays a scene while timers run; returns the listener and the virtual seconds that it took."""
     heard = listener or Listener()
 
     async def main() -> None:
@@ -70,7 +71,7 @@ def in_kitchen(
     return heard, run_virtual(main())
 
 
-def test_a_timer_rings_after_ten_seconds_by_voice() -> None:
+def test_a_timer_rings_by_voice_when_its_time_is_over() -> None:
     async def scene(kitchen: Kitchen) -> None:
         outcome = await kitchen.do("HassStartTimer", seconds=10)
         assert outcome.data["timer"]["duration_s"] == 10
@@ -94,7 +95,7 @@ def test_a_timer_rings_after_ten_seconds_by_voice() -> None:
         ("xx", "", "Your timer is done."),
     ],
 )
-def test_it_rings_in_the_language_of_the_request(language: str, name: str, text: str) -> None:
+def test_a_timer_rings_in_the_language_of_its_request(language: str, name: str, text: str) -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", minutes=1, name=name)
         await asyncio.sleep(61)
@@ -103,7 +104,7 @@ def test_it_rings_in_the_language_of_the_request(language: str, name: str, text:
     assert listener.said == [(60.0, "conv_1", text)]
 
 
-def test_several_timers_ring_each_in_its_conversation_and_order() -> None:
+def test_several_timers_ring_in_their_conversations_and_in_order() -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", "conv_a", seconds=30, name="tea")
         await kitchen.do("HassStartTimer", "conv_b", seconds=10, name="eggs")
@@ -119,7 +120,7 @@ def test_several_timers_ring_each_in_its_conversation_and_order() -> None:
     ]
 
 
-def test_it_keeps_ringing_until_somebody_is_there() -> None:
+def test_a_timer_rings_until_somebody_listens() -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", seconds=10)
         await asyncio.sleep(20)
@@ -133,7 +134,7 @@ def test_it_keeps_ringing_until_somebody_is_there() -> None:
 
 
 @pytest.mark.parametrize("listener", [Listener(comes_at=1e9), Listener(fails=True)])
-def test_it_gives_up_after_a_minute(listener: Listener) -> None:
+def test_a_timer_without_a_listener_stops_ringing_after_a_minute(listener: Listener) -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", seconds=10)
         await asyncio.sleep(10 + RING_S - 1)
@@ -157,7 +158,7 @@ def test_a_ringing_timer_can_be_cancelled() -> None:
     assert in_kitchen(scene, Listener(comes_at=30))[0].said == []
 
 
-def test_time_is_added_taken_paused_and_told() -> None:
+def test_a_timer_can_be_extended_shortened_paused_and_queried() -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", minutes=10, name="pasta")
         await asyncio.sleep(60)
@@ -179,7 +180,7 @@ def test_time_is_added_taken_paused_and_told() -> None:
     in_kitchen(scene)
 
 
-def test_taking_more_than_is_left_rings_at_once() -> None:
+def test_a_timer_shortened_below_zero_rings_at_once() -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", minutes=1)
         await kitchen.do("HassDecreaseTimer", minutes=2)
@@ -205,7 +206,9 @@ def test_taking_more_than_is_left_rings_at_once() -> None:
         ("HassIncreaseTimer", {"name": "tea", "hours": 24}, "bad_duration"),
     ],
 )
-def test_wrong_calls_are_named(tool: str, arguments: dict[str, Any], error: str) -> None:
+def test_a_wrong_call_names_its_error_and_changes_nothing(
+    tool: str, arguments: dict[str, Any], error: str
+) -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", minutes=5, name="tea")
         await kitchen.do("HassStartTimer", minutes=6, name="eggs")
@@ -216,7 +219,7 @@ def test_wrong_calls_are_named(tool: str, arguments: dict[str, Any], error: str)
     in_kitchen(scene)
 
 
-def test_timers_are_told_apart_by_name_and_duration_and_are_private() -> None:
+def test_timers_are_found_by_name_or_duration_within_their_conversation() -> None:
     async def scene(kitchen: Kitchen) -> None:
         await kitchen.do("HassStartTimer", minutes=5, name="tea")
         await kitchen.do("HassStartTimer", minutes=6)
@@ -228,7 +231,7 @@ def test_timers_are_told_apart_by_name_and_duration_and_are_private() -> None:
     in_kitchen(scene)
 
 
-def test_the_number_of_timers_is_bounded() -> None:
+def test_the_number_of_timers_per_conversation_is_limited() -> None:
     async def scene(kitchen: Kitchen) -> None:
         for _ in range(MAX_TIMERS_PER_CONVERSATION):
             assert (await kitchen.do("HassStartTimer", minutes=5)).error is None
