@@ -1,4 +1,4 @@
-"""The samples of an utterance are kept once, and parts of it are views."""
+"""The buffer keeps the samples of an utterance once, and parts of it are views."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def ramp(samples: int) -> Pcm:
 
 
 @pytest.mark.parametrize("size", [1, 320, 5000, ROOM, 3 * ROOM])
-def test_it_returns_what_was_pushed_in_pieces_of_any_size(size: int) -> None:
+def test_the_buffer_returns_what_was_pushed_in_any_sizes(size: int) -> None:
     whole, buffer = ramp(3 * ROOM if size > 1 else 2000), AudioBuffer()
     for at in range(0, len(whole), size):
         buffer.push(whole[at : at + size])
@@ -24,7 +24,7 @@ def test_it_returns_what_was_pushed_in_pieces_of_any_size(size: int) -> None:
     assert len(buffer.pcm(buffer.end)) == 0
 
 
-def test_views_stay_true_while_it_grows() -> None:
+def test_views_stay_valid_while_the_buffer_grows() -> None:
     buffer = AudioBuffer()
     buffer.push(ramp(320))
     views = []
@@ -34,7 +34,7 @@ def test_views_stay_true_while_it_grows() -> None:
     assert all(np.array_equal(one, np.tile(ramp(320), len(one) // 320)) for one in views[::50])
 
 
-def test_what_is_pushed_first_and_what_is_returned_are_not_copied() -> None:
+def test_the_first_block_and_the_returned_views_are_not_copied() -> None:
     first, buffer = ramp(ROOM), AudioBuffer()
     buffer.push(first)
     assert np.shares_memory(buffer.pcm(), first)

@@ -1,4 +1,5 @@
-"""Who says whether words were spoken: noise yields nothing, and no speech is lost."""
+"""The filter that decides whether an utterance contains speech: noise yields no words, and no
+speech is lost."""
 
 import asyncio
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ TELLS = replace(TELLS_NOT, tells_noise=True)
 
 
 def evidence(*frames: tuple[float, int]) -> NoSpeechFilter:
-    """(probability, ms) runs."""
+    """Returns the filter after runs of (probability, ms)."""
     found = NoSpeechFilter()
     for probability, ms in frames:
         for _ in range(ms // 20):
@@ -48,7 +49,7 @@ def test_the_surest_syllable_counts_wherever_it_is() -> None:
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_evidence_of_two_utterances_is_that_of_both_together(cut: int) -> None:
+def test_the_evidence_of_two_utterances_can_be_joined(cut: int) -> None:
     frames = (0.9, 100), (0.2, 400), (0.95, 60), (0.7, 300)
     whole, joined = evidence(*frames), evidence(*frames[cut:]).with_former(evidence(*frames[:cut]))
     assert joined.surest == pytest.approx(whole.surest)
@@ -69,11 +70,13 @@ def test_evidence_of_two_utterances_is_that_of_both_together(cut: int) -> None:
         ("", 200, True),
     ],
 )
-def test_nobody_speaks_faster_than_people_do(text: str, certain_ms: int, allowed: bool) -> None:
+def test_words_need_as_much_speech_as_the_fastest_speaker(
+    text: str, certain_ms: int, allowed: bool
+) -> None:
     assert evidence((1.0, certain_ms), (0.0, 400)).allows(text) is allowed
 
 
-def test_what_the_vad_half_believes_counts_half() -> None:
+def test_uncertain_frames_count_in_proportion() -> None:
     assert evidence((0.75, 400)).certain_ms == pytest.approx(200)
     assert evidence((1.0, 400)).certain_ms == pytest.approx(400)
     assert evidence((0.5, 400), (0.4, 400)).certain_ms == 0
@@ -81,7 +84,7 @@ def test_what_the_vad_half_believes_counts_half() -> None:
     assert evidence((0.95, 400)).allows("good morning")
 
 
-def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
+def test_a_rejected_result_keeps_no_text() -> None:
     result = AsrResult("will it rain in rome", 0.9, "en")
     nothing = AsrResult("", 0.9, "en", is_rejected=True)
     assert filter_no_speech(result, evidence((0.3, 2000)), NoSpeechCriterion.BOTH) == nothing
@@ -90,9 +93,7 @@ def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
 
 @pytest.mark.parametrize("mode", ["off", "normal", "strict"])
 @pytest.mark.parametrize("info", [TELLS, TELLS_NOT, replace(TELLS_NOT, takes_all=True)])
-def test_a_request_may_want_it_all_whatever_is_configured(
-    mode: NoSpeechMode, info: AsrInfo
-) -> None:
+def test_a_request_can_turn_the_filter_off(mode: NoSpeechMode, info: AsrInfo) -> None:
     assert no_speech_criterion(mode, info, 1.0) is NoSpeechCriterion.NONE
 
 
@@ -113,7 +114,7 @@ def test_a_request_may_want_it_all_whatever_is_configured(
         ("off", TELLS_NOT, 0.6, NoSpeechCriterion.BOTH),
     ],
 )
-def test_who_judges_follows_from_configuration_model_and_request(
+def test_the_criterion_follows_from_configuration_model_and_request(
     mode: NoSpeechMode, info: AsrInfo, asked: float | None, judge: NoSpeechCriterion
 ) -> None:
     assert no_speech_criterion(mode, info, asked) is judge
@@ -134,7 +135,7 @@ SURE, UNSURE = AsrResult("hello", 0.7, "en"), AsrResult("hello", 0.3, "en", is_u
         (SURE, (1.0, 400), NoSpeechCriterion.BOTH, True),
     ],
 )
-def test_the_vad_never_rejects_what_the_recogniser_is_sure_of_unless_both_are_asked(
+def test_a_sure_recogniser_is_overruled_only_if_both_must_agree(
     result: AsrResult, heard: tuple[float, int], judge: NoSpeechCriterion, expected: bool
 ) -> None:
     assert is_spoken(result, evidence(heard), judge) is expected
@@ -157,11 +158,11 @@ def pieces(pcm: Pcm) -> Iterator[Pcm]:
         yield pcm[at : at + 48_000]
 
 
-def test_recordings_of_noise_and_music_without_singing_have_nearly_no_speech(
+def test_recordings_of_noise_and_instrumental_music_contain_almost_no_speech(
     vad: VadEngine,
 ) -> None:
-    """Vibraphones and whales have moments of doubt; what is made up of these is caught by its
-    length."""
+    """The VAD is briefly unsure about vibraphones and whales; the words made up from them are too
+    long to pass."""
     files = [*sorted((shared_data() / "noise").iterdir()), *(shared_data() / "music").iterdir()]
     all_pieces = [
         heard(vad, piece)
@@ -176,7 +177,9 @@ def test_recordings_of_noise_and_music_without_singing_have_nearly_no_speech(
 
 
 @pytest.mark.real
-def test_a_live_session_with_a_credulous_recogniser_hears_no_words_in_them(vad: VadEngine) -> None:
+def test_a_live_session_gets_no_words_from_noise_with_a_credulous_recogniser(
+    vad: VadEngine,
+) -> None:
     model = load("asr", "faster_whisper", {"model": str(ROOT / "tests/fixtures/whisper-nano")})
     try:
         heard_live = asyncio.run(live(model, vad, shared_data()))
@@ -189,7 +192,7 @@ def test_a_live_session_with_a_credulous_recogniser_hears_no_words_in_them(vad: 
 
 @pytest.mark.real
 @pytest.mark.parametrize("folder", ["commands", "speech"])
-def test_every_recording_of_speech_may_hold_its_words(vad: VadEngine, folder: str) -> None:
+def test_every_recording_of_speech_passes_with_its_words(vad: VadEngine, folder: str) -> None:
     listing = (shared_data() / folder / "transcripts.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in listing]
     path, text = rows[0].index("path"), rows[0].index("transcript")

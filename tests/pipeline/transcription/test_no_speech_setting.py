@@ -1,4 +1,4 @@
-"""`asr.no_speech` through sessions and recordings: what a short word comes to, in virtual time."""
+"""`asr.no_speech` in sessions and recordings: the result of a short word, in virtual time."""
 
 from dataclasses import replace
 from typing import Literal
@@ -20,13 +20,14 @@ from tests.pipeline.scripted import FaintVad, audio
 pytestmark = pytest.mark.many
 
 SHORT_MS = 120
-"Enough for a session to begin an utterance, too little for the VAD's rules."
+"Long enough for a session to begin an utterance, too short for the rules of the VAD."
 
 Kind = Literal["tells", "toy", "takes_all"]
 
 
 class Short(LevelAsr):
-    """Hears the word; `is_unsure`: one of its scores says that it was none."""
+    """A recogniser that returns the word; with `is_unsure` one of its scores says that there was
+    none."""
 
     def __init__(self, kind: Kind, *, is_unsure: bool = False) -> None:
         super().__init__(window_ms=10_000)
@@ -67,7 +68,7 @@ def heard_in_a_session(
 
 
 @in_every_mode
-def test_a_session_hears_a_short_word(
+def test_a_short_word_in_a_session(
     mode: NoSpeechMode, kind: Kind, asked: float | None, text: str
 ) -> None:
     settings = SessionSettings(answers=False, no_speech_threshold=asked)
@@ -75,7 +76,7 @@ def test_a_session_hears_a_short_word(
 
 
 @pytest.mark.parametrize(("mode", "text"), [("normal", "one"), ("off", "one"), ("strict", "")])
-def test_whoever_ends_turns_by_hand_is_believed_unless_it_is_strict(
+def test_with_push_to_talk_a_short_word_is_kept_unless_strict(
     mode: NoSpeechMode, text: str
 ) -> None:
     settings = SessionSettings(answers=False, turn_detection=None)
@@ -83,7 +84,7 @@ def test_whoever_ends_turns_by_hand_is_believed_unless_it_is_strict(
 
 
 @in_every_mode
-def test_a_recording_has_a_short_word(
+def test_a_short_word_in_a_recording(
     mode: NoSpeechMode, kind: Kind, asked: float | None, text: str
 ) -> None:
     asr, asks = Short(kind), AsrOptions("en", no_speech_threshold=asked)
@@ -95,15 +96,15 @@ def test_a_recording_has_a_short_word(
     ("mode", "is_unsure", "text"),
     [("normal", False, "one"), ("normal", True, ""), ("off", True, "one"), ("strict", False, "")],
 )
-def test_what_the_vad_cannot_hear_at_all_is_for_the_recogniser(
+def test_speech_below_the_vad_threshold_is_judged_by_the_recogniser(
     mode: NoSpeechMode, is_unsure: bool, text: str
 ) -> None:
-    """A whisper: it is decoded, and stands if the recogniser is sure of it."""
+    """A whisper is decoded, and kept if the recogniser is sure of it."""
     asr = Short("tells", is_unsure=is_unsure)
     assert heard_in_a_recording(mode, asr, AsrOptions("en"), 400, 1000) == text
 
 
-def test_what_is_off_is_off_in_the_recogniser_too_unless_a_request_says_otherwise() -> None:
+def test_off_applies_to_the_recogniser_too_unless_a_request_overrides_it() -> None:
     asr = Short("tells")
     heard_in_a_recording("off", asr, AsrOptions("en"), 1000, SHORT_MS)
     heard_in_a_recording("off", asr, AsrOptions("en", no_speech_threshold=0.3), 1000, SHORT_MS)
@@ -122,7 +123,7 @@ def test_what_is_off_is_off_in_the_recogniser_too_unless_a_request_says_otherwis
         ("off", "toy", "one"),
     ],
 )
-def test_a_whisper_in_a_recording_beyond_the_window_is_for_the_recogniser_too(
+def test_a_whisper_in_a_long_recording_is_judged_by_the_recogniser(
     mode: NoSpeechMode, kind: Kind, text: str
 ) -> None:
     asr, vads = Short(kind), FaintVads()
@@ -131,7 +132,7 @@ def test_a_whisper_in_a_recording_beyond_the_window_is_for_the_recogniser_too(
 
 
 class FaintVads(LoudVads):
-    """Of loud audio it believes too little to begin an utterance."""
+    """A VAD that gives loud audio too low a probability to begin an utterance."""
 
     def open(self) -> Vad:
         return FaintVad()

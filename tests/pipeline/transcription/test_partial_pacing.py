@@ -1,4 +1,5 @@
-"""How often partials are asked for: never more than a share, less under load, and back again."""
+"""How often partials are requested: never more than their share, less under load, and normally
+again after it."""
 
 from itertools import pairwise
 
@@ -8,7 +9,8 @@ from pipeline.transcription.partials import EVERY_S, MAX_BACKOFF_S, SHARE, Parti
 
 
 def partials(cadence: PartialPacing, costs_s: list[float], now: float = 0.0) -> list[float]:
-    """When each is asked for, as soon as it may; a cost below 0 is a refusal after that time."""
+    """Returns when each partial is requested, at the earliest allowed time; a cost below 0 is a
+    refusal after that time."""
     asked = []
     for cost_s in costs_s:
         now += cadence.wait_s(now)
@@ -22,7 +24,7 @@ def partials(cadence: PartialPacing, costs_s: list[float], now: float = 0.0) -> 
     return asked
 
 
-def test_the_first_comes_at_once() -> None:
+def test_the_first_partial_is_requested_at_once() -> None:
     assert PartialPacing().wait_s(1000.0) == 0
 
 
@@ -34,7 +36,7 @@ def test_partials_take_at_most_their_share(cost_s: float) -> None:
     assert cost_s / spacing_s <= SHARE + 1e-9
 
 
-def test_costs_rise_at_once_and_fall_slowly() -> None:
+def test_the_spacing_rises_at_once_and_falls_slowly() -> None:
     asked = partials(PartialPacing(), [0.05, 1.0, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05])
     spacings = [b - a for a, b in pairwise(asked)]
     assert spacings[1] == pytest.approx(3)
@@ -42,7 +44,7 @@ def test_costs_rise_at_once_and_fall_slowly() -> None:
     assert spacings[-1] == pytest.approx(EVERY_S)
 
 
-def test_refusals_back_off_and_are_forgotten() -> None:
+def test_refusals_increase_the_spacing_until_they_end() -> None:
     asked = partials(PartialPacing(), [0.01] * 3 + [-0.001] * 8 + [0.01] * 8)
     spacings = [b - a for a, b in pairwise(asked)]
     assert spacings[3:8] == pytest.approx([0.4, 0.8, 1.6, 3.2, MAX_BACKOFF_S])

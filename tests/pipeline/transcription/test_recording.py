@@ -42,7 +42,7 @@ def with_recording(
     priority: DecodePriority = DecodePriority.BATCH,
     eager: bool = False,
 ) -> float:
-    """Run it; the virtual seconds it took."""
+    """Runs the scenario; returns the virtual seconds that it took."""
 
     async def main() -> None:
         transcriber = Transcriber(World(asr=asr).services().engines)
@@ -67,7 +67,7 @@ def transcript_of(asr: LevelAsr, pcm: Pcm, block_ms: int = 500, **how: object) -
 
 
 @pytest.mark.parametrize("ms", [200, 410, WINDOW_MS])
-def test_up_to_the_window_it_is_one_item_untouched(ms: int) -> None:
+def test_a_recording_within_the_window_is_one_unchanged_item(ms: int) -> None:
     asr = windowed()
     pcm = audio((1000, ms))
     transcript = transcript_of(asr, pcm)
@@ -78,7 +78,7 @@ def test_up_to_the_window_it_is_one_item_untouched(ms: int) -> None:
 
 
 @pytest.mark.parametrize(("level", "ms"), [(0, 20), (0, WINDOW_MS), (0, 25_000), (1000, 100)])
-def test_where_nobody_spoke_nobody_is_asked_unless_the_caller_insists(level: int, ms: int) -> None:
+def test_a_recording_without_speech_is_not_decoded_unless_requested(level: int, ms: int) -> None:
     asr = windowed()
     pcm = audio((level, ms), (0, 200))
     assert transcript_of(asr, pcm).text == ""
@@ -89,7 +89,7 @@ def test_where_nobody_spoke_nobody_is_asked_unless_the_caller_insists(level: int
         assert len(asr.asked) == 1
 
 
-def test_no_audio_says_nothing() -> None:
+def test_an_empty_recording_has_an_empty_transcript() -> None:
     asr = windowed(languages=("de", "en"))
     assert transcript_of(asr, audio((0, 0)), options=AsrOptions("en")) == Transcript(
         "", "en", 0.0, 0.0, (), (), ()
@@ -98,7 +98,7 @@ def test_no_audio_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("block_ms", [20, 500, 60_000])
-def test_a_long_one_keeps_every_word_in_order_and_in_time(block_ms: int) -> None:
+def test_a_long_recording_keeps_every_word_in_order_and_in_time(block_ms: int) -> None:
     transcript = transcript_of(windowed(), LONG, block_ms)
     assert transcript.text == LONG_WORDS
     assert transcript.audio_ms == len(LONG) / MS
@@ -109,13 +109,13 @@ def test_a_long_one_keeps_every_word_in_order_and_in_time(block_ms: int) -> None
     assert transcript.segments[-1].end_ms == len(LONG) / MS
 
 
-def test_silence_of_any_length_is_not_recognised() -> None:
+def test_long_silence_is_not_decoded() -> None:
     asr = windowed()
     assert transcript_of(asr, audio((0, 60_000))).text == ""
     assert not asr.asked
 
 
-def test_pieces_are_recognised_while_the_upload_goes_on_and_come_in_order() -> None:
+def test_segments_are_decoded_during_the_upload_and_returned_in_order() -> None:
     asr = windowed()
     texts: list[tuple[float, str]] = []
 
@@ -139,7 +139,7 @@ def test_pieces_are_recognised_while_the_upload_goes_on_and_come_in_order() -> N
     assert last_s == pytest.approx(len(LONG) / MS / 1000, abs=0.2)
 
 
-def test_pieces_run_in_parallel_but_a_bounded_number_of_them() -> None:
+def test_a_limited_number_of_segments_is_decoded_in_parallel() -> None:
     asr = windowed(delay_s=10)
     pcm = audio(*[(1000, 9000), (0, 4000)] * 20)
     pushed: list[float] = []
@@ -164,7 +164,7 @@ def test_pieces_run_in_parallel_but_a_bounded_number_of_them() -> None:
         (AsrOptions("de"), ["de"] * 4),
     ],
 )
-def test_the_first_words_decide_on_the_language(
+def test_the_first_words_decide_the_language_of_the_recording(
     options: AsrOptions, asked: list[str | None]
 ) -> None:
     asr = windowed(languages=("de", "en"))
@@ -173,7 +173,7 @@ def test_the_first_words_decide_on_the_language(
     assert [item.options.language for _, _, item in asr.asked] == asked
 
 
-def test_a_refused_beginning_is_told_and_a_refused_piece_is_tried_again() -> None:
+def test_a_refused_first_segment_raises_and_a_later_one_is_retried() -> None:
     async def refused(recording: RecordingTranscription) -> None:
         await recording.push(LONG)
         recording.end()
@@ -200,7 +200,7 @@ def test_a_refused_beginning_is_told_and_a_refused_piece_is_tried_again() -> Non
     with_recording(asr, later)
 
 
-def test_a_lost_piece_loses_the_recording_and_stops_the_upload() -> None:
+def test_a_failed_segment_fails_the_recording_and_stops_the_upload() -> None:
     asr = windowed()
     asr.broken = True
 
@@ -216,7 +216,7 @@ def test_a_lost_piece_loses_the_recording_and_stops_the_upload() -> None:
     with_recording(asr, scenario)
 
 
-def test_leaving_early_cancels_and_forgets_and_keeps_the_reason() -> None:
+def test_an_error_of_the_caller_cancels_decodes_and_is_raised() -> None:
     asr = windowed(delay_s=100)
 
     async def scenario(recording: RecordingTranscription) -> None:
@@ -231,7 +231,7 @@ def test_leaving_early_cancels_and_forgets_and_keeps_the_reason() -> None:
     assert asr.forgotten == [item.utterance for _, _, item in asr.asked]
 
 
-def test_a_cancelled_caller_leaves_nothing_running() -> None:
+def test_a_cancelled_caller_leaves_no_decodes_running() -> None:
     asr = windowed(delay_s=100)
 
     async def main() -> None:
@@ -254,7 +254,7 @@ def test_a_cancelled_caller_leaves_nothing_running() -> None:
 
 @dataclass
 class Queue:
-    """Of a recogniser that is held while it is used, and says when it has too much to do."""
+    """The queue of a recogniser that is held while it is used and refuses work when it is full."""
 
     is_full: bool = False
     events: list[str] = field(default_factory=list)
@@ -289,14 +289,14 @@ def test_the_model_is_held_for_the_whole_recording() -> None:
     assert queue.events == ["BATCH", "held", "released"]
 
 
-def test_a_recording_that_would_wait_too_long_is_refused_before_its_upload() -> None:
+def test_a_recording_is_refused_before_its_upload_if_the_queue_is_full() -> None:
     queue = Queue(is_full=True)
     with pytest.raises(OverloadedError, match="a minute of work"):
         transcript_of(QueuedAsr(queue), LONG)
     assert queue.events == ["BATCH"]
 
 
-def test_an_eager_upload_that_comes_at_once_wastes_nothing() -> None:
+def test_an_eager_upload_in_one_block_is_decoded_once() -> None:
     asr = windowed()
     pcm = audio(*[(1000, 600), (0, 400)] * 9)
     assert transcript_of(asr, pcm, 20_000, eager=True).text == " ".join(["one"] * 9)
@@ -319,7 +319,7 @@ COMMAND = audio((0, 300), (1000, 800), (0, 200), (2000, 1500))
 
 
 @pytest.mark.parametrize("tail_ms", [300, 900])
-def test_an_eager_command_is_known_at_its_end(tail_ms: int) -> None:
+def test_an_eager_command_is_transcribed_when_it_ends(tail_ms: int) -> None:
     asr = windowed(delay_s=0.15)
     pcm = np.concatenate([COMMAND, audio((0, tail_ms))])
     waited: list[float] = []
@@ -337,12 +337,12 @@ def test_an_eager_command_is_known_at_its_end(tail_ms: int) -> None:
     plain = transcript_of(windowed(), pcm)
     assert [result.text for result in texts] == [plain.text] == ["one two"]
     assert texts[0].words == plain.words
-    # The pause between the words began one; more speech superseded it.
+    # The pause between the words began one decode; more speech made it void.
     assert [priority for _, priority, _ in asr.asked] == [DecodePriority.SPECULATIVE] * 2
     assert asr.running == 0
 
 
-def test_an_eager_command_without_a_pause_at_its_end_is_decoded_then() -> None:
+def test_an_eager_command_without_a_pause_is_decoded_at_its_end() -> None:
     asr = windowed()
 
     async def scenario(recording: RecordingTranscription) -> None:
@@ -359,7 +359,7 @@ def test_an_eager_command_without_a_pause_at_its_end_is_decoded_then() -> None:
 
 
 @pytest.mark.parametrize("is_incremental", [False, True])
-def test_an_eager_beginning_that_is_refused_does_no_harm(is_incremental: bool) -> None:
+def test_a_refused_eager_decode_is_repeated_at_the_end(is_incremental: bool) -> None:
     asr = LevelAsr(window_ms=WINDOW_MS, is_incremental=is_incremental)
     asr.refuses = frozenset({DecodePriority.SPECULATIVE, DecodePriority.PARTIAL})
     pcm = np.concatenate([COMMAND, audio((0, 500))])
@@ -368,7 +368,7 @@ def test_an_eager_beginning_that_is_refused_does_no_harm(is_incremental: bool) -
     assert asr.decoded == [(DecodePriority.FINAL, len(pcm) / MS / 1000)]
 
 
-def test_who_leaves_in_a_pause_leaves_no_guess_behind() -> None:
+def test_a_client_that_leaves_in_a_pause_leaves_no_decode_running() -> None:
     asr = windowed(delay_s=30)
 
     async def scenario(recording: RecordingTranscription) -> None:
@@ -379,8 +379,8 @@ def test_who_leaves_in_a_pause_leaves_no_guess_behind() -> None:
     assert len(asr.forgotten) == len(asr.asked)
 
 
-def test_a_guess_that_was_none_is_counted_as_wasted() -> None:
-    """In the pause within the command; the one at its end comes true."""
+def test_a_void_eager_decode_is_counted_as_wasted() -> None:
+    """The decode in the pause within the command is wasted; the one at its end is used."""
     world = World(asr=windowed(delay_s=0.1))
 
     async def main() -> None:
@@ -396,7 +396,7 @@ def test_a_guess_that_was_none_is_counted_as_wasted() -> None:
     assert world.metrics.labelled[name] == [pytest.approx(0.1, abs=0.01)]
 
 
-def test_a_guess_that_is_wrong_at_the_end_is_given_up_at_once() -> None:
+def test_an_outdated_eager_decode_is_cancelled_at_the_end() -> None:
     asr = windowed(delay_s=1)
     pcm = np.concatenate([COMMAND, audio((0, 200), (3000, 80))])
 
@@ -410,7 +410,7 @@ def test_a_guess_that_is_wrong_at_the_end_is_given_up_at_once() -> None:
     with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True)
 
 
-def test_an_incremental_engine_is_fed_while_an_eager_command_comes_in() -> None:
+def test_an_incremental_engine_is_fed_during_an_eager_command() -> None:
     asr = LevelAsr(0.1, is_incremental=True)
 
     async def scenario(recording: RecordingTranscription) -> None:
@@ -429,7 +429,7 @@ def test_an_incremental_engine_is_fed_while_an_eager_command_comes_in() -> None:
     assert not asr.forgotten
 
 
-def test_what_was_fed_of_a_recording_that_became_long_is_forgotten() -> None:
+def test_a_recording_that_becomes_long_is_forgotten_by_an_incremental_engine() -> None:
     asr = LevelAsr(0.1, window_ms=WINDOW_MS, is_incremental=True)
     how = {"priority": DecodePriority.FINAL, "eager": True}
     assert transcript_of(asr, LONG, 20, **how).text == LONG_WORDS
@@ -438,7 +438,7 @@ def test_what_was_fed_of_a_recording_that_became_long_is_forgotten() -> None:
     assert fed not in {item.utterance for _, _, item in asr.asked if item.is_final}
 
 
-def test_the_last_piece_of_a_long_eager_one_is_known_at_its_end() -> None:
+def test_an_eager_long_recording_has_the_same_transcript() -> None:
     asr = windowed()
     pcm = np.concatenate([LONG, audio((0, 500))])
     how = {"priority": DecodePriority.FINAL, "eager": True}
@@ -446,7 +446,9 @@ def test_the_last_piece_of_a_long_eager_one_is_known_at_its_end() -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0.05, 2.5])
-def test_the_last_piece_of_a_long_eager_one_is_in_the_language_of_the_first(delay_s: float) -> None:
+def test_the_last_segment_of_an_eager_long_recording_uses_the_language_of_the_first(
+    delay_s: float,
+) -> None:
     asr = windowed(delay_s, languages=("de", "en"))
 
     async def scenario(recording: RecordingTranscription) -> None:
@@ -460,7 +462,7 @@ def test_the_last_piece_of_a_long_eager_one_is_in_the_language_of_the_first(dela
     assert items[-1].options == AsrOptions("en")
 
 
-def test_the_guess_that_came_true_is_urgent() -> None:
+def test_a_correct_eager_decode_becomes_urgent_at_the_end() -> None:
     asr = LevelAsr(delay_s=3)
     pcm = np.concatenate([COMMAND, audio((0, 300))])
 
@@ -476,7 +478,7 @@ def test_the_guess_that_came_true_is_urgent() -> None:
     assert at_s == pytest.approx(len(pcm) / MS / 1000)
 
 
-def test_draining_takes_nothing_new_and_waits_for_what_is_under_way() -> None:
+def test_draining_refuses_new_recordings_and_waits_for_running_ones() -> None:
     async def main() -> None:
         transcriber = Transcriber(World(asr=windowed(delay_s=3)).services().engines)
         async with asyncio.TaskGroup() as tasks:
@@ -496,10 +498,10 @@ def test_draining_takes_nothing_new_and_waits_for_what_is_under_way() -> None:
     assert run_virtual(main()) == pytest.approx(3)
 
 
-# What may be asked.
+# Checks of the options.
 
 
-def test_an_unknown_model() -> None:
+def test_an_unknown_model_is_not_found() -> None:
     transcriber = Transcriber(World().services().engines)
     with pytest.raises(NotFound) as caught:
         transcriber.check("nope", AsrOptions())
@@ -526,14 +528,14 @@ def test_an_unknown_model() -> None:
         (AsrOptions(hotwords="x" * 4001), "invalid_value", "hotwords"),
     ],
 )
-def test_what_is_refused(options: AsrOptions, code: str, param: str) -> None:
+def test_an_invalid_option_is_refused_by_name(options: AsrOptions, code: str, param: str) -> None:
     transcriber = Transcriber(World().services().engines)
     with pytest.raises(RequestError) as caught:
         transcriber.check("default", options)
     assert (caught.value.code, caught.value.param) == (code, param)
 
 
-def test_hints_and_what_is_supported_are_taken() -> None:
+def test_hints_and_supported_options_are_accepted() -> None:
     hints = AsrOptions(
         "en", prompt="Earshot", hotwords="Willow", beam_size=10, temperatures=(0, 1), padding="max"
     )

@@ -1,4 +1,4 @@
-"""An early decode whose utterance turned out to be over."""
+"""An early decode whose utterance is over."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr
 
 
-def test_its_decode_is_urgent_once_the_words_are_wanted() -> None:
+def test_an_early_decode_becomes_urgent_when_its_result_is_needed() -> None:
     asr = LevelAsr()
 
     async def main() -> None:
@@ -31,7 +31,7 @@ def test_its_decode_is_urgent_once_the_words_are_wanted() -> None:
 
 
 class Failing(LevelAsr):
-    """Its first call fails with this."""
+    """A recogniser whose first call fails with the given error."""
 
     def __init__(self, error: EngineError | OverloadedError) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Failing(LevelAsr):
 
 
 @pytest.mark.parametrize("is_begun_early", [True, False])
-def test_what_a_worker_was_lost_with_is_not_tried_again(is_begun_early: bool) -> None:
+def test_a_decode_that_crashed_a_worker_is_not_repeated(is_begun_early: bool) -> None:
     asr = Failing(EngineCrashed("asr", "level", "died"))
 
     async def main() -> None:
@@ -60,7 +60,7 @@ def test_what_a_worker_was_lost_with_is_not_tried_again(is_begun_early: bool) ->
     assert len(asr.decoded) == 1
 
 
-def test_a_guess_that_was_refused_is_made_good() -> None:
+def test_a_refused_early_decode_is_repeated() -> None:
     asr = Failing(OverloadedError("busy", retry_after_s=1))
 
     async def main() -> None:

@@ -1,4 +1,5 @@
-"""Where long recordings are cut: every speech sample once, no piece longer than the window."""
+"""Where long recordings are cut: every speech sample is in one segment, and no segment exceeds the
+window."""
 
 import random
 from itertools import pairwise
@@ -44,10 +45,10 @@ def spans_ms(pieces: list[AudioSegment]) -> list[tuple[float, float]]:
         ([(0, 5000), (1000, 500), (0, 15_000)], [(5000 - PAD_MS, 5500 + PAD_MS)]),
         ([(1000, 1000), (0, 9500)], [(0, 1300)]),
         ([(0, 9500), (1000, 1000)], [(9200, 10_500)]),
-        # A click is no speech; with speech near it belongs to it.
+        # A click is no speech, but it belongs to speech near it.
         ([(0, 12_000), (1000, 20), (0, 12_000)], []),
         ([(0, 12_000), (1000, 20), (0, 500), (1000, 400), (0, 9000)], [(11_700, 13_220)]),
-        # A long pause ends a piece, however short; a shorter one does not.
+        # A long pause ends a segment, however short; a shorter one does not.
         (
             [(1000, 1000), (0, LONG_PAUSE_MS), (1000, 1000), (0, 2980), (1000, 4000)],
             [(0, 1300), (3700, 11_980)],
@@ -57,7 +58,7 @@ def spans_ms(pieces: list[AudioSegment]) -> list[tuple[float, float]]:
             [(1000, 7000), (0, 300), (1000, 700), (0, 400), (1000, 400), (0, 200), (1000, 9000)],
             [(0, 8200), (8200, 18_000)],
         ),
-        # None there: the last one before, not below a third.
+        # No pause there: the last one before it, but not in the first third.
         (
             [(1000, 2000), (0, 800), (1000, 1200), (0, 200), (1000, 10_000)],
             [(0, 4100), (4100, 14_000), (14_000, 14_200)],
@@ -65,7 +66,7 @@ def spans_ms(pieces: list[AudioSegment]) -> list[tuple[float, float]]:
     ],
 )
 @pytest.mark.parametrize("block_ms", [20, 1000, 60_000])
-def test_pieces(
+def test_segments_by_their_pauses(
     script: list[tuple[int, float]],
     spans: list[tuple[float, float]],
     block_ms: int,
@@ -82,7 +83,7 @@ def test_speech_without_a_pause_is_cut_where_it_is_quietest() -> None:
 
 
 def random_script(dice: random.Random) -> list[tuple[int, float]]:
-    """Speech from 100 ms to 25 s, pauses from one frame to 12 s, whole frames."""
+    """Returns speech from 100 ms to 25 s and pauses from one frame to 12 s, in whole frames."""
     script: list[tuple[int, float]] = []
     for _ in range(dice.randint(1, 12)):
         speech_ms = 20 * round(dice.choice([5, 50, 300, 1250]) * dice.uniform(1, 1.5))
@@ -93,7 +94,7 @@ def random_script(dice: random.Random) -> list[tuple[int, float]]:
 
 @pytest.mark.many
 @pytest.mark.parametrize("seed", range(60))
-def test_every_speech_sample_is_in_exactly_one_piece(seed: int) -> None:
+def test_every_speech_sample_is_in_exactly_one_segment(seed: int) -> None:
     dice = random.Random(seed)
     pcm = audio(*random_script(dice), (0, dice.choice([0, 7, 5000])))
     pieces = cut(pcm, dice.choice([20, 333, 1000, 40_000]))
@@ -109,7 +110,7 @@ def test_every_speech_sample_is_in_exactly_one_piece(seed: int) -> None:
     assert all(a.start < b.start for a, b in pairwise(pieces))
 
 
-def test_a_tail_is_what_the_end_would_give_but_for_silence() -> None:
+def test_the_tail_equals_the_last_segment_without_its_silence() -> None:
     cutter = Segmenter(LoudVad(), WINDOW_MS * MS)
     cutter.push(audio((1000, 500), (0, 80)))
     assert cutter.tail() is None
@@ -122,7 +123,7 @@ def test_a_tail_is_what_the_end_would_give_but_for_silence() -> None:
     assert np.array_equal(tail.pcm, last.pcm[: len(tail.pcm)])
 
 
-def test_memory_stays_bounded() -> None:
+def test_the_buffer_stays_bounded() -> None:
     cutter = Segmenter(LoudVad(), WINDOW_MS * MS)
     for level in [1000, 0, 0, 0, 1000] * 40:
         cutter.push(audio((level, 1000)))
@@ -148,17 +149,17 @@ def test_a_gap_between_two_words_is_cut_in_its_middle(gap_ms: int) -> None:
         (NoSpeechCriterion.NONE, [(0, 9900), (9900, 19_800), (19_800, 22_000)]),
     ],
 )
-def test_what_is_left_out_depends_on_who_judges(
+def test_the_criterion_decides_what_is_left_out(
     judge: NoSpeechCriterion, spans: list[tuple[float, float]], most: float
 ) -> None:
-    """A whisper in a recording beyond the window is for the recogniser, where that can judge."""
+    """A whisper in a recording beyond the window is left to the recogniser if that can judge."""
     cutter = Segmenter(FaintVad(most), WINDOW_MS * MS, judge)
     script = (0, 5000), (1000, 4000), (0, 4000), (1000, 5000), (0, 4000)
     assert spans_ms(cutter.push(audio(*script)) + cutter.end()) == spans
 
 
 @pytest.mark.parametrize("judge", NoSpeechCriterion)
-def test_a_tail_of_a_recording_that_fits_is_known_in_a_pause_whoever_judges(
+def test_the_tail_of_a_short_recording_is_known_in_a_pause(
     judge: NoSpeechCriterion,
 ) -> None:
     cutter = Segmenter(LoudVad(), WINDOW_MS * MS, judge)

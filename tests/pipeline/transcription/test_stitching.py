@@ -1,4 +1,5 @@
-"""Results of parts as one: times in order whatever a recogniser says, words of every part."""
+"""Stitching the results of segments: times in order whatever the recogniser returns, and the words
+of every segment."""
 
 import random
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ def result(text: str, *, language: str = "en", confidence: float = 0.5) -> AsrRe
     return AsrResult(text, confidence, language, tokens=(token,) if text else ())
 
 
-def test_a_part_without_segments_is_one() -> None:
+def test_a_result_without_segments_becomes_one_segment() -> None:
     assert shift_times(result("one"), 16_000, 32_000).segments == (Segment("one", 1000, 3000),)
     assert shift_times(result(""), 16_000, 32_000).segments == ()
 
@@ -40,7 +41,7 @@ def test_times_never_go_back_and_words_stay_in_their_segment(seed: int) -> None:
         assert any(s.start_ms <= word.start_ms and word.end_ms <= s.end_ms for s in out.segments)
 
 
-def test_what_is_in_order_is_only_moved() -> None:
+def test_ordered_times_are_only_shifted() -> None:
     words = (Word("a", 100, 200, 1), Word("b", 300, 400, 1), Word("c", 900, 990, 1))
     segments = (Segment("a b", 100, 400), Segment("c", 800, 1000))
     out = shift_times(AsrResult("a b c", 1, "en", words, segments=segments), 16_000, 16_000)
@@ -48,7 +49,7 @@ def test_what_is_in_order_is_only_moved() -> None:
     assert [(s.start_ms, s.end_ms) for s in out.segments] == [(1100, 1400), (1800, 2000)]
 
 
-def test_joined_parts() -> None:
+def test_stitched_results_join_texts_confidence_and_language() -> None:
     rejected = AsrResult("", 0.1, "de", is_rejected=True)
     both = stitch_results([(rejected, 1), (result("one", confidence=0.9), 1), (result("two"), 3)])
     assert (both.text, both.language, both.is_rejected) == ("one two", "en", False)
@@ -70,11 +71,13 @@ def test_joined_parts() -> None:
         ([], ""),
     ],
 )
-def test_scripts_without_spaces(texts: list[str], text: str) -> None:
+def test_texts_are_joined_without_spaces_where_the_script_has_none(
+    texts: list[str], text: str
+) -> None:
     assert join_texts(texts) == text
 
 
-def test_a_translation_has_the_spaces_of_its_own_script() -> None:
+def test_a_translation_is_joined_by_its_own_script() -> None:
     parts = [(AsrResult(text, 1, "zh"), 1.0) for text in ("Open it.", "Close it.")]
     assert stitch_results(parts).text == "Open it. Close it."
 
@@ -87,5 +90,5 @@ def test_a_translation_has_the_spaces_of_its_own_script() -> None:
         ("", []),
     ],
 )
-def test_words(text: str, words: list[str]) -> None:
+def test_words_of_a_text(text: str, words: list[str]) -> None:
     assert words_of(text) == words

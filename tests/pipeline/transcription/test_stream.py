@@ -1,4 +1,5 @@
-"""One utterance as a stream: parts, early finals and partials under load, in virtual time."""
+"""The transcript stream of one utterance: segments, early finals and partials under load, in
+virtual time."""
 
 import asyncio
 import random
@@ -30,7 +31,7 @@ ENGLISH = AsrOptions("en")
 
 
 class Talk:
-    """Somebody speaks into an utterance, frame by frame in real time, with a VAD's edges."""
+    """An utterance that is spoken frame by frame in real time, with the edges of a VAD."""
 
     def __init__(
         self, asr: LevelAsr, tasks: asyncio.TaskGroup, options: AsrOptions = ENGLISH
@@ -43,7 +44,7 @@ class Talk:
         self.utterance.follow(self._tell, self.errors.append)
 
     async def say(self, *script: tuple[int, int]) -> None:
-        """(level, ms) runs."""
+        """Speaks runs of (level, ms)."""
         for level, ms in script:
             for _ in range(ms // 20):
                 await asyncio.sleep(0.02)
@@ -86,7 +87,7 @@ def talk(
 
 
 def said(asr: LevelAsr, *script: tuple[int, int]) -> tuple[AsrResult, float, Talk]:
-    """The final result, what it took after the last sample in seconds, and the talk."""
+    """Returns the final result, the seconds it took after the last sample, and the talk."""
     out: list[tuple[AsrResult, float]] = []
 
     async def scenario(talk: Talk) -> None:
@@ -106,14 +107,14 @@ def asked(asr: LevelAsr, *priorities: DecodePriority) -> Sequence[float]:
 # The final.
 
 
-def test_the_final_is_free_when_its_decode_fits_the_pause() -> None:
+def test_the_final_is_ready_if_its_decode_fits_the_pause() -> None:
     asr = LevelAsr(delay_s=0.3)
     result, took_s, _ = said(asr, (1000, 900), (SILENCE, 400))
     assert (result.text, took_s) == ("one", 0)
     assert not asked(asr, DecodePriority.FINAL)
 
 
-def test_a_partial_that_heard_all_of_the_speech_is_the_final() -> None:
+def test_a_partial_that_covers_all_speech_is_the_final() -> None:
     """Partials come every 200 ms from 700 ms on, so one covers exactly these 900 ms."""
     asr = LevelAsr(delay_s=0.01)
 
@@ -139,7 +140,9 @@ def test_a_partial_that_heard_all_of_the_speech_is_the_final() -> None:
         (LevelAsr(0.01), AsrOptions("en", token_logprobs=True), 900),
     ],
 )
-def test_any_other_partial_is_not(asr: LevelAsr, options: AsrOptions, speech_ms: int) -> None:
+def test_a_partial_that_differs_from_the_final_is_not_used_for_it(
+    asr: LevelAsr, options: AsrOptions, speech_ms: int
+) -> None:
     async def scenario(talk: Talk) -> None:
         await talk.say((1000, speech_ms), (SILENCE, 200))
         assert (await talk.utterance.finish()).text == "one"
@@ -149,7 +152,7 @@ def test_any_other_partial_is_not(asr: LevelAsr, options: AsrOptions, speech_ms:
     assert [item.options for item in finals] == [options]
 
 
-def test_an_incremental_engine_is_asked_for_its_last_word() -> None:
+def test_an_incremental_engine_decodes_a_final() -> None:
     asr = LevelAsr(0.01, is_incremental=True)
     result, _, _ = said(asr, (1000, 900), (SILENCE, 400))
     assert result.text == "one"
@@ -157,7 +160,7 @@ def test_an_incremental_engine_is_asked_for_its_last_word() -> None:
     assert not asked(asr, DecodePriority.SPECULATIVE)
 
 
-def test_refused_speculation_does_no_harm() -> None:
+def test_a_refused_speculative_decode_is_repeated_as_the_final() -> None:
     asr = LevelAsr(delay_s=0.1)
     asr.refuses = frozenset({DecodePriority.SPECULATIVE, DecodePriority.PARTIAL})
     result, took_s, talked = said(asr, (1000, 900), (SILENCE, 400))
@@ -165,7 +168,7 @@ def test_refused_speculation_does_no_harm() -> None:
     assert took_s == pytest.approx(0.1)
 
 
-def test_a_failed_final_is_said() -> None:
+def test_a_failed_final_raises() -> None:
     asr = LevelAsr()
     asr.broken = True
 
@@ -177,13 +180,13 @@ def test_a_failed_final_is_said() -> None:
     talk(asr, scenario)
 
 
-def test_in_a_pause_nothing_is_decoded_twice() -> None:
+def test_nothing_is_decoded_twice_in_a_pause() -> None:
     asr = LevelAsr(0.01)
     said(asr, (1000, 960), (SILENCE, 2000))
     assert max(at for at, _, _ in asr.asked) <= 0.96 + CANDIDATE_MS / 1000 + 0.001
 
 
-def test_the_last_words_show_in_the_pause() -> None:
+def test_the_last_words_appear_in_the_pause() -> None:
     talked = said(LevelAsr(0.05), (1000, 800), (2000, 160), (SILENCE, 1000))[2]
     at_s, agreed, audio_ms = talked.told[-1]
     assert (agreed.stable + " " + agreed.unstable).strip() == "one two"
@@ -205,7 +208,7 @@ def test_partials_take_at_most_their_share(delay_s: float) -> None:
     assert asr.most_running == 1
 
 
-def test_partials_back_off_while_refused_and_come_back() -> None:
+def test_refused_partials_become_rare_and_return() -> None:
     asr = LevelAsr(0.02)
 
     async def scenario(talk: Talk) -> None:
@@ -238,7 +241,7 @@ def windowed(delay_s: float = 0.05, **how: object) -> LevelAsr:
     return LevelAsr(delay_s, window_ms=WINDOW_MS, **how)  # type: ignore[arg-type]
 
 
-def test_what_exceeds_the_window_keeps_every_word_in_order_and_in_time() -> None:
+def test_an_utterance_beyond_the_window_keeps_every_word_in_order_and_in_time() -> None:
     asr = windowed()
     result, took_s, talked = said(asr, *SPEECH)
     assert result.text == WORDS
@@ -256,7 +259,7 @@ def test_what_exceeds_the_window_keeps_every_word_in_order_and_in_time() -> None
     assert len(talked.stables[-1].split()) >= 6
 
 
-def test_a_part_is_decoded_once_and_its_words_are_shown_on() -> None:
+def test_a_segment_is_decoded_once_and_its_words_stay_in_the_partials() -> None:
     asr = windowed()
     _, _, talked = said(asr, *SPEECH)
     finals = [(item.utterance, priority) for _, priority, item in asr.asked if item.is_final]
@@ -265,13 +268,13 @@ def test_a_part_is_decoded_once_and_its_words_are_shown_on() -> None:
     assert last == (done[-1], DecodePriority.FINAL)
     shown = [f"{agreed.stable} {agreed.unstable}".split() for _, agreed, _ in talked.told]
     assert all(len(after) >= len(before) - 1 for before, after in pairwise(shown))
-    # Nothing of an earlier part is in a later one.
+    # No audio of an earlier segment is in a later one.
     parts = {item.utterance: item for _, _, item in asr.asked if item.is_final}
     assert len(parts) == 4
     assert sum(len(item.pcm) for item in parts.values()) <= talked.samples
 
 
-def test_speech_without_a_pause_is_cut_at_its_quietest() -> None:
+def test_speech_without_a_pause_is_cut_where_it_is_quietest() -> None:
     asr = windowed()
     script = [(3000, 8000), (600, 240), (3000, 9000)]  # 600 is loud for the VAD, and no word
     result, _, _ = said(asr, *script)
@@ -280,9 +283,11 @@ def test_speech_without_a_pause_is_cut_at_its_quietest() -> None:
 
 
 @pytest.mark.parametrize(("window_ms", "delay_s"), [(9920, 0.01), (9900, 0.03)])
-def test_a_partial_from_before_a_cut_is_no_final_behind_it(window_ms: int, delay_s: float) -> None:
-    """It ends in the 60 ms before the pause is known, and so does the window; it comes back before
-    the cut, or after it."""
+def test_a_partial_from_before_a_cut_is_not_the_final_after_it(
+    window_ms: int, delay_s: float
+) -> None:
+    """The partial ends in the 60 ms before the pause is known, and so does the window; its result
+    comes before the cut or after it."""
     asr = LevelAsr(delay_s, window_ms=window_ms)
     script = [(1000, 7500), (300, 400), (2000, 1980), (SILENCE, 400)]
     assert said(asr, *script)[0].text == "one two"
@@ -292,7 +297,7 @@ def test_a_partial_from_before_a_cut_is_no_final_behind_it(window_ms: int, delay
     assert 9900 * 16 in partials
 
 
-def test_speech_that_resumes_as_the_window_fills_fits_it() -> None:
+def test_speech_that_resumes_at_the_end_of_the_window_is_kept() -> None:
     script = [(1000, 9900), (SILENCE, 120), (2000, 20)]
     assert said(windowed(), *script)[0].text == "one two"
 
@@ -305,7 +310,7 @@ def test_an_incremental_engine_is_cut_in_pauses_too() -> None:
     assert 7500 * 16 < len(first.pcm) < 7600 * 16
 
 
-def test_a_pause_of_any_length_costs_nothing() -> None:
+def test_a_long_pause_causes_no_decodes() -> None:
     asr = windowed()
     result, took_s, _ = said(asr, (1000, 2000), (SILENCE, 60_000))
     assert (result.text, took_s) == ("one", 0)
@@ -315,16 +320,16 @@ def test_a_pause_of_any_length_costs_nothing() -> None:
     assert result.words[1].start_ms == pytest.approx(62_000, abs=20)
 
 
-def test_parts_that_were_refused_are_decoded_at_the_end() -> None:
+def test_refused_segments_are_decoded_at_the_end() -> None:
     asr = windowed()
     asr.refuses = frozenset({DecodePriority.SPECULATIVE, DecodePriority.PARTIAL})
     result, took_s, talked = said(asr, *SPEECH)
     assert result.text == WORDS
-    assert took_s == pytest.approx(0.05)  # side by side
+    assert took_s == pytest.approx(0.05)  # in parallel
     assert talked.told == []
 
 
-def test_all_parts_hurry_at_the_end() -> None:
+def test_all_segments_become_urgent_at_the_end() -> None:
     asr = LevelAsr(delay_s=10, window_ms=WINDOW_MS)
     script = [(1000, 2000), (SILENCE, 4000), (2000, 2000), (SILENCE, 100)]
 
@@ -337,7 +342,7 @@ def test_all_parts_hurry_at_the_end() -> None:
     assert at_once == {"item", "item.1"}
 
 
-def test_when_one_part_is_lost_no_other_goes_on() -> None:
+def test_a_failed_segment_fails_the_utterance_and_discard_stops_the_others() -> None:
     class Half(LevelAsr):
         async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
             if item.utterance == "item" and item.is_final:
@@ -358,7 +363,7 @@ def test_when_one_part_is_lost_no_other_goes_on() -> None:
     talk(asr, scenario)
 
 
-def test_live_words_try_less_and_less_often_while_a_part_is_lost() -> None:
+def test_a_segment_that_keeps_failing_is_retried_less_and_less_often() -> None:
     class Poisoned(LevelAsr):
         async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
             result = await super().decode(item, priority)
@@ -377,7 +382,7 @@ def test_live_words_try_less_and_less_often_while_a_part_is_lost() -> None:
     assert {type(error) for error in talked.errors} == {EngineError}
 
 
-def test_the_first_words_decide_on_the_language_of_the_rest() -> None:
+def test_the_first_words_decide_the_language_of_the_rest() -> None:
     asr = windowed(languages=("de", "en"))
 
     async def scenario(talk: Talk) -> None:
@@ -390,7 +395,7 @@ def test_the_first_words_decide_on_the_language_of_the_rest() -> None:
     assert {item.options.language for at, _, item in asr.asked if at < 5} == {None}
 
 
-def test_what_comes_to_nothing_is_forgotten() -> None:
+def test_a_discarded_utterance_is_forgotten() -> None:
     asr = windowed(delay_s=30)
 
     async def scenario(talk: Talk) -> None:
@@ -411,13 +416,13 @@ def test_what_comes_to_nothing_is_forgotten() -> None:
         (3000, 1, True),
     ],
 )
-def test_where_a_part_ends(pause_ms: float, part_ms: float, is_end: bool) -> None:
+def test_where_a_segment_ends(pause_ms: float, part_ms: float, is_end: bool) -> None:
     assert ends_part(pause_ms, part_ms, WINDOW_MS) is is_end
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("seed", range(25))
-def test_no_word_is_lost_or_said_twice(seed: int) -> None:
+def test_no_word_is_lost_or_repeated(seed: int) -> None:
     dice = random.Random(seed)
     asr = windowed(dice.choice([0.01, 0.2, 1.5]))
     asr.refuses = frozenset(
@@ -452,7 +457,7 @@ def test_push_to_talk_beyond_the_window() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "instead"), [(None, None), ("max", None), ("nopad", "longest")])
-def test_a_session_says_what_is_done_in_place_of_its_padding(
+def test_a_session_reports_its_fallback_padding(
     wanted: AsrPadding | None, instead: AsrPadding | None
 ) -> None:
     world = World()
@@ -467,7 +472,7 @@ def test_a_session_says_what_is_done_in_place_of_its_padding(
     assert told == [instead]
 
 
-def test_a_session_decodes_as_it_wishes() -> None:
+def test_a_session_decodes_with_the_options_of_its_settings() -> None:
     world = World(asr=LevelAsr(languages=("de", "en"), supports=("task", "token_logprobs")))
     settings = SessionSettings(
         languages=("de", "en"),
