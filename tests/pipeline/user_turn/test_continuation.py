@@ -1,4 +1,5 @@
-"""Who pauses within a sentence is heard as one, and answered once; in virtual time."""
+"""Speech that pauses within a sentence is transcribed as one utterance and answered once; in
+virtual time."""
 
 import asyncio
 import gc
@@ -53,7 +54,7 @@ pytestmark = pytest.mark.many
 
 SILENCE, ONE, TWO, THREE, UH_HUH, WORDLESS = 0, 1000, 2000, 3000, 6000, 700
 PAUSE = (SILENCE, 700)
-"Longer than the wait of 450 ms, so that the answer has begun to be heard."
+"Longer than the wait of 450 ms, so that the answer has begun to sound."
 SEMANTIC = TurnDetection(kind="semantic_vad")
 SERVER = TurnDetection(silence_ms=450)
 
@@ -92,7 +93,7 @@ JOINED = [("user", "one two"), ("assistant", "you said one two. ")]
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.parametrize("pause_ms", [480, 600, 700])
 @pytest.mark.parametrize("detection", [SEMANTIC, SERVER], ids=lambda one: one.kind)
-def test_a_sentence_that_was_cut_is_decoded_as_one(
+def test_a_sentence_with_a_pause_is_decoded_as_one(
     detection: TurnDetection, pause_ms: int, paced_by: PlayoutPacing
 ) -> None:
     script = ((ONE, 600), (SILENCE, pause_ms), (TWO, 600))
@@ -102,7 +103,7 @@ def test_a_sentence_that_was_cut_is_decoded_as_one(
     assert world.llm.asked[-1] == [Message("user", "one two")]
 
 
-def test_the_audio_is_as_it_was_spoken_without_a_sample_twice() -> None:
+def test_the_joined_audio_has_every_sample_once() -> None:
     spoken: list[AudioFrame] = []
     world = World()
 
@@ -129,7 +130,7 @@ def test_the_audio_is_as_it_was_spoken_without_a_sample_twice() -> None:
     assert candidates[0] <= ms_to_samples(400, ASR_RATE_HZ), "its padding, too"
 
 
-def test_the_former_items_go_before_the_answer_to_both_begins() -> None:
+def test_the_former_items_are_deleted_before_the_joined_response() -> None:
     events, _ = talk((ONE, 600), PAUSE, (TWO, 600))
     (added, answer), (cut, _) = of(OutputItemAdded, events), of(OutputItemDone, events)
     first, second = (event.item_id for event in of(SpeechStarted, events))
@@ -150,7 +151,7 @@ def test_the_former_items_go_before_the_answer_to_both_begins() -> None:
     assert len(statuses) == 2
 
 
-def test_live_words_are_of_the_whole_sentence() -> None:
+def test_partials_cover_the_whole_sentence() -> None:
     events, _ = talk((ONE, 600), PAUSE, (TWO, 1500))
     _, second = (event.item_id for event in of(SpeechStarted, events))
     live = [
@@ -162,7 +163,7 @@ def test_live_words_are_of_the_whole_sentence() -> None:
     assert set(live) <= {"one", "one two"}
 
 
-def test_the_answer_to_both_is_drafted_in_the_silence() -> None:
+def test_the_answer_to_the_whole_sentence_is_drafted_in_the_pause() -> None:
     events, world = talk((ONE, 600), PAUSE, (TWO, 1000))
     assert transcripts(events)[-1] == "one two"
     assert counted(world, "used") == 2
@@ -171,7 +172,7 @@ def test_the_answer_to_both_is_drafted_in_the_silence() -> None:
     assert start is not None
 
 
-def test_a_draft_of_both_is_void_when_speech_goes_on() -> None:
+def test_a_draft_for_the_whole_sentence_is_void_when_speech_resumes() -> None:
     events, world = talk((ONE, 600), PAUSE, (TWO, 600), (SILENCE, 300), (THREE, 600))
     assert transcripts(events) == ["one", "one two three"]
     assert (counted(world, "resumed"), counted(world, "used")) == (1, 2)
@@ -188,7 +189,7 @@ def test_two_pauses_in_one_sentence() -> None:
     assert len(of(ItemDeleted, events)) == 4
 
 
-def test_joins_are_bounded() -> None:
+def test_the_number_of_continuations_is_limited() -> None:
     script = [one for _ in range(MAX_CONTINUATIONS + 1) for one in ((TWO, 400), PAUSE)]
     events, _ = talk((ONE, 600), PAUSE, *script)
     longest = max(len(words.split()) for words in transcripts(events))
@@ -196,14 +197,14 @@ def test_joins_are_bounded() -> None:
     assert transcripts(events)[-1] == "two"
 
 
-def test_joined_audio_is_bounded() -> None:
+def test_the_length_of_joined_audio_is_limited() -> None:
     long = MAX_FORMER_MS - 200
     events, _ = talk((ONE, long), PAUSE, (TWO, 600))
     assert transcripts(events) == ["one", "two"]
 
 
 @pytest.mark.parametrize(("pause_ms", "is_joined"), [(0, True), (-100, True), (100, False)])
-def test_it_depends_on_when_speech_goes_on(pause_ms: int, is_joined: bool) -> None:
+def test_only_speech_that_resumes_in_time_is_joined(pause_ms: int, is_joined: bool) -> None:
     world = World()
     world.llm.word_s = 2.0  # nothing is heard of the answer
     wait_ms = 460  # of silence, to the frame
@@ -212,7 +213,7 @@ def test_it_depends_on_when_speech_goes_on(pause_ms: int, is_joined: bool) -> No
     assert transcripts(events)[-1] == ("one two" if is_joined else "two")
 
 
-def test_an_answer_that_was_heard_stands() -> None:
+def test_an_answer_that_was_heard_is_kept() -> None:
     events, world = talk((ONE, 600), (SILENCE, 1300), (TWO, 600))
     assert transcripts(events) == ["one", "two"]
     assert not of(ItemDeleted, events)
@@ -222,7 +223,7 @@ def test_an_answer_that_was_heard_stands() -> None:
 @pytest.mark.parametrize(
     "noise", [(TWO, INTERRUPT_MS), (WORDLESS, 400)], ids=["too short", "without words"]
 )
-def test_noise_after_the_end_leaves_the_answer_be(noise: tuple[int, int]) -> None:
+def test_noise_after_the_end_does_not_stop_the_answer(noise: tuple[int, int]) -> None:
     events, world = talk((ONE, 600), PAUSE, noise)
     assert transcripts(events) == ["one", ""]
     assert not of(ItemDeleted, events)
@@ -231,7 +232,7 @@ def test_noise_after_the_end_leaves_the_answer_be(noise: tuple[int, int]) -> Non
 
 
 class Telling(LevelAsr):
-    """Its scores tell noise; a "two" all by itself is noise for one of them."""
+    """A recogniser that detects noise; it is unsure of a "two" by itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,8 +244,10 @@ class Telling(LevelAsr):
 
 
 @pytest.mark.parametrize(("noise_ms", "last"), [(60, ""), (600, "one two")])
-def test_noise_does_not_become_words_by_the_sentence_before_it(noise_ms: int, last: str) -> None:
-    """The VAD heard next to nothing, and the recogniser is unsure of it alone."""
+def test_noise_is_not_taken_for_words_because_of_the_sentence_before_it(
+    noise_ms: int, last: str
+) -> None:
+    """The VAD finds almost no speech, and the recogniser is unsure of the sound by itself."""
     world = World(asr=Telling())
     world.llm.word_s = 2.0  # nothing is heard of the answer: a short sound is a start
     events, _ = talk((ONE, 600), (SILENCE, 600), (TWO, noise_ms), world=world)
@@ -252,7 +255,7 @@ def test_noise_does_not_become_words_by_the_sentence_before_it(noise_ms: int, la
     assert bool(of(ItemDeleted, events)) == bool(last)
 
 
-def test_a_backchannel_is_no_part_of_the_sentence() -> None:
+def test_a_backchannel_does_not_continue_the_sentence() -> None:
     events, world = talk((ONE, 600), PAUSE, (UH_HUH, 600))
     assert transcripts(events) == ["one", "uh-huh"]
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
@@ -260,7 +263,7 @@ def test_a_backchannel_is_no_part_of_the_sentence() -> None:
     assert len(world.llm.asked) == 1
 
 
-def test_one_word_is_too_little_for_a_patient_assistant() -> None:
+def test_one_word_does_not_continue_a_sentence_in_a_patient_session() -> None:
     events, world = talk((ONE, 600), PAUSE, (TWO, 600), barge_in="patient")
     assert transcripts(events) == ["one", "two"]
     assert not of(ItemDeleted, events)
@@ -269,13 +272,13 @@ def test_one_word_is_too_little_for_a_patient_assistant() -> None:
     assert texts(world)[0] == ("user", "one two three")
 
 
-def test_noise_before_the_rest_costs_no_word() -> None:
+def test_noise_before_the_continuation_loses_no_word() -> None:
     events, _ = talk((ONE, 600), (SILENCE, 560), (WORDLESS, 240), (SILENCE, 140), (TWO, 600))
     assert transcripts(events)[-1] == "one two"
 
 
 @pytest.mark.parametrize("is_read_only", [True, False])
-def test_what_a_tool_has_changed_stays_said(is_read_only: bool) -> None:
+def test_a_sentence_is_not_joined_after_a_tool_changed_something(is_read_only: bool) -> None:
     world = World(llm=ToolLlm())
     tool = Watched(is_read_only=is_read_only)
     world.providers = [tool]
@@ -292,7 +295,7 @@ def test_what_a_tool_has_changed_stays_said(is_read_only: bool) -> None:
 
 
 class Commands(EchoLlm):
-    """Knows what it understands."""
+    """A model that knows which texts it understands."""
 
     def __init__(self, *known: str) -> None:
         super().__init__()
@@ -313,7 +316,7 @@ class Commands(EchoLlm):
         ((), "one two"),
     ],
 )
-def test_two_commands_are_not_one(known: tuple[str, ...], last: str) -> None:
+def test_two_commands_are_not_joined(known: tuple[str, ...], last: str) -> None:
     world = World(llm=Commands(*known))
     events, _ = talk((ONE, 600), (SILENCE, 660), (TWO, 600), world=world)
     assert transcripts(events) == ["one", last]
@@ -328,24 +331,26 @@ def test_two_commands_are_not_one(known: tuple[str, ...], last: str) -> None:
     ],
     ids=["no answers by itself", "no interruptions"],
 )
-def test_who_does_not_ask_for_it_gets_pieces(detection: TurnDetection) -> None:
+def test_without_automatic_responses_or_interruptions_nothing_is_joined(
+    detection: TurnDetection,
+) -> None:
     events, _ = talk((ONE, 600), (SILENCE, 600), (TWO, 600), detection=detection)
     assert transcripts(events) == ["one", "two"]
     assert not of(ItemDeleted, events)
 
 
-def test_who_lets_nothing_stop_an_answer_gets_pieces() -> None:
+def test_with_barge_in_off_nothing_is_joined() -> None:
     events, _ = talk((ONE, 600), PAUSE, (TWO, 300), (THREE, 300), barge_in="off")
     assert transcripts(events) == ["one", "two three"]
     assert not of(ItemDeleted, events)
 
 
-def test_a_transcription_session_gets_pieces() -> None:
+def test_a_transcription_session_joins_nothing() -> None:
     events, _ = talk((ONE, 600), PAUSE, (TWO, 600), answers=False)
     assert transcripts(events) == ["one", "two"]
 
 
-def test_push_to_talk_is_what_the_client_says() -> None:
+def test_push_to_talk_joins_nothing() -> None:
     async def scenario(session: Session) -> None:
         for level in (ONE, TWO):
             await speak(session, (level, 600))
@@ -360,7 +365,7 @@ async def _pieces(session: Session) -> None:
     await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 600))
 
 
-def test_a_cleared_rest_leaves_the_answer() -> None:
+def test_a_cleared_continuation_leaves_the_answer() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -374,7 +379,7 @@ def test_a_cleared_rest_leaves_the_answer() -> None:
     assert texts(world) == [("user", "one"), ("assistant", "you said one. ")]
 
 
-def test_what_was_cleared_before_is_not_gone_on_with() -> None:
+def test_speech_after_a_clear_is_not_joined() -> None:
     async def scenario(session: Session) -> None:
         await _pieces(session)
         session.clear_input()
@@ -384,7 +389,7 @@ def test_what_was_cleared_before_is_not_gone_on_with() -> None:
     assert transcripts(events) == ["one", "two"]
 
 
-def test_an_answer_that_the_client_cancelled_is_not_given_again() -> None:
+def test_speech_after_a_cancelled_response_is_not_joined() -> None:
     async def scenario(session: Session) -> None:
         await _pieces(session)
         session.cancel_response()
@@ -395,7 +400,7 @@ def test_an_answer_that_the_client_cancelled_is_not_given_again() -> None:
     assert transcripts(events) == ["one", "two"]
 
 
-def test_a_deleted_item_does_not_come_back() -> None:
+def test_a_deleted_item_does_not_return_in_a_continuation() -> None:
     async def scenario(session: Session) -> None:
         await _pieces(session)
         await speak(session, (TWO, 300))
@@ -414,8 +419,8 @@ def joins() -> list[Continuation]:
     ]  # asks no proxy what it is
 
 
-def test_nothing_is_kept_of_joins_that_came_to_nothing() -> None:
-    of_others = joins()  # the traceback of a test that failed keeps all that was in it
+def test_abandoned_continuations_are_freed() -> None:
+    of_others = joins()  # the traceback of a failed test keeps all of its objects
     kept: list[int] = []
 
     async def scenario(session: Session) -> None:
@@ -427,8 +432,8 @@ def test_nothing_is_kept_of_joins_that_came_to_nothing() -> None:
     assert kept[0] <= 1
 
 
-def test_words_that_come_late_are_waited_for() -> None:
-    """Both decodes are on their way when the sentence is over."""
+def test_late_transcripts_are_waited_for() -> None:
+    """Both decodes are running when the sentence is over."""
     world = World(asr=LevelAsr(delay_s=1.5))
     events, _ = talk((ONE, 600), PAUSE, (TWO, 400), world=world)
     assert transcripts(events) == ["one", "one two"]
@@ -436,7 +441,7 @@ def test_words_that_come_late_are_waited_for() -> None:
     assert texts(world) == JOINED
 
 
-def test_a_rest_that_cannot_be_decoded_leaves_the_former_answer() -> None:
+def test_a_failed_decode_of_the_continuation_keeps_the_former_item() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -448,7 +453,7 @@ def test_a_rest_that_cannot_be_decoded_leaves_the_former_answer() -> None:
     assert ("user", "one") in texts(world)
 
 
-def test_words_heard_together_are_kept_when_the_second_decode_fails() -> None:
+def test_the_joined_transcript_is_kept_if_the_separate_decode_fails() -> None:
     class Alone(LevelAsr):
         async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
             if item.utterance.endswith(".alone"):
@@ -461,9 +466,9 @@ def test_words_heard_together_are_kept_when_the_second_decode_fails() -> None:
     assert not of(TranscriptionFailed, events)
 
 
-def test_what_the_client_asked_for_meanwhile_makes_way_too() -> None:
-    """`response.create` comes before the first words are known, so that they are answered while
-    the rest is spoken."""
+def test_a_response_that_the_client_requested_is_replaced_too() -> None:
+    """`response.create` comes before the first words are known, so that they are answered during
+    the continuation."""
     world = World(asr=LevelAsr(delay_s=0.7), llm=EchoLlm(word_s=0.8))
 
     async def scenario(session: Session) -> None:
@@ -478,7 +483,7 @@ def test_what_the_client_asked_for_meanwhile_makes_way_too() -> None:
 
 
 @pytest.mark.parametrize("word_s", [0.3, 0.5, 0.7])
-def test_an_answer_is_over_before_its_item_is_deleted(word_s: float) -> None:
+def test_a_response_ends_before_its_item_is_deleted(word_s: float) -> None:
     world = World(llm=EchoLlm(word_s))
 
     async def scenario(session: Session) -> None:
@@ -495,8 +500,8 @@ def test_an_answer_is_over_before_its_item_is_deleted(word_s: float) -> None:
     nothing_is_said_of_what_is_gone(events)
 
 
-def test_a_session_that_ends_leaves_no_words_twice() -> None:
-    """The conversation outlives it."""
+def test_a_session_that_ends_during_a_join_leaves_no_repeated_words() -> None:
+    """The conversation outlives the session."""
     world = World()
 
     async def scenario(session: Session) -> None:
@@ -516,7 +521,7 @@ def test_a_session_that_ends_leaves_no_words_twice() -> None:
 
 
 class SlowToolLlm(ToolLlm):
-    """Thinks before it calls."""
+    """A model that waits before it calls its tool."""
 
     def __init__(self, think_s: float) -> None:
         super().__init__()
@@ -538,7 +543,7 @@ class SlowToolLlm(ToolLlm):
 @pytest.mark.parametrize("barge_in", ["on", "patient"])
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.parametrize("think_s", [0.7, 0.8, 0.9, 1.0])
-def test_no_tool_of_a_first_piece_acts_while_the_rest_is_spoken(
+def test_no_tool_of_a_first_part_runs_during_the_continuation(
     think_s: float, paced_by: PlayoutPacing, barge_in: str
 ) -> None:
     world, tool = World(llm=SlowToolLlm(think_s)), Watched(is_read_only=False)
@@ -551,7 +556,7 @@ def test_no_tool_of_a_first_piece_acts_while_the_rest_is_spoken(
 
 
 @pytest.mark.parametrize("noise", [(WORDLESS, 400), (UH_HUH, 500), (TWO, INTERRUPT_MS)])
-def test_a_tool_that_waited_acts_when_the_rest_was_nothing(noise: tuple[int, int]) -> None:
+def test_a_waiting_tool_runs_if_the_continuation_was_noise(noise: tuple[int, int]) -> None:
     world, tool = World(llm=SlowToolLlm(0.7)), Watched(is_read_only=False)
     world.providers = [tool]
     events, _ = talk((ONE, 600), (SILENCE, 600), noise, world=world)
@@ -559,7 +564,7 @@ def test_a_tool_that_waited_acts_when_the_rest_was_nothing(noise: tuple[int, int
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 
 
-def test_no_client_is_told_to_act_while_the_rest_is_spoken() -> None:
+def test_no_client_call_is_sent_during_the_continuation() -> None:
     world = World(llm=SlowToolLlm(0.7))
     light = ToolSpec("add", "Adds.", {"type": "object"})
     world.providers = []

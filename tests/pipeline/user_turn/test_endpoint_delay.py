@@ -1,4 +1,4 @@
-"""Probabilities become waits, and two witnesses one."""
+"""Probabilities become waits, and two probabilities are combined into one."""
 
 from typing import get_args
 
@@ -15,13 +15,15 @@ MAYBE = st.none() | SURE
 
 
 @given(st.sampled_from(EAGERNESS), SURE, SURE)
-def test_the_surer_the_end_the_shorter_the_wait(eagerness: Eagerness, a: float, b: float) -> None:
+def test_a_higher_probability_means_a_shorter_wait(
+    eagerness: Eagerness, a: float, b: float
+) -> None:
     low, high = sorted((a, b))
     assert endpoint_delay_ms(eagerness, low) >= endpoint_delay_ms(eagerness, high) >= 120
 
 
 @pytest.mark.parametrize("probability", [None, 0.0, 0.3, 0.5, 0.9, 1.0])
-def test_the_more_eager_waits_less(probability: float | None) -> None:
+def test_more_eagerness_means_a_shorter_wait(probability: float | None) -> None:
     waits = [endpoint_delay_ms(one, probability) for one in ("low", "medium", "auto", "high")]
     assert waits == sorted(waits, reverse=True)
 
@@ -34,7 +36,7 @@ def test_without_evidence_the_waits_are_fixed() -> None:
 
 
 @given(MAYBE, MAYBE)
-def test_witnesses_are_equals(audio: float | None, text: float | None) -> None:
+def test_both_probabilities_count_equally(audio: float | None, text: float | None) -> None:
     both = combine_probabilities(audio, text)
     assert both == pytest.approx(combine_probabilities(text, audio))
     assert (both is None) == (audio is None and text is None)
@@ -42,7 +44,7 @@ def test_witnesses_are_equals(audio: float | None, text: float | None) -> None:
 
 
 @given(st.floats(0.51, 1), SURE)
-def test_a_yes_makes_it_surer(yes: float, other: float) -> None:
+def test_a_probability_above_one_half_increases_the_other(yes: float, other: float) -> None:
     both = combine_probabilities(yes, other)
     alone = combine_probabilities(None, other)
     assert both is not None
@@ -50,7 +52,7 @@ def test_a_yes_makes_it_surer(yes: float, other: float) -> None:
     assert both > alone
 
 
-def test_they_can_outvote_each_other() -> None:
+def test_opposite_probabilities_cancel_each_other() -> None:
     assert combine_probabilities(1.0, 0.0) == pytest.approx(0.5)
     assert combine_probabilities(0.8, None) == pytest.approx(0.8)
     assert combine_probabilities(0.8, 0.5) == pytest.approx(0.8)

@@ -1,4 +1,4 @@
-"""A turn ends when its silence is over, not with the packet after; in virtual time."""
+"""A turn ends when its silence is over, not with the next packet; in virtual time."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ WAIT = TurnDetection(silence_ms=210)
 "Half a packet is missing after ten."
 
 
-# What is supposed.
+# Silence that is assumed.
 
 
 def paused(frames: int, sound: AudibleEnd | None = None, silence_ms: float = 210) -> Endpointer:
-    """After speech, and so many frames of silence."""
+    """Returns an endpointer after speech and this number of silent frames."""
     endpointer = Endpointer(silence_ms=silence_ms)
     for _ in range(10):
         endpointer.push(1.0, FRAME)
@@ -43,7 +43,7 @@ def paused(frames: int, sound: AudibleEnd | None = None, silence_ms: float = 210
     return endpointer
 
 
-def test_no_more_than_one_packet_is_supposed_silent() -> None:
+def test_at_most_one_packet_of_silence_is_assumed() -> None:
     missing = [paused(frames).missing_samples for frames in range(11)]
     assert missing == [None] * 10 + [160]
     assert paused(10, silence_ms=200 + MAX_EARLY_MS).missing_samples == 320
@@ -51,7 +51,7 @@ def test_no_more_than_one_packet_is_supposed_silent() -> None:
     assert paused(9).end_early() is None
 
 
-def test_what_is_supposed_ends_the_utterance_where_its_sound_ended() -> None:
+def test_an_early_end_ends_the_utterance_at_its_last_sound() -> None:
     endpointer = paused(10)
     ended = endpointer.end_early()
     assert ended is not None
@@ -64,7 +64,7 @@ def test_what_is_supposed_ends_the_utterance_where_its_sound_ended() -> None:
     assert (again[-1].edge, again[-1].at) == (EdgeKind.STARTED, 20 * FRAME)
 
 
-def test_nothing_is_supposed_while_something_sounds_or_somebody_speaks() -> None:
+def test_no_silence_is_assumed_during_sound_or_speech() -> None:
     assert paused(10, AudibleEnd(10 * FRAME, is_now=False)).missing_samples == 160
     assert paused(10, AudibleEnd(10 * FRAME, is_now=True)).missing_samples is None
     endpointer = paused(10)
@@ -75,7 +75,7 @@ def test_nothing_is_supposed_while_something_sounds_or_somebody_speaks() -> None
     assert endpointer.end_early() is None
 
 
-def test_evidence_may_leave_nothing_missing() -> None:
+def test_with_evidence_no_silence_may_be_missing() -> None:
     assert paused(10, silence_ms=500).missing_samples is None
     endpointer = paused(10, silence_ms=500)
     endpointer.set_delay(120)
@@ -83,7 +83,7 @@ def test_evidence_may_leave_nothing_missing() -> None:
     assert endpointer.end_early() is not None
 
 
-# What is live.
+# Live audio.
 
 
 def pace(gaps_ms: Sequence[float], packet_ms: int = 20) -> ArrivalPace:
@@ -102,20 +102,20 @@ def pace(gaps_ms: Sequence[float], packet_ms: int = 20) -> ArrivalPace:
         ([60] * 20, 60, True),
         ([100] * 11, 100, True),
         ([20, 30, 10] * 20, 20, True),
-        ([20] * 60 + [120, 0, 0, 0, 0, 0], 20, True),  # a delay, and what it held back
+        ([20] * 60 + [120, 0, 0, 0, 0, 0], 20, True),  # a delay, and the packets that it held back
         ([20] * 60 + [0] * 20, 20, False),
         ([10] * 100, 20, False),  # twice as fast
         ([0] * 100, 20, False),
         ([0] * 100 + [20] * 51, 20, True),
     ],
 )
-def test_live_is_what_takes_its_time(
+def test_audio_at_the_pace_of_time_is_live(
     gaps_ms: Sequence[float], packet_ms: int, is_live: bool
 ) -> None:
     assert pace(gaps_ms, packet_ms).is_live is is_live
 
 
-def test_what_a_vad_has_not_heard_yet_is_no_silence_to_wait_for() -> None:
+def test_samples_that_the_vad_has_not_judged_shorten_the_wait() -> None:
     class Slow(LoudVad):
         frame_samples = 512
 
@@ -161,7 +161,7 @@ async def say(session: Session, script: Script, packet_ms: float = 20, faster: f
 
 
 class Timed:
-    """A session's story, with the time of each end."""
+    """A session's events, with the time of each end of speech."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ def test_a_turn_ends_between_two_packets() -> None:
     assert [e.transcript for e in of(TranscriptionCompleted, timed.events)] == ["one"]
 
 
-def test_packets_that_do_not_come_end_no_turn() -> None:
+def test_missing_packets_do_not_end_a_turn() -> None:
     async def scenario(session: Session) -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 180)])
         await asyncio.sleep(2)
@@ -208,31 +208,31 @@ def test_packets_that_do_not_come_end_no_turn() -> None:
     assert timed.ended_ms == [1200 + 180 + 2000 + 20 + 10]
 
 
-def test_an_upload_ends_by_what_is_heard() -> None:
+def test_an_upload_ends_a_turn_only_by_its_packets() -> None:
     script = [(SILENCE, 2000), (ONE, 400), (SILENCE, 200), (TWO, 400), (SILENCE, 3000)]
     timed = Timed(lambda s: say(s, script, faster=2))
     assert [e.transcript for e in of(TranscriptionCompleted, timed.events)] == ["one two"]
     assert timed.ended_ms == [1500 + 110]  # with a whole packet, at twice the speed
 
 
-def test_who_goes_on_in_what_was_supposed_loses_no_sample() -> None:
+def test_speech_after_an_early_end_loses_no_sample() -> None:
     script = [(SILENCE, 800), (ONE, 400), (SILENCE, 200), (TWO, 400), (SILENCE, 3000)]
     timed = Timed(lambda s: say(s, script), replace(WAIT, prefix_padding_ms=0))
     assert [e.transcript for e in of(TranscriptionCompleted, timed.events)] == ["one", "one two"]
     assert [e.audio_start_ms for e in of(SpeechStarted, timed.events)] == [800, 1400]
 
 
-def test_who_goes_on_in_what_was_supposed_is_heard_as_one() -> None:
+def test_speech_after_an_early_end_can_continue_the_sentence() -> None:
     semantic = TurnDetection(
         kind="semantic_vad", eagerness="medium"
-    )  # 600 ms where words tell none
+    )  # 600 ms without evidence from words
     script = [(SILENCE, 800), (ONE, 400), (SILENCE, 700), (TWO, 400), (SILENCE, 4000)]
     timed = Timed(lambda s: say(s, script), semantic)
     assert [e.transcript for e in of(TranscriptionCompleted, timed.events)][-1] == "one two"
     assert [t.status for t in of(TurnTimeline, timed.events)][-1] == "answered"
 
 
-def test_settings_that_change_within_the_wait_count() -> None:
+def test_settings_that_change_during_the_wait_apply() -> None:
     async def scenario(session: Session) -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
         session.configure(SessionSettings(turn_detection=None))
@@ -244,7 +244,7 @@ def test_settings_that_change_within_the_wait_count() -> None:
     assert Timed(scenario).ended_ms == [2400]
 
 
-def test_a_clients_own_end_within_the_wait_is_the_only_one() -> None:
+def test_a_commit_during_the_wait_is_the_only_end() -> None:
     async def scenario(session: Session) -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
         session.commit_input()
@@ -253,7 +253,7 @@ def test_a_clients_own_end_within_the_wait_is_the_only_one() -> None:
     assert Timed(scenario).ended_ms == [1400]
 
 
-def test_a_speaker_is_told_that_sound_may_come_shortly_before_the_end() -> None:
+def test_a_speaker_knows_shortly_before_the_end_that_sound_may_come() -> None:
     told: list[bool] = []
 
     async def scenario(session: Session) -> None:
@@ -266,6 +266,6 @@ def test_a_speaker_is_told_that_sound_may_come_shortly_before_the_end() -> None:
     assert told == [False, True, True]
 
 
-def test_whether_it_is_live_is_not_known_at_once() -> None:
+def test_early_ends_begin_only_when_the_audio_is_known_to_be_live() -> None:
     timed = Timed(lambda s: say(s, [(ONE, 400), (SILENCE, 3000)]))
     assert timed.ended_ms == [400 + 220]

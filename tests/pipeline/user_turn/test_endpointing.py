@@ -1,4 +1,5 @@
-"""Whatever a VAD says and whenever evidence comes: edges keep their order, and no wait is cut."""
+"""For any VAD results and any times of evidence, edges keep their order and no wait is cut
+short."""
 
 from dataclasses import dataclass
 
@@ -38,14 +39,14 @@ class Step:
 
     probability: float
     quiet_ms: int | None
-    "How long before the VAD's end of speech it was quiet; None: nobody can tell."
+    "The time before the VAD's end of speech at which the sound ended; None: not known."
     is_audible: bool
     expect_ms: int | None
     reset: bool
 
 
 def runs(one: st.SearchStrategy[Step]) -> st.SearchStrategy[list[Step]]:
-    """Frames come in runs of the same kind, as speech does."""
+    """Returns frames in runs of the same kind, as in speech."""
     run = st.tuples(one, st.integers(1, 30)).map(lambda r: [r[0]] * r[1])
     return st.lists(run, max_size=25).map(lambda found: [step for run in found for step in run])
 
@@ -64,7 +65,9 @@ STEPS = runs(
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(100, 900))
-def test_edges_keep_their_order_and_no_wait_is_cut(steps: list[Step], silence_ms: int) -> None:
+def test_edges_keep_their_order_and_no_wait_is_cut_short(
+    steps: list[Step], silence_ms: int
+) -> None:
     endpointer = Endpointer(silence_ms=silence_ms)
     last: EdgeKind | None = None
     wait, position = silence_ms, 0
@@ -106,7 +109,7 @@ def sound_of(step: Step, endpointer: Endpointer) -> AudibleEnd | None:
     st.dictionaries(st.integers(0, 400), st.none() | st.floats(0, 1), max_size=6),
     st.integers(100, 900),
 )
-def test_no_sample_of_speech_is_lost_whatever_is_expected(
+def test_no_sample_of_speech_is_lost_for_any_evidence(
     script: list[tuple[bool, int]], evidence: dict[int, float | None], chunk: int
 ) -> None:
     hearing = SpeechDetector(LoudVad())
@@ -126,14 +129,14 @@ def test_no_sample_of_speech_is_lost_whatever_is_expected(
                 place = slice(hearing.samples - len(heard.pcm), hearing.samples)
                 assert np.array_equal(heard.pcm, audio[place])
                 taken[place] += 1
-    assert taken.max() <= 1  # nothing is heard twice
+    assert taken.max() <= 1  # nothing is passed on twice
     for at, part in zip(np.cumsum([0, *map(len, parts)]), parts, strict=False):
         if part.any() and len(part) >= ms_to_samples(START_MS, ASR_RATE_HZ):
             assert taken[at : at + len(part)].all()
 
 
 def say(endpointer: Endpointer, pattern: str, sound: AudibleEnd | None = None) -> list[SpeechEdge]:
-    """`s` is 20 ms of speech, `.` of silence."""
+    """Pushes the pattern: `s` is 20 ms of speech, `.` 20 ms of silence."""
     pushed = [endpointer.push(float(char == "s"), FRAME, sound) for char in pattern]
     return [edge for edge in pushed if edge]
 
@@ -147,7 +150,7 @@ def test_silence_counts_from_the_last_sound_and_the_candidate_comes_at_once() ->
     assert ended == SpeechEdge(EdgeKind.ENDED, 16 * FRAME, 20 * FRAME)
 
 
-def test_a_consonant_that_the_vad_missed_is_waited_for_and_what_was_prepared_is_void() -> None:
+def test_a_late_consonant_makes_the_candidate_void_and_moves_the_end() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20)
     (candidate,) = say(endpointer, "." * 4, AudibleEnd(20 * FRAME, is_now=False))
@@ -161,7 +164,7 @@ def test_a_consonant_that_the_vad_missed_is_waited_for_and_what_was_prepared_is_
     assert ended == SpeechEdge(EdgeKind.ENDED, end, end)
 
 
-def test_a_consonant_that_was_heard_by_the_candidate_is_in_what_is_prepared() -> None:
+def test_a_consonant_before_the_candidate_belongs_to_it() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20)
     sound = AudibleEnd(20 * FRAME, is_now=False, after=21 * FRAME)
@@ -170,7 +173,7 @@ def test_a_consonant_that_was_heard_by_the_candidate_is_in_what_is_prepared() ->
     assert ended == SpeechEdge(EdgeKind.ENDED, 21 * FRAME, 21 * FRAME)
 
 
-def test_a_sound_as_the_wait_ends_is_given_time_to_become_a_word() -> None:
+def test_a_sound_at_the_end_of_the_wait_delays_the_end_briefly() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20 + "." * 9)
     sounding = AudibleEnd(20 * FRAME, is_now=True)
@@ -198,19 +201,20 @@ def test_evidence_changes_the_wait_of_this_pause_only() -> None:
 
 
 @pytest.mark.parametrize("probability", [None, 0.0, 0.5, 1.0])
-def test_server_vad_waits_exactly_as_asked_whatever_is_expected(probability: float | None) -> None:
+def test_server_vad_waits_exactly_as_set_whatever_the_evidence(probability: float | None) -> None:
     assert ended_after_ms(TurnDetection(silence_ms=340), probability) == 340
 
 
 @pytest.mark.parametrize(("probability", "wait"), [(None, 450), (0.0, 600), (0.5, 450), (1.0, 120)])
-def test_semantic_vad_waits_by_what_is_expected(probability: float | None, wait: float) -> None:
+def test_semantic_vad_waits_by_the_evidence(probability: float | None, wait: float) -> None:
     assert endpoint_delay_ms("auto", probability) == wait
     frames_ms = -(-wait // 20) * 20
     assert ended_after_ms(TurnDetection(kind="semantic_vad"), probability) == frames_ms
 
 
 def ended_after_ms(detection: TurnDetection, probability: float | None) -> float:
-    """Silence from the last loud sample to ENDED, evidence given at the candidate."""
+    """Returns the ms of silence from the last loud sample to ENDED, with the evidence given at the
+    candidate."""
     hearing = SpeechDetector(LoudVad())
     hearing.configure(detection)
     noise = np.random.default_rng(3).normal(0, 3000, 50 * FRAME)
@@ -224,6 +228,6 @@ def ended_after_ms(detection: TurnDetection, probability: float | None) -> float
     pytest.fail("it never ended")
 
 
-def test_every_eagerness_has_its_range() -> None:
+def test_waits_are_longer_for_unfinished_than_for_finished_sentences() -> None:
     for waits in DELAYS.values():
         assert waits.unfinished > waits.unknown > waits.finished

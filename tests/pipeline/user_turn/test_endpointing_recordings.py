@@ -1,5 +1,5 @@
-"""Recordings through the real VAD: how long after the last word an utterance ends, and how often
-it is cut. Before: as if nobody listened for where sound ends."""
+"""Recordings through the real VAD: how long after the last word an utterance ends, and how often it
+is cut. "Before" means without the search for the end of the sound."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.live
 
 LEAD_MS, TAIL_MS = 500, 1000
 EVERY = 4
-"Recordings of which one is heard: all would take a minute."
+"Every fourth recording is used, because all would take a minute."
 MAX_MS = 60_000
 MAX_SINGLE_MS = 15_000
-"Longer ones do not end where their last sound is: only cuts are counted in them."
+"Longer recordings do not end with their last sound: only the cuts in them are counted."
 VAD_LAG_MS = 80
 
 ROOMS = {
@@ -36,7 +36,7 @@ ROOMS = {
     "noise": ("koala_noise.wav", 20.0),
     "loud noise": ("koala_noise.wav", 10.0),
 }
-"Noise and how many dB below the speech."
+"Noise, and the number of dB that it is below the speech."
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ class Clip:
     end: int | None
     "One past the last sample of speech; None: not known."
     probabilities: list[float]
-    "The VAD's, frame by frame."
+    "The probabilities of the VAD, frame by frame."
 
 
 @dataclass
 class Measured:
     ends: int = 0
     lags_ms: list[float] = field(default_factory=list)
-    "From the last sound to the end of the utterance, less the silence asked for."
+    "The times from the last sound to the end of the utterance, less the required silence."
 
     def lag_ms(self, percentile: float) -> float:
         return float(np.percentile(self.lags_ms, percentile))
 
 
 class Replay:
-    """A `Vad` that says again what it said."""
+    """A `Vad` that repeats recorded probabilities."""
 
     frame_samples = 320
 
@@ -148,7 +148,7 @@ def measured(room: str, silence_ms: int, *, listens: bool) -> Measured:
 
 @pytest.mark.parametrize("silence_ms", [500, 300, 200])
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_vads_lag_is_not_waited_for(room: str, silence_ms: int) -> None:
+def test_the_lag_of_the_vad_is_not_added_to_the_wait(room: str, silence_ms: int) -> None:
     before = measured(room, silence_ms, listens=False)
     after = measured(room, silence_ms, listens=True)
     for name, one in (("before", before), ("after", after)):
@@ -162,9 +162,9 @@ def test_the_vads_lag_is_not_waited_for(room: str, silence_ms: int) -> None:
 
 @pytest.mark.parametrize("silence_ms", [500, 300, 200])
 @pytest.mark.parametrize("room", [room for room in ROOMS if room != "loud noise"])
-def test_no_more_is_cut_than_the_lag_explains(room: str, silence_ms: int) -> None:
-    """In noise the VAD's lag is longer, and so was every wait; in a quiet room a sound at the end
-    of the wait is given time, and cuts stay what they were."""
+def test_no_more_cuts_happen_than_the_lag_explains(room: str, silence_ms: int) -> None:
+    """In noise the lag of the VAD was longer, and so was every wait; in a quiet room a sound at the
+    end of the wait delays it, and the number of cuts stays."""
     before = measured(room, silence_ms, listens=False)
     explained = measured(room, silence_ms - VAD_LAG_MS, listens=False)
     after = measured(room, silence_ms, listens=True)

@@ -1,4 +1,4 @@
-"""A session and its own voice: who is listened to while the answer sounds."""
+"""A session and its own voice: which audio reaches turn detection while the answer sounds."""
 
 import numpy as np
 import pytest
@@ -21,13 +21,13 @@ async def over_the_answer(session: Session) -> None:
 
 
 @pytest.mark.parametrize(("mode", "heard"), [("off", 2), ("half_duplex", 1)])
-def test_half_duplex_hears_nobody_while_the_answer_sounds(mode: EchoMode, heard: int) -> None:
+def test_half_duplex_ignores_input_while_the_answer_sounds(mode: EchoMode, heard: int) -> None:
     events = run_session(talkative(), over_the_answer, SessionSettings(echo=mode))
     assert len(of(SpeechStarted, events)) == heard
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_half_duplex_listens_again_when_the_answer_is_over(paced_by: str) -> None:
+def test_half_duplex_accepts_input_after_the_answer(paced_by: str) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 18_000), (TWO, 600), (SILENCE, 2000))
 
@@ -36,7 +36,7 @@ def test_half_duplex_listens_again_when_the_answer_is_over(paced_by: str) -> Non
     assert len(of(SpeechStarted, events)) == 2
 
 
-def test_without_an_answer_audio_passes_untouched() -> None:
+def test_without_an_answer_audio_passes_unchanged() -> None:
     kept: list[AudioFrame] = []
 
     async def scenario(session: Session) -> None:
@@ -47,7 +47,7 @@ def test_without_an_answer_audio_passes_untouched() -> None:
     assert np.array_equal(kept[0].pcm, np.full(FRAME, 123))
 
 
-def test_a_session_may_change_its_mind() -> None:
+def test_a_session_can_change_its_echo_mode() -> None:
     async def scenario(session: Session) -> None:
         session.configure(SessionSettings(echo="half_duplex"))
         await over_the_answer(session)

@@ -1,4 +1,4 @@
-"""A session that takes noise out of what it hears: words stay, and their ends are found."""
+"""A session with noise reduction: words stay, and their ends are found."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ SECOND = ASR_RATE_HZ
 WORDS = slice(3 * SECOND, 4 * SECOND)
 LENGTH = 6 * SECOND
 MAKES_LOUD = {"near_field": 200, "far_field": 400}
-"Noise whose peaks are speech to the VAD of these tests (500), and are not with this reduction."
+"Noise whose peaks are speech to the VAD of these tests (500), but not after this reduction."
 
 
 def room(noise_level: float) -> Pcm:
-    """Noise, and a second of somebody who says `aah` in it."""
+    """Returns noise in which a voice says `aah` for a second."""
     noise = np.random.default_rng(1).normal(0, noise_level, LENGTH)
     at_s = np.arange(SECOND) / SECOND
     voice = sum(np.sin(2 * np.pi * 150 * n * at_s) / n for n in range(1, 12))
@@ -44,7 +44,7 @@ def settings(mode: NoiseMode) -> SessionSettings:
 
 
 def heard_by(session: Session, into: list[Pcm]) -> None:
-    """From now on, in place of the session's own ears."""
+    """From now on collects the frames that would reach turn detection."""
 
     def listen(frame: AudioFrame) -> None:
         into.append(frame.pcm)
@@ -53,13 +53,13 @@ def heard_by(session: Session, into: list[Pcm]) -> None:
 
 
 def edges(events: Sequence[SessionEvent]) -> tuple[list[int], list[int]]:
-    """Where speech started and stopped, in ms."""
+    """Returns where speech started and stopped, in ms."""
     started = [one.audio_start_ms for one in of(SpeechStarted, [*events])]
     return started, [one.audio_end_ms for one in of(SpeechStopped, [*events])]
 
 
 @pytest.mark.parametrize("mode", ["near_field", "far_field"])
-def test_a_turn_that_noise_kept_open_ends(mode: NoiseMode) -> None:
+def test_a_turn_kept_open_by_noise_ends_with_reduction(mode: NoiseMode) -> None:
     pcm = room(MAKES_LOUD[mode])
 
     async def scenario(session: Session) -> None:
@@ -74,7 +74,7 @@ def test_a_turn_that_noise_kept_open_ends(mode: NoiseMode) -> None:
 
 
 @pytest.mark.parametrize(("mode", "least_db"), [("near_field", 5), ("far_field", 15)])
-def test_noise_is_quieter_and_the_words_stay(mode: NoiseMode, least_db: float) -> None:
+def test_noise_becomes_quieter_and_words_stay(mode: NoiseMode, least_db: float) -> None:
     pcm, frames = room(150), list[Pcm]()
 
     async def scenario(session: Session) -> None:
@@ -89,7 +89,7 @@ def test_noise_is_quieter_and_the_words_stay(mode: NoiseMode, least_db: float) -
     assert abs(dbfs(pcm[WORDS]) - dbfs(out[WORDS])) < 1
 
 
-def test_without_it_audio_is_heard_as_it_came() -> None:
+def test_without_reduction_audio_passes_unchanged() -> None:
     pcm, frames = room(150), list[Pcm]()
 
     async def scenario(session: Session) -> None:
@@ -100,7 +100,7 @@ def test_without_it_audio_is_heard_as_it_came() -> None:
     np.testing.assert_array_equal(np.concatenate(frames), pcm[: SECOND // 2])
 
 
-def test_a_change_counts_from_the_next_frame_on() -> None:
+def test_a_change_applies_from_the_next_frame() -> None:
     pcm, frames = room(150)[:SECOND], list[Pcm]()
     half = len(pcm) // 2
 
@@ -119,8 +119,8 @@ def test_a_change_counts_from_the_next_frame_on() -> None:
     np.testing.assert_array_equal(out[2 * half :], pcm[:half])
 
 
-def test_its_delay_is_not_taken_for_sound_at_the_end() -> None:
-    """The same last word, told to be over within a block of where it is without noise reduction."""
+def test_the_delay_of_the_reduction_does_not_move_the_end_of_speech() -> None:
+    """The end of the last word is within a block of the one without noise reduction."""
     pcm = room(3)
 
     async def scenario(session: Session) -> None:

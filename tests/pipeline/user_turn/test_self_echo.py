@@ -1,7 +1,7 @@
-"""A session in a room in which it hears itself: how many answers there are to nobody.
+"""A session in a room in which its microphone records its own voice: how often it answers itself.
 
-Whatever is heard has words here, so nothing but the canceller and the gate of speech is between an
-echo and an answer. Where a recogniser is asked, it may also say that there were none.
+The recogniser of these tests returns words for every sound, so only the canceller and the VAD
+prevent an answer to an echo. A real recogniser could also return none.
 """
 
 import asyncio
@@ -33,12 +33,13 @@ pytestmark = pytest.mark.live
 FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 T60_S = 0.3
 PERSON_FROM = 2 * ASR_RATE_HZ
-"Of the sound that a person is made from: words, no pause."
+"The start of the person's words in the sound, where there is no pause."
 
 
 @pytest.fixture(scope="module")
 def far() -> Pcm:
-    """Our eSpeak's answers, by a process of its own: how it says something hangs on all before."""
+    """Returns answers spoken by our eSpeak in its own process, because its output depends on
+    everything it said before."""
     script = (
         "import sys; from bench.measurements.echo.__main__ import answers; "
         "sys.stdout.buffer.write(answers().data)"
@@ -53,7 +54,8 @@ def vad() -> VadEngine:
 
 
 class CredulousAsr(LevelAsr):
-    """Hears two words in everything: enough to end an answer and to ask for another."""
+    """A recogniser that returns two words for everything: enough to end an answer and to request
+    another."""
 
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         silent = AsrItem(item.utterance, np.zeros(320, np.int16), item.is_final, item.options)
@@ -62,7 +64,7 @@ class CredulousAsr(LevelAsr):
 
 
 class VoiceOf(ToneTts):
-    """Says the same sound to the first text, and nothing to others."""
+    """A voice that plays the given sound for the first text, and nothing for others."""
 
     info = TtsInfo("voice", ASR_RATE_HZ, {"en": ("it",)})
 
@@ -89,7 +91,8 @@ class VoiceOf(ToneTts):
 
 @dataclass
 class Room:
-    """What is played comes back, `delay_ms` later, `level_db` from a person's level."""
+    """A room that returns the played sound, `delay_ms` later, `level_db` above the level of a
+    person."""
 
     far: Pcm
     delay_ms: float
@@ -107,7 +110,7 @@ class Room:
         self._noise = np.random.default_rng(self.seed)
 
     def microphone(self, played: Pcm) -> Pcm:
-        """20 ms, 16 kHz."""
+        """Returns 20 ms of audio at 16 kHz."""
         wave = np.convolve(played / 32768, self._response)
         wave[: len(self._tail)] += self._tail
         now, self._tail = wave[:FRAME] + self._noise.normal(0, ROOM_RMS, FRAME), wave[FRAME:]
@@ -123,9 +126,9 @@ def answers(
     person: Pcm | None = None,
     at_ms: float | None = None,
 ) -> tuple[int, list[str]]:
-    """How many there are when one is asked for, and what was taken for words meanwhile.
+    """Returns the number of answers to one request, and the words that were recognised meanwhile.
 
-    `person`: what somebody says, 2 s of it, from `at_ms` on or 2 s after the answer.
+    `person` is a sound of which somebody says 2 s, from `at_ms` on or 2 s after the answer.
     """
     world = World(asr=CredulousAsr(0.01), tts=VoiceOf(far), vad=vad)
 
@@ -153,33 +156,31 @@ def answers(
 
 @pytest.mark.parametrize("level_db", [-20, -10, 0, 6])
 @pytest.mark.parametrize("delay_ms", [0, 120, 400])
-def test_nobody_is_answered(delay_ms: float, level_db: float, far: Pcm, vad: VadEngine) -> None:
+def test_with_cancellation_an_echo_is_not_answered(
+    delay_ms: float, level_db: float, far: Pcm, vad: VadEngine
+) -> None:
     heard = answers(far, vad, "cancel", Room(far, delay_ms, level_db, seed=int(delay_ms)))
     assert heard == (1, [])
 
 
-def test_half_duplex_answers_nobody_where_the_echo_is_louder_than_people(
-    far: Pcm, vad: VadEngine
-) -> None:
+def test_half_duplex_does_not_answer_an_echo_louder_than_people(far: Pcm, vad: VadEngine) -> None:
     assert answers(far, vad, "half_duplex", Room(far, 300, 6)) == (1, [])
 
 
-def test_who_does_not_cancel_talks_with_himself(far: Pcm, vad: VadEngine) -> None:
+def test_without_cancellation_an_echo_is_answered(far: Pcm, vad: VadEngine) -> None:
     count, words = answers(far, vad, "off", Room(far, 120, -20))
     assert count > 1
     assert words
 
 
 @pytest.mark.parametrize("mode", ["cancel", "half_duplex"])
-def test_a_person_is_answered_when_the_answer_is_over(
-    mode: EchoMode, far: Pcm, vad: VadEngine
-) -> None:
-    """What keeps an echo out must not be deafness."""
+def test_a_person_is_answered_after_the_answer(mode: EchoMode, far: Pcm, vad: VadEngine) -> None:
+    """The measures against echoes must not make the session deaf."""
     said = far[: len(far) // 4]
     assert answers(said, vad, mode, Room(far, 120, 6), person=far)[0] == 2
 
 
 def test_a_person_who_interrupts_is_answered(far: Pcm, vad: VadEngine) -> None:
-    """The voice backwards: it sounds like somebody, and is no echo of anything."""
+    """The person is the voice played backwards: it resembles a person and is no echo."""
     heard = answers(far, vad, "cancel", Room(far, 120, -10), person=far[::-1].copy(), at_ms=5000)
     assert heard[0] >= 2

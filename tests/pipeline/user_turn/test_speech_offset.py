@@ -1,4 +1,4 @@
-"""Where sound ends, by ear: signals whose end is known."""
+"""The search for the end of sound, with signals whose end is known."""
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from pipeline.user_turn.speech_offset import (
 Signal = npt.NDArray[np.float64]
 
 SPEECH_MS, HANG_MS, AFTER_MS = 700, 120, 300
-"The VAD ends speech `HANG_MS` after the sound does, and is asked for `AFTER_MS`."
+"The VAD ends speech `HANG_MS` after the sound does, and the search goes on for `AFTER_MS`."
 
 
 def samples(ms: float) -> int:
@@ -32,7 +32,7 @@ def vowel(ms: float, level: float = 4000) -> Signal:
 
 
 def hiss(ms: float, level: float, seed: int = 1) -> Signal:
-    """Noise of high frequencies."""
+    """Returns noise of high frequencies."""
     steps: Signal = np.diff(np.random.default_rng(seed).normal(0, level, samples(ms) + 1))
     steps /= np.sqrt(2)
     return steps
@@ -45,7 +45,7 @@ def noise(ms: float, level: float, seed: int = 2) -> Signal:
 def heard(
     signal: Signal, speech_end_ms: float, chunk: int = 320, late_ms: float = 0
 ) -> list[AudibleEnd | None]:
-    """The answers after each chunk since the VAD's end of speech."""
+    """Returns the results after each chunk since the VAD's end of speech."""
     pcm: Pcm = np.clip(signal, -32768, 32767).astype(np.int16)
     audible = SpeechOffset(late_ms)
     audible.begin(0, pcm[:960])
@@ -75,8 +75,8 @@ def test_the_end_of_a_vowel_is_found_and_stays(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("offset_ms", [0, 1, 2.5, 4, 6, 8.5, 9.9])
-def test_an_end_within_a_window_is_told_to_the_part(offset_ms: float) -> None:
-    """Never late: who counts silence from there waits for no more than was asked."""
+def test_the_end_is_found_to_a_part_of_a_window(offset_ms: float) -> None:
+    """The result is never late, so the silence counted from there is no longer than required."""
     signal, vad_ms = utterance(vowel(SPEECH_MS + offset_ms))
     signal += noise(1000 * len(signal) / ASR_RATE_HZ, 5)
     last = ends_ms(heard(signal, vad_ms)[-1])
@@ -84,7 +84,7 @@ def test_an_end_within_a_window_is_told_to_the_part(offset_ms: float) -> None:
     assert 0 <= SPEECH_MS + offset_ms - last <= WINDOW_MS / PARTS
 
 
-def test_what_comes_late_ended_earlier() -> None:
+def test_a_delay_of_the_input_moves_the_end_forward() -> None:
     signal, vad_ms = utterance(vowel(SPEECH_MS))
     signal += noise(1000 * len(signal) / ASR_RATE_HZ, 5)
     at_once, late = (heard(signal, vad_ms, late_ms=ms)[-1] for ms in (0, 5))
@@ -105,14 +105,14 @@ def test_what_comes_late_ended_earlier() -> None:
     ],
     ids=["room tone", "loud noise", "offset", "hum", "noise that comes up"],
 )
-def test_noise_hides_at_most_what_fades_in_it(room: Signal) -> None:
+def test_noise_hides_at_most_the_fading_end(room: Signal) -> None:
     signal, vad_ms = utterance(vowel(SPEECH_MS))
     answers = [ends_ms(sound) for sound in heard(signal + room, vad_ms)]
     assert all(one is not None and -10 <= one - SPEECH_MS <= FADED_DB for one in answers), answers
 
 
 @pytest.mark.parametrize("below_db", [20, 28])
-def test_a_quiet_consonant_at_the_end_is_part_of_the_word(below_db: float) -> None:
+def test_a_quiet_consonant_at_the_end_belongs_to_the_word(below_db: float) -> None:
     level = 4000 * 10 ** (-below_db / 20)
     speech = np.concatenate([vowel(SPEECH_MS), hiss(90, level)])
     signal, vad_ms = utterance(speech)
@@ -121,15 +121,15 @@ def test_a_quiet_consonant_at_the_end_is_part_of_the_word(below_db: float) -> No
     assert last == pytest.approx(SPEECH_MS + 90, abs=10)
 
 
-def test_a_plosive_after_its_stop_is_part_of_the_word() -> None:
+def test_a_plosive_after_its_closure_belongs_to_the_word() -> None:
     speech = np.concatenate([vowel(SPEECH_MS), np.zeros(samples(60)), hiss(20, 600)])
     signal, vad_ms = utterance(speech)
     last = ends_ms(heard(signal + noise(1000 * len(signal) / ASR_RATE_HZ, 5), vad_ms)[-1])
     assert last == pytest.approx(SPEECH_MS + 80, abs=10)
 
 
-def test_a_consonant_that_outlasts_the_vad_is_seen_once_it_is_over() -> None:
-    """While it lasts, it could be the room; the answer is put right when it stops."""
+def test_a_consonant_that_outlasts_the_vad_is_found_when_it_ends() -> None:
+    """While it lasts it could be the room's noise; the result is corrected when it stops."""
     signal = np.concatenate([vowel(SPEECH_MS), hiss(200, 500), np.zeros(samples(300))])
     signal += noise(1000 * len(signal) / ASR_RATE_HZ, 5)
     last = heard(signal, SPEECH_MS + 100)[-1]
@@ -142,11 +142,11 @@ def test_a_consonant_that_outlasts_the_vad_is_seen_once_it_is_over() -> None:
     [np.zeros(samples(1000)), np.full(samples(1000), 900.0), noise(1000, 800), noise(50, 800)],
     ids=["nothing", "an offset", "noise alone", "too little"],
 )
-def test_where_nothing_falls_nothing_is_said(signal: Signal) -> None:
+def test_without_a_falling_level_there_is_no_result(signal: Signal) -> None:
     assert set(heard(signal, 1000 * len(signal) / ASR_RATE_HZ - 20)) <= {None}
 
 
-def test_what_sounds_now_is_told() -> None:
+def test_sound_after_the_end_is_reported() -> None:
     silence = noise(HANG_MS + 500, 5)
     signal = np.concatenate([vowel(SPEECH_MS), silence, vowel(100)])
     answers = heard(signal, SPEECH_MS + HANG_MS)
@@ -157,7 +157,7 @@ def test_what_sounds_now_is_told() -> None:
 
 
 @pytest.mark.parametrize("chunk", [160, 320, 512, 333])
-def test_a_consonant_after_a_stop_that_the_vad_took_for_silence_is_sound(chunk: int) -> None:
+def test_a_consonant_after_a_closure_extends_the_word(chunk: int) -> None:
     closed, end_ms = np.zeros(samples(50)), SPEECH_MS + 50 + 120
     signal = np.concatenate([vowel(SPEECH_MS), closed, hiss(120, 1500), np.zeros(samples(300))])
     answers = heard(signal, SPEECH_MS, chunk)
@@ -170,13 +170,13 @@ def test_a_consonant_after_a_stop_that_the_vad_took_for_silence_is_sound(chunk: 
     [(200, hiss(120, 1500)), (30, hiss(120, 15)), (1, np.zeros(samples(300)))],
     ids=["too late", "too quiet", "nothing"],
 )
-def test_what_is_no_end_of_a_word_prolongs_none(closed_ms: int, sound: Signal) -> None:
+def test_late_or_quiet_sound_does_not_extend_the_word(closed_ms: int, sound: Signal) -> None:
     closed = np.zeros(samples(closed_ms))
     signal = np.concatenate([vowel(SPEECH_MS), closed, sound, np.zeros(samples(300))])
     assert {answer.after for answer in heard(signal, SPEECH_MS + 10) if answer} == {0}
 
 
-def test_what_lasts_after_a_word_prolongs_it_for_a_while_only() -> None:
+def test_sound_after_a_word_extends_it_for_a_limited_time() -> None:
     puffs = [np.concatenate([np.zeros(samples(50)), hiss(30, 1500)])] * 10
     answers = heard(np.concatenate([vowel(SPEECH_MS), *puffs]), SPEECH_MS)
     latest = max(answer.after for answer in answers if answer)

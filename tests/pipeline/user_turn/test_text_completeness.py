@@ -1,4 +1,4 @@
-"""What sounds like the end of a turn when it is read, in the languages we have words for."""
+"""Texts that read like the end of a turn, in the languages that have word lists."""
 
 import pytest
 from hypothesis import example, given
@@ -104,26 +104,26 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("language", "text"), OPEN)
-def test_something_is_missing(language: str, text: str) -> None:
+def test_incomplete_texts(language: str, text: str) -> None:
     value = completeness(text, language)
     assert value is not None
     assert value <= 0.25
 
 
 @pytest.mark.parametrize(("language", "text"), WHOLE)
-def test_nothing_is_missing(language: str, text: str) -> None:
+def test_complete_texts(language: str, text: str) -> None:
     value = completeness(text, language)
     assert value is not None
     assert value >= 0.65
 
 
 @pytest.mark.parametrize(("language", "text"), UNKNOWN)
-def test_it_cannot_be_told(language: str, text: str) -> None:
+def test_undecidable_texts(language: str, text: str) -> None:
     value = completeness(text, language)
-    assert value is None or value >= 0.65  # a question may be taken for whole
+    assert value is None or value >= 0.65  # a question may count as complete
 
 
-def test_extremes() -> None:
+def test_certain_texts() -> None:
     assert completeness("turn on the light please", "en") == SURELY
     assert completeness("turn on the light um", "en") == HESITATES
     assert completeness("Where are you from?", "en") == 0.8
@@ -135,7 +135,7 @@ def test_extremes() -> None:
 @example("and so", "en")
 @example("please " * 20_000, "en")
 @example("." * 100_000 + "x", "en")
-def test_any_text_has_an_answer(text: str, language: str) -> None:
+def test_any_text_gives_a_probability_or_none(text: str, language: str) -> None:
     value = completeness(text, language)
     assert value is None or 0 <= value <= 1
 
@@ -144,14 +144,14 @@ SOME_WORDS = ["please", "turn", "on", "the", "light", "and", "5", "five", "for",
 
 
 @given(st.lists(st.sampled_from(SOME_WORDS), max_size=8))
-def test_any_order_of_words_has_an_answer(words: list[str]) -> None:
+def test_any_order_of_words_gives_a_probability_or_none(words: list[str]) -> None:
     value = completeness(" ".join(words), "en")
     assert value is None or 0 <= value <= 1
     if value is not None and words and words[-1] in ("the", "and"):
         assert value <= 0.25
 
 
-def test_words_and_sound_together_set_the_wait() -> None:
+def test_text_and_audio_together_set_the_wait() -> None:
     def wait(text: str, audio: float | None) -> float:
         return endpoint_delay_ms("auto", combine_probabilities(audio, completeness(text, "en")))
 

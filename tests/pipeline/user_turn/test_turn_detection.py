@@ -1,4 +1,4 @@
-"""How long a session waits for the rest of a sentence, by what is known of it so far."""
+"""How long a session waits for the rest of a sentence, by the evidence so far."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ SILENCE, ONE = 0, 1000
 
 
 class Strict(EchoLlm):
-    """Knows only what it was taught."""
+    """A model that understands everything or nothing, or fails."""
 
     def __init__(self, *, knows: bool | None) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Strict(EchoLlm):
 
 
 class Sounds:
-    """An `EndOfTurn` that is sure."""
+    """An end-of-turn engine with a fixed probability."""
 
     name = "sounds"
 
@@ -59,23 +59,23 @@ def waited_ms(world: World) -> float:
     return turn.marks["endpoint"]
 
 
-def test_without_any_evidence_it_waits_as_usual() -> None:
+def test_without_evidence_the_wait_is_the_usual_one() -> None:
     assert waited_ms(World()) == pytest.approx(DELAYS["auto"].unknown, abs=20)
 
 
 @pytest.mark.parametrize(("knows", "evidence"), [(True, UNDERSTOOD), (False, NOT_UNDERSTOOD)])
-def test_what_the_assistant_would_act_on_is_sooner_over(knows: bool, evidence: float) -> None:
+def test_a_text_that_the_model_understands_ends_sooner(knows: bool, evidence: float) -> None:
     llm = Strict(knows=knows)
     assert waited_ms(World(llm=llm)) == pytest.approx(endpoint_delay_ms("auto", evidence), abs=20)
     assert llm.judged == ["one"]
 
 
-def test_a_model_that_cannot_tell_changes_nothing() -> None:
+def test_a_model_that_fails_to_judge_changes_nothing() -> None:
     world = World(llm=Strict(knows=None))
     assert waited_ms(world) == pytest.approx(DELAYS["auto"].unknown, abs=20)
 
 
-def test_witnesses_can_outvote_each_other() -> None:
+def test_audio_evidence_can_outweigh_the_model() -> None:
     world = World(llm=Strict(knows=False))
     world.endpoint = Sounds(0.95)
     assert waited_ms(world) < endpoint_delay_ms("auto", NOT_UNDERSTOOD)

@@ -1,4 +1,5 @@
-"""`server_vad.threshold`: what counts as speech, by a detector that is never quite sure."""
+"""`server_vad.threshold` decides what counts as speech; the detector of these tests is never
+sure."""
 
 from dataclasses import replace
 
@@ -36,12 +37,12 @@ async def word(session: Session) -> None:
 
 
 @pytest.mark.parametrize(("threshold", "found"), [(0.5, 1), (SURE, 1), (0.7, 0)])
-def test_only_what_is_likely_enough_is_speech(threshold: float, found: int) -> None:
+def test_only_frames_above_the_threshold_are_speech(threshold: float, found: int) -> None:
     events = run_session(World(vad=UnsureVads()), word, with_threshold(threshold))
     assert [len(of(kind, events)) for kind in (SpeechStarted, SpeechStopped)] == [found, found]
 
 
-def test_another_threshold_counts_from_the_next_frame_on() -> None:
+def test_a_new_threshold_applies_from_the_next_frame() -> None:
     async def scene(session: Session) -> None:
         await word(session)
         strict = with_threshold(0.7)

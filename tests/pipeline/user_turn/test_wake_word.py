@@ -1,4 +1,4 @@
-"""A session that waits for a word: what is not heard before it, and when it sleeps again."""
+"""A session that waits for a wake word: what it ignores before it, and when it sleeps again."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,16 +32,16 @@ def awake(events: list[Any]) -> list[bool]:
 # The decision alone.
 
 
-def test_it_sleeps_until_it_is_woken_and_again_when_nobody_speaks() -> None:
+def test_it_sleeps_until_the_wake_word_and_again_after_silence() -> None:
     attention = WakeState()
     assert attention.update_asleep(0, is_busy=True)
     attention.wake(10)
     assert not attention.update_asleep(10 + FOLLOW_UP_S - 0.1, is_busy=False)
     assert attention.update_asleep(10 + FOLLOW_UP_S, is_busy=False)
-    assert attention.update_asleep(11, is_busy=False)  # nothing but the word wakes it
+    assert attention.update_asleep(11, is_busy=False)  # only the word wakes it
 
 
-def test_an_answer_begins_the_time_anew_when_it_was_heard() -> None:
+def test_a_heard_answer_restarts_the_follow_up_time() -> None:
     attention = WakeState()
     attention.wake(0)
     attention.extend(30)
@@ -49,7 +49,7 @@ def test_an_answer_begins_the_time_anew_when_it_was_heard() -> None:
     assert attention.update_asleep(30 + FOLLOW_UP_S, is_busy=False)
 
 
-def test_an_answer_that_still_plays_is_waited_for_as_long_as_it_does() -> None:
+def test_it_stays_awake_while_an_answer_plays() -> None:
     attention = WakeState()
     attention.wake(0)
     attention.extend(5)
@@ -58,7 +58,7 @@ def test_an_answer_that_still_plays_is_waited_for_as_long_as_it_does() -> None:
     assert attention.update_asleep(15, is_busy=False, answered_until=7)
 
 
-def test_an_answer_wakes_nobody_and_takes_no_time_away() -> None:
+def test_an_answer_does_not_wake_it_or_shorten_the_follow_up_time() -> None:
     attention = WakeState()
     attention.extend(5)
     assert attention.update_asleep(5, is_busy=False)
@@ -67,14 +67,14 @@ def test_an_answer_wakes_nobody_and_takes_no_time_away() -> None:
     assert not attention.update_asleep(10 + FOLLOW_UP_S - 0.1, is_busy=False)
 
 
-def test_who_speaks_is_let_finish_but_what_comes_to_nothing_buys_no_time() -> None:
+def test_it_stays_awake_during_speech_but_noise_adds_no_time() -> None:
     attention = WakeState()
     attention.wake(0)
     assert not attention.update_asleep(FOLLOW_UP_S + 5, is_busy=True)
     assert attention.update_asleep(FOLLOW_UP_S + 5.02, is_busy=False)
 
 
-def test_an_unknown_word_is_refused_with_those_that_are_known() -> None:
+def test_an_unknown_wake_word_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         RequestError, match=r"'alexa' is not known; these are: computer, robot"
     ) as e:
@@ -88,7 +88,7 @@ def test_an_unknown_word_is_refused_with_those_that_are_known() -> None:
 # Whole sessions.
 
 
-def test_before_the_word_nothing_is_recognised_told_or_kept() -> None:
+def test_before_the_wake_word_nothing_is_recognised_or_traced() -> None:
     world = WakefulWorld()
 
     async def scene(session: Session) -> None:
@@ -101,7 +101,7 @@ def test_before_the_word_nothing_is_recognised_told_or_kept() -> None:
     assert world.kept_levels() == {0}
 
 
-def test_after_the_word_one_is_heard_from_there() -> None:
+def test_speech_after_the_wake_word_is_answered() -> None:
     world = WakefulWorld()
 
     async def scene(session: Session) -> None:
@@ -119,7 +119,7 @@ def test_after_the_word_one_is_heard_from_there() -> None:
 
 
 @pytest.mark.parametrize("late_ms", [0, 60, 160])
-def test_what_is_said_in_the_same_breath_is_heard_from_its_beginning(late_ms: int) -> None:
+def test_speech_directly_after_the_wake_word_is_recognised_from_its_start(late_ms: int) -> None:
     world = WakefulWorld(late_ms=late_ms)
 
     async def scene(session: Session) -> None:
@@ -136,7 +136,7 @@ def test_what_is_said_in_the_same_breath_is_heard_from_its_beginning(late_ms: in
     assert starts[1] - starts[0] == 400 + 20 + 600 + 60_000
 
 
-def test_what_is_held_at_the_door_is_silence_once_no_word_is_asked_for() -> None:
+def test_audio_from_before_the_wake_word_is_turned_off_is_not_recognised() -> None:
     world = WakefulWorld()
 
     async def scene(session: Session) -> None:
@@ -151,7 +151,7 @@ def test_what_is_held_at_the_door_is_silence_once_no_word_is_asked_for() -> None
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_after_an_answer_it_listens_on_for_a_while(paced_by: PlayoutPacing) -> None:
+def test_after_an_answer_it_stays_awake_for_the_follow_up_time(paced_by: PlayoutPacing) -> None:
     world = WakefulWorld()
 
     async def scene(session: Session) -> None:
@@ -165,7 +165,7 @@ def test_after_an_answer_it_listens_on_for_a_while(paced_by: PlayoutPacing) -> N
     assert world.loudest() == 2000
 
 
-def test_an_answer_that_its_client_stopped_buys_no_time_for_its_rest() -> None:
+def test_a_truncated_answer_adds_no_time_for_its_rest() -> None:
     world = WakefulWorld(tts=ToneTts(clause_ms=30_000))
 
     async def scene(session: Session) -> None:
@@ -178,7 +178,7 @@ def test_an_answer_that_its_client_stopped_buys_no_time_for_its_rest() -> None:
     assert awake(events) == [False, True, False]
 
 
-def test_an_answer_that_was_cut_off_is_followed_by_the_same_time() -> None:
+def test_a_cleared_answer_is_followed_by_the_whole_follow_up_time() -> None:
     world = WakefulWorld(tts=ToneTts(clause_ms=10_000))
 
     async def scene(session: Session) -> None:
@@ -192,10 +192,8 @@ def test_an_answer_that_was_cut_off_is_followed_by_the_same_time() -> None:
 
 
 @pytest.mark.parametrize(("idle_timeout_ms", "answers"), [(5000, 3), (10_000, 1)])
-def test_an_assistant_that_goes_on_by_itself_keeps_no_ear_open_and_talks_to_nobody(
-    idle_timeout_ms: int, answers: int
-) -> None:
-    """The first time it goes on, there is time to answer; asleep, nobody could."""
+def test_idle_timeouts_do_not_keep_the_session_awake(idle_timeout_ms: int, answers: int) -> None:
+    """After the first idle timeout there is time to reply; a sleeping session has none."""
 
     async def scene(session: Session) -> None:
         await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, 600), (0, 60_000))
@@ -206,11 +204,11 @@ def test_an_assistant_that_goes_on_by_itself_keeps_no_ear_open_and_talks_to_nobo
     assert len(of(ResponseDone, events)) == answers
 
 
-def test_what_is_only_written_down_is_listened_to_for_a_while_after_its_words() -> None:
+def test_a_transcription_session_stays_awake_for_a_while_after_words() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (WORD_LEVEL, 20), (0, FOLLOW_UP_MS - 2000), (1000, 600), (0, 2000))
         await speak(session, (2000, 600), (0, FOLLOW_UP_MS - 2000), (5000, 600), (0, 3000))
-        await speak(session, (3000, 600), (0, 1000))  # noise came in between, and bought no time
+        await speak(session, (3000, 600), (0, 1000))  # the noise between them added no time
 
     events = run_session(WakefulWorld(), scene, replace(ASKED, answers=False))
     words = [event.transcript for event in of(TranscriptionCompleted, events) if event.transcript]
@@ -218,7 +216,7 @@ def test_what_is_only_written_down_is_listened_to_for_a_while_after_its_words() 
     assert awake(events) == [False, True, False]
 
 
-def test_whoever_speaks_on_is_heard_to_the_end() -> None:
+def test_speech_longer_than_the_follow_up_time_is_recognised_whole() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, FOLLOW_UP_MS + 2000), (0, 600))
 
@@ -227,7 +225,7 @@ def test_whoever_speaks_on_is_heard_to_the_end() -> None:
     assert awake(events) == [False, True]  # the answer is being spoken
 
 
-def test_the_word_alone_is_listened_to_for_a_while() -> None:
+def test_the_wake_word_alone_keeps_it_awake_for_a_while() -> None:
     async def scene(session: Session) -> None:
         for _ in range(2):
             await speak(session, (WORD_LEVEL, 20), (0, FOLLOW_UP_MS + 100))
@@ -236,7 +234,7 @@ def test_the_word_alone_is_listened_to_for_a_while() -> None:
     assert awake(events) == [False, True, False, True, False]
 
 
-def test_a_written_question_is_answered_and_wakes_nobody() -> None:
+def test_a_written_question_is_answered_without_waking_it() -> None:
     world = WakefulWorld()
 
     async def scene(session: Session) -> None:
@@ -250,7 +248,7 @@ def test_a_written_question_is_answered_and_wakes_nobody() -> None:
     assert world.asr.asked == []
 
 
-def test_while_it_sleeps_there_is_nothing_to_commit() -> None:
+def test_a_sleeping_session_has_nothing_to_commit() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (0, 200), (1000, 600))
         with pytest.raises(
@@ -266,7 +264,7 @@ def test_while_it_sleeps_there_is_nothing_to_commit() -> None:
     assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one"]
 
 
-def test_push_to_talk_needs_no_word() -> None:
+def test_push_to_talk_needs_no_wake_word() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (0, 200), (1000, 600), (0, 200))
         session.commit_input()
@@ -277,7 +275,7 @@ def test_push_to_talk_needs_no_word() -> None:
     assert of(WakeStateChanged, events) == []
 
 
-def test_it_may_be_set_changed_and_taken_back() -> None:
+def test_the_wake_word_can_be_set_changed_and_removed() -> None:
     world = WakefulWorld()
 
     async def scene(session: Session) -> None:
@@ -302,7 +300,7 @@ def test_it_may_be_set_changed_and_taken_back() -> None:
     assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one", "one"]
 
 
-def test_whoever_asks_later_is_told_how_things_are() -> None:
+def test_a_repeated_setting_reports_the_wake_state_again() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (0, 200))
         session.configure(ASKED)
@@ -312,7 +310,7 @@ def test_whoever_asks_later_is_told_how_things_are() -> None:
     assert awake(run_session(WakefulWorld(), scene, ASKED)) == [False, False, True, True]
 
 
-def test_a_session_refuses_a_word_that_nobody_knows() -> None:
+def test_a_session_refuses_an_unknown_wake_word_and_keeps_its_own() -> None:
     async def scene(session: Session) -> None:
         with pytest.raises(RequestError, match="'hal' is not known"):
             session.configure(replace(ASKED, wake_word="hal"))
