@@ -1,4 +1,5 @@
-"""Scripted engines for tests in virtual time. Loud samples are speech; their level is a word."""
+"""Scripted engines for tests in virtual time. Loud samples are speech, and their level stands for a
+word."""
 
 import asyncio
 import json
@@ -57,13 +58,13 @@ class LoopClock:
 
 @dataclass
 class Counts:
-    """Metrics that can be asked."""
+    """Metrics whose values tests can read."""
 
     counts: dict[str, float] = field(default_factory=dict)
-    "By name, and by name and label: `turns`, `turns:answered`."
+    "Values by name, and by name and label: `turns`, `turns:answered`."
     observed: dict[str, list[float]] = field(default_factory=dict)
     labelled: dict[str, list[float]] = field(default_factory=dict)
-    "The same by name and label."
+    "Observations by name and label."
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
         for key in (name, *(f"{name}:{label}" for label in labels.values())):
@@ -96,7 +97,7 @@ class LoudVads:
 
 
 def runs_of(pcm: Pcm) -> list[Word]:
-    """Each run of one level is a word, to the frame."""
+    """Returns each run of one level as a word, with times to the frame."""
     levels = np.abs(pcm[::FRAME])
     edges = [0, *(np.flatnonzero(np.diff(levels)) + 1), len(levels)] if len(levels) else []
     runs = [(WORDS.get(int(levels[a]), ""), int(a), int(b)) for a, b in pairwise(edges)]
@@ -108,7 +109,8 @@ def words_of(pcm: Pcm) -> str:
 
 
 class LevelAsr:
-    """Hears levels; takes `delay_s` per decode; fails while `broken`, refuses what `refuses`."""
+    """A recogniser that reads words from levels. It takes `delay_s` per decode, fails while
+    `broken` and refuses the priorities in `refuses`."""
 
     def __init__(
         self,
@@ -127,13 +129,13 @@ class LevelAsr:
         self.broken = False
         self.refuses: frozenset[DecodePriority] = frozenset()
         self.full_for: frozenset[DecodePriority] = frozenset()
-        "What it would refuse, if it were asked beforehand."
+        "The priorities that admit() refuses."
         self.asked: list[tuple[float, DecodePriority, AsrItem]] = []
-        "With the time."
+        "Requests of decoding, each with its time."
         self.decoded: list[tuple[DecodePriority, float]] = []
         self.forgotten: list[str] = []
         self.hurried: list[tuple[float, str]] = []
-        "With the time."
+        "Utterances that became urgent, each with the time."
         self.running = self.most_running = 0
 
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
@@ -173,7 +175,8 @@ class LevelAsr:
 
 
 class EchoLlm:
-    """Says what it heard, word by word; `tool X` calls X first. Remembers whether it was closed."""
+    """A model that repeats the question word by word; for "four" it first calls `add`. It counts
+    replies that were closed early."""
 
     name = "echo"
     languages: tuple[str, ...] = ("en", "de")
@@ -218,7 +221,7 @@ class EchoLlm:
 
 
 class ToneTts:
-    """A second of tone per clause, in 100 ms pieces, each made in 10 ms."""
+    """A voice that speaks a second of tone per clause, in pieces of 100 ms, each made in 10 ms."""
 
     info = TtsInfo("tone", 24_000, {"en": ("low", "high"), "de": ("tief",)})
 
@@ -263,7 +266,7 @@ class Adder:
 
 @dataclass
 class World:
-    """Everything a session needs, and the handles to watch it by."""
+    """Everything that a session needs, with handles for observing it."""
 
     asr: LevelAsr = field(default_factory=LevelAsr)
     llm: EchoLlm = field(default_factory=EchoLlm)
@@ -302,7 +305,7 @@ class World:
 
 
 async def speak(session: Session, *script: tuple[int, int]) -> None:
-    """Feed (level, ms) runs in real time, frame by frame, and pull what the session plays."""
+    """Feeds runs of (level, ms) in real time, frame by frame, and pulls what the session plays."""
     for level, duration_ms in script:
         for _ in range(duration_ms // 20):
             await asyncio.sleep(0.02)
@@ -316,7 +319,7 @@ async def collect(session: Session, into: list[SessionEvent]) -> None:
 
 
 def names(events: Sequence[SessionEvent]) -> list[str]:
-    """Event names, runs of the same one joined."""
+    """Returns the names of events, with runs of the same name joined."""
     out: list[str] = []
     for event in events:
         name = type(event).__name__

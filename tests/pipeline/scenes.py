@@ -1,4 +1,4 @@
-"""Whole sessions in virtual time: running one, and what tests look for in its events."""
+"""Whole sessions in virtual time: running one, and checks of its events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,13 +30,13 @@ from tests.pipeline.fakes import (
 E = TypeVar("E")
 
 SILENCE, ONE, TWO, UH_HUH, NOISE = 0, 1000, 2000, 6000, 5000
-"Levels of samples, which the scripted recogniser takes for these words (`fakes.WORDS`)."
+"Levels of samples which the scripted recogniser takes for these words (`fakes.WORDS`)."
 
 ANSWER_TIME_MS = 3000
 
 
 def talkative(delay_s: float = 0.05) -> World:
-    """Answers with some five seconds of sound."""
+    """Returns a world that answers with about five seconds of sound."""
     ending = ", and this, and that, and then some more, and again, and that was all of it"
     world = World(asr=LevelAsr(delay_s), llm=EchoLlm(ending=ending))
     world.tts.clause_ms = 4000
@@ -53,7 +53,8 @@ def run_session(
     settings: SessionSettings | None = None,
     paced_by: PlayoutPacing = "server",
 ) -> list[SessionEvent]:
-    """Run a scenario on one session, whose client names its conversation; return all it told."""
+    """Runs a scenario on one session whose client names its conversation; returns all its
+    events."""
     events: list[SessionEvent] = []
 
     async def main() -> None:
@@ -75,7 +76,8 @@ async def one_turn(session: Session) -> None:
 
 
 def nothing_is_said_of_what_is_gone(events: list[SessionEvent]) -> None:
-    """Clients forget an item when they are told that it was deleted."""
+    """Checks that no event names a deleted item: clients forget it when they hear of its
+    deletion."""
     gone: set[str] = set()
     for event in events:
         match event:

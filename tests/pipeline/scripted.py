@@ -30,7 +30,7 @@ from tests.pipeline.fakes import Adder, EchoLlm, LoudVad, ToneTts, World
 
 
 class AsksTool(EchoLlm):
-    """Calls the tool, then says `afterwards`."""
+    """A model that calls the tool, then says `afterwards`."""
 
     def __init__(self, afterwards: str = "It is done.") -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class SlowTool:
 
 
 class WordTts(ToneTts):
-    """Says of every word that it takes 200 ms; notes what it was given."""
+    """A voice that marks 200 ms for every word and notes the clauses that it got."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Says(EchoLlm):
 
 
 class ToolLlm(EchoLlm):
-    """Calls the tool first, whatever it hears."""
+    """A model that calls the tool first, whatever the question is."""
 
     tool = "add"
 
@@ -137,7 +137,7 @@ class ToolLlm(EchoLlm):
 
 
 class Watched(Adder):
-    """Notes when it ran."""
+    """A tool that notes when it ran."""
 
     def __init__(self, *, is_read_only: bool) -> None:
         self.is_read_only = is_read_only
@@ -158,11 +158,12 @@ Delta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
 
 @dataclass
 class ScriptedLlm(EchoLlm):
-    """One list of deltas for each round; then it says what it saw last."""
+    """A model with one list of deltas for each round; after the last list it repeats the last
+    message."""
 
     rounds: list[list[Delta]] = field(default_factory=list)
     lasts_s: float = 0
-    "What each takes to end."
+    "The time that each reply takes to end."
     offered: list[list[str]] = field(default_factory=list)
     options: list[LlmOptions] = field(default_factory=list)
 
@@ -196,16 +197,16 @@ def said(text: str, item_id: str = "item_u") -> MessageItem:
 
 
 MS = 16
-"Samples."
+"Samples per millisecond."
 
 
 def audio(*script: tuple[int, float]) -> Pcm:
-    """(level, ms) runs."""
+    """Returns audio of (level, ms) runs."""
     return np.concatenate([np.full(round(ms * MS), level, np.int16) for level, ms in script])
 
 
 class FaintVad(LoudVad):
-    """Takes what is loud for a voice to this degree."""
+    """A VAD that gives loud samples this probability of speech."""
 
     def __init__(self, most: float = 0.45) -> None:
         self.most = most

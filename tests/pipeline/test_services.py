@@ -1,4 +1,5 @@
-"""Recognisers by name: ours, the hosted service's, unknown ones; and who keeps one in memory."""
+"""Recognisers by name: configured names, names of the hosted service, unknown names; and which are
+kept in memory."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from tests.pipeline.fakes import LevelAsr, World
 
 
 class HeldAsr(LevelAsr):
-    """Counts who holds it."""
+    """A recogniser that counts its holders."""
 
     holders = 0
 
@@ -35,7 +36,7 @@ def engines(**asr: Recogniser) -> EngineSet:
     return replace(World().services().engines, asr=asr)
 
 
-def test_hosted_names_mean_the_default_unless_something_here_is_called_so() -> None:
+def test_hosted_names_mean_the_default_unless_an_engine_has_that_name() -> None:
     chosen, other, own = LevelAsr(), LevelAsr(), LevelAsr()
     here = engines(default=chosen, tiny=other, **{"whisper-1": own})
     for name in ("gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-realtime-whisper", "default"):
@@ -45,7 +46,7 @@ def test_hosted_names_mean_the_default_unless_something_here_is_called_so() -> N
     assert list(here.recognisers()) == ["tiny", "whisper-1"]
 
 
-def test_any_name_means_the_default_where_names_are_not_strict() -> None:
+def test_without_strict_names_any_name_means_the_default() -> None:
     chosen, other = LevelAsr(), LevelAsr()
     here = replace(engines(default=chosen, tiny=other), is_strict=False)
     assert here.recogniser("whisper-large-v3") is chosen
@@ -65,7 +66,7 @@ def test_any_name_means_the_default_where_names_are_not_strict() -> None:
         ("medium", "`earshot models pull medium` fetches it"),
     ],
 )
-def test_an_unknown_name_is_told_what_is_near(name: str, said: str) -> None:
+def test_an_unknown_name_is_refused_with_similar_names(name: str, said: str) -> None:
     here = engines(
         default=LevelAsr(), pocketsphinx=LevelAsr(), **{"faster-whisper-tiny": LevelAsr()}
     )
@@ -75,12 +76,12 @@ def test_an_unknown_name_is_told_what_is_near(name: str, said: str) -> None:
     assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
 
 
-def test_a_recogniser_that_cannot_be_unloaded_needs_no_holding() -> None:
+def test_a_recogniser_that_cannot_be_unloaded_needs_no_hold() -> None:
     with engines(default=LevelAsr()).hold("default"):
         pass
 
 
-def test_a_session_holds_its_recogniser_until_it_takes_another_or_ends() -> None:
+def test_a_session_holds_its_recogniser_until_it_changes_it_or_ends() -> None:
     first, second = HeldAsr(), HeldAsr()
     world = World()
     services = replace(world.services(), engines=engines(default=first, other=second, same=second))
@@ -118,7 +119,7 @@ def test_a_session_holds_its_recogniser_until_it_takes_another_or_ends() -> None
         (SessionSettings(language="xx"), "audio.input.transcription.language"),
     ],
 )
-def test_a_wish_is_refused_by_the_name_that_sessions_know(
+def test_an_unsupported_setting_is_refused_by_its_public_name(
     settings: SessionSettings, param: str
 ) -> None:
     with pytest.raises(RequestError) as refused:

@@ -1,4 +1,4 @@
-"""The pure parts of the pipeline, as tables."""
+"""Tables for the pure parts of the pipeline."""
 
 import asyncio
 from itertools import pairwise
@@ -35,7 +35,8 @@ FRAME_MS = 20
 
 
 def edges(pattern: str, endpointer: Endpointer) -> list[tuple[EdgeKind, int]]:
-    """`s` is 20 ms of speech, `.` of silence. Returns edges with their position in frames."""
+    """Returns edges with their positions in frames; in the pattern `s` is 20 ms of speech and `.`
+    20 ms of silence."""
     out = []
     for char in pattern:
         edge = endpointer.push(1.0 if char == "s" else 0.0, FRAME)
@@ -69,14 +70,14 @@ def test_endpointer_edges(pattern: str, expected: list[tuple[EdgeKind, int]]) ->
     assert edges(pattern, Endpointer(silence_ms=200)) == expected
 
 
-def test_endpointer_asks_for_more_while_the_assistant_speaks() -> None:
+def test_the_endpointer_needs_more_speech_while_the_assistant_speaks() -> None:
     endpointer = Endpointer()
     endpointer.is_guarded = True
     assert edges("s" * (START_MS // FRAME_MS) + "..", endpointer) == []
     assert edges("s" * (INTERRUPT_MS // FRAME_MS), endpointer)[0][0] is EdgeKind.STARTED
 
 
-def test_endpointer_cuts_an_endless_utterance_and_goes_on() -> None:
+def test_the_endpointer_cuts_an_endless_utterance_and_starts_the_next() -> None:
     kinds = [k for k, _ in edges("s" * (2 * MAX_UTTERANCE_MS // FRAME_MS + 10), Endpointer())]
     assert kinds[:3] == [EdgeKind.STARTED, EdgeKind.ENDED, EdgeKind.STARTED]
 
@@ -88,7 +89,7 @@ def test_a_flickering_probability_is_not_a_pause() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 160, 320, 333, 1600])
-def test_hearing_loses_no_sample_however_audio_is_cut(chunk: int) -> None:
+def test_speech_detection_loses_no_sample_for_any_size_of_frames(chunk: int) -> None:
     hearing = SpeechDetector(LoudVad())
     hearing.configure(TurnDetection(prefix_padding_ms=100, silence_ms=200))
     loud = np.where(np.arange(16_000) // 8000 % 2 == 1, 1000, 0).astype(np.int16)
@@ -105,7 +106,7 @@ def test_hearing_loses_no_sample_however_audio_is_cut(chunk: int) -> None:
     assert utterance[1599] == 0
 
 
-def test_hearing_refuses_another_rate() -> None:
+def test_speech_detection_refuses_another_rate() -> None:
     frame = AudioFrame(np.zeros(960, np.int16), 48_000, 0)
     with pytest.raises(RequestError, match="48000 Hz"):
         list(SpeechDetector(LoudVad()).push(frame))
@@ -124,7 +125,7 @@ def test_hearing_refuses_another_rate() -> None:
         (["打开", "打开厨房的灯", "打开厨房的 TV"], "打开厨房的", "TV"),
     ],
 )
-def test_stable_prefix_only_grows(hypotheses: list[str], stable: str, unstable: str) -> None:
+def test_the_stable_prefix_only_grows(hypotheses: list[str], stable: str, unstable: str) -> None:
     prefix = StablePrefix()
     seen = [prefix.push(text) for text in hypotheses]
     assert (seen[-1].stable, seen[-1].unstable) == (stable, unstable)
@@ -143,7 +144,7 @@ def test_stable_prefix_only_grows(hypotheses: list[str], stable: str, unstable: 
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_chunker(text: str, clauses: list[str], size: int) -> None:
+def test_clauses_for_any_sizes_of_pieces(text: str, clauses: list[str], size: int) -> None:
     chunker = ClauseChunker()
     out = [c for at in range(0, len(text), size) for c in chunker.push(text[at : at + size])]
     if (rest := chunker.flush()) is not None:
@@ -151,7 +152,7 @@ def test_chunker(text: str, clauses: list[str], size: int) -> None:
     assert out == clauses
 
 
-def test_chunker_does_not_wait_forever_for_a_full_stop() -> None:
+def test_the_chunker_cuts_text_without_full_stops() -> None:
     out = ClauseChunker().push("word " * 200)
     assert out
     assert all(len(clause) <= MAX_CHARS for clause in out)
@@ -162,14 +163,14 @@ def test_chunker_does_not_wait_forever_for_a_full_stop() -> None:
     [(0, ""), (500, "one two"), (1000, "one two three four"), (1500, "one two three four five"),
      (9999, "one two three four five six")],
 )  # fmt: skip
-def test_what_was_heard_of_an_answer(heard_ms: float, text: str) -> None:
+def test_the_heard_part_of_an_answer_follows_from_the_time(heard_ms: float, text: str) -> None:
     spoken = HeardText()
     spoken.begin("one two three four", 0)
     spoken.begin("five six", 1000)
     assert spoken.text_until(heard_ms, 2000) == text
 
 
-def test_words_of_a_cut_answer_are_counted_by_what_the_voice_said_of_that_clause() -> None:
+def test_a_cut_is_counted_by_word_times_or_by_proportion() -> None:
     spoken = HeardText()
     assert spoken.cut(0, 0) == TruncationPoint(0, "proportion")
     spoken.begin("one two three four", 0)
@@ -184,7 +185,7 @@ def test_words_of_a_cut_answer_are_counted_by_what_the_voice_said_of_that_clause
     ("at_ms", "clause"),
     [(-1, None), (0, (0, "one two")), (999.9, (0, "one two")), (1000, (1, "three"))],
 )  # fmt: skip
-def test_which_clause_sounds(at_ms: float, clause: tuple[int, str] | None) -> None:
+def test_the_sounding_clause_at_a_time(at_ms: float, clause: tuple[int, str] | None) -> None:
     spoken = HeardText()
     assert spoken.clause_at(0) is None
     spoken.begin("one two", 0)
@@ -192,7 +193,7 @@ def test_which_clause_sounds(at_ms: float, clause: tuple[int, str] | None) -> No
     assert spoken.clause_at(at_ms) == clause
 
 
-def test_turn_spans_and_first_mark_wins() -> None:
+def test_the_timeline_of_a_turn_keeps_the_first_of_repeated_marks() -> None:
     turn = Turn("turn_1")
     for mark, now in [
         (TurnMark.SPEECH_END, 1.0), (TurnMark.ENDPOINT, 1.4), (TurnMark.ASR_FINAL, 1.5),
@@ -207,7 +208,7 @@ def test_turn_spans_and_first_mark_wins() -> None:
     assert Turn("turn_2").stages() == ()
 
 
-def test_history_shows_the_model_what_counts() -> None:
+def test_the_messages_for_the_model_follow_from_the_history() -> None:
     history = History()
     assert history.add(MessageItem("u", "user", (AudioPart("hi"),))) is None
     history.add(FunctionCallItem("c", "call_1", "f", '{"a":1}'), is_internal=True)
@@ -228,7 +229,7 @@ def test_history_shows_the_model_what_counts() -> None:
     assert messages[3].tool_calls[0].arguments == {"a": 1}
 
 
-def test_history_refuses_what_cannot_be() -> None:
+def test_the_history_refuses_invalid_items() -> None:
     history = History()
     history.add(MessageItem("u", "user", (TextPart("hi"),)))
     with pytest.raises(RequestError) as twice:
@@ -241,7 +242,7 @@ def test_history_refuses_what_cannot_be() -> None:
         history.truncate("u", "h")
 
 
-def test_history_is_bounded() -> None:
+def test_the_history_keeps_a_bounded_number_of_items() -> None:
     history = History()
     for number in range(MAX_ITEMS + 50):
         history.add(MessageItem(f"item_{number}", "user", (TextPart("x"),)))
@@ -268,7 +269,7 @@ def paced(told: Told) -> Playout:
     return Playout("server", told, clock, ClientPlayoutClock(clock), Counts())
 
 
-def test_playout_is_exact_paced_and_bounded() -> None:
+def test_playout_is_paced_complete_and_bounded() -> None:
     told = Told()
 
     async def main() -> None:
@@ -279,7 +280,7 @@ def test_playout_is_exact_paced_and_bounded() -> None:
             long = np.ones(PACED_RATE_HZ * 10 + 100, np.int16)
             writing = tasks.create_task(writer.write(long))
             await asyncio.sleep(0.01)
-            assert not writing.done()  # 10 s do not fit
+            assert not writing.done()  # 10 s exceed the limit of the queue
             assert writer.total_ms == MAX_QUEUED_MS
             frames = 0
             while not writing.done() or playout.writer is not None:
@@ -298,7 +299,7 @@ def test_playout_is_exact_paced_and_bounded() -> None:
     assert told.events == ["started", "stopped"]
 
 
-def test_a_voice_that_waits_is_woken_for_more_than_one_frame() -> None:
+def test_a_waiting_voice_is_woken_for_several_frames_at_once() -> None:
     async def main() -> None:
         playout = paced(Told())
         writer = playout.open("resp_1", PACED_RATE_HZ)
@@ -317,7 +318,7 @@ def test_a_voice_that_waits_is_woken_for_more_than_one_frame() -> None:
     run_virtual(main())
 
 
-def test_a_cleared_writer_is_dead_and_wakes_up() -> None:
+def test_a_cleared_writer_wakes_up_and_accepts_nothing_more() -> None:
     told = Told()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""A wake word that is loud sound, and sessions that wait for it."""
+"""A wake word that is a loud sound, and sessions that wait for it."""
 
 from base64 import b64decode
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ NAME = "computer"
 
 
 WORD_LEVEL = 9000
-"What the scripted engine takes for the wake word; the recogniser knows no word of this level."
+"The level that the scripted engine takes for the wake word; the recogniser has no word for it."
 
 
 class LevelWake:
-    """Hears loud samples, once until it is reset; tells so `late_ms` afterwards."""
+    """A detector that reports the first loud samples after its reset, `late_ms` after them."""
 
     def __init__(self, name: str, late_ms: int) -> None:
         self._name, self._late = name, late_ms * 16
@@ -64,11 +64,11 @@ class WakefulWorld(World):
         return replace(usual, engines=engines, trace=self.trace, traces_sound=True)
 
     def loudest(self) -> int:
-        """Of all that the recogniser was given."""
+        """Returns the loudest sample that the recogniser got."""
         return max((int(np.abs(item.pcm).max()) for _, _, item in self.asr.asked), default=0)
 
     def kept_levels(self) -> set[int]:
-        """Of all sound in the trace."""
+        """Returns the levels of all sound in the trace."""
         sound = [record["pcm"] for record in self.trace.records if "pcm" in record]
         samples = np.frombuffer(b"".join(b64decode(pcm) for pcm in sound), "<i2")
         return {int(level) for level in np.unique(samples)}
