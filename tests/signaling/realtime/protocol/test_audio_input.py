@@ -1,4 +1,4 @@
-"""Audio in events: nothing is lost between its slices, and none holds up the event loop."""
+"""Audio in events: nothing is lost between its slices, and none blocks the event loop."""
 
 from base64 import b64encode
 
@@ -27,7 +27,7 @@ def base64(pcm: Pcm) -> str:
 
 
 @pytest.mark.parametrize("cut", [100, 999, 2400, len(SENT)])
-def test_however_audio_is_cut_it_is_one_stream(cut: int) -> None:
+def test_audio_cut_in_any_sizes_is_one_stream(cut: int) -> None:
     sent = InputAudioDecoder()
     frames = [
         frame
@@ -40,7 +40,7 @@ def test_however_audio_is_cut_it_is_one_stream(cut: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "law"), [("audio/pcmu", "mu"), ("audio/pcma", "a")])
-def test_telephone_audio_is_taken(name: FormatName, law: g711.G711Law) -> None:
+def test_telephone_audio_is_accepted(name: FormatName, law: g711.G711Law) -> None:
     sent = InputAudioDecoder()
     before = taken(sent, base64(SENT[:2400]))[-1]
     sent.expect(name)
@@ -52,7 +52,7 @@ def test_telephone_audio_is_taken(name: FormatName, law: g711.G711Law) -> None:
     assert len(whole) == pytest.approx(ASR_RATE_HZ, abs=40)
 
 
-def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_upload_is_converted_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counting(Resampler):
         def push(self, pcm: Pcm) -> Pcm:
             converted.append(len(pcm))
@@ -69,13 +69,13 @@ def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("audio", ["?", "AAA", "AA==", "AAAA=", "AA AA", "AAAA\n", "AA-_", "äAAA"])
-def test_what_is_no_audio(audio: str) -> None:
+def test_invalid_audio_is_refused(audio: str) -> None:
     with pytest.raises(RequestError) as refused:
         InputAudioDecoder().push(audio)
     assert refused.value.code == "invalid_audio"
 
 
-def test_what_was_sent_is_heard_at_once_and_not_with_the_next_piece() -> None:
+def test_audio_is_returned_at_once_without_waiting_for_the_next() -> None:
     piece = base64(SENT[: WIRE_RATE_HZ // 50])
     assert [len(frame.pcm) for frame in taken(InputAudioDecoder(), piece)] == [ASR_RATE_HZ // 50]
 
@@ -92,7 +92,7 @@ def test_a_slice_is_full_when_it_is_long_enough(name: FormatName, size: int) -> 
     assert full == ([False] * (many - 1) + [True]) * 2 + [False, False]
 
 
-def test_what_is_gathered_is_one_stream_and_nothing_of_it_is_lost() -> None:
+def test_gathered_appends_are_one_stream_without_loss() -> None:
     sent, frames = InputAudioDecoder(), list[AudioFrame]()
     for at in range(0, 480 * 12, 480):
         sent.push(base64(SENT[at : at + 480]))

@@ -1,4 +1,4 @@
-"""Clients of the beta: their events are understood, and they get none that they do not know."""
+"""Clients of the beta API: their events are understood, and they get no events unknown to them."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ FLAT = {
 }
 
 
-def test_a_flat_session_becomes_the_same_settings_and_back() -> None:
+def test_a_beta_session_is_converted_in_both_directions() -> None:
     event = to_ga({"type": "session.update", "session": FLAT})
     terms = after(event["session"])
     settings = terms.settings
@@ -62,7 +62,7 @@ def sendable(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
-def test_every_event_is_one_that_old_clients_know(transport: Any) -> None:
+def test_every_event_is_known_to_beta_clients(transport: Any) -> None:
     speaker = EventTranslator(BETA, "sess_1", "conv_1", transport=transport)
     sent = [*speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
     for happened in EVERY:
@@ -79,7 +79,7 @@ def test_every_event_is_one_that_old_clients_know(transport: Any) -> None:
             assert set(known.response.modalities) in ({"text"}, {"audio", "text"})
 
 
-def test_items_and_answers_come_under_their_old_names() -> None:
+def test_items_and_responses_have_their_beta_names() -> None:
     speaker = EventTranslator(BETA, "sess_1", "conv_1", transport="websocket")
     answer = MessageItem("item_a", "assistant", (TextPart("Hi."),))
 
@@ -98,7 +98,7 @@ def test_items_and_answers_come_under_their_old_names() -> None:
     assert done["response"]["output"][0]["content"][0]["type"] == "text"
 
 
-def test_a_connection_speaks_it_both_ways() -> None:
+def test_a_connection_speaks_the_beta_in_both_directions() -> None:
     client = Client()
     part = {"type": "text", "text": "Hi."}
     item = {"type": "message", "id": "i", "role": "assistant", "content": [part]}
@@ -153,7 +153,9 @@ GARBAGE: list[Any] = [
 
 @pytest.mark.parametrize("event", GARBAGE)
 @pytest.mark.parametrize("terms", [BETA, SessionConfiguration()], ids=["beta", "not known yet"])
-def test_garbage_is_refused_by_the_same_rules(event: Any, terms: SessionConfiguration) -> None:
+def test_invalid_events_are_refused_as_in_the_ga_api(
+    event: Any, terms: SessionConfiguration
+) -> None:
     client = Client()
     [refused] = converse(client, event, terms=terms)
     assert refused["type"] == "error"
@@ -171,11 +173,11 @@ def test_garbage_is_refused_by_the_same_rules(event: Any, terms: SessionConfigur
         ({"Sec-WebSocket-Protocol": "realtime"}, False),
     ],
 )
-def test_who_speaks_it(headers: dict[str, str], is_old: bool) -> None:
+def test_the_beta_is_recognised_by_its_headers(headers: dict[str, str], is_old: bool) -> None:
     assert is_beta(headers) == is_old
 
 
-def test_a_key_for_a_flat_session() -> None:
+def test_a_request_for_a_secret_with_a_beta_session_is_converted() -> None:
     asked = secret_request_to_ga(
         {"voice": "anna", "client_secret": {"expires_after": {"seconds": 60}}},
         is_transcription=False,
@@ -192,7 +194,7 @@ def test_a_key_for_a_flat_session() -> None:
 FIRST = {"voice": "anna", "turn_detection": None}
 
 
-def test_a_first_update_in_the_beta_shape_says_that_its_client_speaks_it() -> None:
+def test_a_first_update_in_the_beta_shape_switches_to_the_beta() -> None:
     client = Client()
     update = {"type": "session.update", "session": FIRST}
     [updated] = converse(client, update)
@@ -211,7 +213,7 @@ def test_a_first_update_in_the_beta_shape_says_that_its_client_speaks_it() -> No
         ({"type": "response.cancel"}, {"type": "session.update", "session": FIRST}),
     ],
 )
-def test_who_only_forgot_the_type_is_told(events: tuple[dict[str, Any], ...]) -> None:
+def test_an_update_that_only_lacks_the_type_is_refused(events: tuple[dict[str, Any], ...]) -> None:
     *_, error = converse(Client(), *events)
     assert (error["error"]["code"], error["error"]["param"]) == (
         "missing_required_parameter",

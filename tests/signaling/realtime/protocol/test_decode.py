@@ -1,4 +1,4 @@
-"""What clients send: good events become values, bad ones errors that name what was wrong."""
+"""Events that clients send: valid ones become values, invalid ones errors that name the mistake."""
 
 import json
 from collections.abc import Callable
@@ -178,14 +178,14 @@ BAD = [
 @pytest.mark.parametrize(
     ("text", "code", "param"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
 )
-def test_a_bad_event_names_its_fault(text: str, code: str, param: str | None) -> None:
+def test_an_invalid_event_names_its_mistake(text: str, code: str, param: str | None) -> None:
     with pytest.raises(BadEvent) as caught:
         decode(text)
     assert (caught.value.code, caught.value.param) == (code, param)
     assert len(str(caught.value)) < 1000, "an error must not echo what a client sent at length"
 
 
-def test_an_error_says_what_is_allowed() -> None:
+def test_an_error_lists_the_allowed_values() -> None:
     with pytest.raises(BadEvent, match=r"Allowed: semantic_vad, server_vad\.") as caught:
         decode(heard(turn_detection={"type": "magic"}))
     assert caught.value.event_id == "c1"
@@ -197,7 +197,7 @@ def test_an_error_says_what_is_allowed() -> None:
         decode(update(type="realtime", voise=1))
 
 
-def test_an_event_id_is_bounded_and_a_longer_one_is_not_repeated() -> None:
+def test_an_event_id_is_limited_and_a_longer_one_is_not_repeated() -> None:
     assert decode(event("response.cancel", event_id="x" * MAX_EVENT_ID_LENGTH)).event_id
     for kind in ("response.cancel", "nonsense"):
         with pytest.raises(BadEvent) as caught:
@@ -224,11 +224,11 @@ GOOD: list[tuple[str, type[ClientEvent]]] = [
 
 
 @pytest.mark.parametrize(("text", "kind"), GOOD)
-def test_a_good_event_becomes_its_value(text: str, kind: type[ClientEvent]) -> None:
+def test_a_valid_event_becomes_its_value(text: str, kind: type[ClientEvent]) -> None:
     assert type(decode(text)) is kind
 
 
-def test_an_update_holds_only_what_was_sent() -> None:
+def test_an_update_contains_only_the_fields_that_were_sent() -> None:
     decoded = decode(update(type="realtime", instructions=None))
     assert isinstance(decoded, SessionUpdate)
     assert isinstance(decoded.session, RealtimeSession)
@@ -237,7 +237,7 @@ def test_an_update_holds_only_what_was_sent() -> None:
     assert decoded.session.audio is UNSET
 
 
-def test_a_long_append_is_no_long_event() -> None:
+def test_a_long_append_does_not_count_as_a_long_event() -> None:
     audio = "A" * (2 * MAX_CONTROL_EVENT_BYTES)
     decoded = decode(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
     assert isinstance(decoded, InputAppend)
@@ -245,10 +245,10 @@ def test_a_long_append_is_no_long_event() -> None:
 
 
 @pytest.mark.parametrize("kind", ["session.update", "input_audio_buffer.append"])
-def test_a_large_text_that_is_no_sound_is_not_even_read(
+def test_a_large_event_without_audio_is_refused_unread(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its millions of objects would hold the loop of all calls, and 600 MB."""
+    """Its millions of objects would block the event loop of all calls and take 600 MB."""
     text = f'{{"type":"{kind}","x":[{"{}," * MAX_CONTROL_EVENT_BYTES}{{}}]}}'
     monkeypatch.setattr(msgspec.json, "decode", None)
     with pytest.raises(BadEvent) as caught:
@@ -280,7 +280,7 @@ def test_items_keep_their_form() -> None:
         "[[" * 5000,
     ],
 )
-def test_events_are_read_alike_with_and_without_another_shape(text: str) -> None:
+def test_events_are_read_the_same_with_and_without_reshaping(text: str) -> None:
     def read(reshape: Callable[[dict[str, Any]], dict[str, Any]] | None) -> object:
         try:
             return decode(text, reshape)

@@ -1,4 +1,4 @@
-"""Sound of 16 kHz that is read as 24 kHz is noticed; honest clients never are."""
+"""Audio of 16 kHz that is read as 24 kHz is noticed; correct clients get no warning."""
 
 import asyncio
 import json
@@ -24,7 +24,8 @@ APPENDS = 4000
 
 
 def warnings(arrivals: Iterator[tuple[float, float]]) -> int:
-    """`arrivals`: ms since the append before, and how long its sound is when read as 24 kHz."""
+    """Returns the number of warnings. `arrivals`: the ms since the previous append, and the length
+    of its audio when read as 24 kHz."""
     rate, now_ms, found = SampleRateCheck(), 0.0, 0
     for interval_ms, audio_ms in islice(arrivals, APPENDS):
         now_ms += interval_ms
@@ -33,7 +34,7 @@ def warnings(arrivals: Iterator[tuple[float, float]]) -> int:
 
 
 def jittered(interval_ms: float, audio_ms: float) -> Iterator[tuple[float, float]]:
-    """A live microphone: what one append is late, the next is not."""
+    """Yields the arrivals of a live microphone, whose delays do not add up."""
     noise, late_ms = Random(7), 0.0
     while True:
         now_late_ms = noise.uniform(0, interval_ms / 3)
@@ -42,20 +43,20 @@ def jittered(interval_ms: float, audio_ms: float) -> Iterator[tuple[float, float
 
 
 @pytest.mark.parametrize("length_ms", [10, 20, 40, 100, 200])
-def test_16_khz_is_named_once(length_ms: float) -> None:
+def test_audio_of_16_khz_gets_one_warning(length_ms: float) -> None:
     assert warnings(jittered(length_ms, length_ms * 16 / 24)) == 1
 
 
 @pytest.mark.parametrize("length_ms", [10, 20, 40, 100, 200, 500])
-def test_24_khz_is_never_named(length_ms: float) -> None:
+def test_audio_of_24_khz_gets_no_warning(length_ms: float) -> None:
     assert warnings(jittered(length_ms, length_ms)) == 0
 
 
 @pytest.mark.parametrize(
     ("spoken", "pause_ms"), [(10, 100), (50, 500), (100, 1000), (20, 220), (250, 3000), (1, 2000)]
 )
-def test_pauses_are_no_sign_of_it(spoken: int, pause_ms: float) -> None:
-    """Among them such that two thirds of the time are sound."""
+def test_pauses_cause_no_warning(spoken: int, pause_ms: float) -> None:
+    """In some of these patterns two thirds of the time are audio."""
     pattern = [(20.0, 20.0)] * spoken + [(20.0 + pause_ms, 20.0)]
     assert warnings(cycle(pattern)) == 0
 
@@ -71,12 +72,12 @@ def test_pauses_are_no_sign_of_it(spoken: int, pause_ms: float) -> None:
     ],
     ids=["a file at once", "a file fast", "gathered by the network", "now and then", "nothing"],
 )
-def test_what_does_not_come_live_says_nothing(pattern: list[tuple[float, float]]) -> None:
+def test_audio_that_is_not_live_gets_no_warning(pattern: list[tuple[float, float]]) -> None:
     assert warnings(cycle(pattern)) == 0
 
 
-def test_a_flood_of_appends_is_not_kept_and_says_nothing() -> None:
-    """Single samples, 20,000 a second: no microphone sends them so."""
+def test_a_flood_of_appends_is_not_kept_and_gets_no_warning() -> None:
+    """Single samples, 20,000 per second: no microphone sends them so."""
     rate, held = SampleRateCheck(), 0
     for number in range(10 * MAX_APPENDS):
         assert not rate.is_suspect(number / 20, 1 / 24)
@@ -84,7 +85,7 @@ def test_a_flood_of_appends_is_not_kept_and_says_nothing() -> None:
     assert held <= MAX_APPENDS
 
 
-def test_after_a_flood_16_khz_is_named_still() -> None:
+def test_after_a_flood_16_khz_still_gets_a_warning() -> None:
     flood = [(0.05, 1 / 24)] * (MAX_APPENDS + 100)
     assert warnings(iter(flood + list(islice(jittered(20, 20 * 16 / 24), 1500)))) == 1
 
@@ -113,14 +114,16 @@ def streams(format_: Event | None, chunk: bytes, every_s: float, count: int) -> 
         ({"type": "audio/pcmu"}, False),
     ],
 )
-def test_only_a_rate_that_was_not_said_is_doubted(format_: Event | None, has_warning: bool) -> None:
+def test_a_rate_that_the_client_named_gets_no_warning(
+    format_: Event | None, has_warning: bool
+) -> None:
     client = Client()
     play(client, streams(format_, bytes(2 * 320), 0.02, 700))  # 20 ms of 16 kHz
     found = [one for one in client.sent if one["type"] == "earshot.warning"]
     assert [one["code"] for one in found] == ["input_rate_suspected"] * has_warning
 
 
-def test_16_khz_is_heard_as_it_is_and_shown() -> None:
+def test_a_session_with_16_khz_input_gets_its_audio_unchanged_and_shows_the_rate() -> None:
     client = Client()
     format_ = {"type": "audio/pcm", "rate": 16000}
     play(client, streams(format_, bytes(2 * 16_000), 0.01, 1))
@@ -130,7 +133,7 @@ def test_16_khz_is_heard_as_it_is_and_shown() -> None:
     assert sum(len(frame.pcm) for frame in client.session.frames) == 16_000
 
 
-def test_an_answer_may_be_16_khz_too() -> None:
+def test_output_can_be_16_khz() -> None:
     spoken = OutputAudioEncoder()
     pcm = np.zeros(24_000, np.int16)
     pieces = [*spoken.push("item_1", pcm, WIDE_PCM), *spoken.finish("item_1")]

@@ -1,4 +1,5 @@
-"""Every client event: what is missing, extra, of the wrong type, too long, or out of order."""
+"""Every client event with a field missing, extra, of the wrong type or too long, and events out of
+order."""
 
 import json
 from typing import Any, get_args
@@ -38,8 +39,8 @@ def refusal(kind: str, fields: Json) -> BadEvent:
     return caught.value
 
 
-def test_the_table_knows_every_event() -> None:
-    """All that the package of the hosted service has a type for, and no others."""
+def test_the_table_contains_every_event() -> None:
+    """Exactly the events for which the package of the hosted service has a type."""
     known = {
         kind
         for event in get_args(get_args(RealtimeClientEvent)[0])
@@ -49,7 +50,7 @@ def test_the_table_knows_every_event() -> None:
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_a_good_one_is_taken_and_one_with_an_odd_field_is_not(kind: str) -> None:
+def test_a_valid_event_is_accepted_and_an_unknown_field_refused(kind: str) -> None:
     assert isinstance(decode(json.dumps({"type": kind, **GOOD[kind]})), _KINDS[kind])
     for odd in ("extra", "x" * 10_000, "a\u2028b", ""):
         refused = refusal(kind, {**GOOD[kind], odd: 1})
@@ -60,7 +61,7 @@ def test_a_good_one_is_taken_and_one_with_an_odd_field_is_not(kind: str) -> None
 
 
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
-def test_what_is_missing_is_named(kind: str, field: str) -> None:
+def test_a_missing_field_is_named(kind: str, field: str) -> None:
     fields = {name: value for name, value in GOOD[kind].items() if name != field}
     if field in OPTIONAL:
         decode(json.dumps({"type": kind, **fields}))
@@ -73,13 +74,13 @@ def test_what_is_missing_is_named(kind: str, field: str) -> None:
 
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
 @pytest.mark.parametrize("wrong", [True, [], 1.5, [[[]]]], ids=repr)
-def test_what_is_of_the_wrong_type_is_named(kind: str, field: str, wrong: Any) -> None:
+def test_a_field_of_the_wrong_type_is_named(kind: str, field: str, wrong: Any) -> None:
     refused = refusal(kind, {**GOOD[kind], field: wrong})
     assert (refused.code, refused.param) == ("invalid_type", field)
 
 
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
-def test_what_is_too_long_is_refused(kind: str, field: str) -> None:
+def test_a_field_that_is_too_long_is_refused(kind: str, field: str) -> None:
     refused = refusal(kind, {**GOOD[kind], field: "x" * 300_000}) if field != "audio" else None
     assert refused is None or refused.code == "event_too_large"
     if field.endswith("_id"):
@@ -88,15 +89,19 @@ def test_what_is_too_long_is_refused(kind: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_what_the_session_refuses_names_the_event(kind: str) -> None:
-    """Out of order, or about what is not there: the session says so, and lives."""
+def test_an_error_of_the_session_names_the_event(kind: str) -> None:
+    """If an event is out of order or names something missing, the session refuses it and goes
+    on."""
     client = Client()
     client.session.refuses = EarshotError("not now")
     sent = {"type": kind, **GOOD[kind], "event_id": "c1"}
     told = converse(client, sent, {"type": "response.create"})
     errors = [event["error"]["event_id"] for event in told if event["type"] == "error"]
     if kind in ("input_audio_buffer.append", "output_audio_buffer.clear"):
-        assert errors == ["c1", None]  # these ask nothing, and are refused by themselves
+        assert errors == [
+            "c1",
+            None,
+        ]  # refused without the session
     else:
         assert errors == ["c1"]
         assert client.session.asked[-1][0] == "create_response"

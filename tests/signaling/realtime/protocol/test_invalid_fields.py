@@ -1,4 +1,5 @@
-"""Every field at any depth of every client event, from the types: left out, mistyped, too many."""
+"""Every field at any depth of every client event, derived from the types: missing, mistyped, or
+extra."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ Json = dict[str, Any]
 Path = tuple[str | int, ...]
 
 OPEN = (ImageValue, FileValue)
-"Refused by the session, whatever is in them."
+"Refused by the session, whatever they contain."
 SAMPLES: Mapping[type[inspect.Type], Any] = {
     inspect.StrType: "a",
     inspect.IntType: 1,
@@ -29,7 +30,7 @@ SAMPLES: Mapping[type[inspect.Type], Any] = {
 
 @dataclass(frozen=True)
 class Place:
-    """A struct within an event: the event around it, all of it valid."""
+    """A struct within an event, and the valid event around it."""
 
     event: Json
     path: Path
@@ -45,7 +46,7 @@ def bare(node: inspect.Type) -> inspect.Type:
 
 
 def sample(node: inspect.Type) -> Any:
-    """The least that is valid there."""
+    """Returns the smallest value that is valid for this type."""
     node = bare(alternatives(node)[0])
     match node:
         case inspect.StructType():
@@ -66,7 +67,7 @@ def struct_sample(struct: inspect.StructType) -> Json:
 
 
 def places(struct: inspect.StructType, made: Json, event: Json, path: Path) -> Iterator[Place]:
-    """This struct, and those below it, each in an event of its own."""
+    """Yields this struct and those below it, each in its own event."""
     yield Place(event, path, struct)
     for field in struct.fields:
         for node in map(bare, alternatives(field.type)):
@@ -88,7 +89,7 @@ def below(event: Json, path: Path, struct: inspect.StructType) -> Iterator[Place
 
 
 def put(event: Json, path: Path, value: Any) -> Json:
-    """A copy in which this stands there."""
+    """Returns a copy of the event with the value at this path."""
     copy: Json = json.loads(json.dumps(event))
     node: Any = copy
     for step, after in pairwise(path):
@@ -111,7 +112,7 @@ def without(event: Json, path: Path, name: str) -> Json:
 
 
 def mistyped(node: inspect.Type) -> list[Any]:
-    """Of each kind of JSON that this does not take, one."""
+    """Returns one value of each kind of JSON that this type does not accept."""
     taken: set[type] = set()
     for one in map(bare, alternatives(node)):
         match one:
@@ -132,7 +133,7 @@ def mistyped(node: inspect.Type) -> list[Any]:
             case inspect.NoneType():
                 taken.add(type(None))
             case inspect.LiteralType():
-                pass  # these words alone are none of them
+                pass  # accepts no other text
             case _:
                 raise TypeError(one)
     wrong: list[Any] = [True, -7, 0.5, "\u00e4 wrong word", ["?"], {"?": 1}, None]
@@ -147,7 +148,7 @@ def event_places(kind: type) -> Iterator[Place]:
 
 
 def cases(place: Place) -> Iterator[tuple[Json, set[str]]]:
-    """Bad events, each with the codes that may be told."""
+    """Yields invalid events, each with the codes that are allowed for it."""
     struct, path = place.struct, place.path
     if struct.cls not in OPEN:
         yield put(place.event, (*path, "no_such_field"), 1), {"unknown_parameter"}
@@ -167,7 +168,7 @@ WRONG = {"invalid_type", "invalid_value"}
 PLACES = [place for kind in _KINDS.values() for place in event_places(kind)]
 
 
-def test_whatever_is_wrong_at_any_depth_is_refused_and_the_session_lives() -> None:
+def test_every_invalid_field_is_refused_and_the_session_goes_on() -> None:
     bad = [case for place in PLACES for case in cases(place)]
     numbered = [{**event, "event_id": f"c{n}"} for n, (event, _) in enumerate(bad)]
     client = Client()
@@ -180,13 +181,13 @@ def test_whatever_is_wrong_at_any_depth_is_refused_and_the_session_lives() -> No
     assert [ask[0] for ask in client.session.asked] == ["create_response"]
 
 
-def test_the_least_that_is_valid_is_taken() -> None:
-    """Else the events above might be refused for something else than what is wrong in them."""
+def test_the_smallest_valid_events_are_accepted() -> None:
+    """Otherwise the events above could be refused for another reason."""
     for place in PLACES:
         decode(json.dumps(place.event))
 
 
-def test_the_sweep_reaches_what_is_deep() -> None:
+def test_the_sweep_reaches_deep_fields() -> None:
     paths = {place.path for place in PLACES}
     assert ("session", "audio", "input", "turn_detection") in paths
     assert ("session", "tools", 0, "require_approval", "always") in paths

@@ -1,4 +1,4 @@
-"""Responses under way together, each in its own form, and what they cost."""
+"""Responses that run at the same time, each in its own form, and their usage."""
 
 from base64 import b64decode
 from dataclasses import replace
@@ -40,14 +40,14 @@ def types_of(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
-def test_a_conversation_is_told_of_but_not_to_who_only_has_speech_written_down() -> None:
+def test_a_transcription_session_gets_no_conversation_event() -> None:
     session, conversation = translator().created()
     assert session["type"] == "session.created"
     assert conversation["conversation"] == {"id": "conv_1", "object": "realtime.conversation"}
     assert types_of(translator(SessionSettings(answers=False)).created()) == ["session.created"]
 
 
-def test_a_written_response_beside_a_spoken_one_keeps_its_form() -> None:
+def test_a_written_response_during_a_spoken_one_keeps_its_form() -> None:
     speaker = translator()
     speaker.to_json(ResponseCreated("resp_a", "audio"))
     speaker.to_json(OutputItemAdded("resp_a", 0, replace(SPOKEN, parts=()), None))
@@ -68,7 +68,7 @@ def test_a_written_response_beside_a_spoken_one_keeps_its_form() -> None:
     assert types_of(ended)[-1] == "conversation.item.done"
 
 
-def test_one_response_may_sound_on_a_telephone() -> None:
+def test_one_response_can_have_a_telephone_format() -> None:
     speaker = translator()
     terms = ResponseParameters(audio_format="audio/pcmu")
     [created] = speaker.to_json(ResponseCreated("resp_a", "audio", terms))
@@ -86,7 +86,7 @@ def test_one_response_may_sound_on_a_telephone() -> None:
     assert created["response"]["audio"]["output"]["format"]["type"] == "audio/pcm"
 
 
-def test_the_arguments_of_a_call_that_was_cut_off_are_never_done() -> None:
+def test_a_call_that_was_cut_off_gets_no_arguments_done_event() -> None:
     speaker = translator()
     speaker.to_json(ResponseCreated("resp_a", "text"))
     call = FunctionCallItem("item_f", "call_1", "f", "", "in_progress")
@@ -100,7 +100,7 @@ def test_the_arguments_of_a_call_that_was_cut_off_are_never_done() -> None:
     assert ended[0]["item"]["status"] == "incomplete"
 
 
-def test_what_a_response_cost_is_told_with_what_was_cached() -> None:
+def test_the_usage_of_a_response_includes_cached_tokens() -> None:
     speaker = translator()
     [done] = speaker.to_json(
         ResponseDone("resp_a", "completed", "text", usage=TokenUsage(12, 3, 8))
@@ -120,7 +120,7 @@ def test_what_a_response_cost_is_told_with_what_was_cached() -> None:
     }
 
 
-def test_what_a_models_server_still_allows_is_passed_on() -> None:
+def test_rate_limits_of_the_model_server_are_passed_on() -> None:
     limits = RateLimits((RateLimit("requests", 60, 59, 1.5), RateLimit("tokens", 9000, 8000, 0.12)))
     [event] = translator().to_json(limits)
     assert (event["type"], event["rate_limits"]) == (
@@ -132,7 +132,7 @@ def test_what_a_models_server_still_allows_is_passed_on() -> None:
     )
 
 
-def test_an_image_is_shown_while_it_is_kept() -> None:
+def test_an_image_is_shown_as_long_as_it_is_kept() -> None:
     kept, gone = ImagePart("data:image/png;base64,AAAA", "low"), ImagePart("")
     shown = item_json(MessageItem("i", "user", (kept, gone)))["content"]
     assert shown == [

@@ -41,7 +41,7 @@ from tests.signaling.realtime.server_events import CALL, EVERY, NOISE, SPOKEN, S
 
 SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
 SHOWN_EXTRAS = {"id", "object"}
-"Session fields that the hosted service sends and its package does not type."
+"Session fields that the hosted service sends but its package does not type."
 
 
 def translator(
@@ -56,7 +56,7 @@ def types_of(translated: list[dict[str, Any]]) -> list[str]:
 
 
 def unknown_fields(model: BaseModel, at: str = "") -> set[str]:
-    """Names, at any depth, that the package's types do not have."""
+    """Returns the names, at any depth, that the types of the package lack."""
     found = {f"{at}{name}" for name in model.model_extra or {}}
     for name in type(model).model_fields:
         value = getattr(model, name)
@@ -67,7 +67,7 @@ def unknown_fields(model: BaseModel, at: str = "") -> set[str]:
 
 
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
-def test_every_event_is_one_that_clients_know(transport: Transport) -> None:
+def test_every_event_is_known_to_clients(transport: Transport) -> None:
     speaker = translator(transport=transport)
     sent = [*speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
     for happened in EVERY:
@@ -81,8 +81,8 @@ def test_every_event_is_one_that_clients_know(transport: Transport) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_what_is_never_sent_is_listed() -> None:
-    """Of the events that clients know; those of MCP servers have tests of their own."""
+def test_the_documented_list_of_events_never_sent_is_complete() -> None:
+    """The list contains events known to clients; events of MCP servers have their own tests."""
     known = {
         kind
         for event in get_args(get_args(RealtimeServerEvent)[0])
@@ -111,7 +111,7 @@ def test_what_is_never_sent_is_listed() -> None:
         (TokenUsage(3, 4), (7, 3, 4)),
     ],
 )
-def test_what_nobody_counted_is_not_told_as_nothing(
+def test_unknown_usage_is_null_and_not_zero(
     counted: TokenUsage, shown: tuple[int, int, int] | None
 ) -> None:
     done = ResponseDone("resp_1", "completed", "text", (TYPED,), usage=counted)
@@ -123,7 +123,7 @@ def test_what_nobody_counted_is_not_told_as_nothing(
         assert (usage.total_tokens, usage.input_tokens, usage.output_tokens) == shown
 
 
-def test_the_order_of_a_spoken_answer() -> None:
+def test_the_order_of_events_of_a_spoken_response() -> None:
     speaker = translator(transport="websocket")
     story: list[SessionEvent] = [
         ResponseCreated("resp_1", "audio"),
@@ -155,7 +155,7 @@ def test_the_order_of_a_spoken_answer() -> None:
     ]
 
 
-def test_the_order_of_a_written_answer_and_a_tool_call() -> None:
+def test_the_order_of_events_of_a_written_response_and_a_tool_call() -> None:
     speaker = translator()
     speaker.to_json(ResponseCreated("resp_1", "text"))
     done = speaker.to_json(OutputItemDone("resp_1", 0, TYPED, None, has_audio=False))
@@ -173,7 +173,7 @@ def test_the_order_of_a_written_answer_and_a_tool_call() -> None:
     assert called[1]["name"] == "set_light"
 
 
-def test_an_answer_beside_the_conversation_adds_nothing_to_it() -> None:
+def test_an_out_of_band_response_adds_no_items_to_the_conversation() -> None:
     speaker = translator()
     terms = ResponseParameters(in_conversation=False, metadata={"a": "b"}, max_output_tokens=7)
     [created] = speaker.to_json(ResponseCreated("resp_1", "text", terms))
@@ -187,7 +187,7 @@ def test_an_answer_beside_the_conversation_adds_nothing_to_it() -> None:
     assert types_of(done)[-1] == "conversation.item.done"
 
 
-def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
+def test_a_websocket_client_gets_audio_in_small_pieces() -> None:
     pcm = np.arange(2 * MAX_DELTA_SAMPLES + 7, dtype=np.int16)
     sent = translator(transport="websocket").to_json(OutputAudioDelta("resp_1", "item_a", 0, pcm))
     assert len(sent) == 3
@@ -197,7 +197,7 @@ def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
 
 
 @pytest.mark.parametrize(("name", "law"), [("audio/pcmu", "mu"), ("audio/pcma", "a")])
-def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.G711Law) -> None:
+def test_telephone_audio_is_complete_for_each_item(name: FormatName, law: g711.G711Law) -> None:
     speaker = translator(transport="websocket")
     speaker.configuration = replace(speaker.configuration, output_format=name)
     speaker.to_json(ResponseCreated("resp_1", "audio"))
@@ -224,13 +224,13 @@ def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.G711Law
         (PlayoutCleared("resp_1"), "websocket"),
     ],
 )
-def test_what_the_other_transport_needs_is_not_sent(
+def test_events_of_the_other_transport_are_not_sent(
     happened: SessionEvent, transport: Transport
 ) -> None:
     assert translator(transport=transport).to_json(happened) == []
 
 
-def test_our_own_events_go_to_those_who_asked() -> None:
+def test_earshot_events_are_sent_only_if_included() -> None:
     words = HypothesisChanged("item_u", "turn on", "the", 640)
     assert translator().to_json(words) == translator().to_json(TRACE) == []
     woken = WakeStateChanged("okay_nabu", "Okay Nabu", is_awake=True)
@@ -265,13 +265,13 @@ def test_our_own_events_go_to_those_who_asked() -> None:
     assert asking.to_json(whole)[0]["turn"]["cut"] is None
 
 
-def test_a_client_without_transcription_gets_no_words() -> None:
+def test_a_client_without_transcription_gets_no_transcripts() -> None:
     deaf = translator("earshot.hypothesis", settings=SessionSettings(transcribes=False))
     assert deaf.to_json(TranscriptionCompleted("item_u", "secret", 1, "en")) == []
     assert deaf.to_json(HypothesisChanged("item_u", "secret", "", 10)) == []
 
 
-def test_logprobs_come_with_the_whole_transcript() -> None:
+def test_logprobs_come_with_the_completed_transcript() -> None:
     heard = TranscriptionCompleted("item_u", "on", 0.4, "en", ((b" on", -0.25), (b"\xc3", -1.5)))
     delta, completed = translator().to_json(heard)
     assert "logprobs" not in delta
