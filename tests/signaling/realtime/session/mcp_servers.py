@@ -1,4 +1,5 @@
-"""A kitchen with tools behind HTTP, beside a door, and a model that does what it is told."""
+"""A kitchen with tools behind HTTP, a Realtime server, and a model that calls the tools named in
+the text."""
 
 import asyncio
 import json
@@ -33,8 +34,8 @@ PATH = "/v1/realtime?model=default"
 
 
 class ToldLlm(EchoLlm):
-    """`call NAME JSON; ...` makes it call tools, its arguments in two pieces; after their results
-    it says them."""
+    """A model that calls tools for the text `call NAME JSON; ...`, with arguments in two pieces;
+    after the results it repeats the last one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ class RemoteWorld(World):
 
 @dataclass
 class House:
-    """A server, the kitchen, and one client of the former."""
+    """A server, the kitchen, and one client of the server."""
 
     server: Server
     kitchen: Kitchen
@@ -97,12 +98,12 @@ class House:
         return (await self.until("session.updated"))[-1]["session"]  # type: ignore[no-any-return]
 
     async def given(self, **fields: Any) -> list[Event]:
-        """The kitchen's tools in the session; all that was told until they were listed."""
+        """Adds the kitchen's tools to the session; returns all events until they were listed."""
         await self.update(tools=[self.tool(**fields)])
         return await self.until("conversation.item.done")
 
     async def until(self, kind: str) -> list[Event]:
-        """Everything up to the first event of this type."""
+        """Returns all events up to the first one of this type."""
         seen: list[Event] = []
         while not seen or seen[-1]["type"] != kind:
             seen.append(await self.ws.receive_json())
@@ -115,7 +116,7 @@ class House:
         await self.until("conversation.item.done")
 
     async def ask(self, text: str, **response: Any) -> list[Event]:
-        """Say it, and have it answered."""
+        """Sends the text and requests a response; returns all events up to its end."""
         await self.write(text)
         await self.ws.send_json({"type": "response.create", "response": response})
         return await self.until("response.done")
@@ -131,7 +132,7 @@ class House:
 
 
 def kinds(events: Sequence[Event]) -> list[str]:
-    """Types, runs of one joined."""
+    """Returns the types of events, with runs of the same type joined."""
     out: list[str] = []
     for event in events:
         if not out or out[-1] != event["type"]:
@@ -145,7 +146,7 @@ def of(kind: str, events: Sequence[Event]) -> list[Event]:
 
 @contextmanager
 def cooking(folder: Path) -> Iterator[Kitchen]:
-    """An open kitchen; opening one takes seconds, so tests share it."""
+    """Opens a kitchen, which takes seconds, so tests share it."""
     with reserved_port() as port:
         arguments = [sys.executable, *KITCHEN, str(folder), str(port)]
         nowhere = subprocess.DEVNULL
@@ -164,7 +165,7 @@ def _wait_for(port: int) -> None:
             socket.create_connection(("127.0.0.1", port)).close()
         except OSError:
             assert time.monotonic() < ends_at
-            time.sleep(0.05)  # in another process; it tells nobody
+            time.sleep(0.05)  # in another process, which reports nothing
         else:
             return
 
@@ -175,7 +176,7 @@ def in_house(
     policy: ClientMcpPolicy | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """`policy`: None for one that lets the kitchen in."""
+    """Runs a scene in a house. `policy`: None for one that allows the kitchen."""
     llm = ToldLlm()
 
     async def main() -> None:

@@ -1,5 +1,5 @@
-"""How speech is to be recognised, as clients ask for it: what is refused, what it is called, and
-what is done in place of a padding that is not for the model."""
+"""Recognition options of clients: which are refused, the names in their errors, and the padding
+used in place of one that the model does not support."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ from tests.signaling.realtime.fakes import BEGUN, Client, NotedSession, play
         (decoding(beam=5), "unknown_parameter", "beam"),
     ],
 )
-def test_decoding_is_checked(sent: dict[str, Any], code: str, param: str) -> None:
+def test_decoding_options_are_checked(sent: dict[str, Any], code: str, param: str) -> None:
     with pytest.raises(RequestError) as caught:
         after(sent)
     wanted = f"session.earshot.transcription.{param}"
@@ -42,7 +42,7 @@ def test_languages_and_keywords_are_checked(sent: dict[str, Any]) -> None:
 
 
 def updated_with(client: Client, *sessions: dict[str, Any]) -> list[tuple[str, str | None]]:
-    """What the client is told of its updates: the padding of a session, the code of a warning."""
+    """Returns the events after each update: for a session its padding, for a warning its code."""
 
     async def scene(connection: RealtimeConnection) -> None:
         for session in sessions:
@@ -67,7 +67,7 @@ def told_of(event: dict[str, Any]) -> str | None:
 WARNED = ("earshot.warning", "padding_replaced")
 
 
-def test_a_padding_that_is_not_for_the_model_is_shown_as_what_is_done() -> None:
+def test_an_unsupported_padding_is_shown_as_its_replacement_with_a_warning() -> None:
     client = Client(NotedSession(knows_nopad=False))
     told = updated_with(
         client,
@@ -79,7 +79,7 @@ def test_a_padding_that_is_not_for_the_model_is_shown_as_what_is_done() -> None:
     assert told == [
         ("session.updated", "longest"),
         WARNED,
-        ("session.updated", "longest"),  # it was warned already
+        ("session.updated", "longest"),  # no second warning
         ("session.updated", "bucket"),
         ("session.updated", "longest"),
         WARNED,
@@ -88,12 +88,12 @@ def test_a_padding_that_is_not_for_the_model_is_shown_as_what_is_done() -> None:
     assert asked == ["nopad", "nopad", "bucket", "nopad"], "another model may know it"
 
 
-def test_a_padding_that_is_for_the_model_is_shown_as_it_is() -> None:
+def test_a_supported_padding_is_shown_unchanged() -> None:
     told = updated_with(Client(), decoding(padding="nopad"))
     assert told == [("session.updated", "nopad")]
 
 
-def test_a_new_session_shows_what_is_done_in_place_of_its_padding() -> None:
+def test_a_new_session_shows_the_replacement_of_its_padding() -> None:
     client = Client(NotedSession(fallback_padding="longest"))
 
     async def leave(connection: RealtimeConnection) -> None:

@@ -1,4 +1,4 @@
-"""Items that clients create: every type of content, as values, and what is wrong with it."""
+"""Items that clients create: every type of content as values, and its errors."""
 
 import json
 from base64 import b64encode
@@ -109,13 +109,13 @@ TAKEN: list[tuple[Json, Any]] = [
 
 @pytest.mark.parametrize(("item", "taken"), TAKEN)
 @pytest.mark.parametrize("previous", [None, "root", "item_1"])
-def test_an_item_is_taken(item: Json, taken: Any, previous: str | None) -> None:
+def test_a_valid_item_is_added(item: Json, taken: Any, previous: str | None) -> None:
     client = Client()
     assert converse(client, create(item, previous_item_id=previous)) == []
     assert client.session.asked == [("add_item", taken, previous)]
 
 
-def test_what_is_said_in_an_item_comes_at_16_khz() -> None:
+def test_audio_of_an_item_is_converted_to_16_khz() -> None:
     client = Client()
     quiet = {"type": "input_audio", "audio": base64(pcm(300, 0))}
     converse(client, create(message("user", SPOKEN, TEXT, quiet)))
@@ -124,7 +124,7 @@ def test_what_is_said_in_an_item_comes_at_16_khz() -> None:
     assert np.abs(said[0][800:2400].astype(int) - 1000).max() < 20
 
 
-def test_what_is_said_in_an_item_is_in_the_sessions_format() -> None:
+def test_audio_of_an_item_is_in_the_format_of_the_session() -> None:
     client = Client()
     audio = {"input": {"format": {"type": "audio/pcmu"}}}
     law = g711.encode(np.full(8000, 1000, np.int16), "mu")
@@ -243,7 +243,7 @@ REFUSED: list[tuple[str, Json, str, str | None]] = [
 @pytest.mark.parametrize(
     ("fields", "code", "param"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
 )
-def test_an_item_that_cannot_be_taken(fields: Json, code: str, param: str | None) -> None:
+def test_an_invalid_item_is_refused_by_name(fields: Json, code: str, param: str | None) -> None:
     client = Client()
     event = {"type": "conversation.item.create", "event_id": "c1", **fields}
     [error] = converse(client, event)
@@ -254,15 +254,16 @@ def test_an_item_that_cannot_be_taken(fields: Json, code: str, param: str | None
     assert client.session.asked == []
 
 
-def test_what_is_allowed_is_told() -> None:
+def test_an_error_lists_the_allowed_types_of_content() -> None:
     client = Client()
     [error] = converse(client, create(message("assistant", IMAGE)))
     assert "Allowed: output_text, output_audio." in error["error"]["message"]
 
 
 @pytest.mark.parametrize("sent", [LIST, {**LIST, "tools": []}, WANTED], ids=["list", "none", "ask"])
-def test_what_an_mcp_server_offered_and_asked_is_told_back_as_it_was(sent: Json) -> None:
-    """A client that restores a conversation sends what it was told: our own items, too."""
+def test_items_of_mcp_servers_can_be_sent_back_unchanged(sent: Json) -> None:
+    """A client that restores a conversation sends the items that it got, those of the server
+    included."""
     made = converse_item(sent)
     told = item_json(made)
     assert {name: told[name] for name in sent if name != "tools"} == {

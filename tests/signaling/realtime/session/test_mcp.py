@@ -1,4 +1,5 @@
-"""MCP servers that a client names: listed, called, allowed, chosen, refused; in real processes."""
+"""MCP servers that a client names: their tools are listed, called, approved, chosen and refused; in
+real processes."""
 
 import json
 from collections.abc import Iterator
@@ -31,12 +32,15 @@ def _cold(kitchen: Kitchen) -> None:
 
 
 def as_hosted(events: list[Event]) -> None:
-    """Each is of the type that the official package has for it, with every field that it needs."""
+    """Checks that each event has the type of the official package, with every field that it
+    needs."""
     for event in events:
         assert EVENTS.validate_python(event).type == event["type"]
 
 
-def test_its_tools_are_listed_and_called_within_the_answer(kitchen: Kitchen) -> None:
+def test_tools_of_a_clients_server_are_listed_and_called_within_the_response(
+    kitchen: Kitchen,
+) -> None:
     async def scene(house: House) -> None:
         told = await house.given(require_approval="never")
         assert kinds(told) == [
@@ -97,7 +101,7 @@ def test_its_tools_are_listed_and_called_within_the_answer(kitchen: Kitchen) -> 
     in_house(kitchen, scene)
 
 
-def test_a_call_that_fails_says_so(kitchen: Kitchen) -> None:
+def test_a_call_that_fails_is_reported_with_its_error(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         await house.given(require_approval="never")
         answer = await house.ask("call oven_burn {}; call weigh {}")
@@ -112,7 +116,7 @@ def test_a_call_that_fails_says_so(kitchen: Kitchen) -> None:
     in_house(kitchen, scene)
 
 
-def test_by_default_the_client_has_to_allow_each_call(kitchen: Kitchen) -> None:
+def test_by_default_the_client_must_approve_each_call(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         await house.given()
         answer = await house.ask('call cook {"dish": "soup", "seconds": 0}')
@@ -152,7 +156,7 @@ def test_by_default_the_client_has_to_allow_each_call(kitchen: Kitchen) -> None:
     in_house(kitchen, scene)
 
 
-def test_a_refused_call_is_not_made_and_the_model_learns_why(kitchen: Kitchen) -> None:
+def test_a_refused_call_is_not_made_and_the_model_learns_the_reason(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         await house.given()
         answer = await house.ask(f'{WEIGH}; call cook {{"dish": "soup", "seconds": 0}}')
@@ -177,7 +181,7 @@ def test_a_refused_call_is_not_made_and_the_model_learns_why(kitchen: Kitchen) -
     in_house(kitchen, scene)
 
 
-def test_which_calls_are_to_be_allowed(kitchen: Kitchen) -> None:
+def test_require_approval_decides_which_calls_need_approval(kitchen: Kitchen) -> None:
     wanted: list[tuple[Any, bool]] = [
         ({"never": {"tool_names": ["weigh"]}}, False),
         ({"never": {"read_only": True}}, False),
@@ -200,7 +204,7 @@ def test_which_calls_are_to_be_allowed(kitchen: Kitchen) -> None:
     in_house(kitchen, scene)
 
 
-def test_only_allowed_tools_are_offered_and_one_can_be_demanded(kitchen: Kitchen) -> None:
+def test_only_allowed_tools_are_offered_and_one_can_be_required(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         told = await house.given(
             require_approval="never", allowed_tools=["weigh", "oven.burn"], server_description="x"
@@ -225,7 +229,7 @@ def test_only_allowed_tools_are_offered_and_one_can_be_demanded(kitchen: Kitchen
     in_house(kitchen, scene)
 
 
-def test_one_answer_may_bring_its_own_and_waits_for_it(kitchen: Kitchen) -> None:
+def test_a_response_can_name_its_own_server_and_waits_for_its_tools(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         await house.update(tools=[])
         own = house.tool(require_approval="never")
@@ -249,7 +253,7 @@ def test_one_answer_may_bring_its_own_and_waits_for_it(kitchen: Kitchen) -> None
     in_house(kitchen, scene)
 
 
-def test_an_answer_may_say_more_of_a_server_of_the_session(kitchen: Kitchen) -> None:
+def test_a_response_can_override_the_options_of_a_session_server(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         await house.given(require_approval="never")
         label = {"type": "mcp", "server_label": "kitchen"}
@@ -265,7 +269,7 @@ def test_an_answer_may_say_more_of_a_server_of_the_session(kitchen: Kitchen) -> 
     in_house(kitchen, scene)
 
 
-def test_a_client_is_told_how_many_tools_are_beyond_the_limit(
+def test_a_client_learns_how_many_tools_exceed_the_limit(
     kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("session_servers", "tool"):
@@ -312,7 +316,7 @@ def test_as_many_servers_as_allowed_are_all_offered(kitchen: Kitchen) -> None:
     )
 
 
-def test_out_of_band_nothing_is_offered_that_has_to_be_allowed(
+def test_out_of_band_no_tool_that_needs_approval_is_offered(
     kitchen: Kitchen,
 ) -> None:
     async def scene(house: House) -> None:
@@ -325,7 +329,7 @@ def test_out_of_band_nothing_is_offered_that_has_to_be_allowed(
     in_house(kitchen, scene)
 
 
-def test_a_call_can_be_retrieved_while_it_is_made_and_is_interrupted_with_its_answer(
+def test_a_running_call_can_be_retrieved_and_is_interrupted_with_its_response(
     kitchen: Kitchen,
 ) -> None:
     async def scene(house: House) -> None:

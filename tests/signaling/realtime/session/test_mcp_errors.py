@@ -1,5 +1,5 @@
-"""MCP servers that are not connected: bad input, hosts that nobody listed, servers that are not
-there; and that no secret comes out again."""
+"""MCP servers that are not connected: bad input, unlisted hosts, missing servers; and no secret is
+ever sent back."""
 
 import asyncio
 import json
@@ -64,7 +64,9 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "code", "param"), BAD)
-def test_what_is_wrong_is_named(fields: dict[str, Any], code: str, param: str) -> None:
+def test_an_invalid_field_of_a_server_is_named(
+    fields: dict[str, Any], code: str, param: str
+) -> None:
     tool = {**TOOL, **fields}
     with pytest.raises(RequestError) as of_session:
         after(realtime(tools=[tool]))
@@ -90,7 +92,7 @@ UNREADABLE = (
 
 
 @pytest.mark.parametrize("url", UNREADABLE)
-def test_an_address_that_cannot_be_read_is_refused_also_where_there_is_no_mcp(url: str) -> None:
+def test_an_unreadable_address_is_refused_even_without_mcp(url: str) -> None:
     tool = {**TOOL, "server_url": url}
     with pytest.raises(RequestError) as of_session:
         session_json(after(realtime(tools=[tool])), "sess_1")
@@ -101,7 +103,7 @@ def test_an_address_that_cannot_be_read_is_refused_also_where_there_is_no_mcp(ur
         assert error.param == f"{prefix}.tools[0].server_url"
 
 
-def test_a_session_needs_the_address_and_labels_that_differ() -> None:
+def test_a_session_needs_addresses_and_different_labels() -> None:
     with pytest.raises(RequestError) as caught:
         after(realtime(tools=[{"type": "mcp", "server_label": "x"}]))
     assert caught.value.code == "missing_required_parameter"
@@ -117,7 +119,7 @@ def test_a_session_needs_the_address_and_labels_that_differ() -> None:
     assert caught.value.code == "missing_required_parameter"
 
 
-def test_secrets_go_in_and_never_out() -> None:
+def test_secrets_are_accepted_but_never_shown() -> None:
     token, key, query = SECRETS
     tool = {
         **TOOL,
@@ -159,7 +161,7 @@ REFUSED: list[tuple[tuple[str, ...], str, str]] = [
 ]
 
 
-def test_only_hosts_that_are_listed(kitchen: Kitchen) -> None:
+def test_only_listed_hosts_are_connected(kitchen: Kitchen) -> None:
     for names, url, why in REFUSED:
 
         async def scene(house: House, url: str = url, why: str = why) -> None:
@@ -180,7 +182,7 @@ def test_only_hosts_that_are_listed(kitchen: Kitchen) -> None:
         in_house(kitchen, scene, hosts(*names))
 
 
-def test_a_name_that_leads_to_this_machine_is_not_called(kitchen: Kitchen) -> None:
+def test_a_host_name_that_resolves_to_this_machine_is_not_connected(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         url = f"http://rebound.lan:{kitchen.port}/mcp"
         await house.update(tools=[{**TOOL, "server_url": url}])
@@ -193,7 +195,7 @@ def test_a_name_that_leads_to_this_machine_is_not_called(kitchen: Kitchen) -> No
     in_house(kitchen, scene, hosts("rebound.lan"))
 
 
-def test_more_servers_than_allowed(kitchen: Kitchen) -> None:
+def test_more_servers_than_allowed_are_refused(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         tools = [house.tool(server_label=label) for label in ("a", "b")]
         session = {"type": "realtime", "tools": tools}
@@ -209,7 +211,7 @@ def test_more_servers_than_allowed(kitchen: Kitchen) -> None:
 
 
 def failing(kitchen: Kitchen, answer: Any, seen: list[web.Request]) -> list[Event]:
-    """What a client is told of a server that answers so."""
+    """Returns the events that a client gets about a server that answers in this way."""
     told: list[Event] = []
 
     async def scene(house: House) -> None:
@@ -259,7 +261,7 @@ async def never(request: web.Request) -> web.Response:
 
 
 @pytest.mark.parametrize("answer", [forbidden, elsewhere, back, never])
-def test_a_server_that_does_not_answer_as_one(
+def test_a_server_that_does_not_speak_mcp_is_reported_without_secrets(
     kitchen: Kitchen, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -278,7 +280,7 @@ def test_a_server_that_does_not_answer_as_one(
     assert not any(secret in shown + json.dumps(told) for secret in SECRETS)
 
 
-def test_an_answer_to_nothing_is_refused(kitchen: Kitchen) -> None:
+def test_an_approval_response_without_a_request_is_refused(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         await house.given()
         await house.decide("mcpr_x", approve=True)
@@ -289,7 +291,7 @@ def test_an_answer_to_nothing_is_refused(kitchen: Kitchen) -> None:
     in_house(kitchen, scene)
 
 
-def test_clients_of_the_beta_are_told_only_if_they_asked(kitchen: Kitchen) -> None:
+def test_beta_clients_get_mcp_events_only_if_they_use_mcp(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         shown: list[str] = []
         await house.ws.send_json({"type": "session.update", "session": {"modalities": ["text"]}})

@@ -1,4 +1,4 @@
-"""MCP tools of a client that speaks: what a draft may do before the turn is over, over WebRTC."""
+"""MCP tools in a spoken call over WebRTC: what a draft may do before the turn is over."""
 
 import asyncio
 import json
@@ -22,26 +22,26 @@ from tests.signaling.whip.servers import OpusAsr
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 SPEECH = 4000
-"Of a caller: loud enough, whatever the codec makes of it."
+"The level of a caller's speech, loud enough after any codec."
 
 PAUSES = {"type": "server_vad", "silence_duration_ms": 1200}
-"With which a turn ends: there is time for what a draft must not do."
+"A long pause ends the turn, which leaves time for anything that a draft must not do."
 
 GOES_ON = {"type": "semantic_vad", "eagerness": "high"}
-"Who goes on soon after such an end has said one sentence."
+"Speech that goes on soon after such an end continues the sentence."
 
 SHOPS = [
     {"name": "order", "inputSchema": {"type": "object"}},
     {"name": "price", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
 ]
-"One that changes something, and one that does not."
+"One tool that changes something, and one that does not."
 
 RESULT = "done"
-"Of both."
+"The result of both tools."
 
 
 class ShoppingLlm(EchoLlm):
-    """Calls one tool with what it heard, then says what came of it."""
+    """A model that calls one tool with the transcript, then says the result."""
 
     def __init__(self, tool: str) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class ShoppingLlm(EchoLlm):
         self.may_call = asyncio.Event()
         self.may_call.set()
         self.has_called = asyncio.Event()
-        "A call is written, and nothing comes after it."
+        "Set when the call is written and nothing comes after it."
 
     async def reply(
         self,
@@ -72,14 +72,14 @@ class ShoppingLlm(EchoLlm):
 
 @dataclass
 class Shop:
-    """A client in a call, its MCP server, and what is known of the turn whenever that is called."""
+    """A client in a call, its MCP server, and the state of the turn at each call of the tool."""
 
     server: Server
     caller: Caller
     llm: ShoppingLlm
     stub: Stubborn
     calls: list[tuple[str, bool]] = field(default_factory=list)
-    "What was heard, and whether its turn was over."
+    "For each call the transcript, and whether the turn was over."
 
     def note(self, arguments: Mapping[str, Any]) -> None:
         self.calls.append((arguments["heard"], self.drafts("used") > 0))
@@ -93,7 +93,7 @@ class Shop:
         self.caller.level = 0
 
     async def drafted(self) -> None:
-        """Its model has called a tool, and the turn is not over."""
+        """Waits until the model has called a tool, which is before the end of the turn."""
         await self.llm.has_called.wait()
         assert self.drafts("used") == 0
 
@@ -102,7 +102,7 @@ class Shop:
 
 
 def since_the_turn(events: Sequence[Event]) -> list[Event]:
-    """What was told once it was over; before, nothing of an answer was."""
+    """Returns the events since the end of the turn; before it there must be none of a response."""
     over = [event["type"] for event in events].index("input_audio_buffer.committed")
     early = [event["type"] for event in events[:over]]
     assert not any(kind.startswith(("response.", "conversation.item.")) for kind in early), early
@@ -159,7 +159,7 @@ def test_a_tool_that_changes_something_waits_for_the_end_of_the_turn() -> None:
     in_shop(scene)
 
 
-def test_it_is_not_called_for_words_that_go_on() -> None:
+def test_it_is_not_called_for_an_utterance_that_continues() -> None:
     async def scene(shop: Shop) -> None:
         await shop.say_one()
         await shop.drafted()
@@ -174,7 +174,7 @@ def test_it_is_not_called_for_words_that_go_on() -> None:
     in_shop(scene)
 
 
-def test_a_tool_that_changes_nothing_is_called_in_the_pause_and_told_of_after_it() -> None:
+def test_a_read_only_tool_is_called_in_the_pause_and_reported_after_it() -> None:
     async def scene(shop: Shop) -> None:
         await shop.say_one()
         await shop.drafted()
@@ -190,7 +190,7 @@ def test_a_tool_that_changes_nothing_is_called_in_the_pause_and_told_of_after_it
     in_shop(scene, "price")
 
 
-def test_a_call_that_the_client_has_to_allow_is_put_to_it_after_the_turn() -> None:
+def test_an_approval_is_requested_only_after_the_end_of_the_turn() -> None:
     async def scene(shop: Shop) -> None:
         await shop.say_one()
         await shop.drafted()
@@ -214,7 +214,7 @@ def test_a_call_that_the_client_has_to_allow_is_put_to_it_after_the_turn() -> No
 
 
 @pytest.mark.parametrize("approval", ["never", "always"])
-def test_nothing_is_called_or_asked_for_while_an_ended_turn_may_go_on(approval: str) -> None:
+def test_no_tool_is_called_while_an_ended_turn_may_continue(approval: str) -> None:
     async def scene(shop: Shop) -> None:
         shop.llm.may_call.clear()
         await shop.say_one()

@@ -1,4 +1,4 @@
-"""MCP servers of clients that call by WebRTC: all their tools can be told."""
+"""MCP servers of WebRTC clients: the list of their tools fits the data channel."""
 
 import json
 from typing import Any
@@ -15,10 +15,10 @@ from tests.signaling.realtime.webrtc_client import talking
 pytestmark = pytest.mark.live
 
 LEAST_TAKEN_BYTES = 64 * 1024
-"By a data channel whose peer does not say (RFC 8841 section 6.1)."
+"The largest message for a data channel whose peer names no limit (RFC 8841 section 6.1)."
 
 
-def test_a_list_of_wordy_tools_fits_every_channel() -> None:
+def test_a_list_of_long_tools_fits_every_channel() -> None:
     wordy: list[dict[str, Any]] = [
         {
             "name": f"{number:04}" + "n" * 120,

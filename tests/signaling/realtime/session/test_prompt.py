@@ -1,4 +1,4 @@
-"""Stored prompts by their id: in a session, in one answer, and what is wrong about them."""
+"""Stored prompts by their id: in a session, in one response, and their errors."""
 
 import json
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_a_prompt_gives_the_instructions(updates: list[Any], instructions: str) 
     assert terms.settings.instructions == instructions
 
 
-def test_what_was_asked_for_is_shown_as_the_hosted_service_shows_it() -> None:
+def test_the_prompt_is_shown_as_by_the_hosted_service() -> None:
     asked = {"id": "hotel", "variables": GUEST}
     shown = session_json(after(realtime(prompt=asked), terms=BEGUN), "sess_1")
     event = {"type": "session.updated", "event_id": "evt_1", "session": shown}
@@ -134,7 +134,7 @@ def requested(prompt: Any) -> ResponseRequest:
 
 
 @pytest.mark.parametrize(("prompt", "code", "param"), BAD)
-def test_a_wrong_one_says_what_is_wrong(prompt: Any, code: str, param: str | None) -> None:
+def test_an_invalid_prompt_is_refused_by_name(prompt: Any, code: str, param: str | None) -> None:
     with pytest.raises(RequestError) as of_session:
         after(realtime(prompt=prompt), terms=BEGUN)
     with pytest.raises(RequestError) as of_response:
@@ -145,7 +145,7 @@ def test_a_wrong_one_says_what_is_wrong(prompt: Any, code: str, param: str | Non
         assert of_response.value.param == f"response.{param}"
 
 
-def test_the_model_gets_it_in_a_session_and_in_one_answer() -> None:
+def test_the_model_gets_the_prompt_of_the_session_or_of_the_response() -> None:
     fresh = replace(RealtimeSettings(), initial_settings=SessionSettings(prompts=PROMPTS))
 
     async def scene(server: Server) -> None:
@@ -165,7 +165,7 @@ def test_the_model_gets_it_in_a_session_and_in_one_answer() -> None:
     against(scene, Setup(settings=fresh))
 
 
-def test_the_request_of_a_key_is_told_as_well() -> None:
+def test_a_client_secret_with_an_unknown_prompt_is_not_found() -> None:
 
     async def scene(server: Server) -> None:
         body = {"session": realtime(prompt={"id": "p"})}

@@ -1,4 +1,5 @@
-"""The session object: partial merges, null, what is ours, what is refused, what is shown."""
+"""The session object: partial merges, null, our own fields, refused fields, and the session that is
+shown."""
 
 import json
 from dataclasses import replace
@@ -267,7 +268,7 @@ def test_updates_merge(updates: tuple[dict[str, Any], ...], settings: SessionSet
 
 
 @pytest.mark.parametrize("before", [None, {"type": "near_field"}, FAR])
-def test_less_noise_is_shown_as_it_is_in_effect(before: dict[str, Any] | None) -> None:
+def test_the_noise_reduction_in_effect_is_shown(before: dict[str, Any] | None) -> None:
     for update in (heard(noise_reduction=before), {"type": "transcription"}):
         shown = session_json(after(heard(noise_reduction=before), update), "sess_1")
         assert shown["audio"]["input"]["noise_reduction"] == before
@@ -288,15 +289,15 @@ def test_less_noise_is_shown_as_it_is_in_effect(before: dict[str, Any] | None) -
         (True, "invalid_type", ""),
     ],
 )
-def test_other_noise_reduction_is_refused(sent: object, code: str, param: str) -> None:
+def test_invalid_noise_reduction_is_refused(sent: object, code: str, param: str) -> None:
     with pytest.raises(RequestError) as caught:
         after(heard(noise_reduction=sent))
     path = f"session.audio.input.noise_reduction{param}"
     assert (caught.value.code, caught.value.param) == (code, path)
 
 
-def test_what_would_change_the_answers_is_refused() -> None:
-    """There are no connectors on a server of one's own."""
+def test_connectors_are_refused() -> None:
+    """A self-hosted server has no connectors."""
     dropbox = {"type": "mcp", "server_label": "x", "connector_id": "connector_dropbox"}
     with pytest.raises(RequestError) as caught:
         after(realtime(tools=[dropbox]))
@@ -307,7 +308,7 @@ def test_what_would_change_the_answers_is_refused() -> None:
 @pytest.mark.parametrize(
     "sent", [heard(transcription={"delay": 3}), heard(transcription={"delay": "long"})]
 )
-def test_what_has_no_effect_is_checked_all_the_same(sent: dict[str, Any]) -> None:
+def test_fields_without_effect_are_checked(sent: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as caught:
         after(sent)
     assert caught.value.param == "session.audio.input.transcription.delay"
@@ -362,13 +363,15 @@ def test_model_and_conversation_are_fixed_once_connected() -> None:
         ({"reasoning": {"effort": None}}, ResponseRequest()),
     ],
 )
-def test_one_answer_may_differ(params: dict[str, Any] | None, request_: ResponseRequest) -> None:
+def test_one_response_may_differ_from_the_session(
+    params: dict[str, Any] | None, request_: ResponseRequest
+) -> None:
     event = decode(json.dumps({"type": "response.create", "response": params}))
     assert isinstance(event, ResponseCreate)
     assert response_request(event.response) == request_
 
 
-def test_an_answer_may_have_a_context_tools_and_notes_of_its_own() -> None:
+def test_a_response_can_have_its_own_input_tools_and_metadata() -> None:
     message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}
     request = asked(
         conversation="none",
@@ -428,7 +431,7 @@ DEEP = json.loads('{"a":' * 65 + "1" + "}" * 65)
         ),
     ],
 )
-def test_what_no_answer_can_have(
+def test_an_invalid_response_is_refused_by_name(
     params: dict[str, Any], code: str | None, param: str | None
 ) -> None:
     with pytest.raises(RequestError) as caught:
@@ -460,7 +463,7 @@ SHOWN = [
 
 @pytest.mark.parametrize("terms", SHOWN)
 def test_the_shown_session_is_the_one_in_effect(terms: SessionConfiguration) -> None:
-    """What a client is shown validates as the GA type, and sent back it changes nothing."""
+    """The shown session validates as the GA type, and if it is sent back it changes nothing."""
     shown = session_json(terms, "sess_1")
     SessionUpdatedEvent.model_validate(
         {"type": "session.updated", "event_id": "e", "session": shown}, strict=True
@@ -472,7 +475,7 @@ def test_the_shown_session_is_the_one_in_effect(terms: SessionConfiguration) -> 
 
 
 @pytest.mark.parametrize("is_wanted", [False, True])
-def test_an_empty_text_in_a_whole_session_is_no_wish_for_no_instructions(is_wanted: bool) -> None:
+def test_sending_the_shown_empty_instructions_back_changes_nothing(is_wanted: bool) -> None:
     terms = after(realtime(instructions="")) if is_wanted else after(realtime())
     shown = session_json(terms, "sess_1")
     sendable = {key: value for key, value in shown.items() if key not in ("id", "object")}
@@ -480,7 +483,7 @@ def test_an_empty_text_in_a_whole_session_is_no_wish_for_no_instructions(is_want
     assert after(sendable, terms=terms).settings.is_uninstructed is is_wanted
 
 
-def test_conversations_are_shown_to_those_who_know_them() -> None:
+def test_conversation_ids_are_shown_only_to_clients_that_use_earshot_fields() -> None:
     stock = SessionConfiguration(conversation_id="conv_1")
     assert "earshot" not in session_json(stock, "sess_1")
     knowing = after(realtime(earshot={}), terms=stock)

@@ -1,4 +1,4 @@
-"""A voice that was heard stays, whichever way its sound goes."""
+"""A voice that was heard is fixed, over both transports."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def update(voice: str) -> str:
 @pytest.mark.parametrize(
     ("transport", "heard"), [("websocket", SOUND), ("webrtc", PlayoutStarted("resp_1"))]
 )
-def test_a_voice_may_change_until_it_is_heard(transport: Transport, heard: SessionEvent) -> None:
+def test_a_voice_can_change_until_it_is_heard(transport: Transport, heard: SessionEvent) -> None:
     client = Client()
 
     async def scene(connection: RealtimeConnection) -> None:
