@@ -1,4 +1,4 @@
-"""What clients of the Realtime API send."""
+"""Events that clients of the Realtime API send."""
 
 import json
 from typing import Any
@@ -59,7 +59,7 @@ Event = dict[str, Any]
 
 
 async def expect(ws: ClientWebSocketResponse, kind: str) -> list[Event]:
-    """Everything up to the first event of this type."""
+    """Returns all events up to the first one of this type."""
     seen: list[Event] = []
     while not seen or seen[-1]["type"] != kind:
         seen.append(await ws.receive_json())

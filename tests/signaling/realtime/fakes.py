@@ -1,4 +1,4 @@
-"""A session that only notes what the door asks of it, a client that notes what it is sent."""
+"""A session that only records its calls, and a client that records the events it gets."""
 
 import asyncio
 import json
@@ -22,14 +22,15 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
 
 BEGUN = ["session.created", "conversation.created"]
-"What a client is told first."
+"The first events of every connection."
 
 Scene = Callable[[RealtimeConnection], Awaitable[Any]]
 
 
 @dataclass
 class NotedSession:
-    """Every method call becomes one entry of `asked`; `refuses` is raised by the next one."""
+    """A session whose method calls each become one entry of `asked`; `refuses` is raised by the
+    next one."""
 
     id: str = "sess_1"
     conversation_id: str = "conv_1"
@@ -38,7 +39,7 @@ class NotedSession:
     frames: list[AudioFrame] = field(default_factory=list)
     refuses: EarshotError | None = None
     recordings: dict[int, Pcm] = field(default_factory=dict)
-    "Of the item that was added last."
+    "The recordings of the item that was added last."
     knows_nopad: bool = True
     fallback_padding: AsrPadding | None = None
 
@@ -98,7 +99,8 @@ class NotedSession:
 
 
 class CountingHome:
-    """A home that is a number; `change` counts up. Like the real one it skips to the latest."""
+    """A home that is a number; `change` counts up. Like the real home it skips to the latest
+    state."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -123,7 +125,7 @@ class CountingHome:
 
 @dataclass
 class Client:
-    """The far end of a connection."""
+    """The client side of a connection."""
 
     session: NotedSession = field(default_factory=NotedSession)
     sent: list[dict[str, Any]] = field(default_factory=list)
@@ -141,7 +143,7 @@ class Client:
         max_event_bytes: int | None = None,
     ) -> RealtimeConnection:
         return RealtimeConnection(
-            cast("Session", self.session),  # all that a connection calls, NotedSession has
+            cast("Session", self.session),  # NotedSession has all that a connection calls
             terms or SessionConfiguration(),
             self._take,
             self.metrics,
@@ -162,7 +164,8 @@ class Client:
 
 
 def play(client: Client, scene: Scene, **options: Any) -> tuple[DisconnectReason, float]:
-    """Run a connection and a scene beside it; how it ended, and after how many seconds."""
+    """Runs a connection together with a scene; returns how the connection ended, and after how many
+    seconds."""
     ends: list[DisconnectReason] = []
 
     async def main() -> None:
@@ -181,7 +184,7 @@ Event = dict[str, Any]
 
 
 def sends(*events: Event | str) -> Scene:
-    """Send events, then hang up."""
+    """Sends events, then hangs up."""
 
     async def scene(connection: RealtimeConnection) -> None:
         for event in events:
@@ -192,7 +195,7 @@ def sends(*events: Event | str) -> Scene:
 
 
 def converse(client: Client, *events: Event | str, **options: Any) -> list[Event]:
-    """What the client was sent after the session had begun."""
+    """Returns the events that the client got after the first ones."""
     assert play(client, sends(*events), **options)[0] is DisconnectReason.CLIENT
     assert client.types[:2] == BEGUN
     return client.sent[2:]
@@ -202,7 +205,7 @@ SENT_BYTES = 200_000
 
 
 async def gone(connection: RealtimeConnection) -> None:
-    """Wait, within the test's deadline, until nobody is beside the call."""
+    """Waits, within the test's deadline, until the call has no sideband."""
     while True:
         if not connection.sidebands:
             return
@@ -210,7 +213,7 @@ async def gone(connection: RealtimeConnection) -> None:
 
 
 class TalkativeHome:
-    """A home of which there is always something to tell."""
+    """A home whose state always changes."""
 
     def __init__(self, told: str = "x" * SENT_BYTES) -> None:
         self.state = told

@@ -1,4 +1,4 @@
-"""A WebSocket by hand, for clients that do what no library does."""
+"""A WebSocket written by hand, for clients that do what no library does."""
 
 import asyncio
 import contextlib
@@ -17,18 +17,18 @@ UPGRADE = (
 )
 
 BUFFER_BYTES = 65_536
-"Of the kernel, for what is not read yet; it takes twice as much."
+"The receive buffer of the kernel for unread data; the kernel uses twice as much."
 
 
 @dataclass
 class RawClient:
-    """A WebSocket by hand: it answers nothing by itself."""
+    """A WebSocket client that answers nothing by itself."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def frame(self) -> tuple[int, bytes]:
-        """(opcode, payload) of the next one (RFC 6455 section 5.2)."""
+        """Returns (opcode, payload) of the next frame (RFC 6455 section 5.2)."""
         head = await self.reader.readexactly(2)
         size = head[1] & 0x7F
         if size == 126:
@@ -50,14 +50,15 @@ class RawClient:
         self.writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     def send(self, opcode: int, payload: bytes) -> None:
-        """Of at most 125 bytes; masked with nothing, which is a mask."""
+        """Sends a payload of at most 125 bytes, masked with zeros, which is a valid mask."""
         assert len(payload) < 126
         self.writer.write(bytes([0x80 | opcode, 0x80 | len(payload)]) + bytes(4) + payload)
 
 
 @contextlib.asynccontextmanager
 async def upgraded(server: Server, query: str = "") -> AsyncIterator[RawClient]:
-    """Its own buffer is small: who does not read is soon felt by the server."""
+    """Connects with a small receive buffer, so that the server soon notices a client that does not
+    read."""
     url = server.client._base_url
     assert url is not None
     assert url.host is not None

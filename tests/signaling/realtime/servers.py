@@ -1,4 +1,4 @@
-"""The door behind the real edge, with real sessions and scripted engines."""
+"""The Realtime API behind the real error handling, with real sessions and scripted engines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +19,7 @@ from tests.pipeline.fakes import World
 from tests.server.http.harness import serving
 
 DEADLINE_S = 30
-"For what takes a second on a quiet machine."
+"A limit for work that takes a second on a quiet machine."
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Server:
     edge_metrics: PrometheusMetrics
 
     async def all_left(self) -> None:
-        """Wait, within the test's deadline, until every session is freed."""
+        """Waits, within the test's deadline, until every session is freed."""
         while True:
             if self.sessions.count == 0:
                 return
@@ -47,7 +47,7 @@ class Setup:
     secrets: ClientSecretStore | None = None
     gate: AccessGate | None = None
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
-    "What ended calls that should not have."
+    "Errors that ended calls and should not have."
 
     async def guard(self, work: Awaitable[None], name: str) -> None:
         try:
@@ -58,7 +58,7 @@ class Setup:
 
 @asynccontextmanager
 async def running(setup: Setup | None = None) -> AsyncIterator[Server]:
-    """A running server; afterwards nothing of its sessions and calls is left."""
+    """Runs a server; afterwards nothing of its sessions and calls may be left."""
     setup = setup or Setup()
     world = setup.world
     sessions = Sessions(world.services(), world.conversations, setup.max_sessions)
@@ -80,7 +80,7 @@ async def running(setup: Setup | None = None) -> AsyncIterator[Server]:
 
 
 def against(scene: Callable[[Server], Awaitable[Any]], setup: Setup | None = None) -> None:
-    """Run a scene against a server, bounded in time."""
+    """Runs a scene against a server, within a time limit."""
 
     async def main() -> None:
         async with asyncio.timeout(DEADLINE_S), running(setup) as server:

@@ -1,4 +1,4 @@
-"""Ephemeral keys: minted with the server's key, they open what they were minted for and no more."""
+"""Ephemeral keys: minted with the server's key, they allow only what they were minted for."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ ORIGIN = {"Origin": "https://app.example"}
 
 @dataclass
 class HandClock:
-    """Stands until it is moved."""
+    """A clock that stands still until it is moved."""
 
     at_s: float = 0.0
 
@@ -56,7 +56,7 @@ class HandClock:
 
 
 def remote(clock: HandClock) -> Setup:
-    """A server on the network: everybody needs a key."""
+    """Returns a server on the network, for which every client needs a key."""
     return Setup(secrets=ClientSecretStore(clock), gate=AccessGate(is_local=False, key=KEY))
 
 
@@ -68,7 +68,7 @@ async def mint(server: Server, **body: Any) -> dict[str, Any]:
 
 
 async def connect(server: Server, key: str, query: str = "", **headers: str) -> dict[str, Any]:
-    """`session.created` over a browser's WebSocket."""
+    """Returns `session.created` over a browser's WebSocket."""
     protocols = ("realtime", f"openai-insecure-api-key.{key}")
     url = f"/v1/realtime?model=gpt-realtime{query}"
     async with server.client.ws_connect(url, protocols=protocols, headers=headers) as ws:
@@ -116,7 +116,7 @@ def test_a_secret_opens_nothing_else() -> None:
     against(scene, remote(HandClock()))
 
 
-def test_a_call_is_opened_with_a_secret_from_another_site() -> None:
+def test_a_call_from_another_site_can_use_a_secret() -> None:
     async def scene(server: Server) -> None:
         key = (await mint(server, session=SESSION))["value"]
         headers = {"Authorization": f"Bearer {key}", **ORIGIN}
@@ -139,7 +139,7 @@ def test_a_call_is_opened_with_a_secret_from_another_site() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sessions", "transcription_sessions"])
-def test_old_clients_mint_with_a_flat_session(kind: str) -> None:
+def test_beta_clients_mint_with_a_beta_session(kind: str) -> None:
     async def scene(server: Server) -> None:
         body = {"input_audio_format": "g711_ulaw", "client_secret": None}
         async with server.client.post(
@@ -168,7 +168,9 @@ def test_old_clients_mint_with_a_flat_session(kind: str) -> None:
         (" " * 300_000, 413, "too_large", None),
     ],
 )
-def test_what_cannot_be_minted(body: str, status: int, code: str, param: str | None) -> None:
+def test_an_invalid_request_for_a_secret_is_refused(
+    body: str, status: int, code: str, param: str | None
+) -> None:
     async def scene(server: Server) -> None:
         async with server.client.post(PATH, data=body) as response:
             assert response.status == status
@@ -179,7 +181,7 @@ def test_what_cannot_be_minted(body: str, status: int, code: str, param: str | N
     against(scene, Setup(secrets=ClientSecretStore(HandClock())))
 
 
-def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
+def test_live_secrets_are_limited_and_expired_ones_forgotten() -> None:
     clock = HandClock()
     secrets = ClientSecretStore(clock, max_live=2)
     first, _ = secrets.mint(ClientSecretRequest())
@@ -195,7 +197,7 @@ def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
         secrets.find(first)
 
 
-def test_sessions_of_all_live_secrets_together_have_a_limit_in_bytes() -> None:
+def test_the_sessions_of_all_live_secrets_share_a_limit_in_bytes() -> None:
     clock = HandClock()
     session = RealtimeSession(instructions="\N{PARROT}" * 100)
     secrets = ClientSecretStore(clock, max_bytes=1000)
@@ -248,7 +250,7 @@ def test_sessions_end_with_their_secret_if_it_was_minted_so(ends: bool) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "sk-dummy"])
-def test_what_is_no_secret_was_minted_for_nothing(token: str | None) -> None:
+def test_any_other_token_is_no_secret(token: str | None) -> None:
     """On this machine no key is needed, and stock clients send any."""
     assert ClientSecretStore(HandClock()).find(token) is None
 
@@ -267,7 +269,7 @@ def two_lines(key: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("carried", [bearer, basic, two_lines])
-def test_however_a_secret_is_carried_it_opens_only_its_session(
+def test_a_secret_opens_only_its_session_however_it_is_sent(
     carried: Callable[[str], list[tuple[str, str]]],
 ) -> None:
     async def scene(server: Server) -> None:
@@ -291,7 +293,7 @@ def test_however_a_secret_is_carried_it_opens_only_its_session(
 
 
 def as_key(session: SessionObject) -> ClientSecret:
-    """A live key for this session."""
+    """Returns a live secret for this session."""
     secrets = ClientSecretStore(HandClock())
     token, _ = secrets.mint(ClientSecretRequest(session=session))
     minted = secrets.find(token)
@@ -299,7 +301,7 @@ def as_key(session: SessionObject) -> ClientSecret:
     return minted
 
 
-def test_what_was_minted_stays() -> None:
+def test_minted_settings_cannot_be_changed() -> None:
     minted = RealtimeSession(model="echo", earshot=SessionExtension(conversation_id="c"))
     wish = RealtimeSession(model="other", instructions="x")
     terms = configuration_of({}, lambda _: SessionSettings(), wish, as_key(minted))
@@ -325,7 +327,7 @@ def test_a_secret_without_a_model_is_for_the_default(minted: SessionObject) -> N
         (RealtimeSession(), TranscriptionSession(), "realtime"),
     ],
 )
-def test_the_type_that_was_minted_stays(
+def test_the_minted_type_of_session_cannot_be_changed(
     minted: SessionObject, wish: SessionObject, fixed: str
 ) -> None:
     with pytest.raises(RequestError, match=f"minted for '{fixed}'") as caught:
@@ -334,7 +336,7 @@ def test_the_type_that_was_minted_stays(
     configuration_of({}, lambda _: SessionSettings(), minted, as_key(minted))
 
 
-def test_an_update_cannot_make_a_transcription_answer() -> None:
+def test_an_update_cannot_turn_a_transcription_session_into_an_answering_one() -> None:
     async def scene(server: Server) -> None:
         key = (await mint(server, session={"type": "transcription"}))["value"]
         headers = CIMultiDict(bearer(key))
@@ -357,7 +359,8 @@ def test_an_update_cannot_make_a_transcription_answer() -> None:
 
 
 def test_a_secret_opens_the_list_of_turn_servers() -> None:
-    """A browser needs the servers before its call; behind a NAT there is none without them."""
+    """A browser needs the servers before its call; behind a NAT it can make no call without
+    them."""
     secrets = ClientSecretStore(HandClock())
     key, _ = secrets.mint(ClientSecretRequest())
 

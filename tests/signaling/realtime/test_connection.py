@@ -1,4 +1,5 @@
-"""One connection in virtual time: what it asks of the session, what it survives, how it ends."""
+"""One connection in virtual time: its calls to the session, the errors it survives, and how it
+ends."""
 
 import asyncio
 import json
@@ -68,7 +69,7 @@ ASKS: list[tuple[Event, tuple[Any, ...]]] = [
 
 
 @pytest.mark.parametrize(("event", "asked"), ASKS)
-def test_events_ask_the_session(event: Event, asked: tuple[Any, ...]) -> None:
+def test_each_event_calls_its_method_of_the_session(event: Event, asked: tuple[Any, ...]) -> None:
     client = Client()
     assert converse(client, event) == []
     assert client.session.asked == [asked]
@@ -127,7 +128,7 @@ SURVIVED: list[tuple[Event | str, str, Transport]] = [
 
 
 @pytest.mark.parametrize(("event", "code", "transport"), SURVIVED)
-def test_a_connection_survives_what_is_wrong(
+def test_a_connection_survives_invalid_events(
     event: Event | str, code: str, transport: Transport
 ) -> None:
     client = Client()
@@ -144,7 +145,7 @@ def test_a_connection_survives_what_is_wrong(
         (EngineMissing("asr", "whisper"), "server_error", "engine_missing"),
     ],
 )
-def test_what_the_session_refuses_is_an_error_event(
+def test_an_error_of_the_session_becomes_an_error_event(
     refuses: RequestError | EngineMissing, kind: str, code: str | None
 ) -> None:
     client = Client()
@@ -156,7 +157,7 @@ def test_what_the_session_refuses_is_an_error_event(
 
 
 @pytest.mark.parametrize("action", ["delete", "retrieve", "truncate"])
-def test_a_missing_item_has_the_code_of_what_was_asked_of_it(action: str) -> None:
+def test_the_error_code_for_a_missing_item_names_the_action(action: str) -> None:
     client = Client()
     client.session.refuses = RequestError("no item", code="item_not_found", param="item_id")
     kind = f"conversation.item.{action}"
@@ -172,7 +173,7 @@ def test_a_missing_item_has_the_code_of_what_was_asked_of_it(action: str) -> Non
     )
 
 
-def test_binary_is_refused() -> None:
+def test_binary_messages_are_refused() -> None:
     client = Client()
 
     async def scene(connection: RealtimeConnection) -> None:
@@ -183,7 +184,7 @@ def test_binary_is_refused() -> None:
     assert client.sent[2]["error"]["code"] == "invalid_json"
 
 
-def test_audio_arrives_at_16_khz_however_it_is_cut() -> None:
+def test_audio_arrives_at_16_khz_in_any_sizes() -> None:
     second = (8000 * np.sin(np.arange(24_000) / 12)).astype("<i2").tobytes()
     whole, cut = Client(), Client()
     assert converse(whole, append(second)) == []
@@ -198,7 +199,7 @@ def test_audio_arrives_at_16_khz_however_it_is_cut() -> None:
         assert max(f.duration_ms for f in frames) <= SLICE_MS
 
 
-def test_an_idle_session_is_told_and_ended() -> None:
+def test_an_idle_session_ends_with_an_error() -> None:
     client = Client()
 
     async def scene(connection: RealtimeConnection) -> None:
@@ -212,7 +213,7 @@ def test_an_idle_session_is_told_and_ended() -> None:
     assert client.sent[-1]["error"]["code"] == "session_idle"
 
 
-def test_an_event_that_comes_too_late_is_not_applied() -> None:
+def test_an_event_after_the_end_is_not_applied() -> None:
     client = Client()
 
     async def scene(connection: RealtimeConnection) -> None:
@@ -223,7 +224,7 @@ def test_an_event_that_comes_too_late_is_not_applied() -> None:
     assert client.session.asked == []
 
 
-def test_the_server_may_end_the_session() -> None:
+def test_the_server_can_end_the_session() -> None:
     client = Client()
 
     async def scene(_: RealtimeConnection) -> None:
@@ -241,9 +242,7 @@ def test_the_server_may_end_the_session() -> None:
         (SlowClient("x"), DisconnectReason.LAGGING),
     ],
 )
-def test_a_client_that_cannot_be_reached_ends_the_session(
-    error: Exception, end: DisconnectReason
-) -> None:
+def test_an_unreachable_client_ends_the_session(error: Exception, end: DisconnectReason) -> None:
     client = Client()
 
     async def broken() -> None:
@@ -260,7 +259,7 @@ def test_a_client_that_cannot_be_reached_ends_the_session(
     assert client.types == BEGUN
 
 
-def test_a_client_that_reads_too_slowly_is_cut_off() -> None:
+def test_a_client_that_reads_too_slowly_is_disconnected() -> None:
     client = Client()
 
     async def scene(connection: RealtimeConnection) -> None:
@@ -271,7 +270,7 @@ def test_a_client_that_reads_too_slowly_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize(("detects", "frames"), [(True, [320, 320, 320]), (False, [960])])
-def test_without_turn_detection_short_audio_is_heard_together_and_before_what_follows(
+def test_without_turn_detection_short_appends_are_joined_before_the_next_event(
     detects: bool, frames: list[int]
 ) -> None:
     heard: list[int] = []
@@ -287,7 +286,7 @@ def test_without_turn_detection_short_audio_is_heard_together_and_before_what_fo
     assert heard == frames
 
 
-def test_a_long_append_leaves_others_their_turn_and_comes_before_what_follows() -> None:
+def test_a_long_append_yields_to_other_tasks_and_stays_in_order() -> None:
     turns, turns_of_frames = 0, list[int]()
 
     class Noting(NotedSession):
@@ -320,7 +319,7 @@ def test_a_long_append_leaves_others_their_turn_and_comes_before_what_follows() 
 
 @pytest.mark.parametrize("is_text", [False, True])
 @pytest.mark.parametrize("is_aside", [False, True])
-def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool, is_text: bool) -> None:
+def test_a_flood_of_events_yields_to_other_tasks(is_aside: bool, is_text: bool) -> None:
     client, turns = Client(), 0
     aside = SidebandOutbox(99) if is_aside else None
 
@@ -346,7 +345,7 @@ def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool, is_text
     assert turns >= 100 * SAMPLES_PER_EVENT // SAMPLES_PER_STEP
 
 
-def test_who_sends_much_that_takes_long_leaves_others_their_turn_as_well() -> None:
+def test_a_flood_of_slow_events_yields_to_other_tasks() -> None:
     turns = 0
 
     class Slow(NotedSession):

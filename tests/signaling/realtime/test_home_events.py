@@ -1,4 +1,5 @@
-"""The home over the Realtime door: to those who ask, in their language, the latest state first."""
+"""The home over the Realtime API: for clients that ask for it, in their language, with the latest
+state first."""
 
 import asyncio
 import json
@@ -9,7 +10,7 @@ from signaling.realtime.session.settings import SessionConfiguration
 from tests.signaling.realtime.fakes import BEGUN, Client, CountingHome, play
 
 
-def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
+def test_the_home_is_sent_if_included_and_skips_to_the_latest_state() -> None:
     client, home = Client(), CountingHome()
 
     async def slowly() -> None:
@@ -46,7 +47,7 @@ def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
     assert [home["language"] for home in seen] == [None, None, None, "de"]
 
 
-def test_the_home_is_sent_at_once_when_it_was_asked_for_in_the_offer() -> None:
+def test_the_home_is_sent_at_once_if_the_offer_includes_it() -> None:
     client, home = Client(), CountingHome()
 
     async def scene(connection: RealtimeConnection) -> None:

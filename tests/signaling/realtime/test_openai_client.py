@@ -1,4 +1,4 @@
-"""The official Python client, unchanged, with the settings its users send."""
+"""The official Python client, unchanged, with the settings that its users send."""
 
 from base64 import b64encode
 
@@ -11,7 +11,7 @@ from tests.signaling.realtime.servers import Server, against
 pytestmark = pytest.mark.live
 
 LEVEL_ONE = 1000
-"What the scripted recogniser hears as the word `one`."
+"The level that the scripted recogniser takes for the word `one`."
 
 
 def test_the_official_client_has_a_spoken_turn() -> None:

@@ -1,4 +1,4 @@
-"""What the server learns about the door: routes, types, error codes."""
+"""The routes of the Realtime API: paths, keys and types."""
 
 from typing import cast
 
@@ -12,7 +12,7 @@ from tests.pipeline.fakes import LoopClock
 
 
 class _AnyDoor:
-    """Every handler; none is called."""
+    """Has every handler; none is called."""
 
     secrets = ClientSecretStore(LoopClock())
 
@@ -38,7 +38,7 @@ def test_paths_and_methods_are_those_of_the_api() -> None:
     assert not any(route.is_public for route in door_routes())
 
 
-def test_ephemeral_keys_open_every_path_but_those_that_mint_them() -> None:
+def test_ephemeral_keys_open_every_path_except_those_that_mint_them() -> None:
     assert [route.path for route in door_routes() if route.admits is None] == [
         "/v1/realtime/client_secrets",
         "/v1/realtime/sessions",

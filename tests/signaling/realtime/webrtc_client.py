@@ -1,4 +1,4 @@
-"""A WebRTC client of the door, with a tone for a voice."""
+"""A WebRTC client of the Realtime API, with a tone for a voice."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ SDP = {"Content-Type": "application/sdp"}
 
 @dataclass
 class Caller:
-    """A client with a tone for a voice: `level` is what it says now."""
+    """A client with a tone for a voice; `level` is its present level."""
 
     level: int = 0
     events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
@@ -41,7 +41,7 @@ class Caller:
         await self.peer.accept(await response.text())
 
     async def expect(self, kind: str) -> list[Event]:
-        """Everything up to the first event of this type."""
+        """Returns all events up to the first one of this type."""
         seen: list[Event] = []
         while not seen or seen[-1]["type"] != kind:
             seen.append(await self.events.get())
@@ -74,7 +74,7 @@ def form(sdp: str, session: Event | str | None = None) -> FormData:
 
 @asynccontextmanager
 async def talking(server: Server, session: Event | None = None) -> AsyncIterator[Caller]:
-    """A connected caller, hung up afterwards."""
+    """Yields a connected caller, and hangs up afterwards."""
     caller = Caller()
     await caller.call(server, session)
     async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""A client whose transport takes no long text: it is kept, and told as much as it can be."""
+"""A client whose transport takes no long events stays connected and gets as much as fits."""
 
 import json
 from base64 import b64encode
@@ -38,7 +38,7 @@ TOO_LARGE = [
 
 
 @pytest.mark.parametrize(("event", "param"), TOO_LARGE)
-def test_what_could_not_be_told_is_refused_before_it_is_done(event: Event, param: str) -> None:
+def test_an_update_whose_event_would_be_too_large_is_refused(event: Event, param: str) -> None:
     client = Client()
     [error] = converse(client, event, max_event_bytes=LIMIT)
     assert (error["error"]["code"], error["error"]["param"]) == ("event_too_large", param)
@@ -48,7 +48,7 @@ def test_what_could_not_be_told_is_refused_before_it_is_done(event: Event, param
     assert len(allowed.session.asked) == 1
 
 
-def test_an_image_is_taken_and_shown_without_its_data() -> None:
+def test_an_image_is_accepted_and_shown_without_its_data() -> None:
     client = Client()
     picture = item(type="input_image", image_url=IMAGE)
     assert len(json.dumps(picture)) > LIMIT
@@ -60,8 +60,8 @@ def test_an_image_is_taken_and_shown_without_its_data() -> None:
     assert whole["item"]["content"][0]["image_url"] == IMAGE
 
 
-def test_what_cannot_be_prevented_is_an_error_and_the_connection_lives() -> None:
-    """As of an item that the conversation had before this client came."""
+def test_an_item_that_is_too_large_to_show_becomes_an_error_event() -> None:
+    """For example an item that was in the conversation before this client connected."""
     long = MessageItem("item_1", "assistant", (TextPart("x" * LIMIT),))
     error = told(ItemRetrieved(long), LIMIT)
     assert (error["type"], error["error"]["code"]) == ("error", "event_too_large")
@@ -80,7 +80,7 @@ def told(happened: ItemRetrieved, limit: int | None) -> Event:
     return client.sent[-1]
 
 
-def test_terms_that_cannot_be_told_open_no_connection() -> None:
+def test_a_session_that_is_too_large_to_show_opens_no_connection() -> None:
     with pytest.raises(RequestError) as refused:
         Client().connection(SessionConfiguration(), max_event_bytes=500)
     assert (refused.value.code, refused.value.param) == ("event_too_large", "session")

@@ -1,4 +1,4 @@
-"""Who sends in real time pays for no turn of others; who sends all at once leaves them theirs."""
+"""Clients that send in real time never wait; those that send much at once yield to other tasks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from signaling.realtime.transports.fairness import (
 
 
 def turns_of_others(comes: Sequence[tuple[float, int]], takes_s: float = 0.0001) -> int:
-    """While one client's events are done: (when it came, samples). Each takes so long."""
+    """Returns the turns that another task gets during one client's events (time of arrival,
+    samples), each of which takes `takes_s`."""
     turns = 0
 
     async def others() -> None:
@@ -38,19 +39,19 @@ def turns_of_others(comes: Sequence[tuple[float, int]], takes_s: float = 0.0001)
 
 
 @pytest.mark.parametrize("ptime_s", [0.01, 0.02, 0.06, 0.1])
-def test_who_sends_in_real_time_pays_for_no_turn(ptime_s: float) -> None:
+def test_a_client_that_sends_in_real_time_never_yields(ptime_s: float) -> None:
     samples = SAMPLES_PER_EVENT + round(ptime_s * 16_000)
     assert turns_of_others([(10 + n * ptime_s, samples) for n in range(100)]) == 0
 
 
 @pytest.mark.parametrize("takes_s", [0.00005, 0.0015, 0.02])
 @pytest.mark.parametrize("pauses_s", [0.00001, PAUSE_S / 2])
-def test_a_flood_leaves_others_their_turn_however_long_its_events_take(
+def test_a_flood_yields_to_other_tasks_however_long_its_events_take(
     takes_s: float, pauses_s: float
 ) -> None:
     flood = [(10 + n * (takes_s + pauses_s), SAMPLES_PER_EVENT) for n in range(801)]
     assert turns_of_others(flood, takes_s) >= 99
 
 
-def test_long_audio_leaves_others_a_turn_at_each_slice() -> None:
+def test_long_audio_yields_at_each_slice() -> None:
     assert turns_of_others([(10, SAMPLES_PER_STEP)] * 300) >= 298

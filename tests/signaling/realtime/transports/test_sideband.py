@@ -1,4 +1,5 @@
-"""A second client of a call: it hears all, may act, and its leaving costs the call nothing."""
+"""A sideband is a second client of a call: it gets all events, may act, and can leave without
+effect on the call."""
 
 import asyncio
 import json
@@ -29,7 +30,7 @@ async def until(ws: ClientWebSocketResponse, kind: str) -> list[dict[str, Any]]:
     return seen
 
 
-def test_a_sideband_follows_and_steers_a_call() -> None:
+def test_a_sideband_gets_the_events_of_a_call_and_controls_it() -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             path = f"/v1/realtime?call_id={caller.call_id}"
@@ -50,7 +51,7 @@ def test_a_sideband_follows_and_steers_a_call() -> None:
                 await ws.send_json({"type": "nonsense", "event_id": "mine"})
                 error = (await until(ws, "error"))[-1]
                 assert error["error"]["event_id"] == "mine"
-            caller.send(type="response.create")  # the aside has left
+            caller.send(type="response.create")  # the sideband has left
             seen = await caller.expect("response.done")
             assert not [event for event in seen if event["type"] == "error"]
             async with server.client.ws_connect(path) as ws:
@@ -61,7 +62,7 @@ def test_a_sideband_follows_and_steers_a_call() -> None:
     against(scene)
 
 
-def test_only_a_call_can_be_followed_and_by_a_few() -> None:
+def test_sidebands_need_a_call_and_are_limited() -> None:
     async def scene(server: Server) -> None:
         with pytest.raises(WSServerHandshakeError) as caught:
             await server.client.ws_connect("/v1/realtime?call_id=rtc_none")
@@ -78,7 +79,7 @@ def test_only_a_call_can_be_followed_and_by_a_few() -> None:
     against(scene)
 
 
-def test_an_aside_that_lags_is_cut_off_and_nobody_else() -> None:
+def test_a_slow_sideband_is_disconnected_alone() -> None:
     client = Client()
     slow = SidebandOutbox(2)
 
@@ -96,7 +97,7 @@ def test_an_aside_that_lags_is_cut_off_and_nobody_else() -> None:
 
 
 def told_by(aside: SidebandOutbox) -> list[dict[str, Any]]:
-    """Everything, once it is closed."""
+    """Returns all events of a closed sideband."""
 
     async def take() -> list[dict[str, Any]]:
         return [json.loads(text) async for text in aside]
@@ -104,7 +105,7 @@ def told_by(aside: SidebandOutbox) -> list[dict[str, Any]]:
     return asyncio.run(take())
 
 
-def test_an_aside_is_not_told_our_own_events_for_which_the_calls_client_asked() -> None:
+def test_a_sideband_does_not_get_the_earshot_events_that_the_caller_included() -> None:
     client, aside = Client(), SidebandOutbox()
 
     async def scene(connection: RealtimeConnection) -> None:
@@ -123,7 +124,7 @@ def test_an_aside_is_not_told_our_own_events_for_which_the_calls_client_asked() 
     assert [event["type"] for event in told_by(aside)] == BEGUN
 
 
-def test_an_aside_may_speak_the_beta_beside_a_client_that_does_not() -> None:
+def test_a_sideband_can_speak_the_beta_in_a_call_that_does_not() -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             path = f"/v1/realtime?call_id={caller.call_id}"
@@ -148,7 +149,7 @@ def test_an_aside_may_speak_the_beta_beside_a_client_that_does_not() -> None:
     against(scene)
 
 
-def test_a_binary_frame_of_an_aside_is_answered_and_it_stays() -> None:
+def test_a_binary_frame_of_a_sideband_is_an_error_and_the_sideband_stays() -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             path = f"/v1/realtime?call_id={caller.call_id}"

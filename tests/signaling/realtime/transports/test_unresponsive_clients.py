@@ -1,4 +1,4 @@
-"""Clients that are there and not there: half-open connections, and readers that do not read."""
+"""Half-open connections, and clients that do not read."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.signaling.realtime.webrtc_client import talking
 pytestmark = pytest.mark.live
 
 HEARTBEAT_S = 0.5
-"Half of it is what an answer may take."
+"Half of it is the time for an answer."
 
 LONG = {
     "type": "session.update",
@@ -27,7 +27,7 @@ LONG = {
 }
 
 
-def test_a_half_open_connection_is_let_go_and_one_that_answers_stays(
+def test_a_half_open_connection_ends_and_one_that_answers_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("signaling.realtime.transports.event_socket.HEARTBEAT_S", HEARTBEAT_S)
@@ -37,7 +37,7 @@ def test_a_half_open_connection_is_let_go_and_one_that_answers_stays(
             for _ in range(4):
                 client.send(PONG, await client.until(PING))
             assert server.sessions.count == 1
-            await client.until(PING)  # and says nothing: as from a machine that lost its power
+            await client.until(PING)  # unanswered, as by a machine that lost its power
             await server.all_left()
             with pytest.raises(asyncio.IncompleteReadError):
                 await client.until(PING)
@@ -47,7 +47,9 @@ def test_a_half_open_connection_is_let_go_and_one_that_answers_stays(
     assert "ended: the client left" in caplog.text
 
 
-def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_half_open_sideband_is_disconnected_and_the_call_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("signaling.realtime.transports.event_socket.HEARTBEAT_S", HEARTBEAT_S)
 
     async def scene(server: Server) -> None:
@@ -64,7 +66,7 @@ def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("state", ["x" * SENT_BYTES, "x" * 30_000, "語" * 30_000])
-def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
+def test_a_client_that_does_not_read_is_disconnected_and_takes_little_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, state: str
 ) -> None:
     monkeypatch.setattr("signaling.realtime.transports.event_socket.SEND_TIMEOUT_S", 0.2)
@@ -76,7 +78,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
             client.send(TEXT, json.dumps(WATCH).encode())
             await server.all_left()
             with pytest.raises(asyncio.IncompleteReadError):
-                await client.until(CLOSE)  # cut off before it
+                await client.until(CLOSE)  # disconnected before it
 
     with caplog.at_level("INFO", "signaling"):
         against(scene, Setup(home=home))
@@ -86,7 +88,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
 
 
 class Buffer:
-    """A transport that holds so many bytes."""
+    """A transport with this number of buffered bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -105,7 +107,7 @@ class Buffer:
         ("語" * (8 * 1024 + 1), 0, True),
     ],
 )
-def test_only_what_nobody_has_to_wait_for_is_sent_without_a_timer(
+def test_only_short_events_to_an_empty_buffer_are_sent_without_a_timer(
     monkeypatch: pytest.MonkeyPatch, text: str, queued: int, is_timed: bool
 ) -> None:
     async def never(*_: object) -> None:
@@ -124,7 +126,7 @@ def test_only_what_nobody_has_to_wait_for_is_sent_without_a_timer(
     assert asyncio.run(tell()) is is_timed
 
 
-def test_a_reader_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_resumes_in_time_gets_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signaling.realtime.transports.event_socket.SEND_TIMEOUT_S", 0.2)
 
     async def scene(server: Server) -> None:
@@ -139,7 +141,8 @@ def test_a_reader_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPat
 
 
 def watch_buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes that the server holds for its client, whenever it has one more event for it."""
+    """Returns the bytes that the server buffers for its client, whenever it sends one more
+    event."""
     queued = [0]
     send = EventSocket.send_str
 
@@ -156,7 +159,7 @@ def watch_buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def hear_nothing(_: object) -> None:
-    """In place of what takes the chunks of SCTP: nothing of them is acknowledged."""
+    """Replaces the receiver of SCTP chunks, so that none is acknowledged."""
 
 
 def test_a_call_that_does_not_take_its_events_ends_with_the_reason(

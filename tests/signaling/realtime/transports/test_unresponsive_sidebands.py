@@ -1,4 +1,4 @@
-"""Asides that take nothing, and clients that vanish while the server waits to write to them."""
+"""Sidebands that read nothing, and clients that vanish while the server waits to write to them."""
 
 import asyncio
 import contextlib
@@ -29,18 +29,19 @@ from tests.signaling.realtime.webrtc_client import Caller, form, talking
 pytestmark = pytest.mark.live
 
 NEVER_S = 1000
-"In place of a time that must not be what ends it."
+"Stands for a time limit that must not be the reason for the end."
 
 LONG = json.dumps({"type": "session.updated", "session": {"instructions": "x" * 200_000}})
 
 FILL = 16
-"Events of 200 kB: more than the buffers of both ends hold, less than an aside may leave untaken."
+"""The number of events of 200 kB that exceeds the buffers of both ends, but not the limit for
+unread events."""
 assert FILL * len(LONG) < MAX_UNREAD_CHARS
 
 
 @pytest.fixture(autouse=True)
 def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's would take megabytes before the server had to wait."""
+    """The buffers of the kernel would take megabytes before the server had to wait."""
     prepare = event_socket.EventSocket.open
 
     async def shrunk(self: event_socket.EventSocket, request: Any) -> None:
@@ -56,12 +57,12 @@ class Deaf:
     client: RawClient
     connection: RealtimeConnection
     pongs: asyncio.Task[None]
-    "It lives, as these say; they end when the server has let go of it."
+    "Sends pongs, so that the client counts as alive; ends when the server has disconnected it."
 
 
 @contextlib.asynccontextmanager
 async def deaf(server: Server, caller: Caller) -> AsyncIterator[Deaf]:
-    """An aside that reads nothing, and was told more than the buffers hold."""
+    """Opens a sideband that reads nothing, and sends it more than the buffers hold."""
     connection = server.door.calls.connection(caller.call_id)
     async with upgraded(server, f"?call_id={caller.call_id}") as client:
         client.stop_reading()
@@ -80,7 +81,7 @@ async def pong(client: RawClient) -> None:
 
 
 async def tell(connection: RealtimeConnection, events: int) -> None:
-    """Only the asides: a data channel would take its time for so much."""
+    """Sends only to the sidebands: a data channel would take too long for so much."""
     for _ in range(events):
         for told in connection.sidebands:
             told.put(LONG)
@@ -100,7 +101,7 @@ async def still_answered(caller: Caller) -> None:
     await caller.expect("error")
 
 
-def test_an_aside_that_takes_no_event_in_time_is_cut_off_and_the_call_stays(
+def test_a_sideband_that_takes_no_event_in_time_is_disconnected_and_the_call_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits(monkeypatch, send_s=0.2, last_chance_s=0)
@@ -116,7 +117,7 @@ def test_an_aside_that_takes_no_event_in_time_is_cut_off_and_the_call_stays(
     assert "sideband connection ended: the client did not take its events" in caplog.text
 
 
-def test_an_aside_that_leaves_too_much_untaken_is_cut_off_at_once(
+def test_a_sideband_with_too_many_unread_events_is_disconnected_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits(monkeypatch, send_s=NEVER_S, last_chance_s=0)
@@ -135,7 +136,7 @@ def test_an_aside_that_leaves_too_much_untaken_is_cut_off_at_once(
     assert "sideband connection ended: the client did not take its events" in caplog.text
 
 
-def test_an_aside_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sideband_that_resumes_in_time_gets_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_socket, "SEND_TIMEOUT_S", 0.2)
 
     async def scene(server: Server) -> None:
@@ -151,7 +152,9 @@ def test_an_aside_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPat
     against(scene)
 
 
-def test_a_deaf_aside_is_let_go_when_its_call_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sideband_that_reads_nothing_is_disconnected_when_its_call_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     limits(monkeypatch, send_s=NEVER_S, last_chance_s=0.1)
 
     async def scene(server: Server) -> None:
@@ -163,7 +166,7 @@ def test_a_deaf_aside_is_let_go_when_its_call_ends(monkeypatch: pytest.MonkeyPat
     against(scene)
 
 
-def test_an_aside_that_reads_has_all_that_was_said_when_its_call_ends() -> None:
+def test_a_sideband_that_reads_gets_all_events_before_its_call_ends() -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             connection = server.door.calls.connection(caller.call_id)
@@ -178,7 +181,7 @@ def test_an_aside_that_reads_has_all_that_was_said_when_its_call_ends() -> None:
     against(scene)
 
 
-def test_an_aside_of_a_call_that_never_connects_is_let_go_with_it() -> None:
+def test_a_sideband_of_a_call_that_never_connects_ends_with_it() -> None:
     async def scene(server: Server) -> None:
         caller = Caller()
         offer = form(await caller.peer.offer())
@@ -192,7 +195,7 @@ def test_an_aside_of_a_call_that_never_connects_is_let_go_with_it() -> None:
     against(scene)
 
 
-def test_what_waits_for_an_aside_is_bounded_by_size_but_for_one_event() -> None:
+def test_unread_events_of_a_sideband_are_limited_in_size_except_the_first() -> None:
     told = SidebandOutbox()
     told.put("x" * (MAX_UNREAD_CHARS + 1))
     assert not told.overflowed
@@ -201,7 +204,7 @@ def test_what_waits_for_an_aside_is_bounded_by_size_but_for_one_event() -> None:
 
 
 async def blocked(seen: list[int]) -> None:
-    """Wait until the server writes no more: its client's buffers are full."""
+    """Waits until the server writes no more, because its client's buffers are full."""
     was = -1
     while was != len(seen) or not seen:
         was = len(seen)
@@ -209,7 +212,7 @@ async def blocked(seen: list[int]) -> None:
 
 
 def note_writing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for each event that the server began to write."""
+    """Returns a list with one entry for each event that the server began to write."""
     begun: list[int] = []
     send = event_socket.EventSocket.send_str
 
@@ -221,7 +224,7 @@ def note_writing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return begun
 
 
-def test_a_client_that_resets_while_it_is_written_to_has_left(
+def test_a_client_that_resets_during_a_write_counts_as_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun = note_writing(monkeypatch)
@@ -241,7 +244,7 @@ def test_a_client_that_resets_while_it_is_written_to_has_left(
     assert "failed" not in caplog.text
 
 
-def test_an_aside_that_resets_while_it_is_written_to_has_left(
+def test_a_sideband_that_resets_during_a_write_counts_as_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun = note_writing(monkeypatch)
@@ -261,6 +264,6 @@ def test_an_aside_that_resets_while_it_is_written_to_has_left(
 
 
 async def no_bug(server: Server) -> None:
-    """Nothing counts as an error of ours."""
+    """Checks that nothing counts as an internal error."""
     assert b'code="internal' not in server.edge_metrics.exposition()
     assert not any("internal" in str(one) for one in server.world.metrics.counts)

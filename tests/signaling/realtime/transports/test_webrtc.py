@@ -1,4 +1,4 @@
-"""Calls with a real peer at the other end: the whole way in and out."""
+"""Calls with a real peer, from the offer to the end."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from tests.signaling.realtime.webrtc_client import CALLS, SDP, Caller, form, tal
 pytestmark = pytest.mark.live
 
 LEVEL_ONE = 1000
-"What the scripted voice detector takes for speech."
+"The level that the scripted VAD takes for speech."
 
 
 @on_both_paths
@@ -56,7 +56,7 @@ def test_speech_on_the_track_starts_a_turn(path: PeerSettings) -> None:
 
 
 @on_both_paths
-def test_hanging_up_frees_everything_before_it_is_answered(path: PeerSettings) -> None:
+def test_hanging_up_frees_everything_before_the_response(path: PeerSettings) -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             response = await server.client.post(f"{CALLS}/{caller.call_id}/hangup")
@@ -152,7 +152,7 @@ def test_a_caller_that_hangs_up_before_the_answer_leaves_no_call(
         asking = asyncio.ensure_future(server.client.post(path, data=offer, headers=SDP))
         await seen.wait()
         asking.cancel()
-        async with asyncio.timeout(5):  # less than a peer that never comes is waited for
+        async with asyncio.timeout(5):  # less than the wait for a peer that never comes
             await server.all_left()
         await caller.peer.close()
 
@@ -162,7 +162,7 @@ def test_a_caller_that_hangs_up_before_the_answer_leaves_no_call(
     against(scene)
 
 
-def test_a_bug_ends_its_call_and_no_other() -> None:
+def test_an_unexpected_error_ends_only_its_call() -> None:
     setup = Setup()
 
     async def scene(server: Server) -> None:
@@ -180,7 +180,7 @@ def test_a_bug_ends_its_call_and_no_other() -> None:
     assert bug.subgroup(ZeroDivisionError) is not None
 
 
-def test_an_idle_call_is_told_and_ended() -> None:
+def test_an_idle_call_ends_with_an_error() -> None:
     async def scene(server: Server) -> None:
         caller = Caller()
         await caller.call(server)
@@ -207,7 +207,7 @@ def test_draining_ends_calls() -> None:
     against(scene)
 
 
-def test_wrong_events_leave_the_call_alive() -> None:
+def test_invalid_events_leave_the_call_alive() -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             caller.peer.send("{")
@@ -226,7 +226,7 @@ def test_wrong_events_leave_the_call_alive() -> None:
     against(scene)
 
 
-def test_a_session_too_large_for_the_channel_is_refused_and_the_call_lives() -> None:
+def test_a_session_too_large_for_the_channel_is_refused_and_the_call_goes_on() -> None:
     tools = [
         {"type": "function", "name": f"tool_{n}", "description": "x" * 1500, "parameters": {}}
         for n in range(100)
@@ -255,7 +255,7 @@ def test_a_session_too_large_for_the_channel_is_refused_and_the_call_lives() -> 
     against(scene)
 
 
-def test_an_offer_whose_session_its_channel_cannot_be_told_is_refused() -> None:
+def test_an_offer_whose_session_does_not_fit_its_channel_is_refused() -> None:
     async def scene(server: Server) -> None:
         caller = Caller()
         offer = (await caller.peer.offer()).replace("size:262144", "size:1000")
@@ -268,7 +268,7 @@ def test_an_offer_whose_session_its_channel_cannot_be_told_is_refused() -> None:
     against(scene)
 
 
-def test_who_sends_events_faster_than_they_are_read_is_told_why(
+def test_a_client_that_sends_too_fast_is_disconnected_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scene(server: Server) -> None:

@@ -1,4 +1,5 @@
-"""Calls whose way is never found, or lost: ended in bounded time, counted, and nothing is left."""
+"""Calls that never connect or lose their connection end in bounded time, are counted, and leave
+nothing."""
 
 import json
 import re
@@ -36,7 +37,7 @@ def patient_for(**peer: float) -> Setup:
 
 
 class Stranger:
-    """A client of plain aiortc that says nothing aloud."""
+    """A client of plain aiortc that sends no speech."""
 
     def __init__(self) -> None:
         self.raw = RawPeer(np.zeros(0, np.int16))
@@ -44,7 +45,7 @@ class Stranger:
         self.call_id = ""
 
     async def offer(self, server: Server, change: Callable[[str], str] = lambda sdp: sdp) -> str:
-        """The answer."""
+        """Sends the offer and returns the answer."""
         offer = change(await self.raw.offer())
         async with server.client.post(CALLS, data=offer, headers=SDP) as response:
             assert response.status == 201, await response.text()
@@ -64,7 +65,7 @@ class Stranger:
 
 @asynccontextmanager
 async def stranger(server: Server, code: str) -> AsyncIterator[Stranger]:
-    """Somebody whose call ends with this code, and with everything freed."""
+    """Yields a client whose call ends with this code, and checks that everything is freed."""
     before = udp_sockets()
     one = Stranger()
     yield one
@@ -76,7 +77,7 @@ async def stranger(server: Server, code: str) -> AsyncIterator[Stranger]:
     assert udp_sockets() == before
 
 
-def test_an_answer_that_nobody_uses_ends_in_bounded_time() -> None:
+def test_a_call_that_never_connects_ends_in_bounded_time() -> None:
     async def scene(server: Server) -> None:
         async with stranger(server, "connect_timeout") as one:
             await one.offer(server, without_candidates)
@@ -85,8 +86,8 @@ def test_an_answer_that_nobody_uses_ends_in_bounded_time() -> None:
     against(scene, patient_for(connect_timeout_s=0.2))
 
 
-def test_a_caller_without_the_key_it_announced_is_refused_at_once() -> None:
-    """The fingerprint in the offer is another certificate's: DTLS fails, whatever comes."""
+def test_a_caller_with_another_certificate_is_refused_at_once() -> None:
+    """The fingerprint in the offer is that of another certificate, so DTLS fails."""
 
     def forged(sdp: str) -> str:
         pattern = r"(a=fingerprint:sha-\d+ )([0-9A-F]{2})"
@@ -99,8 +100,8 @@ def test_a_caller_without_the_key_it_announced_is_refused_at_once() -> None:
     against(scene)
 
 
-def test_a_caller_that_vanishes_while_it_is_answered() -> None:
-    """Who follows the call is told of its end; the answer is not spoken to nobody."""
+def test_a_call_whose_caller_vanishes_during_a_response_ends() -> None:
+    """A sideband is closed with the call; the response does not go on."""
 
     async def scene(server: Server) -> None:
         async with stranger(server, "connection_lost") as one:
@@ -120,7 +121,7 @@ def test_a_caller_that_vanishes_while_it_is_answered() -> None:
 
 
 def test_a_call_ends_when_consent_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RFC 7675: packets still come, but nobody there answers our checks any more."""
+    """RFC 7675: packets still come, but the peer no longer answers our checks."""
     monkeypatch.setattr(consent, "EVERY_S", 0.1)
     monkeypatch.setattr(consent, "EXPIRES_S", 1.0)
 
@@ -134,7 +135,7 @@ def test_a_call_ends_when_consent_is_not_renewed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_call_goes_on_when_the_callers_address_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a caller that nominates its pair with each check again, as Chromium does."""
+    """The caller nominates its pair again with each check, as Chromium does."""
     monkeypatch.setattr(ice, "CONSENT_INTERVAL", 0.2)
 
     async def scene(server: Server) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 SECRETS = "/v1/realtime/client_secrets"
 
 Offer = Callable[[str], tuple[Any, dict[str, str]]]
-"A good offer's SDP to the body and headers of a bad request."
+"From the SDP of a good offer to the body and headers of a bad request."
 
 
 def without_audio(sdp: str) -> str:
@@ -173,7 +173,7 @@ def test_a_broken_form_is_a_400(sent: bytes) -> None:
     against(scene)
 
 
-def test_a_boundary_longer_than_what_is_read_of_a_charset_is_a_400() -> None:
+def test_a_boundary_longer_than_the_longest_charset_is_a_400() -> None:
     async def scene(server: Server) -> None:
         long = "b" * 60
         kind = {"Content-Type": f"multipart/form-data; boundary={long}"}
@@ -184,8 +184,8 @@ def test_a_boundary_longer_than_what_is_read_of_a_charset_is_a_400() -> None:
     against(scene)
 
 
-def test_an_mcp_server_whose_address_cannot_be_read_is_a_400() -> None:
-    """Also where no MCP server may be named, as here."""
+def test_an_mcp_server_with_an_unreadable_address_is_a_400() -> None:
+    """This holds even if no MCP server is allowed, as here."""
     tool = {"type": "mcp", "server_label": "x", "server_url": "http://[x"}
     session = {"type": "realtime", "tools": [tool]}
 

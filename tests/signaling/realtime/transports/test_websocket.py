@@ -1,4 +1,4 @@
-"""The WebSocket door with real sessions: whole turns, refusals, and every way to end."""
+"""The WebSocket API with real sessions: whole turns, refusals, and every kind of end."""
 
 import json
 from base64 import b64decode, b64encode
@@ -18,11 +18,11 @@ from tests.signaling.realtime.servers import Server, Setup, against
 pytestmark = pytest.mark.live
 
 LEVEL_ONE = 1000
-"What the scripted recogniser hears as the word `one`."
+"The level that the scripted recogniser takes for the word `one`."
 
 
 def pcm(*runs: tuple[int, int]) -> str:
-    """(level, ms) runs at 24 kHz."""
+    """Returns runs of (level, ms) at 24 kHz, in base64."""
     samples = np.concatenate([np.full(24 * ms, level, "<i2") for level, ms in runs])
     return b64encode(samples.tobytes()).decode()
 
@@ -46,7 +46,7 @@ def test_a_written_turn() -> None:
     against(scene)
 
 
-def test_a_session_waits_for_its_word_and_says_so() -> None:
+def test_a_session_waits_for_its_wake_word_and_reports_it() -> None:
     setup = Setup(world=WakefulWorld())
 
     async def scene(server: Server) -> None:
@@ -99,9 +99,9 @@ def test_push_to_talk_with_all_audio_in_one_event() -> None:
 
 
 @pytest.mark.parametrize(("format_", "is_full"), [("audio/pcm", False), ("audio/pcmu", True)])
-def test_the_longest_append_is_taken(format_: str, is_full: bool) -> None:
-    """15 MiB of speech: at 24 kHz all of it is held, of telephone sound (33 minutes) the beginning;
-    the rest is refused as the client's own fault."""
+def test_the_longest_append_is_accepted(format_: str, is_full: bool) -> None:
+    """The append has 15 MiB of speech. At 24 kHz all of it is held; of telephone audio (33 minutes)
+    only the beginning, and the rest is refused as an error of the client."""
 
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
@@ -122,7 +122,7 @@ def test_the_longest_append_is_taken(format_: str, is_full: bool) -> None:
     against(scene)
 
 
-def test_a_spoken_turn_is_heard_by_itself() -> None:
+def test_a_spoken_turn_is_answered_automatically() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
             speech = pcm((0, 300), (LEVEL_ONE, 600), (0, 1000))
@@ -145,7 +145,7 @@ def test_a_spoken_turn_is_heard_by_itself() -> None:
     against(scene)
 
 
-def test_what_is_said_in_an_item_is_answered_when_asked() -> None:
+def test_the_audio_of_an_item_is_answered_on_request() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
             await update(ws, output_modalities=["text"])
@@ -162,7 +162,7 @@ def test_what_is_said_in_an_item_is_answered_when_asked() -> None:
     against(scene)
 
 
-def test_a_transcription_session_never_answers() -> None:
+def test_a_transcription_session_creates_no_responses() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime?intent=transcription") as ws:
             [created] = await expect(ws, "session.created")
@@ -177,7 +177,7 @@ def test_a_transcription_session_never_answers() -> None:
     against(scene)
 
 
-def test_a_conversation_goes_on() -> None:
+def test_a_conversation_continues_in_the_next_connection() -> None:
     async def scene(server: Server) -> None:
         path = "/v1/realtime?conversation_id=conv_mine"
         for turn in (1, 2):
@@ -202,7 +202,7 @@ def test_a_conversation_goes_on() -> None:
     against(scene)
 
 
-def test_a_conversation_keeps_its_profile_until_it_is_taken_back() -> None:
+def test_a_conversation_keeps_its_profile_until_it_is_reset() -> None:
     wish = {
         "instructions": "Be brief.",
         "audio": {
@@ -244,7 +244,7 @@ def test_a_conversation_keeps_its_profile_until_it_is_taken_back() -> None:
     ("offered", "answered"),
     [((), None), (("realtime", "openai-insecure-api-key.ek_1"), "realtime")],
 )
-def test_only_the_harmless_subprotocol_is_answered(
+def test_only_the_subprotocol_without_a_key_is_accepted(
     offered: tuple[str, ...], answered: str | None
 ) -> None:
     async def scene(server: Server) -> None:
@@ -258,7 +258,7 @@ def test_only_the_harmless_subprotocol_is_answered(
     ("query", "status"),
     [("model=nonsense", 404), ("call_id=rtc_1", 404), ("conversation_id=", 400)],
 )
-def test_what_cannot_be_is_refused_before_the_upgrade(query: str, status: int) -> None:
+def test_an_invalid_query_is_refused_before_the_upgrade(query: str, status: int) -> None:
     async def scene(server: Server) -> None:
         with pytest.raises(WSServerHandshakeError) as caught:
             await server.client.ws_connect(f"/v1/realtime?{query}")
@@ -268,7 +268,7 @@ def test_what_cannot_be_is_refused_before_the_upgrade(query: str, status: int) -
     against(scene)
 
 
-def test_a_full_server_says_so() -> None:
+def test_a_full_server_refuses_the_upgrade() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
             await expect(ws, "session.created")
@@ -279,7 +279,7 @@ def test_a_full_server_says_so() -> None:
     against(scene, Setup(max_sessions=1))
 
 
-def test_a_plain_get_is_told_what_the_path_speaks() -> None:
+def test_a_plain_get_is_refused() -> None:
     async def scene(server: Server) -> None:
         response = await server.client.get("/v1/realtime")
         assert response.status == 400
@@ -288,7 +288,7 @@ def test_a_plain_get_is_told_what_the_path_speaks() -> None:
     against(scene)
 
 
-def test_wrong_events_leave_the_socket_open() -> None:
+def test_invalid_events_leave_the_socket_open() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
             await expect(ws, "conversation.created")
@@ -316,8 +316,8 @@ def test_wrong_events_leave_the_socket_open() -> None:
     against(scene)
 
 
-def test_who_sends_above_every_limit_is_told_before_the_end() -> None:
-    """The one wrong event that ends a session: its transport cannot skip it."""
+def test_a_message_above_the_limit_gets_an_error_before_the_end() -> None:
+    """It is the only invalid event that ends a session, because the transport cannot skip it."""
 
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
@@ -346,7 +346,7 @@ def test_draining_closes_with_a_reason() -> None:
     against(scene)
 
 
-def test_an_idle_client_is_told_and_closed() -> None:
+def test_an_idle_client_gets_an_error_and_is_closed() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
             events = await expect(ws, "error")
@@ -357,7 +357,7 @@ def test_an_idle_client_is_told_and_closed() -> None:
     against(scene, Setup(settings=RealtimeSettings(idle_timeout_s=0.05)))
 
 
-def test_a_vanished_client_leaves_nothing() -> None:
+def test_a_vanished_client_leaves_no_session() -> None:
     async def scene(server: Server) -> None:
         ws = await server.client.ws_connect("/v1/realtime")
         await expect(ws, "conversation.created")
