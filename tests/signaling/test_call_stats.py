@@ -1,4 +1,5 @@
-"""How good a connection is: told to those who ask, noted in the metrics for all."""
+"""The quality of a connection: sent to clients that ask for it, and observed in the metrics for
+all."""
 
 import json
 
@@ -29,7 +30,7 @@ QUALITY = ConnectionStats(
 )
 
 
-def test_only_who_asks_is_told() -> None:
+def test_the_quality_is_sent_only_if_included() -> None:
     stock, asking = Client(), Client()
 
     async def scene(connection: RealtimeConnection) -> None:
@@ -52,7 +53,7 @@ def test_only_who_asks_is_told() -> None:
     }
 
 
-def test_what_is_not_known_is_not_counted() -> None:
+def test_unknown_values_are_not_observed() -> None:
     metrics = Counts()
     count_quality(QUALITY, metrics)
     count_quality(ConnectionStats("websocket"), metrics)
@@ -64,7 +65,7 @@ def test_what_is_not_known_is_not_counted() -> None:
     }
 
 
-def test_a_call_hears_of_the_loss_on_its_way_to_us() -> None:
+def test_a_call_reports_the_loss_of_its_incoming_packets() -> None:
     async def scene(server: Server) -> None:
         session = {"type": "realtime", "include": [QUALITY_EVENT]}
         async with talking(server, session) as caller:
@@ -93,7 +94,7 @@ def test_a_call_hears_of_the_loss_on_its_way_to_us() -> None:
     against(scene)
 
 
-def test_a_websocket_tells_its_round_trip_to_who_asks() -> None:
+def test_a_websocket_reports_its_round_trip_if_included() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime?model=default") as ws:
             session = {"type": "realtime", "include": [QUALITY_EVENT]}

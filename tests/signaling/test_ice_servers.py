@@ -1,4 +1,4 @@
-"""What clients are told of STUN and TURN."""
+"""The STUN and TURN servers that clients get."""
 
 import asyncio
 import json
@@ -28,11 +28,11 @@ def shown(settings: IceSettings) -> Any:
     return json.loads(response.body)
 
 
-def test_none_by_default() -> None:
+def test_no_servers_by_default() -> None:
     assert shown(IceSettings()) == {"iceServers": [], "ttl_s": 21_600}
 
 
-def test_a_browsers_configuration() -> None:
+def test_the_configuration_for_browsers_has_fresh_credentials() -> None:
     settings = IceSettings(SERVERS, credential_ttl_s=60, wall_s=lambda: 40.0)
     told, again = shown(settings), shown(settings)
     stun, own, shared = told["iceServers"]
@@ -60,5 +60,5 @@ def test_a_browsers_configuration() -> None:
         ),
     ],
 )
-def test_links(server: IceServer, expected: list[str]) -> None:
+def test_the_servers_as_link_headers(server: IceServer, expected: list[str]) -> None:
     assert links([server]) == expected

@@ -1,4 +1,4 @@
-"""A WHIP client written from RFC 9725: plain HTTP and plain aiortc."""
+"""A WHIP client written from RFC 9725, with plain HTTP and plain aiortc."""
 
 import asyncio
 import json
@@ -19,7 +19,8 @@ FRAGMENT = {"Content-Type": "application/trickle-ice-sdpfrag"}
 
 
 def beeps(*lengths_ms: int) -> Pcm:
-    """Loud and silent stretches in turn, loud first; the scripted voice detector hears the loud."""
+    """Returns loud and silent parts in turn, loud first; the scripted VAD takes the loud ones for
+    speech."""
     parts = []
     for index, ms in enumerate(lengths_ms):
         samples = np.arange(ms * RATE_HZ // 1000)
@@ -40,7 +41,7 @@ class Publisher:
     offer: str = ""
 
     async def publish(self, path: str = "/whip", *, trickles: bool = False) -> ClientResponse:
-        """POST the offer and take the answer, if there is one."""
+        """Posts the offer and accepts the answer, if there is one."""
         self.offer = await self.raw.offer()
         body = without_candidates(self.offer) if trickles else self.offer
         response = await self.http.post(path, data=body, headers=SDP)
@@ -51,7 +52,7 @@ class Publisher:
         return response
 
     def fragment(self, candidates: list[str] | None = None) -> str:
-        """As in the RFC's figure 5."""
+        """Returns a fragment as in figure 5 of the RFC."""
         lines = ["a=group:BUNDLE 0", "m=audio 9 UDP/TLS/RTP/SAVPF 111", "a=mid:0"]
         lines += re.findall(r"a=ice-(?:ufrag|pwd):[^\r\n]*", self.offer)[:2]
         lines += [f"a={one}" for one in candidates or candidates_of(self.offer)]
@@ -69,7 +70,7 @@ class Publisher:
 async def publishing(
     http: ClientSession, pcm: Pcm, path: str = "/whip", *, channel: str = ""
 ) -> AsyncIterator[Publisher]:
-    """One that is connected, and closed afterwards."""
+    """Yields a connected publisher, and closes it afterwards."""
     publisher = Publisher(http, RawPeer(pcm, "sendonly"))
     if channel:
         publisher.raw.channel(channel)
@@ -90,7 +91,7 @@ class Event:
 
 
 async def read_events(response: ClientResponse) -> AsyncIterator[Event]:
-    """Server-sent events, to the end of the stream."""
+    """Yields server-sent events, to the end of the stream."""
     fields: dict[str, str] = {}
     async for raw in response.content:
         line = raw.decode().rstrip("\n")
@@ -110,7 +111,7 @@ async def first(response: ClientResponse, kind: str) -> Event:
 
 
 async def until_gone(http: ClientSession, location: str) -> None:
-    """Within the test's deadline."""
+    """Waits, within the test's deadline, until the publication has ended."""
     while True:
         if (await http.get(location)).status == 404:
             return

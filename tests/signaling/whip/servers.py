@@ -1,4 +1,4 @@
-"""The WHIP door behind the real edge, with real sessions and scripted engines."""
+"""The WHIP API behind the real error handling, with real sessions and scripted engines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,11 +21,11 @@ from tests.pipeline.fakes import LevelAsr, World
 from tests.server.http.harness import serving
 
 DEADLINE_S = 30
-"For what takes a second or two on a quiet machine."
+"A limit for work that takes a second or two on a quiet machine."
 
 
 class OpusAsr(LevelAsr):
-    """Hears "one" in anything loud: a codec keeps no exact levels."""
+    """A recogniser that returns "one" for anything loud, because a codec keeps no exact levels."""
 
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         loud = np.convolve(np.abs(item.pcm), np.ones(320) / 320, "same") > 500
@@ -39,7 +39,7 @@ class Setup:
     max_sessions: int = 4
     gate: AccessGate | None = None
     routes: tuple[Route, ...] = ()
-    "Beside the door's."
+    "Routes in addition to those of WHIP."
     world: World = field(default_factory=lambda: World(asr=OpusAsr()))
 
 
@@ -53,7 +53,7 @@ class Server:
 
 @asynccontextmanager
 async def running(setup: Setup) -> AsyncIterator[Server]:
-    """A running server; afterwards nothing of its sessions and publications is left."""
+    """Runs a server; afterwards nothing of its sessions and publications may be left."""
     world = setup.world
     sessions = Sessions(world.services(), world.conversations, setup.max_sessions)
 
@@ -70,7 +70,7 @@ async def running(setup: Setup) -> AsyncIterator[Server]:
 
 
 def against(scene: Callable[[Server], Awaitable[Any]], setup: Setup | None = None) -> None:
-    """Run a scene against a server, bounded in time."""
+    """Runs a scene against a server, within a time limit."""
 
     async def main() -> None:
         async with asyncio.timeout(DEADLINE_S), running(setup or Setup()) as server:

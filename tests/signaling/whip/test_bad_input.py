@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request, it is answered with a stable code, and nothing is left."""
+"""An invalid request gets a stable error code, and leaves nothing behind."""
 
 import pytest
 
@@ -38,7 +38,9 @@ OFFERS = [
     [row[1:] for row in OFFERS],
     ids=[row[0] for row in OFFERS],
 )
-def test_bad_offers(headers: dict[str, str], body: str, status: int, code: str) -> None:
+def test_an_invalid_offer_is_refused(
+    headers: dict[str, str], body: str, status: int, code: str
+) -> None:
     async def scene(server: Server) -> None:
         response = await server.http.post("/whip", data=body or b"", headers=headers)
         assert response.status == status, await response.text()
@@ -56,7 +58,7 @@ def test_bad_offers(headers: dict[str, str], body: str, status: int, code: str) 
         ("model=nobody", 404, "model_not_found"),
     ],
 )
-def test_bad_queries(query: str, status: int, code: str) -> None:
+def test_an_invalid_query_is_refused(query: str, status: int, code: str) -> None:
     async def scene(server: Server) -> None:
         raw = RawPeer(beeps(100), "sendonly")
         offer = await raw.offer()
@@ -89,8 +91,10 @@ PATCHES = [
     [row[1:] for row in PATCHES],
     ids=[row[0] for row in PATCHES],
 )
-def test_bad_fragments(headers: dict[str, str], body: bytes, status: int, code: str) -> None:
-    """And the publication goes on."""
+def test_an_invalid_fragment_is_refused(
+    headers: dict[str, str], body: bytes, status: int, code: str
+) -> None:
+    """The publication goes on."""
 
     async def scene(server: Server) -> None:
         publisher = Publisher(server.http, RawPeer(beeps(100, 20_000), "sendonly"))
@@ -138,7 +142,7 @@ def test_other_methods_are_refused(method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("ident", ["whip_0", "x", "..%2F..", "%00", "a" * 500])
-def test_unknown_publications(ident: str) -> None:
+def test_an_unknown_publication_is_not_found(ident: str) -> None:
     async def scene(server: Server) -> None:
         for method in ("DELETE", "PATCH", "GET"):
             response = await server.http.request(method, f"/whip/{ident}", headers=FRAGMENT)
@@ -147,8 +151,8 @@ def test_unknown_publications(ident: str) -> None:
     against(scene)
 
 
-def test_video_may_be_left_unanswered() -> None:
-    """For OBS, which cannot do without; the answer says `inactive`, not a lie."""
+def test_video_can_be_ignored() -> None:
+    """OBS always offers video; the answer marks it as `inactive`."""
 
     async def scene(server: Server) -> None:
         publisher = Publisher(server.http, RawPeer(beeps(600, 20_000), "sendonly"))

@@ -1,4 +1,4 @@
-"""A browser publishes, and restarts ICE under the living connection (RFC 9725, 4.3.3)."""
+"""A browser publishes, and restarts ICE during the connection (RFC 9725, 4.3.3)."""
 
 import asyncio
 import threading
@@ -90,7 +90,7 @@ def ports_of(sdp: str) -> set[int]:
 
 
 def browse(url: str, clip: Path, goes_on: Callable[[], None]) -> tuple[dict[str, Any], int]:
-    """What the restart was answered, and the port in use when it was through."""
+    """Returns the response to the restart, and the port in use after it."""
     with chromium(f"--use-file-for-fake-audio-capture={clip}") as browser:
         tab = browser.new_page()
         tab.goto(url)
@@ -105,10 +105,10 @@ def browse(url: str, clip: Path, goes_on: Callable[[], None]) -> tuple[dict[str,
         return answered, port
 
 
-def test_a_call_that_lost_its_way_goes_on_by_a_restart(
+def test_a_call_that_lost_its_path_continues_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its microphone beeps again and again; the scripted recogniser hears "one" each time."""
+    """The microphone beeps repeatedly; the scripted recogniser returns "one" for each beep."""
 
     clip = write_clip(tmp_path / "beeps.wav", beeps(600, 1_200))
 
@@ -127,11 +127,11 @@ def test_a_call_that_lost_its_way_goes_on_by_a_restart(
         etag, old = publication.etag, publication._peer.ice._connection
         async with server.http.get(f"/whip/{publication.id}/events") as events:
             await first(events, "completed")
-            for protocol in old._protocols:  # nothing comes the old way any more
+            for protocol in old._protocols:  # nothing arrives by the old path any more
                 monkeypatch.setattr(protocol, "datagram_received", lambda *_: None)
             heard.release()
             await steps.get()
-            for _ in range(2):  # the first may have been said before
+            for _ in range(2):  # the first may have been spoken before
                 await first(events, "completed")
             assert publication._peer.ice._connection is not old
             assert (old._protocols, old._closed) == ([], True)
@@ -148,7 +148,7 @@ def test_a_call_that_lost_its_way_goes_on_by_a_restart(
 def call_through(
     url: str, clip: Path, translated: Callable[[str], str], move: Callable[[], None]
 ) -> None:
-    """Until something comes over the data channel after the caller's address has changed."""
+    """Waits for messages on the data channel before and after the caller's address changes."""
     with chromium(f"--use-file-for-fake-audio-capture={clip}") as browser:
         tab = browser.new_page()
         tab.set_default_timeout(20_000)
@@ -160,8 +160,8 @@ def call_through(
         tab.wait_for_function(f"() => window.texts.length > {before + 2}")
 
 
-def test_a_browser_whose_address_changes_is_followed(tmp_path: Path) -> None:
-    """It nominates its pair with each check again, and so tells where it is now."""
+def test_a_call_goes_on_when_the_browsers_address_changes(tmp_path: Path) -> None:
+    """The browser nominates its pair again with each check, which shows its new address."""
     clip = write_clip(tmp_path / "beeps.wav", beeps(600, 1_200))
 
     async def scene(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""A restart of ICE that comes to nothing; one that does is in `test_whip_browser.py`."""
+"""An ICE restart that fails; `test_browser.py` has one that succeeds."""
 
 import asyncio
 import re
@@ -17,12 +17,12 @@ SPOKEN = beeps(600, 20_000)
 
 
 def restarted(publisher: Publisher) -> str:
-    """What a client sends that begins ICE anew; nobody will answer for it."""
+    """Returns a fragment that restarts ICE; no peer will answer for it."""
     text = re.sub(r"ice-ufrag:[^\r\n]*", "ice-ufrag:abcdefgh", publisher.fragment())
     return re.sub(r"ice-pwd:[^\r\n]*", f"ice-pwd:{'p' * 22}", text)
 
 
-def test_a_restart_that_finds_no_way_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_restart_keeps_the_old_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart, "TIMEOUT_S", 0.3)
 
     async def scene(server: Server) -> None:
@@ -36,7 +36,7 @@ def test_a_restart_that_finds_no_way_leaves_the_old_one(monkeypatch: pytest.Monk
             assert candidates_of(side)
             assert re.search(r"a=ice-pwd:\S{22}", side)
             late = await publisher.patch(publisher.fragment(), If_Match=publisher.etag)
-            assert late.status == 412  # that ICE session is the past
+            assert late.status == 412  # of the former ICE session
             (one,) = server.door.publications._live.values()
             assert one._restarting is not None
             await one._restarting
@@ -49,7 +49,7 @@ def test_a_restart_that_finds_no_way_leaves_the_old_one(monkeypatch: pytest.Monk
     against(scene)
 
 
-def test_the_newest_restart_counts_and_the_end_ends_it() -> None:
+def test_only_the_newest_restart_goes_on_and_it_ends_with_the_publication() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, SPOKEN) as publisher:
             before = Process().num_fds()

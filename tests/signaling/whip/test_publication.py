@@ -1,4 +1,4 @@
-"""Publishing over WHIP with a client that is not ours, step by step as RFC 9725 has it."""
+"""Publishing over WHIP with a third-party client, step by step as in RFC 9725."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ CODES = {404: "publication_not_found", 503: "server_full"}
 
 
 @on_both_paths
-def test_sound_comes_in_and_words_come_out_on_the_data_channel(path: PeerSettings) -> None:
+def test_transcripts_of_the_audio_come_on_the_data_channel(path: PeerSettings) -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, SPOKEN, channel="anything") as publisher:
             said = json.loads(await publisher.raw.texts.get())
@@ -47,7 +47,7 @@ def test_sound_comes_in_and_words_come_out_on_the_data_channel(path: PeerSetting
     against(scene, Setup(WhipSettings(peer=path)))
 
 
-def test_the_answer_is_as_the_rfc_has_it() -> None:
+def test_the_answer_is_as_the_rfc_requires() -> None:
     async def scene(server: Server) -> None:
         publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
         response = await publisher.publish()
@@ -81,7 +81,7 @@ def test_sendrecv_is_answered_with_recvonly() -> None:
     against(scene)
 
 
-def test_servers_come_as_links_with_credentials_of_ones_own() -> None:
+def test_ice_servers_come_as_links_with_credentials_for_this_publication() -> None:
     servers = (
         IceServer(("stun:127.0.0.1:9",)),
         IceServer(("turn:127.0.0.1:9", "turns:127.0.0.1:9"), shared_secret="north"),
@@ -104,8 +104,8 @@ def test_servers_come_as_links_with_credentials_of_ones_own() -> None:
     against(scene, Setup(WhipSettings(peer=PeerSettings(ice=ice))))
 
 
-def test_candidates_trickle_in() -> None:
-    """Neither side was told of the other's in offer and answer."""
+def test_candidates_can_trickle() -> None:
+    """Offer and answer contain no candidates of either side."""
 
     async def scene(server: Server) -> None:
         publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
@@ -143,7 +143,7 @@ def test_the_etag_names_the_ice_session() -> None:
             assert (await error_of(response))["code"] == code
         for good in (etag, f'"other", {etag}'):
             assert (await publisher.patch(body, If_Match=good)).status == 204
-        await publisher.raw.connected.wait()  # all of that did it no harm
+        await publisher.raw.connected.wait()  # none of the requests did harm
         await publisher.end()
         await publisher.raw.close()
 
@@ -164,7 +164,7 @@ def test_on_the_public_path_a_restart_is_refused_and_the_call_goes_on() -> None:
     against(scene, Setup(WhipSettings(peer=PUBLIC)))
 
 
-def test_the_end_is_the_end() -> None:
+def test_an_ended_publication_is_not_found() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, SPOKEN) as publisher:
             ended = await server.http.delete(publisher.location, headers={"If-Match": '"any"'})
@@ -183,7 +183,7 @@ def test_the_end_is_the_end() -> None:
     against(scene)
 
 
-def test_a_publisher_that_leaves_without_a_word_is_noticed() -> None:
+def test_a_publisher_that_vanishes_is_noticed() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, SPOKEN) as publisher:
             async with server.http.get(f"{publisher.location}/events") as events:
@@ -206,7 +206,7 @@ def test_a_publisher_that_never_connects_is_given_up() -> None:
     against(scene, Setup(WhipSettings(peer=PeerSettings(connect_timeout_s=0.2))))
 
 
-def test_silence_for_too_long_ends_it() -> None:
+def test_long_silence_ends_the_publication() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, beeps(0, 20_000)) as publisher:
             async with server.http.get(f"{publisher.location}/events") as events:
@@ -216,7 +216,7 @@ def test_silence_for_too_long_ends_it() -> None:
     against(scene, Setup(WhipSettings(idle_timeout_s=1)))
 
 
-def test_a_full_server_says_when_to_come_back() -> None:
+def test_a_full_server_says_when_to_retry() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, SPOKEN) as publisher:
             second = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
@@ -230,7 +230,7 @@ def test_a_full_server_says_when_to_come_back() -> None:
     against(scene, Setup(max_sessions=1))
 
 
-def test_draining_ends_it_and_lets_nobody_in() -> None:
+def test_draining_ends_publications_and_refuses_new_ones() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, SPOKEN) as publisher:
             await server.sessions.drain(1)
@@ -242,7 +242,7 @@ def test_draining_ends_it_and_lets_nobody_in() -> None:
     against(scene)
 
 
-def test_nobody_publishes_reads_or_ends_without_the_key() -> None:
+def test_every_request_needs_the_key() -> None:
     async def scene(server: Server) -> None:
         bearer = {"Authorization": f"Bearer {KEY}"}
         raw = RawPeer(SPOKEN, "sendonly")
@@ -259,8 +259,9 @@ def test_nobody_publishes_reads_or_ends_without_the_key() -> None:
     against(scene, Setup(gate=AccessGate(is_local=False, key=KEY)))
 
 
-def test_a_browser_elsewhere_may_ask_and_publish() -> None:
-    """CORS (4.2): the preflight needs no key; what a script must read of the answer is shown."""
+def test_a_browser_of_another_origin_can_publish() -> None:
+    """CORS (4.2): the preflight needs no key, and scripts may read the necessary headers of the
+    answer."""
 
     async def scene(server: Server) -> None:
         origin = {"Origin": "https://studio.example"}
@@ -300,7 +301,7 @@ def test_a_browser_elsewhere_may_ask_and_publish() -> None:
         ("/whip/whip_1", "Accept-Patch", "application/trickle-ice-sdpfrag", "PATCH"),
     ],
 )
-def test_options_tell_what_is_taken(path: str, header: str, value: str, allow: str) -> None:
+def test_options_name_the_accepted_types(path: str, header: str, value: str, allow: str) -> None:
     async def scene(server: Server) -> None:
         response = await server.http.options(path)
         assert (response.status, response.headers[header]) == (200, value)
@@ -318,7 +319,7 @@ def test_the_endpoint_can_be_probed(method: str) -> None:
     against(scene)
 
 
-def test_many_come_and_go_and_nothing_stays() -> None:
+def test_many_publications_leave_no_tasks() -> None:
     async def scene(server: Server) -> None:
         for _ in range(3):
             async with publishing(server.http, SPOKEN) as publisher:

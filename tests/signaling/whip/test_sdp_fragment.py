@@ -36,11 +36,11 @@ from tests.signaling.realtime.client_events import HEAD, ONE, PASSWORD, RFC
         (
             f"{HEAD}a={ONE} ufrag Old1\r\n",
             SdpFragment("Gx7p", (), PASSWORD),
-        ),  # of the ICE session before
+        ),  # of the former ICE session
         (f"{HEAD}a=unknown:x\r\nb=AS:1\r\n", SdpFragment("Gx7p", (), PASSWORD)),
     ],
 )
-def test_fragments(text: str, read: SdpFragment) -> None:
+def test_valid_fragments_are_read(text: str, read: SdpFragment) -> None:
     assert read_fragment(text.encode()) == read
 
 
@@ -59,7 +59,7 @@ def test_fragments(text: str, read: SdpFragment) -> None:
         b"a=ice-ufrag:\r\n",
     ],
 )
-def test_bad_fragments(data: bytes) -> None:
+def test_invalid_fragments_are_refused(data: bytes) -> None:
     with pytest.raises(RequestError) as refused:
         read_fragment(data)
     assert refused.value.code == "invalid_sdp_fragment"
@@ -69,7 +69,7 @@ def test_bad_fragments(data: bytes) -> None:
     "data",
     [b"a=" + b"x" * MAX_FRAGMENT_BYTES, f"a={ONE}\r\n".encode() * (MAX_CANDIDATES + 1)],
 )
-def test_fragments_above_the_limits(data: bytes) -> None:
+def test_fragments_above_the_limits_are_refused(data: bytes) -> None:
     with pytest.raises(PayloadTooLarge):
         read_fragment(data)
 
@@ -88,15 +88,15 @@ def test_the_ufrag_is_found_in_an_offer() -> None:
     assert ufrag_of("v=0\r\n") is None
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_fragment_can_be_read() -> None:
     text = write_fragment("audio", "Gx7p", PASSWORD, [ONE])
     assert read_fragment(text.encode()) == SdpFragment("Gx7p", (ONE,), PASSWORD)
     assert PASSWORD not in repr(read_fragment(text.encode()))
     assert mid_of(f"v=0\r\n{VIDEO}a=mid:v\r\n{AUDIO}a=mid:a\r\n{DATA}a=mid:d\r\n") == "a"
 
 
-def test_the_largest_offer_is_read_at_once() -> None:
-    """However many sections it begins: each is looked at once."""
+def test_the_largest_offer_is_read_quickly() -> None:
+    """Each of its sections is read once, however many there are."""
     bomb = "v=0\r\n" + "m=audio \r\n" * 6_500
     began_s = time.process_time()
     assert (mid_of(bomb), ufrag_of(bomb)) == ("0", None)
@@ -109,7 +109,7 @@ def test_the_largest_offer_is_read_at_once() -> None:
     ("header", "wants_restart"),
     [('"e"', False), ('"a", "e"', False), ('"e" , W/"x"', False), ("*", True), ('"*"', True)],
 )
-def test_if_match(header: str, wants_restart: bool) -> None:
+def test_a_matching_if_match_is_accepted(header: str, wants_restart: bool) -> None:
     assert check_if_match(header, '"e"') is wants_restart
 
 
@@ -124,7 +124,7 @@ def test_if_match(header: str, wants_restart: bool) -> None:
         ('"xe"', "etag_mismatch"),
     ],
 )
-def test_if_match_that_does_not(header: str | None, code: str) -> None:
+def test_an_if_match_that_does_not_match_is_refused(header: str | None, code: str) -> None:
     with pytest.raises(RequestError) as refused:
         check_if_match(header, '"e"')
     assert refused.value.code == code
@@ -148,7 +148,7 @@ SESSION = "v=0\r\ns=-\r\n"
         (SESSION + VIDEO.replace(" 9 ", " 0 ") + AUDIO, {}),
     ],
 )
-def test_offers(sdp: str, query: dict[str, str]) -> None:
+def test_valid_offers_are_read(sdp: str, query: dict[str, str]) -> None:
     assert read_offer(sdp.encode(), query) == sdp
 
 
@@ -175,20 +175,20 @@ def test_offers(sdp: str, query: dict[str, str]) -> None:
         (b"v=0" + b" " * MAX_OFFER_BYTES, {}, "too_large"),
     ],
 )
-def test_bad_offers(data: bytes, query: dict[str, str], code: str) -> None:
+def test_invalid_offers_are_refused(data: bytes, query: dict[str, str], code: str) -> None:
     with pytest.raises(RequestError) as refused:
         read_offer(data, query)
     assert refused.value.code == code
 
 
-def test_the_query_says_language_and_model() -> None:
+def test_the_query_sets_language_and_model() -> None:
     fresh = SessionSettings(language="en", asr="small")
     assert settings_of({}, fresh).language == "en"
     wanted = settings_of({"language": "de", "model": "tiny"}, fresh)
     assert (wanted.answers, wanted.language, wanted.asr) == (False, "de", "tiny")
 
 
-def test_what_we_cannot_take_is_told_from_what_is_wrong() -> None:
+def test_unacceptable_offers_have_another_code_than_invalid_ones() -> None:
     for code, expected in (
         ("sdp_without_opus", "offer_not_acceptable"),
         ("sdp_without_audio", "offer_not_acceptable"),
@@ -208,7 +208,7 @@ lines = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(lines, st.binary(max_size=200)), st.text(max_size=20))
-def test_anything_else_is_read_or_refused(data: bytes, header: str) -> None:
+def test_any_other_input_is_read_or_refused(data: bytes, header: str) -> None:
     for read in (
         lambda: read_fragment(data),
         lambda: read_offer(data, {}),

@@ -1,4 +1,4 @@
-"""What was said, read as server-sent events over real sockets."""
+"""The transcripts, read as server-sent events over real sockets."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.live
 TWICE = beeps(500, 1_200, 500, 20_000)
 
 
-def test_everything_said_and_the_end() -> None:
+def test_readers_get_all_transcripts_and_the_end() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, TWICE) as publisher:
             path = f"{publisher.location}/events"
@@ -39,7 +39,7 @@ def test_everything_said_and_the_end() -> None:
 
 
 def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sockets' buffers are full, then our bound; the publication goes on."""
+    """The buffers of the sockets fill first, then our own; the publication goes on."""
     monkeypatch.setattr(sse, "STALL_S", 0.3)
 
     async def scene(server: Server) -> None:
@@ -61,12 +61,12 @@ def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyP
     against(scene)
 
 
-def test_a_reader_that_lags_behind_the_bound_is_disconnected() -> None:
+def test_a_reader_with_too_many_unread_events_is_disconnected() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, TWICE) as publisher:
             async with server.http.get(f"{publisher.location}/events") as response:
                 (one,) = server.door.publications._live.values()
-                for _ in range(MAX_UNREAD + 1):  # at once: nobody can have read them
+                for _ in range(MAX_UNREAD + 1):  # at once: no reader can have read them
                     one.feed.put(FinalTranscript("item_1", "x", "en", 1.0))
                 with pytest.raises(ClientError):
                     async for _ in response.content:
@@ -77,7 +77,7 @@ def test_a_reader_that_lags_behind_the_bound_is_disconnected() -> None:
     against(scene)
 
 
-def test_a_reader_that_leaves_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_leaves_frees_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "HEARTBEAT_S", 0.05)
 
     async def scene(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""The feed of a publication: bounded, and late readers catch up."""
+"""The feed of a publication is bounded, and late readers catch up."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def read_all(reader: Outbox[FeedEntry]) -> list[FeedEntry]:
     return asyncio.run(main())
 
 
-def test_what_readers_are_told() -> None:
+def test_the_events_of_the_feed() -> None:
     told = [
         event_of(HypothesisChanged("i", "turn", "on", 400)),
         event_of(TranscriptionCompleted("i", "turn on", 1.5, "en")),
@@ -64,7 +64,7 @@ def test_what_readers_are_told() -> None:
     assert told[3:] == [None, None]
 
 
-def test_a_late_reader_gets_what_was_finished() -> None:
+def test_a_late_reader_gets_the_final_transcripts() -> None:
     feed = TranscriptFeed()
     for event in (HYPOTHESIS, done("one"), HYPOTHESIS, done("two")):
         feed.put(event)
@@ -77,7 +77,7 @@ def test_a_late_reader_gets_what_was_finished() -> None:
         assert [sent.kind for sent in read_all(too_late)] == ["closed"]
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_number_of_kept_transcripts_is_limited() -> None:
     feed = TranscriptFeed()
     for number in range(3 * MAX_KEPT):
         feed.put(done(str(number)))
@@ -85,7 +85,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert feed.kept[-1].number == 3 * MAX_KEPT
 
 
-def test_a_slow_reader_is_cut_off_and_no_other() -> None:
+def test_a_slow_reader_is_disconnected_alone() -> None:
     feed = TranscriptFeed()
     with feed.open_reader() as slow, feed.open_reader() as quick:
         for _ in range(MAX_UNREAD):
@@ -96,7 +96,7 @@ def test_a_slow_reader_is_cut_off_and_no_other() -> None:
         assert (slow.overflowed, quick.overflowed) == (True, False)
 
 
-def test_readers_are_limited_and_leave_their_place() -> None:
+def test_readers_are_limited_and_free_their_places() -> None:
     feed = TranscriptFeed()
     with ExitStack() as stack:
         for _ in range(MAX_READERS):
@@ -108,7 +108,7 @@ def test_readers_are_limited_and_leave_their_place() -> None:
         pass
 
 
-def test_the_first_reason_stays() -> None:
+def test_only_the_first_reason_for_the_end_is_kept() -> None:
     feed = TranscriptFeed()
     feed.close("idle")
     feed.close("closed")
@@ -128,6 +128,6 @@ def test_an_event_on_the_wire() -> None:
     ("header", "number"),
     [("7", 7), ("", 0), ("-1", 0), ("x", 0), ("٧", 0), ("9" * 5000, 0), ("1.5", 0)],
 )
-def test_last_event_id(header: str, number: int) -> None:
+def test_last_event_id_is_a_number_or_zero(header: str, number: int) -> None:
     assert last_event_id({"Last-Event-ID": header}) == number
     assert last_event_id({}) == 0
