@@ -8,12 +8,12 @@ from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from tests.media.signals import tone
 
 DEADLINE_S = 10
-"For what takes 50 ms on a quiet machine."
+"The deadline for steps that take 50 ms on a quiet machine."
 
 
 @dataclass
 class End:
-    """One side and what it noticed."""
+    """One side of a call, with a record of its callbacks."""
 
     hz: float
     settings: PeerSettings = field(default_factory=PeerSettings)
@@ -51,7 +51,8 @@ class End:
 
 
 async def all_tasks_ended() -> None:
-    """Also aiortc's own; its connectivity checks notice a closed socket 20 ms later."""
+    """Waits for the end of all tasks, aiortc's included; its checks see a closed socket after 20
+    ms."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         async with asyncio.timeout(DEADLINE_S):

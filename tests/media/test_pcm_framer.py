@@ -8,7 +8,7 @@ from tests.media.signals import assert_continuous, joined
 
 
 @given(st.lists(st.integers(0, 1000), max_size=20))
-def test_any_chunks_become_exact_frames(sizes: list[int]) -> None:
+def test_chunks_of_any_size_become_exact_frames(sizes: list[int]) -> None:
     total = sum(sizes)
     pcm = np.arange(total, dtype=np.int64).astype(np.int16)
     framer = Framer(16000)
@@ -24,12 +24,12 @@ def test_any_chunks_become_exact_frames(sizes: list[int]) -> None:
     assert len(frames) == -(-total // 320)
 
 
-def test_start_goes_on_from_the_given_one() -> None:
+def test_frames_start_at_the_given_position() -> None:
     framer = Framer(24000, 60, start=480)
     (frame,) = framer.push(np.zeros(1440, np.int16))
     assert (frame.start, frame.end) == (480, 1920)
 
 
-def test_a_frame_is_a_whole_number_of_samples() -> None:
+def test_a_rate_without_whole_frames_is_refused() -> None:
     with pytest.raises(ValueError, match="11025"):
         Framer(11025)

@@ -18,7 +18,7 @@ def stream(resampler: Resampler, pcm: Pcm, cuts: list[int]) -> Pcm:
 
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize(("from_hz", "to_hz"), RATES)
-def test_any_split_gives_the_same(from_hz: int, to_hz: int, live: bool) -> None:
+def test_any_split_gives_the_same_samples(from_hz: int, to_hz: int, live: bool) -> None:
     pcm = np.random.default_rng(7).normal(0, 5000, 5000).astype(np.int16)
     whole = stream(Resampler(from_hz, to_hz, live=live), pcm, [])
     for cuts in ([1], [1, 2, 3, 4], list(range(0, 5000, 160)), [2500, 2500, 4999]):
@@ -26,7 +26,7 @@ def test_any_split_gives_the_same(from_hz: int, to_hz: int, live: bool) -> None:
 
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), RATES)
-def test_ten_seconds_stay_ten_seconds(from_hz: int, to_hz: int) -> None:
+def test_the_duration_is_kept(from_hz: int, to_hz: int) -> None:
     chunk = np.zeros(from_hz // 50, np.int16)
     resampler = Resampler(from_hz, to_hz)
     total = sum(len(resampler.push(chunk)) for _ in range(500)) + len(resampler.flush())
@@ -34,7 +34,7 @@ def test_ten_seconds_stay_ten_seconds(from_hz: int, to_hz: int) -> None:
 
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), [*RATES, (96000, 16000), (16000, 48000)])
-def test_live_gives_each_push_its_share_at_once(from_hz: int, to_hz: int) -> None:
+def test_live_mode_returns_the_share_of_each_push_at_once(from_hz: int, to_hz: int) -> None:
     resampler = Resampler(from_hz, to_hz, live=True)
     chunk = np.zeros(from_hz // 50, np.int16)
     assert {len(resampler.push(chunk)) for _ in range(500)} == {to_hz // 50}
@@ -44,7 +44,7 @@ def test_live_gives_each_push_its_share_at_once(from_hz: int, to_hz: int) -> Non
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), [*RATES, (96000, 16000), (16000, 48000)])
 @pytest.mark.parametrize("size", [1, 77, 441])
-def test_live_owes_nothing_however_small_the_pushes_are(
+def test_live_mode_holds_nothing_back_however_small_the_pushes(
     from_hz: int, to_hz: int, size: int
 ) -> None:
     resampler = Resampler(from_hz, to_hz, live=True)
@@ -62,7 +62,7 @@ def test_a_tone_keeps_its_frequency_and_level(from_hz: int, to_hz: int) -> None:
     assert np.abs(heard[200:]).max() == pytest.approx(8000, rel=0.02)
 
 
-def test_what_the_lower_rate_cannot_carry_is_gone() -> None:
+def test_frequencies_above_the_lower_rate_are_removed() -> None:
     heard = Resampler(48000, 16000).push(tone(10_000, 48000, 48000))
     assert np.abs(heard[200:]).max() < 80  # -40 dB; folded, it would be a loud tone of 6 kHz
 
@@ -70,7 +70,7 @@ def test_what_the_lower_rate_cannot_carry_is_gone() -> None:
 @pytest.mark.parametrize(
     ("from_hz", "to_hz", "delay_ms"), [(48000, 16000, 1), (24000, 16000, 1), (8000, 16000, 2)]
 )
-def test_live_delay_is_what_it_says(from_hz: int, to_hz: int, delay_ms: float) -> None:
+def test_the_stated_live_delay_is_the_real_one(from_hz: int, to_hz: int, delay_ms: float) -> None:
     click = np.zeros(from_hz // 10, np.int16)
     click[len(click) // 2] = 20000
     heard = Resampler(from_hz, to_hz, live=True).push(click)

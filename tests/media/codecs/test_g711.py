@@ -32,7 +32,7 @@ def test_known_values(law: G711Law, sample: int, code: int) -> None:
 
 
 @pytest.mark.parametrize("law", ["mu", "a"])
-def test_every_code_is_what_ffmpeg_says_it_is(law: G711Law) -> None:
+def test_every_code_decodes_as_with_ffmpeg(law: G711Law) -> None:
     codec = av.AudioCodecContext.create(CODECS[law], "r")
     assert isinstance(codec, av.AudioCodecContext)
     codec.sample_rate, codec.layout = 8000, "mono"
@@ -41,13 +41,13 @@ def test_every_code_is_what_ffmpeg_says_it_is(law: G711Law) -> None:
 
 
 @pytest.mark.parametrize("law", ["mu", "a"])
-def test_what_was_decoded_is_coded_the_same(law: G711Law) -> None:
+def test_decoded_samples_survive_a_second_coding(law: G711Law) -> None:
     again = decode(encode(decode(EVERY, law), law), law)
     assert np.array_equal(again, decode(EVERY, law))
 
 
 @pytest.mark.parametrize(("law", "quietest"), [("mu", 4), ("a", 16)])
-def test_no_sample_is_further_off_than_half_a_step(law: G711Law, quietest: int) -> None:
+def test_the_error_of_a_sample_is_at_most_half_a_step(law: G711Law, quietest: int) -> None:
     samples = np.arange(-32768, 32768).astype(np.int16)
     heard = decode(encode(samples, law), law).astype(np.int32)
     off = np.abs(heard - samples.astype(np.int32))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.many
 @pytest.mark.parametrize("application", ["voip", "audio", "lowdelay"])
 @pytest.mark.parametrize("frame_ms", [20, 60])
 @pytest.mark.parametrize("rate_hz", OPUS_RATES_HZ)
-def test_tone_survives(application: str, frame_ms: int, rate_hz: int) -> None:
+def test_a_tone_survives_coding(application: str, frame_ms: int, rate_hz: int) -> None:
     settings = OpusSettings(application=application, frame_ms=frame_ms)  # type: ignore[arg-type]
     encoder, decoder = OpusEncoder(rate_hz, settings), OpusDecoder()
     samples = encoder.frame_samples
@@ -32,25 +32,25 @@ def test_tone_survives(application: str, frame_ms: int, rate_hz: int) -> None:
     assert peak_hz(np.concatenate(heard[2:]), 48000) == pytest.approx(600, abs=10)
 
 
-def test_packet_has_its_bitrate() -> None:
+def test_packets_keep_the_bitrate() -> None:
     encoder = OpusEncoder(48000, OpusSettings(bitrate_bps=32_000))
     noise = np.random.default_rng(1).normal(0, 3000, (50, 960)).astype(np.int16)
     assert sum(len(encoder.encode(pcm)) for pcm in noise) == pytest.approx(4000, rel=0.15)
 
 
-def test_what_is_variadic_is_declared_so_far_as_it_is_not() -> None:
-    """Else it is called as if it were not, which Apple's ARM tells apart (ctypes' manual)."""
+def test_only_the_fixed_arguments_of_a_variadic_function_are_declared() -> None:
+    """Otherwise ctypes would call it as a non-variadic function, which fails on Apple's ARM."""
     assert len(library().opus_encoder_ctl.argtypes or ()) == 2
 
 
 @pytest.mark.parametrize("samples", [0, 959, 961, 1920])
-def test_encoder_takes_exactly_one_frame(samples: int) -> None:
+def test_the_encoder_takes_exactly_one_frame(samples: int) -> None:
     with pytest.raises(ValueError, match="960"):
         OpusEncoder(48000).encode(np.zeros(samples, np.int16))
 
 
 @pytest.mark.parametrize("dtx", ["f8", "f8ff", "f8fffe", "08"])
-def test_dtx_packets_are_quiet_audio(dtx: str) -> None:
+def test_dtx_packets_decode_to_quiet_audio(dtx: str) -> None:
     heard = OpusDecoder().decode(bytes.fromhex(dtx))
     assert len(heard) in (960, 1920)
     assert np.abs(heard).max() < 100
@@ -68,7 +68,7 @@ def test_a_bad_packet_is_named_and_the_next_one_decodes(bad: bytes) -> None:
 
 @pytest.mark.parametrize("application", ["voip", "lowdelay"])
 @pytest.mark.parametrize("frame_ms", [20, 60])
-def test_a_lost_packet_is_concealed_by_more_of_the_same(application: str, frame_ms: int) -> None:
+def test_a_lost_packet_is_concealed_by_continued_sound(application: str, frame_ms: int) -> None:
     settings = OpusSettings(application=application, frame_ms=frame_ms)  # type: ignore[arg-type]
     encoder, decoder = OpusEncoder(48000, settings), OpusDecoder()
     assert not len(decoder.conceal())
@@ -88,12 +88,12 @@ def test_a_lost_packet_is_concealed_by_more_of_the_same(application: str, frame_
     "wrong",
     [{"bitrate_bps": 5000}, {"bitrate_bps": 600_000}, {"application": "fax"}, {"frame_ms": 30}],
 )
-def test_settings_are_checked(wrong: dict[str, object]) -> None:
+def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         OpusSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_rate_is_checked() -> None:
+def test_an_unknown_sample_rate_is_refused() -> None:
     with pytest.raises(ValueError, match="44100"):
         OpusEncoder(44100)
 
@@ -103,14 +103,14 @@ MAX_TAIL_FRAMES = 20
 
 
 class EveryFrame(OpusEncoder):
-    """What it was before: libopus is asked for each packet, of silence, too."""
+    """An encoder that passes every packet to libopus, silence included."""
 
     def encode(self, pcm: Pcm) -> bytes:
         return self._coded(pcm)
 
 
 def speech(rate_hz: int, frames: int, hz: float) -> Pcm:
-    """Rows of 20 ms: a voice's harmonics, its loudness that rises and falls, a constant offset."""
+    """Returns rows of 20 ms with a voice's harmonics, changing loudness and a constant offset."""
     samples = frames * rate_hz // 50
     voice = sum(tone(hz * n, samples, rate_hz, level=6000 // n).astype(float) for n in (1, 2, 3, 5))
     shape = 0.6 + 0.4 * np.sin(2 * np.pi * 4 * np.arange(samples) / rate_hz)
@@ -128,7 +128,7 @@ def decoded(packets: list[bytes]) -> "np.ndarray[tuple[int, ...], np.dtype[np.fl
 
 
 @pytest.mark.parametrize("rate_hz", OPUS_RATES_HZ)
-def test_packets_are_those_of_an_encoder_that_codes_silence_too(rate_hz: int) -> None:
+def test_packets_equal_those_of_an_encoder_that_codes_silence(rate_hz: int) -> None:
     pcm = [*speech(rate_hz, 50, 140), *silence(rate_hz, 500)]
     ours, whole = OpusEncoder(rate_hz), EveryFrame(rate_hz)
     assert [ours.encode(one) for one in pcm] == [whole.encode(one) for one in pcm]
@@ -136,7 +136,7 @@ def test_packets_are_those_of_an_encoder_that_codes_silence_too(rate_hz: int) ->
     assert whole.coded_frames == 550
 
 
-def test_silence_from_the_beginning_is_coded_once() -> None:
+def test_initial_silence_is_coded_once() -> None:
     encoder = OpusEncoder(48000)
     assert len({encoder.encode(one) for one in silence(48000)}) == 1
     assert encoder.coded_frames == 1
@@ -144,7 +144,7 @@ def test_silence_from_the_beginning_is_coded_once() -> None:
 
 @pytest.mark.parametrize("rate_hz", [24000, 48000])
 @pytest.mark.parametrize("silent_frames", [10, 17, 18, 50, 500])
-def test_sound_after_silence_is_as_if_silence_had_been_coded(
+def test_sound_after_skipped_silence_equals_sound_after_coded_silence(
     rate_hz: int, silent_frames: int
 ) -> None:
     before, after = speech(rate_hz, 50, 140), speech(rate_hz, 50, 220)
@@ -163,7 +163,7 @@ def test_sound_after_silence_is_as_if_silence_had_been_coded(
 
 
 @pytest.mark.parametrize("application", ["audio", "lowdelay", "voip"])
-def test_sound_at_the_end_of_a_frame_is_not_left_out(application: str) -> None:
+def test_sound_at_the_end_of_a_frame_is_sent(application: str) -> None:
     settings = OpusSettings(application=application)  # type: ignore[arg-type]
     encoder = OpusEncoder(48000, settings)
     end = np.zeros(960, np.int16)
@@ -173,7 +173,7 @@ def test_sound_at_the_end_of_a_frame_is_not_left_out(application: str) -> None:
     assert np.abs(heard[100:]).max() > 2000
 
 
-def test_silence_is_coded_where_no_packet_says_that_it_is_nothing_else() -> None:
+def test_silence_is_coded_if_no_packet_is_known_to_be_pure_silence() -> None:
     encoder = OpusEncoder(16000, OpusSettings(bitrate_bps=16_000, application="voip"))
     pcm = [*speech(16000, 50, 140), *silence(16000)]
     assert {packet[0] >> 7 for packet in [encoder.encode(one) for one in pcm][-20:]} == {0}, "SILK"

@@ -1,18 +1,19 @@
-"""Audio files that promise what they do not hold, as an attacker writes them."""
+"""Audio files that promise more than they hold, as an attacker writes them."""
 
 import struct
 from collections.abc import Sequence
 
 
 def monkeys_audio(final_frame_blocks: int) -> bytes:
-    """108 bytes of Monkey's Audio whose only frame is said to have so many samples."""
+    """Returns 108 bytes of Monkey's Audio whose only frame claims this number of samples."""
     descriptor = struct.pack("<4sHHIIIIIII16s", b"MAC ", 3990, 0, 52, 24, 4, 0, 24, 0, 0, bytes(16))
     header = struct.pack("<HHIIIHHI", 1000, 0, 0x7FFFFFF, final_frame_blocks, 1, 16, 2, 44_100)
     return (descriptor + header + struct.pack("<I", 80) + bytes(108))[:108]
 
 
 def m4a(samples: int, *, tracks: int = 1, sample_bytes: int = 1) -> bytes:
-    """An M4A of less than 2 kB whose sample tables promise so many samples in each track."""
+    """Returns an M4A of less than 2 kB whose sample tables claim `samples` samples in each
+    track."""
     tables = (
         _box(b"stts", struct.pack(">IIII", 0, 1, samples, 1024)),
         _box(b"stsc", struct.pack(">IIIII", 0, 1, 1, samples, 1)),
@@ -23,8 +24,8 @@ def m4a(samples: int, *, tracks: int = 1, sample_bytes: int = 1) -> bytes:
 
 
 def m4a_of_repeats(chunks: int, samples_per_chunk: int, codec: bytes = b"mp4a") -> bytes:
-    """An M4A whose chunks all lie at the same place: four bytes of it are so many packets more.
-    They are frames of silence to AMR."""
+    """Returns an M4A whose chunks all lie at the same place, so four bytes of index add many
+    packets. The packets are frames of silence to AMR."""
     samples = chunks * samples_per_chunk
     tables = (
         _box(b"stts", struct.pack(">IIII", 0, 1, samples, 1024)),
@@ -36,7 +37,7 @@ def m4a_of_repeats(chunks: int, samples_per_chunk: int, codec: bytes = b"mp4a") 
 
 
 def m4a_of_fragments(samples: int) -> bytes:
-    """An M4A whose fragment promises so many samples, which have no sizes of their own."""
+    """Returns an M4A whose fragment claims `samples` samples, which have no sizes of their own."""
     track = _box(b"tfhd", struct.pack(">II", 0x020000, 1))
     track += _box(b"trun", struct.pack(">II", 0, samples))
     empty = tuple(
@@ -49,7 +50,7 @@ def m4a_of_fragments(samples: int) -> bytes:
 
 
 def caf_chunk(size_bytes: int) -> bytes:
-    """A CAF file with a chunk before its sound that is said to be so long."""
+    """Returns a CAF file with a chunk before its sound that claims this size."""
     description = struct.pack(">d4sIIIII", 16_000.0, b"lpcm", 0, 2, 1, 1, 16)
     return (
         struct.pack(">4sHH", b"caff", 1, 0)
@@ -63,7 +64,7 @@ def caf_chunk(size_bytes: int) -> bytes:
 def _movie(
     tracks: Sequence[Sequence[bytes]], media: bytes, extends: bytes = b"", codec: bytes = b"mp4a"
 ) -> bytes:
-    """A file of tracks with these sample tables. The media lies at byte 40."""
+    """Returns a file of tracks with these sample tables. The media lies at byte 40."""
     rate_hz, one = 44_100, 0x00010000
     matrix = struct.pack(">9I", one, 0, 0, 0, one, 0, 0, 0, 0x40000000)
     decoder_config = _descriptor(0x05, b"\x12\x08")  # AAC LC, 44 100 Hz, mono

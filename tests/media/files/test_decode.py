@@ -38,7 +38,7 @@ def wav(pcm: bytes, rate_hz: int, width_bytes: int, channels: int) -> bytes:
 
 
 def as_width(pcm: Pcm, width_bytes: int) -> bytes:
-    """The same sound in 8-bit (unsigned), 16, 24 or 32-bit samples."""
+    """Converts the sound to 8-bit (unsigned), 16, 24 or 32-bit samples."""
     if width_bytes == 1:
         return ((pcm >> 8) + 128).astype(np.uint8).tobytes()
     wide = pcm.astype("<i4") << 16
@@ -47,7 +47,7 @@ def as_width(pcm: Pcm, width_bytes: int) -> bytes:
 
 @pytest.mark.parametrize("rate_hz", [8000, 16000, 44100])
 @pytest.mark.parametrize("width_bytes", [1, 2, 3, 4])
-def test_wav_of_any_width(rate_hz: int, width_bytes: int) -> None:
+def test_wav_files_of_any_width_are_decoded(rate_hz: int, width_bytes: int) -> None:
     data = wav(as_width(tone(700, rate_hz, rate_hz), width_bytes), rate_hz, width_bytes, 1)
     heard = decode_file(data, 16000)
     assert len(heard) == pytest.approx(16000, abs=1)
@@ -55,21 +55,21 @@ def test_wav_of_any_width(rate_hz: int, width_bytes: int) -> None:
     assert np.abs(heard).max() == pytest.approx(8000, rel=0.05)
 
 
-def test_stereo_is_mixed() -> None:
+def test_stereo_is_mixed_to_mono() -> None:
     left, right = tone(500, 16000, 16000), np.zeros(16000, np.int16)
     stereo = np.stack([left, right], axis=1)
     heard = decode_file(wav(stereo.astype("<i2").tobytes(), 16000, 2, 2))
     assert np.abs(heard).max() == pytest.approx(4000, rel=0.02)
 
 
-def test_written_wav_is_read_again(tmp_path: Path) -> None:
+def test_a_written_wav_is_read_back_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     pcm = tone(300, 4800, 24000)
     write_wav(path, [AudioFrame(pcm[:2400], 24000, 0), AudioFrame(pcm[2400:], 24000, 2400)])
     assert np.array_equal(decode_file(path, 24000), pcm)
 
 
-def test_one_wav_has_one_rate(tmp_path: Path) -> None:
+def test_frames_of_two_rates_in_one_wav_are_refused(tmp_path: Path) -> None:
     frames = [AudioFrame(np.zeros(10, np.int16), rate_hz, 0) for rate_hz in (8000, 16000)]
     for wrong in (frames, []):
         with pytest.raises(ValueError, match="one sample rate"):
@@ -90,7 +90,7 @@ def test_one_wav_has_one_rate(tmp_path: Path) -> None:
         b"v=0\r\nm=audio 5000 RTP/AVP 0\r\n",
     ],
 )
-def test_what_is_no_audio_is_refused(junk: bytes) -> None:
+def test_a_file_without_audio_is_refused(junk: bytes) -> None:
     with pytest.raises(RequestError) as error:
         decode_file(junk)
     assert error.value.code == "unsupported_audio"
@@ -104,7 +104,9 @@ def test_what_is_no_audio_is_refused(junk: bytes) -> None:
         (FileLimits(max_duration_s=0.5), "audio_too_long", "more than 0.5 s"),
     ],
 )
-def test_limits_are_named(limits: FileLimits, code: str, message: str, tmp_path: Path) -> None:
+def test_size_and_duration_limits_are_named(
+    limits: FileLimits, code: str, message: str, tmp_path: Path
+) -> None:
     data = wav(bytes(32000), 16000, 2, 1)
     path = tmp_path / "a.wav"
     path.write_bytes(data)
@@ -131,14 +133,14 @@ RECORDINGS = {
 
 
 @pytest.mark.parametrize(("name", "duration_s"), RECORDINGS.items())
-def test_recordings_of_every_container(name: str, duration_s: float) -> None:
+def test_recordings_of_every_container_are_decoded(name: str, duration_s: float) -> None:
     heard = decode_file(shared_data("codecs", name))
     assert len(heard) / 16000 == pytest.approx(duration_s, abs=0.03)
     assert np.abs(heard).max() > 5000
 
 
 def encoded(container: str, codec: str) -> bytes:
-    """A second of a tone."""
+    """Returns one second of a tone in this container and codec."""
     rate_hz, layout = 48_000, "mono"
     data = BytesIO()
     with av.open(data, "w", format=container) as file:
@@ -173,7 +175,7 @@ def encoded(container: str, codec: str) -> bytes:
         ("w64", "pcm_s24le"),
     ],
 )
-def test_what_phones_browsers_and_recorders_write(container: str, codec: str) -> None:
+def test_formats_of_phones_browsers_and_recorders_are_decoded(container: str, codec: str) -> None:
     heard = decode_file(encoded(container, codec))
     assert len(heard) / 16000 == pytest.approx(1, abs=0.15)
     assert peak_hz(heard, 16000) == pytest.approx(440, abs=2)
@@ -183,7 +185,7 @@ def test_what_phones_browsers_and_recorders_write(container: str, codec: str) ->
     ("container", "codec"),
     [("avi", "mp3"), ("flv", "mp3"), ("tta", "tta"), ("wv", "wavpack")],
 )
-def test_containers_that_nobody_needs_are_not_opened(container: str, codec: str) -> None:
+def test_unlisted_containers_are_refused(container: str, codec: str) -> None:
     with pytest.raises(RequestError, match="allowed are wav, w64, aiff") as error:
         decode_file(encoded(container, codec))
     assert error.value.code == "unsupported_audio"
@@ -192,19 +194,19 @@ def test_containers_that_nobody_needs_are_not_opened(container: str, codec: str)
 @pytest.mark.parametrize(
     ("container", "codec", "named"), [("mp4", "ac3", "ac3"), ("matroska", "wavpack", "wavpack")]
 )
-def test_codecs_that_nobody_needs_are_not_run(container: str, codec: str, named: str) -> None:
-    """Also not to find out what is in the file."""
+def test_unlisted_codecs_are_refused(container: str, codec: str, named: str) -> None:
+    """They are not even run to find out what is in the file."""
     with pytest.raises(RequestError, match=f"codec is {named}; allowed are PCM, FLAC") as error:
         decode_file(encoded(container, codec))
     assert error.value.code == "unsupported_audio"
 
 
-def test_every_codec_is_there() -> None:
+def test_every_listed_codec_is_available() -> None:
     load_codecs()
     assert set(CODECS) <= av.codecs_available
 
 
-def test_the_sound_of_a_film_is_heard() -> None:
+def test_the_sound_of_a_video_is_decoded() -> None:
     """Its pictures are not decoded, though their packets are read."""
     data = BytesIO()
     with av.open(data, "w", format="mp4") as file:
@@ -223,8 +225,8 @@ def test_the_sound_of_a_film_is_heard() -> None:
     assert peak_hz(decode_file(data.getvalue()), 16000) == pytest.approx(440, abs=2)
 
 
-def test_a_file_that_names_a_place_beyond_all_files_is_refused(tmp_path: Path) -> None:
-    """A file on a disk does not let itself be read there; one in memory does."""
+def test_a_chunk_beyond_the_largest_possible_offset_is_refused(tmp_path: Path) -> None:
+    """A file on a disk cannot be read at such an offset, though one in memory can."""
     path = tmp_path / "a.caf"
     path.write_bytes(caf_chunk(2**62))
     with pytest.raises(RequestError, match="cannot decode this file") as error:
@@ -232,15 +234,15 @@ def test_a_file_that_names_a_place_beyond_all_files_is_refused(tmp_path: Path) -
     assert error.value.code == "unsupported_audio"
 
 
-def test_packets_that_lie_at_one_place_are_refused() -> None:
-    """The index is within bounds; what it has read again and again is not."""
+def test_packets_at_one_place_are_refused() -> None:
+    """The index is within its limits, but the same bytes would be read again and again."""
     with pytest.raises(RequestError, match="again and again") as error:
         decode_file(m4a_of_repeats(16_000, 5, b"sawb"))
     assert error.value.code == "unsupported_audio"
 
 
 @pytest.mark.parametrize(("packets", "is_heard"), [(900, True), (1100, False)])
-def test_packets_that_cannot_be_decoded_are_bounded(packets: int, is_heard: bool) -> None:
+def test_undecodable_packets_in_a_row_are_limited(packets: int, is_heard: bool) -> None:
     data, sound = BytesIO(), tone(440, 16_000, 16_000)
     with av.open(data, "w", format="matroska") as file:
         stream = file.add_stream("aac", rate=16_000, layout="mono")
@@ -261,7 +263,7 @@ def test_packets_that_cannot_be_decoded_are_bounded(packets: int, is_heard: bool
             decode_file(data.getvalue())
 
 
-def test_a_longer_frame_than_any_codec_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_longer_than_in_any_codec_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = shared_data("codecs", "1272-141231-0002.flac").read_bytes()
     monkeypatch.setattr(files, "MAX_FRAME_SAMPLES", 4095)
     with pytest.raises(RequestError, match="unsupported audio"):
@@ -277,7 +279,7 @@ def test_a_longer_frame_than_any_codec_has_is_refused(monkeypatch: pytest.Monkey
     ],
 )
 def test_each_frame_is_checked(rate_hz: int, layout: str, why: str) -> None:
-    """Not only the first: a stream may change in the middle."""
+    """Not only the first frame is checked, because a stream may change midway."""
     frame = av.AudioFrame(layout=layout, samples=100)
     frame.sample_rate = rate_hz
     with pytest.raises(RequestError, match=why):
@@ -293,14 +295,14 @@ def test_each_frame_is_checked(rate_hz: int, layout: str, why: str) -> None:
         ("silero_test.opus", 4.0),
     ],
 )
-def test_what_a_cut_file_still_holds(name: str, least_s: float) -> None:
+def test_the_intact_part_of_a_cut_file_is_decoded(name: str, least_s: float) -> None:
     data = shared_data("codecs", name).read_bytes()
     heard = decode_file(data[: len(data) * 2 // 3])
     assert len(heard) / 16000 > least_s
     assert np.abs(heard).max() > 5000
 
 
-def test_a_damaged_stretch_is_passed_over() -> None:
+def test_a_damaged_stretch_is_skipped() -> None:
     name = "1272-141231-0002.mp3"
     data = bytearray(shared_data("codecs", name).read_bytes())
     middle = len(data) // 2
@@ -309,7 +311,7 @@ def test_a_damaged_stretch_is_passed_over() -> None:
     assert len(heard) / 16000 == pytest.approx(RECORDINGS[name], abs=0.3)
 
 
-def test_a_container_that_is_not_opened_says_which_are() -> None:
+def test_the_error_of_a_refused_container_lists_the_allowed_ones() -> None:
     with pytest.raises(RequestError, match=r"allowed are wav, .*flac, mp3, ogg") as error:
         decode_file(b"#EXTM3U\n#EXTINF:1,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n")
     assert error.value.code == "unsupported_audio"
@@ -330,7 +332,7 @@ def test_malformed_recordings_are_refused(name: str, message: str) -> None:
     assert error.value.code == "unsupported_audio"
 
 
-def test_blocks_are_the_whole_in_pieces() -> None:
+def test_decoded_blocks_joined_are_the_whole_sound() -> None:
     pcm = tone(300, 37 * 16000, 16000)
     data = wav(pcm.astype("<i2").tobytes(), 16000, 2, 1)
     pieces = list(decode(BytesIO(data)))

@@ -1,4 +1,4 @@
-"""Sound files written piece by piece are read back as what they were."""
+"""Sound files that are written piece by piece and read back."""
 
 import io
 import wave
@@ -17,7 +17,7 @@ TONE = tone(440, 16_000, 16_000)
 
 @pytest.mark.parametrize("step", [37, 1600, 16_000])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_what_is_written_can_be_read(kind: str, step: int) -> None:
+def test_a_written_file_can_be_read(kind: str, step: int) -> None:
     encoder = open_encoder(kind, 16_000)
     assert encoder.content_type.startswith("audio/")
     parts = [encoder.push(TONE[at : at + step]) for at in range(0, len(TONE), step)]
@@ -26,7 +26,7 @@ def test_what_is_written_can_be_read(kind: str, step: int) -> None:
     assert abs(peak_hz(found, 16_000) - 440) < 3
 
 
-def test_wav_begins_with_the_first_samples_and_readers_take_it_to_its_end() -> None:
+def test_wav_starts_with_the_first_samples_and_is_read_to_its_end() -> None:
     encoder = open_encoder("wav", 16_000)
     data = encoder.push(TONE[:160])
     assert len(data) == 44 + 320

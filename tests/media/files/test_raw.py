@@ -1,4 +1,4 @@
-"""Plain samples, WAV and AMR as they arrive: any split, any width; and what cannot be read."""
+"""Raw samples, WAV and AMR that arrive in pieces of any size, and input that cannot be read."""
 
 import io
 import struct
@@ -47,7 +47,7 @@ def wav(
 @pytest.mark.parametrize("step", [1, 5, 2048, 10**6])
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("bits", BITS)
-def test_samples_of_any_width_and_split(bits: int, channels: int, step: int) -> None:
+def test_samples_of_any_width_and_split_are_decoded(bits: int, channels: int, step: int) -> None:
     data = as_bytes(TONE[:2000], bits, channels) + b"\0" * (bits // 8 - 1)
     assert np.array_equal(decoded(RawDecoder(16_000, bits, channels), data, step), TONE[:2000])
 
@@ -58,7 +58,7 @@ def test_loud_stereo_does_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 11_025, 22_050, 44_100, 48_000])
-def test_any_rate_becomes_16_khz(rate_hz: int) -> None:
+def test_any_rate_is_resampled_to_16_khz(rate_hz: int) -> None:
     data = tone(440, rate_hz, rate_hz).tobytes()
     found = decoded(RawDecoder(rate_hz, 16, 1), data, 2047)
     assert abs(len(found) - 16_000) <= 1
@@ -82,7 +82,7 @@ PLAIN = TONE[:1000].tobytes()
         wav(PLAIN + b"\1"),
     ],
 )
-def test_wav_in_any_split(data: bytes, step: int) -> None:
+def test_wav_in_any_split_is_decoded(data: bytes, step: int) -> None:
     assert np.array_equal(decoded(WavDecoder(), data, step), TONE[:1000])
 
 
@@ -97,7 +97,7 @@ def test_wav_in_any_split(data: bytes, step: int) -> None:
         wav(PLAIN, tags=struct.pack("<4sI", b"LIST", 70_000) + b"\0" * 70_000),
     ],
 )
-def test_other_wav_files_are_left_to_ffmpeg_with_all_their_bytes(data: bytes) -> None:
+def test_unsupported_wav_files_are_left_to_ffmpeg_with_all_their_bytes(data: bytes) -> None:
     decoder = WavDecoder()
     taken = 0
     with pytest.raises(UnsupportedWavError):  # noqa: PT012
@@ -107,7 +107,7 @@ def test_other_wav_files_are_left_to_ffmpeg_with_all_their_bytes(data: bytes) ->
     assert decoder.taken == data[:taken]
 
 
-def test_wav_without_samples_is_unsupported() -> None:
+def test_wav_that_ends_before_its_samples_is_refused() -> None:
     for cut in (0, 11, 43):
         decoder = WavDecoder()
         decoder.push(wav(PLAIN)[:cut])
@@ -131,13 +131,13 @@ def amr() -> bytes:
 
 
 @pytest.mark.parametrize("step", [1, 7, 2048])
-def test_amr_in_any_split(step: int) -> None:
+def test_amr_in_any_split_is_decoded(step: int) -> None:
     found = decoded(AmrDecoder(), amr(), step)
     assert abs(len(found) - 16_000) <= 960
     assert abs(peak_hz(found[1600:], 16_000) - 440) < 3
 
 
-def test_amr_wb_is_what_ffmpeg_reads() -> None:
+def test_amr_wb_decodes_as_with_ffmpeg() -> None:
     data = shared_data("codecs", "command_001.awb").read_bytes()
     whole = decode_file(data)
     found = decoded(AmrDecoder(), data, 2048)
@@ -145,7 +145,7 @@ def test_amr_wb_is_what_ffmpeg_reads() -> None:
     assert np.abs(found.astype(int) - whole).max() <= 1
 
 
-def test_a_cut_or_damaged_frame_costs_itself_only() -> None:
+def test_a_cut_or_damaged_frame_loses_only_itself() -> None:
     data = amr()
     whole = decoded(AmrDecoder(), data, 100)
     assert len(decoded(AmrDecoder(), data[:-3], 100)) == len(whole) - 320
@@ -162,6 +162,6 @@ def test_a_cut_or_damaged_frame_costs_itself_only() -> None:
         (b"#!AMR-WB\n" + bytes([12 << 3]), "type 12"),
     ],
 )
-def test_what_is_no_amr(data: bytes, why: str) -> None:
+def test_data_that_is_not_amr_is_refused(data: bytes, why: str) -> None:
     with pytest.raises(RequestError, match=why):
         decoded(AmrDecoder(), data, 4)

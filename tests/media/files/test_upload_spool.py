@@ -1,4 +1,4 @@
-"""Uploads in files of their own: what is written comes back, limits hold, nothing is left."""
+"""Uploads in temporary files: they are read back, limits hold, and no file stays behind."""
 
 import asyncio
 from io import BytesIO
@@ -15,7 +15,7 @@ def spools(folder: Path, **limits: int) -> UploadSpools:
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (BLOCK_BYTES,), (BLOCK_BYTES - 1, 5, 3 * BLOCK_BYTES)])
-def test_what_is_written_is_read(sizes: tuple[int, ...], tmp_path: Path) -> None:
+def test_a_written_upload_is_read_back(sizes: tuple[int, ...], tmp_path: Path) -> None:
     pieces = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
 
     async def scene() -> None:
@@ -32,7 +32,7 @@ def test_what_is_written_is_read(sizes: tuple[int, ...], tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_memory_holds_one_block(tmp_path: Path) -> None:
+def test_memory_holds_at_most_one_block(tmp_path: Path) -> None:
     async def scene() -> None:
         with spools(tmp_path).open() as spool:
             for _ in range(20):
@@ -42,7 +42,7 @@ def test_memory_holds_one_block(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_one_upload_is_limited(tmp_path: Path) -> None:
+def test_the_size_of_one_upload_is_limited(tmp_path: Path) -> None:
     async def scene() -> None:
         with spools(tmp_path, max_bytes=1000).open() as spool:
             await spool.write(bytes(1000))
@@ -53,7 +53,7 @@ def test_one_upload_is_limited(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_all_uploads_are_limited_and_room_comes_back(tmp_path: Path) -> None:
+def test_the_total_size_of_uploads_is_limited_and_is_freed(tmp_path: Path) -> None:
     async def scene() -> None:
         shared = spools(tmp_path, max_bytes=1000, max_total_bytes=1500)
         with shared.open() as first, shared.open() as second:
@@ -67,7 +67,7 @@ def test_all_uploads_are_limited_and_room_comes_back(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_uploads_are_counted(tmp_path: Path) -> None:
+def test_the_number_of_uploads_is_limited(tmp_path: Path) -> None:
     shared = spools(tmp_path, max_uploads=1)
     with shared.open(), pytest.raises(OverloadedError, match="1 uploads"), shared.open():
         pass
@@ -76,13 +76,13 @@ def test_uploads_are_counted(tmp_path: Path) -> None:
 
 
 class FullDisk(BytesIO):
-    """A file on a disk that takes no more."""
+    """A file on a full disk."""
 
     def write(self, _: object, /) -> int:
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_is_said() -> None:
+def test_a_full_disk_is_reported() -> None:
     async def scene() -> None:
         spool = UploadSpool(FullDisk(), 10**9, lambda _: None)
         with pytest.raises(OverloadedError, match="No space left"):

@@ -1,4 +1,4 @@
-"""Decodes files in a thread of the test: for doors that are tested without worker processes."""
+"""A decoder of files in a thread of the test, for servers tested without worker processes."""
 
 from collections.abc import AsyncGenerator
 from typing import BinaryIO
@@ -9,7 +9,7 @@ from media.files.decode import FileLimits, decode
 
 
 class ThreadDecoder:
-    """A `media.files.decode.FileDecoder` without any protection."""
+    """A `media.files.decode.FileDecoder` without a process that protects the server."""
 
     async def blocks(
         self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None

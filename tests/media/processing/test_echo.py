@@ -1,4 +1,4 @@
-"""Our own voice does not come back: what passes, what is cancelled, what is judged hopeless."""
+"""Echo control: what passes unchanged, what is cancelled, and which echoes are muted."""
 
 import time
 
@@ -19,7 +19,7 @@ SECOND = ASR_RATE_HZ
 
 
 def syllables(seconds: float, seed: int = 1) -> Pcm:
-    """Noise that swells and fades four times a second, as speech does."""
+    """Returns noise that swells and fades four times a second, as speech does."""
     random = np.random.default_rng(seed)
     time_s = np.arange(round(seconds * ASR_RATE_HZ)) / ASR_RATE_HZ
     swell = np.maximum(0.02, np.sin(2 * np.pi * 2 * time_s)) ** 2
@@ -28,7 +28,7 @@ def syllables(seconds: float, seed: int = 1) -> Pcm:
 
 
 def cleaned(echoes: EchoControl, far: Pcm, near: Pcm, frame: int = FRAME) -> Pcm:
-    """Both in real time; nothing is sent where `far` has no more samples."""
+    """Plays `far` and cleans `near` in real time; nothing is played once `far` has ended."""
     out: list[Pcm] = []
     for at in range(0, len(near), frame):
         if len(sent := far[at : at + frame]):
@@ -39,16 +39,14 @@ def cleaned(echoes: EchoControl, far: Pcm, near: Pcm, frame: int = FRAME) -> Pcm
 
 @pytest.mark.parametrize("make", [EchoCanceller, HalfDuplexEchoControl, NoEchoControl])
 @pytest.mark.parametrize("frame", [320, 480, 333])
-def test_audio_passes_bit_for_bit_when_nothing_is_played(
-    make: type[EchoControl], frame: int
-) -> None:
+def test_audio_is_unchanged_when_nothing_is_played(make: type[EchoControl], frame: int) -> None:
     near = syllables(2)
     np.testing.assert_array_equal(cleaned(make(), silence(0, 16_000), near, frame), near)
     np.testing.assert_array_equal(cleaned(make(), silence(2000, 16_000), near, frame), near)
 
 
 @pytest.mark.parametrize("make", [EchoCanceller, HalfDuplexEchoControl])
-def test_audio_passes_again_some_time_after_an_answer(make: type[EchoControl]) -> None:
+def test_audio_is_unchanged_again_some_time_after_an_answer(make: type[EchoControl]) -> None:
     far, near = syllables(1), syllables(4, seed=2)
     out = cleaned(make(), far, near)
     assert not np.array_equal(out[:SECOND], near[:SECOND])
@@ -67,7 +65,7 @@ def test_an_echo_is_found_and_cancelled(delay_ms: int) -> None:
     assert canceller.erle_db > 20
 
 
-def test_a_delay_that_shrinks_is_followed() -> None:
+def test_a_shrinking_delay_is_followed() -> None:
     far = syllables(12)
     heard = microphone(echo(far, EchoRoom(delay_ms=200, jump_ms=-120)))
     canceller = EchoCanceller()
@@ -78,7 +76,7 @@ def test_a_delay_that_shrinks_is_followed() -> None:
 
 
 @pytest.mark.parametrize("frame", [160, 320, 333, 960])
-def test_pieces_of_any_length_are_cancelled(frame: int) -> None:
+def test_the_echo_in_frames_of_any_length_is_cancelled(frame: int) -> None:
     far = syllables(4)
     heard = microphone(echo(far, EchoRoom()))
     out = cleaned(EchoCanceller(), far, heard, frame)
@@ -86,8 +84,8 @@ def test_pieces_of_any_length_are_cancelled(frame: int) -> None:
     assert dbfs(heard[-SECOND:]) - dbfs(out[-SECOND:]) > 20
 
 
-def test_a_microphone_that_comes_in_bursts_is_cancelled() -> None:
-    """Up to 100 ms at a time: the position at which a frame is sent says little."""
+def test_the_echo_in_bursts_of_microphone_audio_is_cancelled() -> None:
+    """Bursts have up to 100 ms, so the time at which a frame arrives is a poor clock."""
     far, random = syllables(6), np.random.default_rng(2)
     heard = microphone(echo(far, EchoRoom(delay_ms=60)))
     canceller, out, arrived = EchoCanceller(), [silence(0, ASR_RATE_HZ)], 0
@@ -102,7 +100,7 @@ def test_a_microphone_that_comes_in_bursts_is_cancelled() -> None:
     assert dbfs(heard[late]) - dbfs(cleaned_pcm[late]) > 25
 
 
-def test_the_reference_is_taken_at_the_playouts_rate() -> None:
+def test_the_reference_has_the_playout_rate() -> None:
     far = syllables(4)
     heard = microphone(echo(far, EchoRoom(delay_ms=60)))
     canceller = EchoCanceller(48_000)
@@ -120,7 +118,7 @@ def cleaned_at_48_khz(canceller: EchoCanceller, far: Pcm, near: Pcm) -> Pcm:
     return np.concatenate(out)
 
 
-def test_headphones_are_left_alone() -> None:
+def test_audio_of_headphones_is_unchanged() -> None:
     far, near = syllables(6), syllables(6, seed=2)
     canceller = EchoCanceller()
     out = cleaned(canceller, far, near)
@@ -130,7 +128,7 @@ def test_headphones_are_left_alone() -> None:
     np.testing.assert_array_equal(out[3 * SECOND :], near[3 * SECOND :])
 
 
-def test_a_person_is_heard_over_an_echo_as_loud() -> None:
+def test_a_person_is_audible_over_an_equally_loud_echo() -> None:
     far = syllables(8)
     person = np.random.default_rng(5).normal(0, 3000, SECOND).astype(np.int16)
     heard = microphone(echo(far, EchoRoom(level_db=0)), person, 5 * SECOND)
@@ -139,7 +137,7 @@ def test_a_person_is_heard_over_an_echo_as_loud() -> None:
 
 
 class Deaf(EchoCanceller):
-    """Its library does nothing until it is told to."""
+    """A canceller whose library does nothing until `works` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +148,7 @@ class Deaf(EchoCanceller):
         )
 
 
-def test_what_cannot_be_cancelled_is_not_heard_until_it_can() -> None:
+def test_a_leaking_echo_is_muted_until_it_can_be_cancelled() -> None:
     far = syllables(12)
     heard = microphone(echo(far, EchoRoom()))
     canceller, half = Deaf(), 6 * SECOND
@@ -164,7 +162,7 @@ def test_what_cannot_be_cancelled_is_not_heard_until_it_can() -> None:
     assert canceller.path is EchoPathState.CANCELLED  # type: ignore[comparison-overlap]
 
 
-def test_half_duplex_hears_nothing_of_an_answer_and_all_after_it() -> None:
+def test_half_duplex_mutes_an_answer_and_passes_audio_after_it() -> None:
     far, near = syllables(1), syllables(3, seed=2)
     half_duplex = HalfDuplexEchoControl()
     out = cleaned(half_duplex, far, near)
@@ -174,7 +172,7 @@ def test_half_duplex_hears_nothing_of_an_answer_and_all_after_it() -> None:
     assert not half_duplex.is_sounding(round(1.8 * SECOND))
 
 
-def test_half_duplex_waits_for_no_sound_that_was_cut() -> None:
+def test_half_duplex_does_not_wait_for_sound_that_was_cut() -> None:
     half_duplex = HalfDuplexEchoControl(is_paced=False)
     half_duplex.play(syllables(10), 0)
     assert half_duplex.is_sounding(9 * SECOND)
@@ -187,11 +185,11 @@ def test_half_duplex_waits_for_no_sound_that_was_cut() -> None:
     ("mode", "kind"),
     [("off", NoEchoControl), ("cancel", EchoCanceller), ("half_duplex", HalfDuplexEchoControl)],
 )
-def test_a_session_gets_what_it_asked_for(mode: EchoMode, kind: type[EchoControl]) -> None:
+def test_a_session_gets_the_requested_echo_control(mode: EchoMode, kind: type[EchoControl]) -> None:
     assert type(open_echo(mode, 48_000, is_paced=True)) is kind
 
 
-def test_it_costs_little() -> None:
+def test_echo_cancellation_takes_under_three_percent_of_a_core() -> None:
     far = syllables(4)
     heard = microphone(echo(far, EchoRoom()))
     begun = time.process_time()

@@ -1,4 +1,4 @@
-"""The reference's timeline, the delay that is found in it, and the gate behind the canceller."""
+"""The parts of the canceller: the timeline of the reference, the delay estimate, and the gate."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def paced(*, is_paced: bool = True) -> EchoReference:
     return EchoReference(ASR_RATE_HZ, is_paced=is_paced)
 
 
-def test_frames_lie_one_behind_the_other_whatever_the_clock_said() -> None:
+def test_frames_are_placed_one_after_the_other_despite_jitter() -> None:
     reference, sound = paced(), noise(50 * FRAME)
     random = np.random.default_rng(3)
     for at in range(0, len(sound), FRAME):
@@ -31,7 +31,7 @@ def test_frames_lie_one_behind_the_other_whatever_the_clock_said() -> None:
     np.testing.assert_array_equal(reference.read(1000, 1000 + len(sound)), sound)
 
 
-def test_a_new_answer_lies_where_it_was_sent_and_the_pause_is_silent() -> None:
+def test_a_new_answer_is_placed_where_it_was_sent_after_silence() -> None:
     reference, first, second = paced(), noise(FRAME), noise(FRAME, seed=2)
     reference.write(first, 0)
     at = FRAME + NEW_STRETCH
@@ -44,8 +44,8 @@ def test_a_new_answer_lies_where_it_was_sent_and_the_pause_is_silent() -> None:
 
 
 @pytest.mark.parametrize("step", [-2, 2])
-def test_drift_is_followed(step: int) -> None:
-    """6000 ppm, so that it shows in 10 s."""
+def test_clock_drift_is_followed(step: int) -> None:
+    """The drift is 6000 ppm, so that it shows in 10 s."""
     reference, sound = paced(), noise(FRAME)
     for number in range(500):
         reference.write(sound, number * (FRAME + step))
@@ -54,7 +54,7 @@ def test_drift_is_followed(step: int) -> None:
     assert not reference.sounds(end + 2 * FRAME, end + 100 * FRAME)
 
 
-def test_sound_handed_over_at_once_lies_ahead_and_is_bounded() -> None:
+def test_unpaced_sound_is_placed_ahead_up_to_a_limit() -> None:
     reference = paced(is_paced=False)
     for _ in range(100):
         reference.write(noise(ASR_RATE_HZ), 0)
@@ -75,7 +75,7 @@ def test_memory_is_bounded_over_an_hour() -> None:
 
 
 def dull(pcm: Pcm) -> Pcm:
-    """Most of its energy below 200 Hz, as in a voice."""
+    """Moves most of the energy below 200 Hz, as in a voice."""
     filtered = np.convolve(pcm, 0.3 * 0.93 ** np.arange(200))[: len(pcm)]
     return np.clip(filtered, -32768, 32767).astype(np.int16)
 
@@ -104,7 +104,7 @@ def test_silence_matches_nothing() -> None:
     assert estimate_delay(noise(FAR), np.zeros(NEAR, np.int16)).sharpness == 0
 
 
-def test_crumbs_of_an_echo_are_turned_down_and_voices_are_not() -> None:
+def test_the_gate_attenuates_residual_echo_but_not_voices() -> None:
     gate = ResidualEchoGate()
     for _ in range(10):
         gate.push(noise(FRAME, 3000), noise(FRAME, 10))
@@ -119,7 +119,7 @@ def test_crumbs_of_an_echo_are_turned_down_and_voices_are_not() -> None:
     assert gate.push(crumb, crumb) is crumb  # the quiet end of a word
 
 
-def test_a_gate_that_met_no_echo_changes_nothing() -> None:
+def test_the_gate_changes_nothing_before_any_echo() -> None:
     gate = ResidualEchoGate()
     for level in (3000, 10, 500, 1):
         pcm = noise(FRAME, level)

@@ -1,6 +1,6 @@
-"""Our eSpeak voice in rooms made of numbers, through our own ear: nobody is answered but people.
+"""Our eSpeak voice in simulated rooms, through our own turn detection: only people are answered.
 
-What each scene asks is what `python -m bench.measurements.echo` measures on many more.
+Each test checks a property that `python -m bench.measurements.echo` measures on many more rooms.
 """
 
 import sys
@@ -39,7 +39,8 @@ def vad() -> VadEngine:
 
 @pytest.fixture(scope="module")
 def far() -> Pcm:
-    """By a process of its own: how eSpeak says something hangs on all that it has said before."""
+    """Renders the answers in a new process, because eSpeak's sound depends on all it has said
+    before."""
     script = (
         "import sys; from bench.measurements.echo.__main__ import answers; "
         "sys.stdout.buffer.write(answers().data)"
@@ -49,14 +50,14 @@ def far() -> Pcm:
 
 
 def own_voice(echoes: EchoControl, far: Pcm, scene: EchoRoom, vad: VadEngine) -> list[SpeechOnset]:
-    """Starts of speech where nobody spoke."""
+    """Returns the starts of speech that were found although nobody spoke."""
     one = talk(echoes, far, scene, vad)
     return [start for start in one.starts if start.at >= one.first_sound + CONVERGED]
 
 
 @pytest.mark.parametrize("level_db", [-20, -10, 0])
 @pytest.mark.parametrize("delay_ms", [0, 40, 120, 300])
-def test_nobody_is_answered_their_own_voice(
+def test_the_assistants_own_voice_starts_no_turn(
     delay_ms: float, level_db: float, far: Pcm, vad: VadEngine
 ) -> None:
     scene = EchoRoom(delay_ms=delay_ms, level_db=level_db)
@@ -74,24 +75,25 @@ HARD = {
 }
 
 
-def test_rooms_that_are_hard(far: Pcm, vad: VadEngine) -> None:
-    """Where the delay jumps, an answer may hear itself; which one hangs on what is said."""
+def test_at_most_two_hard_rooms_start_false_turns(far: Pcm, vad: VadEngine) -> None:
+    """Where the delay jumps, the echo of an answer may start a turn, depending on the text."""
     heard = [name for name, scene in HARD.items() if own_voice(EchoCanceller(), far, scene, vad)]
     assert len(heard) <= 2, heard
 
 
-def test_half_duplex_hears_no_echo(far: Pcm, vad: VadEngine) -> None:
+def test_half_duplex_starts_no_turn_by_an_echo(far: Pcm, vad: VadEngine) -> None:
     assert not own_voice(HalfDuplexEchoControl(), far, EchoRoom(delay_ms=300, t60_s=0.6), vad)
 
 
-def test_without_any_of_it_the_assistant_hears_itself(far: Pcm, vad: VadEngine) -> None:
+def test_without_echo_control_the_assistants_voice_starts_a_turn(far: Pcm, vad: VadEngine) -> None:
     assert len(own_voice(NoEchoControl(), far, EchoRoom(level_db=-20), vad)) > 0
 
 
 def interruptions(
     level_db: float, far: Pcm, vad: VadEngine
 ) -> list[tuple[str, SpeechOnset | None, int]]:
-    """What was said, what was found, and by how many samples later than with headphones."""
+    """Returns each person's words, the start that was found, and its delay in samples compared with
+    headphones."""
     found: list[tuple[str, SpeechOnset | None, int]] = []
     for person, said in people(shared_data("commands").parent, PEOPLE):
         alone = start_of(person, NoEchoControl(), None, far, vad)
@@ -109,7 +111,9 @@ def start_of(
 
 
 @pytest.mark.parametrize("level_db", [-20, -10])
-def test_a_person_interrupts_and_is_understood(level_db: float, far: Pcm, vad: VadEngine) -> None:
+def test_a_person_can_interrupt_and_is_transcribed(
+    level_db: float, far: Pcm, vad: VadEngine
+) -> None:
     folder = Path(ROOT, "tests", "fixtures", "whisper-nano")
     nano = load("asr", "faster_whisper", {"model": str(folder), "cpu_threads": 1})
     wrong = total = 0

@@ -1,4 +1,4 @@
-"""Steady noise becomes quieter, voices stay, and everything comes as late as is said."""
+"""Noise suppression: steady noise gets quieter, voices stay, and the delay is as stated."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def hiss(seconds: float, level: float = 300) -> Pcm:
 
 
 def vowels(seconds: float) -> Pcm:
-    """A voice of 110 to 170 Hz that says three syllables a second."""
+    """Returns a voice of 110 to 170 Hz that says three syllables a second."""
     at_s = np.arange(round(seconds * SECOND)) / SECOND
     phase = 2 * np.pi * (140 * at_s + 4 * np.sin(2 * np.pi * 1.2 * at_s))
     voice = sum(np.sin(n * phase) / n for n in range(1, 20))
@@ -37,14 +37,14 @@ def cleaned(reduction: NoiseSuppression, pcm: Pcm, size: int = 320) -> Pcm:
     return np.concatenate(pieces)
 
 
-def test_without_it_audio_passes_bit_for_bit() -> None:
+def test_audio_is_unchanged_with_suppression_off() -> None:
     reduction, pcm = open_noise_reduction("off"), hiss(0.02)
     assert reduction.clean(pcm) is pcm
     assert reduction.late_ms == 0
 
 
 @pytest.mark.parametrize(("mode", "db"), [("near_field", 6), ("far_field", 18)])
-def test_steady_noise_becomes_quieter_once_it_is_known(mode: NoiseMode, db: float) -> None:
+def test_steady_noise_gets_quieter_once_it_is_learned(mode: NoiseMode, db: float) -> None:
     noise = hiss(4)
     left = cleaned(open_noise_reduction(mode), noise)
     known = slice(3 * SECOND, None)
@@ -52,7 +52,7 @@ def test_steady_noise_becomes_quieter_once_it_is_known(mode: NoiseMode, db: floa
 
 
 @pytest.mark.parametrize("mode", ["near_field", "far_field"])
-def test_a_voice_stays_as_it_is_and_comes_6_ms_later(mode: NoiseMode) -> None:
+def test_a_voice_is_kept_and_delayed_by_6_ms(mode: NoiseMode) -> None:
     voice, reduction = np.concatenate([hiss(2, 30), vowels(2)]), open_noise_reduction(mode)
     out = cleaned(reduction, voice)
     assert reduction.late_ms == DELAY_MS
@@ -65,14 +65,14 @@ def test_a_voice_stays_as_it_is_and_comes_6_ms_later(mode: NoiseMode) -> None:
 
 
 @pytest.mark.parametrize("size", [BLOCK, 320, 480, SECOND])
-def test_whole_blocks_of_any_number_are_the_same_audio(size: int) -> None:
+def test_any_number_of_whole_blocks_gives_the_same_audio(size: int) -> None:
     pcm = vowels(1) + hiss(1)
     expected = cleaned(open_noise_reduction("far_field"), pcm, 2 * BLOCK)
     np.testing.assert_array_equal(cleaned(open_noise_reduction("far_field"), pcm, size), expected)
 
 
 @pytest.mark.parametrize("size", [1, 100, 333, 401])
-def test_other_pieces_are_the_same_audio_a_block_later(size: int) -> None:
+def test_other_sizes_give_the_same_audio_one_block_later(size: int) -> None:
     pcm = (vowels(1) + hiss(1))[: SECOND // 4]
     expected = cleaned(open_noise_reduction("far_field"), pcm)
     out = cleaned(open_noise_reduction("far_field"), pcm, size)

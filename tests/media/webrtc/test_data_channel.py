@@ -9,7 +9,7 @@ from tests.loop import run_virtual
 
 
 def opened() -> tuple[EventChannel, list[str]]:
-    """One that is open, and what goes over the wire."""
+    """Returns an open channel and the list of what it sends."""
 
     def nothing(*_: object) -> None: ...
 
@@ -20,7 +20,7 @@ def opened() -> tuple[EventChannel, list[str]]:
     return channel, sent
 
 
-def test_held_texts_go_in_order_when_they_are_released() -> None:
+def test_held_texts_are_sent_in_order_on_release() -> None:
     async def main() -> None:
         channel, sent = opened()
         channel.send("before")
@@ -37,13 +37,13 @@ def test_held_texts_go_in_order_when_they_are_released() -> None:
     run_virtual(main())
 
 
-def test_texts_are_held_for_a_moment_only() -> None:
+def test_texts_are_held_only_for_a_moment() -> None:
     async def main() -> None:
         channel, sent = opened()
         channel.hold()
         channel.send("first")
         await asyncio.sleep(MAX_HOLD_S / 2)
-        channel.hold()  # does not begin anew
+        channel.hold()  # does not restart the limit
         channel.send("second")
         await asyncio.sleep(MAX_HOLD_S / 2 + 0.001)
         assert sent == ["first", "second"]

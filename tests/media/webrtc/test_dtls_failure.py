@@ -1,4 +1,4 @@
-"""A certificate that OpenSSL does not take, as FFmpeg with GnuTLS makes it: the log helps."""
+"""A certificate that OpenSSL refuses, as FFmpeg with GnuTLS makes it: the log explains it."""
 
 import asyncio
 import logging
@@ -28,10 +28,10 @@ def sender() -> RTCPeerConnection:
 
 @on_both_paths
 @pytest.mark.parametrize("role", ["passive", "active"])
-def test_the_log_says_why_and_how_to_help(
+def test_the_log_names_the_cause_and_the_remedy(
     role: str, path: PeerSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a DTLS server, which FFmpeg is by default, and as a client. Only the fast path sees the
+    """The peer is a DTLS server, as FFmpeg is by default, or a client. Only the fast path sees the
     certificate of a client that it refused."""
 
     async def main() -> CloseReason:
@@ -59,5 +59,5 @@ def test_the_log_says_why_and_how_to_help(
     ("curve", "said"),
     [("secp224r1", "-cert_file"), ("brainpoolP256r1", "secp256r1, secp384r1"), ("", "GnuTLS")],
 )
-def test_every_cause_has_its_words(curve: str, said: str) -> None:
+def test_every_cause_has_a_description(curve: str, said: str) -> None:
     assert said in describe_failure(curve)

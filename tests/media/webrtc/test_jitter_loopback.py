@@ -1,4 +1,4 @@
-"""Our buffer stands in a private attribute of aiortc: this shows that it stands there."""
+"""Our jitter buffer, set in a private attribute of aiortc, is really used."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def third_quartile(values: list[float]) -> float:
 
 
 @pytest.mark.alone
-def test_ours_stays_early_whatever_is_lost() -> None:
+def test_our_buffer_has_a_low_delay_whatever_is_lost() -> None:
     found = asyncio.run(measure(depth=1))
     assert len(found.clean) >= 9
     assert len(found.after_one_loss) >= 7
@@ -40,6 +40,6 @@ def test_beeps_are_matched_by_their_tone() -> None:
     assert BEEP_EVERY_TICKS * 0.02 == 0.2
 
 
-def test_table_names_what_was_not_heard() -> None:
+def test_the_table_names_phases_without_beeps() -> None:
     text = table({"ours": Delays(clean=[20, 22, 24], after_one_loss=[21])})
     assert "| ours | 22 (20-24), n=3 | 21 (21-21), n=1 | nothing heard | 0 |" in text

@@ -1,4 +1,4 @@
-"""Two real peers in one process, over the loopback of ICE, DTLS, SRTP and SCTP."""
+"""Two real peers in one process, over the loopback interface with ICE, DTLS, SRTP and SCTP."""
 
 import asyncio
 import gc
@@ -41,7 +41,7 @@ Scene = Callable[[End, End], Coroutine[Any, Any, None]]
 
 
 async def in_call(scene: Scene, offerer: End, answerer: End) -> tuple[CloseReason, CloseReason]:
-    """Connect, play the scene, and return why each side ended."""
+    """Connects, runs the scene, and returns why each side ended."""
     await call(offerer, answerer)
     async with asyncio.TaskGroup() as tasks:
         ends = [tasks.create_task(end.peer.run()) for end in (offerer, answerer)]
@@ -58,7 +58,7 @@ async def hang_up(offerer: End, answerer: End) -> None:
 
 
 @on_both_paths
-def test_audio_and_events_both_ways(path: PeerSettings) -> None:
+def test_audio_and_events_pass_in_both_directions(path: PeerSettings) -> None:
     async def scene(offerer: End, answerer: End) -> None:
         offerer.peer.send('{"type": "session.update"}')
         answerer.peer.send("é" * 100_000)
@@ -100,15 +100,15 @@ DNS_THREADS = 1
 
 
 @on_both_paths
-def test_nothing_is_left_behind(path: PeerSettings) -> None:
+def test_a_call_leaves_no_thread_task_or_peer(path: PeerSettings) -> None:
     async def main() -> None:
         for _ in range(3):
             await in_call(hang_up, End(500, path), End(500, path))
         await all_tasks_ended()
-        assert process.num_threads() <= before + DNS_THREADS  # also those that Python does not see
+        assert process.num_threads() <= before + DNS_THREADS  # also those Python does not see
         gc.collect()
         alive = [o for o in gc.get_objects() if isinstance(o, Peer | RTCPeerConnection)]
-        assert len(alive) <= 2  # what this frame's last call may still hold
+        assert len(alive) <= 2  # this frame's last call may still hold them
 
     process = Process()
     threads, before = threading.active_count(), process.num_threads()
@@ -117,7 +117,7 @@ def test_nothing_is_left_behind(path: PeerSettings) -> None:
 
 
 def deaf(end: End) -> None:
-    """Cut the cable: this end's sockets neither send nor receive any more."""
+    """Cuts the cable: this end's sockets neither send nor receive any more."""
     gatherer = end.peer._audio.receiver.transport.transport.iceGatherer
 
     def drop(*arguments: object) -> None:
@@ -144,7 +144,7 @@ def test_a_vanished_peer_ends_the_call_in_bounded_time(path: PeerSettings) -> No
 
 
 @on_both_paths
-def test_a_peer_that_never_connects_is_given_up(path: PeerSettings) -> None:
+def test_a_peer_that_never_connects_times_out(path: PeerSettings) -> None:
     async def main() -> None:
         offerer, answerer = End(500, path), End(500, replace(path, connect_timeout_s=0.2))
         await answerer.peer.answer(await offerer.peer.offer())
@@ -196,7 +196,7 @@ def test_cancelling_run_frees_the_peer(path: PeerSettings) -> None:
 @pytest.mark.parametrize(
     "name", ["pull", "next_sound_event", "on_frame", "on_message", "on_open", "on_connected"]
 )
-def test_a_bug_in_a_callback_ends_the_peer_loudly(name: str, path: PeerSettings) -> None:
+def test_a_bug_in_a_callback_ends_the_peer_with_the_error(name: str, path: PeerSettings) -> None:
     async def main() -> None:
         offerer, answerer = End(500), End(500, path)
 
@@ -217,7 +217,7 @@ def test_a_bug_in_a_callback_ends_the_peer_loudly(name: str, path: PeerSettings)
     run(main())
 
 
-def test_a_wrong_frame_from_pull_ends_the_peer_loudly() -> None:
+def test_a_wrong_frame_from_pull_ends_the_peer_with_the_error() -> None:
     async def main() -> None:
         offerer, answerer = End(500), End(500)
         wrong = AudioFrame(tone(500, 480, 24_000), 24_000, 0)
@@ -231,7 +231,7 @@ def test_a_wrong_frame_from_pull_ends_the_peer_loudly() -> None:
     run(main())
 
 
-def test_a_peer_that_does_not_take_events_is_closed() -> None:
+def test_a_peer_that_does_not_read_events_is_closed() -> None:
     async def scene(offerer: End, answerer: End) -> None:
         deaf(offerer)
         while answerer.peer.reason is None:
@@ -247,7 +247,7 @@ def test_a_peer_that_does_not_take_events_is_closed() -> None:
     run(main())
 
 
-def test_a_text_above_what_the_peer_takes_ends_the_call() -> None:
+def test_an_event_larger_than_the_peer_accepts_ends_the_call() -> None:
     async def scene(offerer: End, answerer: End) -> None:
         answerer.peer.send("x" * 262_144)
         assert len(await offerer.messages.get()) == 262_144
@@ -260,7 +260,7 @@ def test_a_text_above_what_the_peer_takes_ends_the_call() -> None:
     run(main())
 
 
-def test_too_many_early_texts_close_the_peer() -> None:
+def test_too_many_texts_before_the_channel_opens_close_the_peer() -> None:
     async def main() -> None:
         answerer = End(500)
         for _ in range(MAX_EARLY_MESSAGES + 1):
@@ -289,7 +289,7 @@ TWO_CHANNELS = OFFER.replace("a=mid:1\n", "") + OFFER[OFFER.index("m=application
 
 
 @pytest.mark.parametrize("offer", ["", "hello", "v=0\r\n", TWO_CHANNELS])
-def test_a_bad_offer_leaves_nothing(offer: str) -> None:
+def test_a_bad_offer_closes_the_peer_and_leaves_no_task(offer: str) -> None:
     async def main() -> None:
         answerer = End(500)
         with pytest.raises(RequestError):
@@ -331,7 +331,7 @@ def test_video_and_foreign_channels_are_declined(path: PeerSettings) -> None:
     run(main())
 
 
-def test_packets_of_10_ms_are_heard_as_frames() -> None:
+def test_packets_of_10_ms_become_frames_of_20_ms() -> None:
     async def scene(offerer: End, answerer: End) -> None:
         await answerer.heard_a_second.wait()
         await offerer.peer.close()

@@ -1,4 +1,4 @@
-"""Parts of the path over aiortc's public interface; whole calls are in `test_peer.py`."""
+"""Parts of the path over aiortc's public interface; `test_peer.py` tests whole calls."""
 
 import asyncio
 from fractions import Fraction
@@ -22,7 +22,7 @@ SDP = f"v=0\r\na={HOST.format('ab', '10.0.0.7')}\r\na={HOST.format('cd', 'fd00::
 
 
 def decoded(pts: int, level: int = 1000, samples: int = 960) -> AvFrame:
-    """A stereo packet as aiortc decodes it: the mean of both channels is `level`."""
+    """Returns a stereo packet as aiortc decodes it: the mean of both channels is `level`."""
     both = np.empty((1, 2 * samples), np.int16)
     both[0, ::2], both[0, 1::2] = 2 * level, 0
     frame = AvFrame.from_ndarray(both, format="s16", layout="stereo")
@@ -39,8 +39,8 @@ def test_stereo_becomes_mono_frames_of_20_ms() -> None:
 
 
 @pytest.mark.parametrize(("lost", "filled"), [(1, 1), (10, 10), (500, 50), (-3, 0)])
-def test_packets_that_did_not_come_are_silence(lost: int, filled: int) -> None:
-    """At most a second; a clock that goes back fills nothing."""
+def test_missing_packets_become_silence(lost: int, filled: int) -> None:
+    """At most a second is filled; a timestamp that goes back fills nothing."""
     audio = DecodedAudio(16_000)
     audio.push(decoded(0))
     frames = audio.push(decoded(960 * (1 + lost)))
@@ -48,7 +48,7 @@ def test_packets_that_did_not_come_are_silence(lost: int, filled: int) -> None:
     assert len([one for one in frames if np.abs(one.pcm).max() < 10]) == max(filled - 1, 0)
 
 
-def test_packets_that_aiortc_does_not_take_are_dropped() -> None:
+def test_packets_are_dropped_if_aiortc_does_not_fetch_them() -> None:
     async def main() -> None:
         track = OutgoingTrack()
         for n in range(MAX_QUEUED_PACKETS + 10):
@@ -60,7 +60,7 @@ def test_packets_that_aiortc_does_not_take_are_dropped() -> None:
     asyncio.run(main())
 
 
-def test_a_public_address_is_named_for_each_candidate_of_its_version() -> None:
+def test_a_public_address_is_added_to_each_candidate_of_its_ip_version() -> None:
     lines = public_candidate_lines(SDP, "198.51.100.7").splitlines()
     assert lines[:2] == SDP.splitlines()[:2]
     public = candidate_from_sdp(lines[2].removeprefix("a=candidate:"))
@@ -76,21 +76,21 @@ def public_path(settings: IceSettings) -> PublicPath:
     return path
 
 
-def test_without_a_candidate_there_is_no_call() -> None:
+def test_a_description_without_a_candidate_is_refused() -> None:
     with pytest.raises(OverloadedError) as refused:
         public_path(IceSettings()).described("v=0\r\n")
     assert refused.value.code == "no_ice_candidates"
     assert public_path(IceSettings()).described(SDP) == SDP
 
 
-def test_ice_is_not_restarted() -> None:
+def test_an_ice_restart_is_refused() -> None:
     with pytest.raises(RequestError) as refused:
         public_path(IceSettings()).restart_ice(IceSettings())
     assert refused.value.code == "ice_restart_unsupported"
 
 
 @pytest.mark.live
-def test_a_missing_name_leads_to_the_public_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_private_name_selects_the_public_path(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         end = End(500)
         assert isinstance(end.peer._path, PublicPath)

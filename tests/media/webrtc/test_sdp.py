@@ -6,7 +6,7 @@ from media.webrtc.sdp import MAX_SDP_BYTES, checked_sdp, max_message_bytes
 from tests.media.offers import OFFER
 
 
-def test_candidates_are_taken_out_and_those_of_use_found() -> None:
+def test_candidates_are_removed_and_the_useful_ones_returned() -> None:
     checked = checked_sdp(OFFER)
     assert "candidate" not in checked
     assert [(one.ip, one.port) for one in candidates_in(OFFER + OFFER)] == [("192.0.2.7", 50001)]
@@ -17,7 +17,7 @@ def test_candidates_are_taken_out_and_those_of_use_found() -> None:
     ("said", "expected"),
     [("", 65_536), ("a=max-message-size:262144\r\n", 262_144), ("a=max-message-size:0\n", None)],
 )
-def test_what_its_channel_takes(said: str, expected: int | None) -> None:
+def test_the_message_limit_of_the_channel_is_read(said: str, expected: int | None) -> None:
     assert max_message_bytes(OFFER + said) == expected
     assert max_message_bytes(OFFER[: OFFER.index("m=application")]) is None
 
@@ -30,7 +30,7 @@ def test_what_its_channel_takes(said: str, expected: int | None) -> None:
         ("a=inactive\n", "a=sendonly\n", None),
     ],
 )
-def test_a_missing_direction_is_the_sessions(
+def test_a_missing_direction_is_taken_from_the_session(
     at_session: str, at_section: str, expected: str | None
 ) -> None:
     offer = OFFER.replace("a=sendrecv\n", at_section).replace("a=group", f"{at_session}a=group")
@@ -70,14 +70,14 @@ BAD = {
 
 
 @pytest.mark.parametrize(("sdp", "code", "message"), BAD.values(), ids=BAD)
-def test_bad_sdp_is_named(sdp: str, code: str, message: str) -> None:
+def test_bad_sdp_is_refused_with_its_reason(sdp: str, code: str, message: str) -> None:
     with pytest.raises(RequestError, match=message) as error:
         checked_sdp(sdp)
     assert error.value.code == code
 
 
 @pytest.mark.parametrize("sdp", [OFFER + "a=x\n" * MAX_SDP_BYTES, OFFER + AUDIO * 8])
-def test_too_large_names_the_limit(sdp: str) -> None:
+def test_too_large_sdp_is_refused_with_the_limit(sdp: str) -> None:
     with pytest.raises(PayloadTooLarge, match="limit") as error:
         checked_sdp(sdp)
     assert error.value.code == "sdp_too_large"

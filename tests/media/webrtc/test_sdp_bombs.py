@@ -1,4 +1,4 @@
-"""Offers of 64 KiB that want to cost much: each is answered, or refused, at little cost."""
+"""Offers of 64 KiB that try to cost much time: each is answered or refused quickly."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Line = Callable[[int], str]
 
 
 def filled(offer: str, *lines: Line, at: str = "a=mid:0\n") -> str:
-    """With as many lines as fit in before `at`: of each kind the same number, one after another."""
+    """Fills the offer with equal shares of these lines before `at`, up to the limit."""
     room = MAX_SDP_BYTES - len(offer) - 100
     each = room // len(lines)
     wholes = [("".join(f"{line(i)}\n" for i in range(fitting(line, each)))) for line in lines]
@@ -41,7 +41,7 @@ def codecs(i: int) -> str:
 
 
 def sections() -> str:
-    """As many of everything as the limits let through, in every section there may be."""
+    """Returns an offer with the most lines that the limits allow, in the most sections."""
     audio = OFFER[AUDIO:DATA]
     codecs_of_one = "".join(f"a=rtpmap:{i} x/1\n" for i in range(1, 111))
     feedback = "a=rtcp-fb:* x\n" * 32 + "a=rtcp-fb:110 x\n" * 224
@@ -71,13 +71,13 @@ BOMBS = {
 }
 
 
-def test_the_bombs_are_as_large_as_can_be() -> None:
+def test_the_bombs_are_nearly_as_large_as_allowed() -> None:
     assert all(len(one) <= MAX_SDP_BYTES for one in BOMBS.values())
     assert len(BOMBS) == len(list(takewhile(lambda one: len(one) > 40_000, BOMBS.values())))
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_costs_little(name: str) -> None:
+def test_a_bomb_costs_little_processor_time(name: str) -> None:
     async def cpu_s() -> float:
         peer = Peer(PeerCallbacks(lambda: None, lambda _: None, lambda _: None))
         began = process_time()

@@ -1,4 +1,4 @@
-"""What a peer says of its connection, with packets lost on purpose."""
+"""The connection statistics of a peer, with packets lost on purpose."""
 
 import asyncio
 from itertools import count
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 
 async def measured(peer: Peer, until_packets: int) -> ConnectionStats:
-    """From the beginning, once the other end has reported loss and a round trip."""
+    """Returns the totals once the other end has reported loss and a round trip."""
     while True:
         quality = await peer.meter().measure()
         assert quality.received is not None
@@ -27,8 +27,8 @@ async def measured(peer: Peer, until_packets: int) -> ConnectionStats:
 
 
 @on_both_paths
-def test_induced_loss_is_seen_at_both_ends(path: PeerSettings) -> None:
-    """Each tenth packet to the answerer is lost, none to the caller."""
+def test_induced_loss_is_reported_at_both_ends(path: PeerSettings) -> None:
+    """Each tenth packet to the answerer is lost, and none to the caller."""
 
     async def main() -> tuple[ConnectionStats, ConnectionStats]:
         callbacks = PeerCallbacks(lambda: None, lambda _: None, lambda _: None)
@@ -64,10 +64,10 @@ def test_induced_loss_is_seen_at_both_ends(path: PeerSettings) -> None:
     assert there.received.buffer_ms == (0 if path.ice.wants_fast_path else None)
     assert there.sent.loss == pytest.approx(0.1, abs=0.06), "as the receiver reports it"
     assert there.round_trip_ms is not None
-    assert 0 <= there.round_trip_ms < 10_000  # on a machine that is not quiet
+    assert 0 <= there.round_trip_ms < 10_000  # the machine may be busy
 
 
-def test_loss_forgets_what_was_long_ago() -> None:
+def test_the_loss_covers_only_recent_packets() -> None:
     recent = PacketCountWindow()
     losses = [recent.push(PacketCounts(100 * n, 20)).loss for n in range(1, WINDOW + 3)]
     assert losses[0] == 0.2
@@ -75,7 +75,7 @@ def test_loss_forgets_what_was_long_ago() -> None:
     assert losses[WINDOW] == losses[WINDOW + 1] == 0
 
 
-def test_before_any_packet_nothing_is_known() -> None:
+def test_loss_is_unknown_before_the_first_packet() -> None:
     assert PacketCountWindow().push(PacketCounts()).loss is None
     late = PacketCountWindow()
     late.push(PacketCounts(100, 3))

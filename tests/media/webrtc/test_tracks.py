@@ -31,7 +31,7 @@ Packet = tuple[int, int, bytes]
 def stream(
     count: int, hz: float = 500, first: int = 65_530, clock: int = 2**32 - 9600
 ) -> list[Packet]:
-    """A tone as RTP packets; sequence numbers and timestamps wrap on the way."""
+    """Returns a tone as RTP packets whose sequence numbers and timestamps wrap."""
     encoder = OpusEncoder(48000)
     return [
         (
@@ -48,14 +48,14 @@ def listen(source: TrackSource, packets: list[Packet]) -> list[AudioFrame]:
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_one_packet_in_is_one_frame_out(depth: int) -> None:
+def test_each_packet_becomes_one_frame(depth: int) -> None:
     source = TrackSource(depth)
     counts = [len(source.push(*packet)) for packet in stream(50)]
     assert counts == [1] * 50
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_a_sender_that_pauses_is_heard_to_its_end(depth: int) -> None:
+def test_the_end_of_sound_is_released_when_the_sender_pauses(depth: int) -> None:
     packets = stream(60)
     source = TrackSource(depth)
     frames = [*listen(source, packets[:30]), *source.flush()]
@@ -66,14 +66,14 @@ def test_a_sender_that_pauses_is_heard_to_its_end(depth: int) -> None:
     assert (len(frames), source.filled_ms, source.stats) == (60, 0, JitterStats())
 
 
-def test_audio_is_what_was_sent() -> None:
+def test_the_received_audio_is_the_sent_audio() -> None:
     frames = listen(TrackSource(), stream(100))
     assert_continuous(frames, 16000)
     assert peak_hz(joined(frames[5:]), 16000) == pytest.approx(500, abs=2)
 
 
 @pytest.mark.parametrize("lost", [[20], [20, 21, 22], [10, 30, 50], list(range(20, 60))])
-def test_lost_packets_keep_their_time(lost: list[int]) -> None:
+def test_lost_packets_are_filled_to_keep_the_time(lost: list[int]) -> None:
     source = TrackSource()
     frames = listen(source, [p for i, p in enumerate(stream(100)) if i not in lost])
     assert_continuous(frames, 16000)
@@ -82,14 +82,14 @@ def test_lost_packets_keep_their_time(lost: list[int]) -> None:
     assert source.stats == JitterStats(lost=len(lost))
 
 
-def test_one_lost_packet_is_not_heard() -> None:
+def test_one_lost_packet_is_inaudible() -> None:
     packets = stream(60)
     whole = joined(listen(TrackSource(), packets))
     pierced = joined(listen(TrackSource(), packets[:30] + packets[31:]))
-    assert np.abs(whole.astype(int) - pierced).max() < 1000  # of 8000; silence would be all of it
+    assert np.abs(whole.astype(int) - pierced).max() < 1000  # of 8000, which silence would give
 
 
-def test_a_long_gap_is_filled_only_so_far() -> None:
+def test_a_long_gap_is_filled_up_to_a_limit() -> None:
     packets = stream(400)
     source = TrackSource()
     frames = listen(source, packets[:50] + packets[350:])
@@ -97,7 +97,7 @@ def test_a_long_gap_is_filled_only_so_far() -> None:
     assert len(frames) == 100 + MAX_FILL_MS // 20
 
 
-def test_a_restarted_sender_goes_on_without_a_gap() -> None:
+def test_a_restarted_sender_continues_without_a_gap() -> None:
     source = TrackSource()
     frames = listen(source, stream(50) + stream(50, first=9000, clock=77))
     assert_continuous(frames, 16000)
@@ -105,7 +105,7 @@ def test_a_restarted_sender_goes_on_without_a_gap() -> None:
     assert len(frames) >= 97
 
 
-def test_packets_of_padding_only_are_no_sound_and_no_loss() -> None:
+def test_padding_packets_count_neither_as_sound_nor_as_loss() -> None:
     probed: list[tuple[int, bytes]] = []
     for place, (_, timestamp, payload) in enumerate(stream(50)):
         probed.append((timestamp, payload))
@@ -118,7 +118,7 @@ def test_packets_of_padding_only_are_no_sound_and_no_loss() -> None:
     assert source.stats == JitterStats()
 
 
-def test_padding_only_in_the_place_of_sound_leaves_a_gap_of_its_length() -> None:
+def test_padding_in_place_of_sound_leaves_a_gap_of_its_length() -> None:
     packets = stream(50)
     packets[20] = (*packets[20][:2], b"")
     source = TrackSource()
@@ -158,7 +158,7 @@ Sent = asyncio.Queue[tuple[int, bytes]]
 
 @asynccontextmanager
 async def sending(track: TrackSink) -> AsyncGenerator[Sent]:
-    """What it sends meanwhile."""
+    """Runs the track and yields the packets that it sends."""
     sent = Sent()
     running = asyncio.ensure_future(track.run(lambda *packet: sent.put_nowait(packet)))
     try:
@@ -187,7 +187,7 @@ def test_source_track_sends_20_ms_every_20_ms() -> None:
 
 
 @pytest.mark.parametrize("offset_ms", [0, 3, 7, 12, 19])
-def test_in_silence_ticks_come_shortly_before_the_other_sides_packets(offset_ms: int) -> None:
+def test_in_silence_packets_leave_shortly_before_the_other_sides(offset_ms: int) -> None:
     async def main() -> list[float]:
         loop, after = asyncio.get_running_loop(), list[float]()
         sound: list[AudioFrame | None] = [None]
@@ -209,7 +209,7 @@ def test_in_silence_ticks_come_shortly_before_the_other_sides_packets(offset_ms:
                     sound[0] = beep(0)
                     before = loop.time()
                 assert (await sent.get())[0] == 960 * tick
-                after.append(loop.time() - came[-1] if came else 0)  # on the packet before
+                after.append(loop.time() - came[-1] if came else 0)  # since the last packet
             assert loop.time() - before == pytest.approx(10 * 0.02, abs=10 * MAX_SHIFT_S), (
                 "sound keeps its pace"
             )
@@ -226,8 +226,8 @@ def test_in_silence_ticks_come_shortly_before_the_other_sides_packets(offset_ms:
 
 
 @pytest.mark.parametrize("offset_ms", [0, 1, 4, 5, 6, 9, 17])
-def test_in_sound_ticks_come_to_lie_on_the_beat_of_all(offset_ms: int) -> None:
-    """By little steps, and they stay; the timestamps tell nothing of it."""
+def test_in_sound_packets_move_to_the_common_beat(offset_ms: int) -> None:
+    """They move by small steps and then stay; the timestamps do not show it."""
 
     async def main() -> None:
         loop, times = asyncio.get_running_loop(), list[float]()
@@ -245,7 +245,7 @@ def test_in_sound_ticks_come_to_lie_on_the_beat_of_all(offset_ms: int) -> None:
 
 
 def stalls(loop: VirtualClockLoop, seconds: Callable[[int], float]) -> TrackSink:
-    """Nothing to say, and the loop stands still at each packet, by its number, for so long."""
+    """Returns a silent track whose loop stalls at each packet, by its number, for some seconds."""
     number = 0
 
     def pull() -> None:
@@ -262,7 +262,7 @@ def virtual_loop() -> VirtualClockLoop:
     return loop
 
 
-def test_pace_does_not_drift_when_each_packet_takes_time() -> None:
+def test_the_pace_does_not_drift_if_each_packet_takes_time() -> None:
     async def main() -> None:
         async with sending(stalls(virtual_loop(), lambda _: 0.013)) as sent:
             for _ in range(100):
@@ -272,7 +272,7 @@ def test_pace_does_not_drift_when_each_packet_takes_time() -> None:
 
 
 @pytest.mark.parametrize(("stall_s", "skipped"), [(0.09, 0), (0.5, 23)])
-def test_a_stall_is_caught_up_or_left_as_a_gap(stall_s: float, skipped: int) -> None:
+def test_a_short_stall_is_made_up_and_a_long_one_leaves_a_gap(stall_s: float, skipped: int) -> None:
     async def main() -> None:
         loop = virtual_loop()
         track = stalls(loop, lambda number: (stall_s + 0.015) * (number == 0))
@@ -286,7 +286,7 @@ def test_a_stall_is_caught_up_or_left_as_a_gap(stall_s: float, skipped: int) -> 
     run_virtual(main())
 
 
-def test_nothing_to_play_is_silence() -> None:
+def test_silence_is_sent_if_nothing_plays() -> None:
     async def main() -> None:
         decoder = OpusDecoder()
         async with sending(TrackSink(lambda: None)) as sent:
@@ -296,7 +296,7 @@ def test_nothing_to_play_is_silence() -> None:
     run_virtual(main())
 
 
-def test_silence_goes_out_on_its_ticks_without_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_sent_on_time_without_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     encoders: list[OpusEncoder] = []
 
     class Kept(OpusEncoder):
@@ -332,7 +332,7 @@ def test_silence_goes_out_on_its_ticks_without_the_encoder(monkeypatch: pytest.M
         AudioFrame(np.zeros(0, np.int16), 48000, 0),
     ],
 )
-def test_a_frame_of_another_length_or_rate_is_a_bug(wrong: AudioFrame) -> None:
+def test_a_frame_of_a_wrong_length_or_rate_is_an_error(wrong: AudioFrame) -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="the track plays 960 at 48000 Hz"):
             await TrackSink(lambda: wrong).run(lambda *packet: None)
@@ -340,7 +340,7 @@ def test_a_frame_of_another_length_or_rate_is_a_bug(wrong: AudioFrame) -> None:
     run_virtual(main())
 
 
-def test_a_track_that_fails_leaves_others_of_its_pump_alone() -> None:
+def test_a_failed_track_does_not_affect_others_of_its_pacer() -> None:
     async def main() -> None:
         pacer = PacingTimer()
 
@@ -355,7 +355,7 @@ def test_a_track_that_fails_leaves_others_of_its_pump_alone() -> None:
     run_virtual(main())
 
 
-def test_a_track_that_was_stopped_sends_nothing() -> None:
+def test_a_stopped_track_sends_nothing() -> None:
     async def main() -> None:
         async with sending(TrackSink(lambda: None)) as sent:
             await sent.get()
@@ -366,7 +366,7 @@ def test_a_track_that_was_stopped_sends_nothing() -> None:
 
 
 class Speaker:
-    """What a session plays, and what it says of it."""
+    """A session's playout: the current sound, and whether sound is about to begin."""
 
     def __init__(self) -> None:
         self.sound: AudioFrame | None = None
@@ -380,12 +380,12 @@ class Speaker:
 
 
 async def next_of(sent: Sent) -> tuple[float, int]:
-    """When the next packet goes, and its timestamp, in ms."""
+    """Returns the time at which the next packet leaves, and its timestamp, in ms."""
     timestamp, _ = await sent.get()
     return round(asyncio.get_running_loop().time() * 1000, 3), timestamp // 48
 
 
-def test_a_silent_packet_waits_for_sound_that_is_about_to_come() -> None:
+def test_a_silent_packet_waits_for_sound_that_is_about_to_begin() -> None:
     async def main() -> None:
         speaker = Speaker()
         async with sending(speaker.track) as sent:
@@ -400,7 +400,7 @@ def test_a_silent_packet_waits_for_sound_that_is_about_to_come() -> None:
     run_virtual(main())
 
 
-def test_while_a_packet_waits_texts_wait_for_it_too() -> None:
+def test_texts_may_wait_while_a_packet_waits_for_sound() -> None:
     async def main() -> None:
         speaker = Speaker()
         async with sending(speaker.track) as sent:
@@ -415,7 +415,7 @@ def test_while_a_packet_waits_texts_wait_for_it_too() -> None:
     run_virtual(main())
 
 
-def test_until_sound_comes_packets_are_late_by_the_same() -> None:
+def test_packets_are_equally_late_until_sound_begins() -> None:
     async def main() -> None:
         speaker = Speaker()
         async with sending(speaker.track) as sent:
@@ -423,7 +423,7 @@ def test_until_sound_comes_packets_are_late_by_the_same() -> None:
             speaker.coming = asyncio.Event()
             late_ms = 1000 * MAX_HOLD_S
             assert await next_of(sent) == (20 + late_ms, 20)
-            awaits = [speaker.track.awaits_sound]  # not any more: a packet has waited in vain
+            awaits = [speaker.track.awaits_sound]  # false, since one packet has waited in vain
             assert [await next_of(sent) for _ in range(2)] == [
                 (40 + late_ms, 40),
                 (60 + late_ms, 60),
@@ -439,7 +439,7 @@ def test_until_sound_comes_packets_are_late_by_the_same() -> None:
     run_virtual(main())
 
 
-def test_within_sound_nothing_waits() -> None:
+def test_a_silent_packet_right_after_sound_does_not_wait() -> None:
     async def main() -> None:
         speaker = Speaker()
         speaker.sound = beep(0)
@@ -452,7 +452,7 @@ def test_within_sound_nothing_waits() -> None:
     run_virtual(main())
 
 
-def test_a_track_that_is_stopped_while_it_waits_ends() -> None:
+def test_a_track_stopped_during_a_wait_ends() -> None:
     async def main() -> None:
         speaker = Speaker()
         async with sending(speaker.track) as sent:

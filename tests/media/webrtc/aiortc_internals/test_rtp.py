@@ -1,4 +1,4 @@
-"""The way past aiortc: packets are the same, counts go on, and what is not ours is aiortc's."""
+"""The fast path around aiortc: packets stay equal, counters go on, and aiortc keeps the rest."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ Packets = list[tuple[int, int, bytes]]
 
 
 class Pair:
-    """Two plain aiortc connections, a sender of ours on one and a tap on the other."""
+    """Two plain aiortc connections with our sender on one and our receive path on the other."""
 
     def __init__(self, play: Callable[[RtpPacketSender], Coroutine[Any, Any, None]]) -> None:
         self.one, self.other = RTCPeerConnection(), RTCPeerConnection()
@@ -104,7 +104,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(main)
 
 
-def test_packets_arrive_whole_and_only_the_first_goes_the_long_way() -> None:
+def test_packets_arrive_whole_and_only_the_first_takes_the_slow_path() -> None:
     async def scene(pair: Pair) -> None:
         await pair.hears(40)
         numbers, timestamps, payloads = zip(*pair.heard, strict=True)
@@ -118,7 +118,7 @@ def test_packets_arrive_whole_and_only_the_first_goes_the_long_way() -> None:
     run(in_call(scene))
 
 
-def test_statistics_count_what_went_the_short_way() -> None:
+def test_statistics_count_packets_of_the_fast_path() -> None:
     async def scene(pair: Pair) -> None:
         await pair.hears(40)
         received = (await pair.receiver.getStats()).values()
@@ -133,8 +133,8 @@ def test_statistics_count_what_went_the_short_way() -> None:
     run(in_call(scene))
 
 
-def test_both_sides_report() -> None:
-    """RTCP goes aiortc's way, and tells what went the short one: losses, and round trips."""
+def test_both_sides_send_reports() -> None:
+    """RTCP goes through aiortc and covers the fast path: losses and round trips."""
 
     async def scene(pair: Pair) -> None:
         await pair.hears(10)
@@ -156,7 +156,7 @@ def test_both_sides_report() -> None:
     run(in_call(scene, on_and_on))
 
 
-def test_a_packet_that_is_forged_or_comes_twice_is_nothing() -> None:
+def test_forged_and_repeated_packets_are_dropped() -> None:
     async def scene(pair: Pair) -> None:
         connection: Any = pair.receiver.transport.transport._connection
         pass_on, seen = connection.data_received, list[bytes]()
@@ -178,8 +178,8 @@ def test_a_packet_that_is_forged_or_comes_twice_is_nothing() -> None:
 @pytest.mark.parametrize(
     "stray", [b"", b"\x80" * 1501, b"\x80\xc8" * 800], ids=["empty", "long RTP", "long RTCP"]
 )
-def test_a_strangers_datagram_ends_no_call(stray: bytes) -> None:
-    """aiortc's task would end by an exception, and with it the call."""
+def test_a_strangers_datagram_does_not_end_a_call(stray: bytes) -> None:
+    """Without our check an exception would end aiortc's task, and with it the call."""
 
     async def scene(pair: Pair) -> None:
         await pair.hears(10)
@@ -197,7 +197,7 @@ def test_a_strangers_datagram_ends_no_call(stray: bytes) -> None:
     run(in_call(scene, on_and_on))
 
 
-def test_a_caller_whose_jitter_fits_into_no_report_can_be_hung_up() -> None:
+def test_a_call_can_end_after_jitter_too_large_for_a_report() -> None:
     async def scene(pair: Pair) -> None:
         await pair.hears(10)
         receiver: Any = pair.receiver
@@ -212,8 +212,8 @@ def test_a_caller_whose_jitter_fits_into_no_report_can_be_hung_up() -> None:
 
 
 @pytest.mark.parametrize("payload_type", [96, 50], ids=["ours", "nobody's"])
-def test_of_too_many_sources_only_the_first_are_kept(payload_type: int) -> None:
-    """In aiortc's tables, its reports, and libsrtp."""
+def test_only_the_first_sources_are_kept(payload_type: int) -> None:
+    """The limit holds in aiortc's tables, its reports, and libsrtp."""
     done = asyncio.Event()
 
     async def many(send: RtpPacketSender) -> None:
@@ -238,7 +238,7 @@ def test_of_too_many_sources_only_the_first_are_kept(payload_type: int) -> None:
         receiver, dtls = pair.receiver, cast("Any", pair.receiver.transport)
         for name in ("active_ssrc", "remote_streams"):
             assert len(getattr(receiver, f"_RTCRtpReceiver__{name}")) <= MAX_SOURCES
-        assert len(dtls._rtp_router.ssrc_table) <= MAX_SOURCES + 1  # None: the offer named none
+        assert len(dtls._rtp_router.ssrc_table) <= MAX_SOURCES + 1  # the offer named none
         dtls._rx_srtp.remove_stream(MAX_SOURCES - 1)
         with pytest.raises(SrtpError):
             dtls._rx_srtp.remove_stream(99)
@@ -268,7 +268,7 @@ def test_reports_of_too_many_senders_are_dropped() -> None:
     run(in_call(scene))
 
 
-def test_another_stream_goes_the_long_way_once_and_is_heard() -> None:
+def test_another_stream_takes_the_slow_path_once_and_is_received() -> None:
     async def scene(pair: Pair) -> None:
         await pair.hears(10)
         incoming = pair.receiver._RTCRtpReceiver__jitter_buffer  # type: ignore[attr-defined]
@@ -280,7 +280,7 @@ def test_another_stream_goes_the_long_way_once_and_is_heard() -> None:
     run(in_call(scene))
 
 
-def test_sound_goes_on_over_the_way_of_another_ice() -> None:
+def test_packets_continue_after_an_ice_restart() -> None:
     async def scene(pair: Pair) -> None:
         await pair.hears(10)
         one, other = (
@@ -302,7 +302,7 @@ def test_sound_goes_on_over_the_way_of_another_ice() -> None:
     run(in_call(scene, on_and_on))
 
 
-def test_after_the_end_nothing_is_sent() -> None:
+def test_nothing_is_sent_after_the_end() -> None:
     kept: list[RtpPacketSender] = []
 
     async def keep(send: RtpPacketSender) -> None:
@@ -326,7 +326,7 @@ MAP = HeaderExtensionsMap()
     st.integers(0, 20),
     st.booleans(),
 )
-def test_payloads_are_found_where_aiortc_finds_them(
+def test_payloads_lie_where_aiortc_finds_them(
     payload: bytes, csrc: list[int], padding: int, has_extension: bool
 ) -> None:
     packet = RtpPacket(payload_type=96, payload=payload)
@@ -341,7 +341,7 @@ def test_payloads_are_found_where_aiortc_finds_them(
 
 
 @given(st.binary(min_size=12, max_size=60))
-def test_packets_that_contradict_themselves_have_no_payload(data: bytes) -> None:
+def test_contradictory_packets_have_no_payload(data: bytes) -> None:
     data = bytes([data[0] & 0x3F | 0x80]) + data[1:]
     begin, end = payload_range(data)
     try:
@@ -351,8 +351,8 @@ def test_packets_that_contradict_themselves_have_no_payload(data: bytes) -> None
     assert (data[begin:end] if begin <= end else None) == expected
 
 
-def test_only_audio_passes_by_stun() -> None:
-    """aioice's own way for what is no STUN: to the connection, as a datagram of its component."""
+def test_only_rtp_and_dtls_bypass_stun() -> None:
+    """As in aioice, a datagram that is no STUN goes to the connection with its component."""
 
     async def main() -> None:
         peer = RTCPeerConnection()

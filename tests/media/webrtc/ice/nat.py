@@ -1,4 +1,4 @@
-"""A router that a caller is behind, and that gives it another port."""
+"""A router in front of a client that can give the client another port."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from typing import Any
 
 
 class Nat:
-    """Between a client and us; `move` gives the client another port, as a phone gets that changes
-    from Wi-Fi to its carrier."""
+    """A NAT between a client and us. `move` gives the client another port, as happens to a phone
+    that changes from Wi-Fi to its carrier."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self._server = server

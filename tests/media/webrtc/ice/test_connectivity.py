@@ -1,4 +1,4 @@
-"""Ways to and from a peer of plain aiortc, and what is left when there is none any more."""
+"""Connectivity with a plain aiortc peer, and the resources left after it is lost."""
 
 import asyncio
 import gc
@@ -48,7 +48,7 @@ def is_ours(pcm: Pcm) -> bool:
 
 
 async def talk(raw: RawPeer, end: End) -> None:
-    """Sound and events, both ways, then a goodbye."""
+    """Exchanges sound and events in both directions, then hangs up."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(end.peer.run())
         await end.heard_a_second.wait()
@@ -61,10 +61,10 @@ async def talk(raw: RawPeer, end: End) -> None:
 
 
 @on_both_paths
-def test_a_browser_that_hides_its_addresses(
+def test_a_browser_with_hidden_addresses_connects(
     path: PeerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its names are not looked up: aioice would wait for an answer to each."""
+    """Its mDNS names are not looked up, because aioice would wait for an answer to each."""
     lookups: list[object] = []
     monkeypatch.setattr("aioice.ice.get_or_create_mdns_protocol", lookups.append)
 
@@ -82,8 +82,8 @@ def test_a_browser_that_hides_its_addresses(
 
 
 @on_both_paths
-def test_a_peer_is_reached_at_what_trickles_in(path: PeerSettings) -> None:
-    """It is not told where we are, so only we can begin."""
+def test_a_peer_is_reached_by_trickled_candidates(path: PeerSettings) -> None:
+    """It does not know our addresses, so only we can begin."""
 
     async def scene() -> None:
         raw, end = stranger(), End(OURS_HZ, path)
@@ -95,8 +95,9 @@ def test_a_peer_is_reached_at_what_trickles_in(path: PeerSettings) -> None:
     run(scene)
 
 
-def test_candidates_of_one_section_are_those_of_all() -> None:
-    """With max-bundle only the first section has them (RFC 9429, 4.1.1); aiortc reads the last."""
+def test_candidates_of_one_section_apply_to_all() -> None:
+    """With max-bundle only the first section has them (RFC 9429, 4.1.1), but aiortc reads the
+    last."""
 
     async def scene() -> None:
         raw, end = stranger(), End(OURS_HZ)
@@ -124,7 +125,7 @@ def test_a_thousand_candidates_cost_no_more_than_a_few() -> None:
     run(scene)
 
 
-def test_a_call_within_a_range_of_ports() -> None:
+def test_a_call_uses_only_the_configured_ports() -> None:
     async def scene(ports: PortRange) -> None:
         raw, end = stranger(), End(OURS_HZ, PeerSettings(ice=IceSettings(ports=ports)))
         answer = await end.peer.answer(await raw.offer())
@@ -144,7 +145,7 @@ def test_a_call_within_a_range_of_ports() -> None:
         CANDIDATE.replace("192.0.2.1", "4f5b3c2a.local"),
     ],
 )
-def test_candidates_without_use_are_left_out(line: str) -> None:
+def test_useless_candidates_are_ignored(line: str) -> None:
     assert read_candidate(line) is None
     assert read_candidate(CANDIDATE) is not None
 
@@ -171,14 +172,14 @@ def test_bad_candidates_are_refused(line: str) -> None:
 
 
 async def left(before_fds: int) -> None:
-    """Nothing is left of a call: no task, no socket."""
+    """Asserts that no task and no socket is left of a call."""
     await all_tasks_ended()
     gc.collect()
     assert Process().num_fds() == before_fds
 
 
 async def warm_up() -> int:
-    """Open files once asyncio and aiortc have all that they keep."""
+    """Returns the number of open files once asyncio and aiortc have opened what they keep."""
     raw, end = stranger(), End(OURS_HZ)
     await raw.accept(await end.peer.answer(await raw.offer()))
     await talk(raw, end)
@@ -186,7 +187,7 @@ async def warm_up() -> int:
     return Process().num_fds()
 
 
-def test_a_killed_peer_leaves_nothing_in_bounded_time() -> None:
+def test_a_killed_peer_is_freed_in_bounded_time() -> None:
     async def scene() -> None:
         before = await warm_up()
         raw, end = stranger(), End(OURS_HZ, PeerSettings(vanished_timeout_s=1))
@@ -204,8 +205,8 @@ def test_a_killed_peer_leaves_nothing_in_bounded_time() -> None:
     run(scene)
 
 
-def test_a_peer_that_cannot_be_reached_leaves_nothing() -> None:
-    """Its candidates lead nowhere (TEST-NET-1), and it never asks."""
+def test_an_unreachable_peer_is_freed() -> None:
+    """Its candidates lead nowhere (TEST-NET-1), and it sends no checks."""
 
     async def scene() -> None:
         before = await warm_up()
@@ -220,7 +221,8 @@ def test_a_peer_that_cannot_be_reached_leaves_nothing() -> None:
 
 
 def test_consent_that_is_not_renewed_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RFC 7675, where packets still come: a peer that no longer answers our checks."""
+    """By RFC 7675 this holds for a peer that still sends packets but no longer answers our
+    checks."""
     monkeypatch.setattr(consent, "EVERY_S", 0.1)
     monkeypatch.setattr(consent, "EXPIRES_S", 1.0)
 
@@ -240,8 +242,8 @@ def test_consent_that_is_not_renewed_ends_the_call(monkeypatch: pytest.MonkeyPat
     run(scene)
 
 
-def test_a_late_answer_renews_consent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a busy machine: aioice would take none after half a second."""
+def test_a_late_answer_of_a_busy_peer_renews_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aioice would accept no answer after half a second."""
     monkeypatch.setattr(consent, "EVERY_S", 0.1)
     monkeypatch.setattr(consent, "EXPIRES_S", 1.5)
 
@@ -264,13 +266,13 @@ def test_a_late_answer_renews_consent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nominating(raw: RawPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chromium nominates the pair with each check again; aioice does so once."""
+    """Makes the peer nominate the pair with each check, as Chromium does; aioice does so once."""
     connection = raw.pc.getSenders()[0].transport.transport.iceGatherer._connection
     build = connection.build_request
     monkeypatch.setattr(connection, "build_request", lambda pair, nominate: build(pair, True))
 
 
-def test_a_peer_whose_address_changes_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_is_followed_to_a_new_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consent, "EVERY_S", 0.2)
 
     async def scene() -> None:

@@ -1,4 +1,4 @@
-"""When consent expires, in virtual time."""
+"""The expiry of consent, in virtual time."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from tests.loop import run_virtual
 
 
 class Silent:
-    """A connection whose other side answers no check; each is given up after 3.5 s."""
+    """A connection whose other side answers no check; each check times out after 3.5 s."""
 
     remote_password = "secret"
 
@@ -37,7 +37,7 @@ class Silent:
 
 
 @pytest.mark.parametrize("chance", [0, 0.4, 0.9, 1])
-def test_it_expires_in_time_also_between_two_checks(
+def test_consent_expires_in_time_even_between_two_checks(
     monkeypatch: pytest.MonkeyPatch, chance: float
 ) -> None:
     monkeypatch.setattr(random, "random", lambda: chance)

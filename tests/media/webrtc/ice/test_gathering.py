@@ -1,4 +1,4 @@
-"""Our gathering in the place of aioice's, with real sockets."""
+"""Our gathering of candidates, which replaces aioice's, with real sockets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ def run(scene: Callable[[], Awaitable[T]]) -> T:
 
 
 def on(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    """As if the machine had these addresses."""
+    """Makes the machine seem to have these addresses."""
     monkeypatch.setattr(ice, "get_host_addresses", lambda use_ipv4, use_ipv6: list(addresses))
 
 
@@ -46,7 +46,7 @@ def gathered(settings: IceSettings) -> list[RTCIceCandidate]:
     return run(scene)
 
 
-def test_the_method_that_is_replaced_has_the_parameters_we_know() -> None:
+def test_the_replaced_method_has_the_expected_parameters() -> None:
     """In a new release of aioice read `get_component_candidates` before you raise CALL_RELEASES."""
     assert ice.Connection.get_component_candidates.__code__.co_varnames[:4] == (
         "self",
@@ -66,7 +66,7 @@ def test_loopback_is_gathered_only_without_a_network(
     assert {candidate.ip for candidate in gathered(IceSettings())} == expected
 
 
-def test_candidates_are_as_aioices_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_equal_those_of_aioice(monkeypatch: pytest.MonkeyPatch) -> None:
     async def plain() -> list[RTCIceCandidate]:
         gatherer = RTCIceGatherer(iceServers=[])
         await gatherer.gather()
@@ -82,7 +82,7 @@ def test_candidates_are_as_aioices_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ours == theirs
 
 
-def test_ports_are_of_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_are_within_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, "127.0.0.1", "127.0.0.2")
     ports = free_ports(4)
     for _ in range(8):
@@ -91,7 +91,7 @@ def test_ports_are_of_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(ports.first <= candidate.port <= ports.last for candidate in found)
 
 
-def test_a_used_up_range_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exhausted_port_range_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, "127.0.0.1")
     ports = free_ports(2)
 
@@ -110,10 +110,12 @@ def test_a_used_up_range_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
             await one._connection.close()
 
     run(scene)
-    assert gathered(IceSettings(ports=ports))  # they are free again
+    assert gathered(IceSettings(ports=ports))  # the ports are free again
 
 
-def test_a_public_address_is_told_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_address_is_offered_besides_the_local_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     on(monkeypatch, "127.0.0.1", "::1")
     inner, inner6, outer = gathered(IceSettings(public_address="198.51.100.7"))
     assert (inner.type, inner.ip) == ("host", "127.0.0.1")
@@ -124,7 +126,7 @@ def test_a_public_address_is_told_beside_ours(monkeypatch: pytest.MonkeyPatch) -
 
 
 class _Silent(asyncio.DatagramProtocol):
-    """A server that answers nothing."""
+    """A server that sends no answer."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -134,7 +136,7 @@ class _Silent(asyncio.DatagramProtocol):
 
 
 @pytest.mark.parametrize("scheme", ["stun", "turn"])
-def test_a_silent_server_delays_by_the_timeout_only(
+def test_a_silent_server_delays_gathering_only_by_the_timeout(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(monkeypatch, "127.0.0.1")
@@ -150,7 +152,7 @@ def test_a_silent_server_delays_by_the_timeout_only(
         gather_with(gatherer, IceSettings((server,), gather_timeout_s=0.3))
         open_files, began_s = Process().num_fds(), loop.time()
         await gatherer.gather()
-        assert 0.25 < loop.time() - began_s < 4  # aioice itself waits for 5
+        assert 0.25 < loop.time() - began_s < 4  # aioice itself waits for 5 s
         assert silent.asked.is_set()
         assert [one.type for one in gatherer.getLocalCandidates()] == ["host"]
         await gatherer._connection.close()
@@ -161,13 +163,13 @@ def test_a_silent_server_delays_by_the_timeout_only(
     run(scene)
 
 
-def test_without_a_relay_relay_only_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relay_only_without_a_relay_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, "127.0.0.1")
     with pytest.raises(OverloadedError, match="no TURN server"):
         gathered(IceSettings(is_relay_only=True))
 
 
-def test_a_relay_that_does_not_answer_holds_up_no_close(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_does_not_wait_for_a_silent_relay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gatherer, "RELAY_CLOSE_TIMEOUT_S", 0.05)
 
     class Relay:

@@ -1,4 +1,4 @@
-"""What may be set about ICE, and credentials for one session."""
+"""The settings of ICE, and TURN credentials for one session."""
 
 import pytest
 from aiortc import RTCIceTransportPolicy
@@ -9,7 +9,7 @@ from media.webrtc.ice.settings import IceServer, IceSettings, IceUrl, PortRange
 TURN = ("turn:turn.example", "turns:turn.example")
 
 
-def test_nobody_is_asked_by_default() -> None:
+def test_no_ice_server_is_used_by_default() -> None:
     assert IceSettings().minted() == ()
     assert IceSettings().configuration().iceServers == []
 
@@ -24,7 +24,7 @@ def test_nobody_is_asked_by_default() -> None:
         ("turns:[2001:db8::1]:443?transport=tcp", IceUrl("turns", "2001:db8::1", 443, "tcp")),
     ],
 )
-def test_urls(url: str, way: IceUrl) -> None:
+def test_urls_are_parsed(url: str, way: IceUrl) -> None:
     assert IceUrl.parse(url) == way
 
 
@@ -50,8 +50,8 @@ def test_bad_urls_are_refused(url: str) -> None:
         IceUrl.parse(url)
 
 
-def test_credentials_are_those_that_coturn_computes() -> None:
-    """The expected one is from `openssl dgst -sha1 -hmac north -binary | base64`."""
+def test_credentials_equal_those_of_coturn() -> None:
+    """The expected credential is from `openssl dgst -sha1 -hmac north -binary | base64`."""
     settings = IceSettings(
         (IceServer(("stun:turn.example",)), IceServer(TURN, shared_secret="north")),
         credential_ttl_s=1_000,
@@ -64,17 +64,17 @@ def test_credentials_are_those_that_coturn_computes() -> None:
     assert turn.shared_secret is None
 
 
-def test_each_session_has_its_own() -> None:
+def test_each_session_has_its_own_credentials() -> None:
     settings = IceSettings((IceServer(TURN, shared_secret="north"),), wall_s=lambda: 0.0)
     assert settings.minted()[0].credential != settings.minted()[0].credential
 
 
-def test_a_secret_without_a_clock_is_a_mistake() -> None:
+def test_a_shared_secret_without_a_clock_is_refused() -> None:
     with pytest.raises(ConfigError):
         IceSettings((IceServer(TURN, shared_secret="north"),)).minted()
 
 
-def test_no_secret_is_shown() -> None:
+def test_no_secret_is_in_a_repr() -> None:
     servers = (IceServer(TURN, "user", "s3cret"), IceServer(TURN, shared_secret="s3cret"))
     settings = IceSettings(servers, wall_s=lambda: 0.0)
     assert "s3cret" not in repr(settings)
@@ -89,7 +89,7 @@ def test_bad_port_ranges_are_refused(first: int, last: int) -> None:
         PortRange(first, last)
 
 
-def test_on_the_public_path_aiortc_gets_the_servers_that_it_can_parse() -> None:
+def test_the_public_path_gives_aiortc_the_servers_it_can_parse() -> None:
     servers = (
         IceServer(("stun:a.example",)),
         IceServer(("turn:turn.example", "turn:[::1]"), "me", "pass"),
@@ -100,6 +100,6 @@ def test_on_the_public_path_aiortc_gets_the_servers_that_it_can_parse() -> None:
     assert (turn.urls, turn.username, turn.credential) == (["turn:turn.example"], "me", "pass")
 
 
-def test_relay_only_is_told_to_aiortc() -> None:
+def test_relay_only_is_passed_to_aiortc() -> None:
     configured = IceSettings(is_relay_only=True).configuration()
     assert configured.iceTransportPolicy is RTCIceTransportPolicy.RELAY
