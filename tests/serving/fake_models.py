@@ -30,7 +30,7 @@ def offer(name: str, memory_mb: float = 100, device: str = "cpu", *aliases: str)
 
 @dataclass
 class FakeServed:
-    """Loads in LOAD_S, decodes in DECODE_S; `breaks` says where it fails."""
+    """A model that loads in LOAD_S and decodes in DECODE_S; `breaks` names the step that fails."""
 
     name: str
     breaks: str = ""
@@ -40,7 +40,7 @@ class FakeServed:
     request: str = ""
     is_stopped: bool = False
     ends_in_s: float = 0.0
-    "So long it takes to leave the memory."
+    "The time that it takes to leave the memory."
     _loaded: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -89,7 +89,7 @@ class FakeServed:
 
 
 class World:
-    """Models `a` (the default), `b`, `c`, `d` of 100 MB each in 250 MB."""
+    """A registry of models `a` (the default), `b`, `c`, `d` of 100 MB each in 250 MB."""
 
     def __init__(self, *offers: LoadableModel, cpu_mb: float = 250) -> None:
         self.offers = [*offers] or [offer(name) for name in "abcd"]

@@ -1,4 +1,4 @@
-"""A third party's language model for tests. The last message says what it does."""
+"""A third party's language model for tests. The last message selects its behaviour."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""A third party's voice for tests. The text says what it does; its words have 100 ms each."""
+"""A third party's voice for tests. The text selects its behaviour; each word takes 100 ms."""
 
 import asyncio
 import time

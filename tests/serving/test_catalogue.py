@@ -1,4 +1,4 @@
-"""The table of known models, and the way from any of their names to one of them."""
+"""The table of known models, and the search for a model by any of its names."""
 
 import pytest
 from faster_whisper.utils import _MODELS
@@ -6,7 +6,7 @@ from faster_whisper.utils import _MODELS
 from serving.catalogue import UnknownModelError, entries, find_entry, require_entry, short_name
 
 
-def test_faster_whispers_own_names_are_known() -> None:
+def test_names_of_faster_whisper_are_known() -> None:
     differing = [name for name, where in _MODELS.items() if require_entry(name).repository != where]
     assert differing == ["large"]  # large-v3 there; Willow's clients mean large-v2
 
@@ -24,7 +24,7 @@ def test_faster_whispers_own_names_are_known() -> None:
         ("large-v2-turbo-multi-hans", "large-v2-turbo-multi-hans"),
     ],
 )
-def test_served_systems_names_are_known(name: str, model: str) -> None:
+def test_names_of_replaced_systems_are_known(name: str, model: str) -> None:
     assert require_entry(name).name == model
 
 
@@ -46,13 +46,13 @@ def test_a_folder_has_a_short_name(folder: str, name: str) -> None:
     assert short_name(folder) == name
 
 
-def test_what_is_pulled_is_found_under_its_name() -> None:
+def test_a_pulled_model_is_found_by_its_name() -> None:
     for entry in entries():
         if entry.format == "ct2":
             assert short_name(entry.folder) == entry.name
 
 
-def test_an_unknown_name_says_what_is_near() -> None:
+def test_the_error_for_an_unknown_name_lists_similar_ones() -> None:
     assert find_entry("smal") is None
     with pytest.raises(UnknownModelError, match=r"'smal'; near it: small, small\.en") as caught:
         require_entry("smal")

@@ -1,4 +1,4 @@
-"""Audio files of strangers in their worker processes: honest, hostile, left alone, killed."""
+"""Untrusted audio files in worker processes: intact, hostile, abandoned and killed ones."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ def with_decoder(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what a process does in its own time; the test's timeout ends it."""
+    """Waits for a change in another process; the test's timeout ends the wait."""
     while not holds():  # noqa: ASYNC110 - the process tells nobody
         await asyncio.sleep(0.005)
 
@@ -69,7 +69,7 @@ def stored(data: bytes) -> BinaryIO:
 
 
 def silence(duration_s: int) -> BinaryIO:
-    """A WAV file that takes no room on the disk."""
+    """Returns a WAV file of silence that takes no room on the disk."""
     file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - its reader closes it
     size_bytes = 2 * 16_000 * duration_s
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 16_000, 32_000, 2, 16)
@@ -94,7 +94,8 @@ async def refusal(share: DecoderShare, data: bytes) -> str:
 
 @asynccontextmanager
 async def watched(process: DecoderProcess) -> AsyncIterator[dict[str, float]]:
-    """While the body runs: the most memory that a decoder had, and the longest wait of the loop."""
+    """Measures, while the body runs, the most memory of a decoder and the longest stall of the
+    loop."""
     found = {"memory_bytes": 0.0, "lag_s": 0.0}
     loop = asyncio.get_running_loop()
     host = psutil.Process(process.pid)
@@ -117,7 +118,7 @@ async def watched(process: DecoderProcess) -> AsyncIterator[dict[str, float]]:
         watching.cancel()
 
 
-def test_all_recordings_sound_as_they_do_without_a_process() -> None:
+def test_all_recordings_decode_as_without_a_process() -> None:
     async def scenario(process: DecoderProcess) -> None:
         share = process.share(4)
         files = sorted(shared_data("codecs").iterdir())
@@ -161,8 +162,8 @@ def test_a_file_that_promises_more_than_it_holds_is_refused(name: str) -> None:
     with_decoder(scenario)
 
 
-def test_hostile_files_of_one_door_do_not_hold_up_another() -> None:
-    """Six of them use all the processor time that they get; meanwhile others are decoded."""
+def test_hostile_files_of_one_share_do_not_delay_another() -> None:
+    """Six of them use all the processor time that they get while other files are decoded."""
 
     async def scenario(process: DecoderProcess) -> None:
         hostile, honest = process.share(6), process.share(1)
@@ -184,7 +185,7 @@ def test_hostile_files_of_one_door_do_not_hold_up_another() -> None:
     with_decoder(scenario)
 
 
-def test_a_file_that_takes_too_much_processor_time_is_refused() -> None:
+def test_a_file_that_needs_too_much_processor_time_is_refused() -> None:
     async def scenario(process: DecoderProcess) -> None:
         assert "0 s of processor time and 0.02 s for each" in await refusal_of_the_slow(
             process.share(1)
@@ -206,7 +207,7 @@ async def taken(share: DecoderShare, file: BinaryIO, limits: FileLimits) -> None
 
 
 def slow() -> BinaryIO:
-    """An MP3 file with a hole of 400 MB, which takes seconds to search through."""
+    """Returns an MP3 file with a hole of 400 MB, which takes seconds to search through."""
     file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - its reader closes it
     with shared_data("codecs", "1272-141231-0002.mp3").open("rb") as speech:
         shutil.copyfileobj(speech, file)
@@ -215,7 +216,7 @@ def slow() -> BinaryIO:
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
-def test_who_leaves_ends_the_work(how: str) -> None:
+def test_a_reader_that_leaves_ends_the_work(how: str) -> None:
     async def scenario(process: DecoderProcess) -> None:
         share = process.share(1)
         begun = asyncio.Event()
@@ -240,7 +241,7 @@ def test_who_leaves_ends_the_work(how: str) -> None:
     with_decoder(scenario)
 
 
-def test_who_leaves_while_a_decoder_works_ends_it() -> None:
+def test_a_reader_that_leaves_while_a_decoder_works_ends_it() -> None:
     async def scenario(process: DecoderProcess) -> None:
         share = process.share(1)
         async with asyncio.TaskGroup() as tasks:
@@ -256,7 +257,7 @@ def test_who_leaves_while_a_decoder_works_ends_it() -> None:
     with_decoder(scenario)
 
 
-def test_who_does_not_listen_is_not_decoded_ahead_of() -> None:
+def test_a_file_is_not_decoded_far_ahead_of_its_reader() -> None:
     async def scenario(process: DecoderProcess) -> None:
         with silence(LONG_S) as file:
             async with aclosing(process.share(1).blocks(file)) as blocks:
@@ -268,7 +269,7 @@ def test_who_does_not_listen_is_not_decoded_ahead_of() -> None:
     with_decoder(scenario)
 
 
-def test_limits_are_named() -> None:
+def test_size_and_duration_limits_are_named() -> None:
     async def scenario(process: DecoderProcess) -> None:
         share = process.share(1)
         for limits, code in (
@@ -282,7 +283,7 @@ def test_limits_are_named() -> None:
     with_decoder(scenario)
 
 
-def test_a_file_waits_for_a_place_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_waits_for_a_place_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(process: DecoderProcess) -> None:
         share = process.share(1)
         with silence(LONG_S) as file:
@@ -301,7 +302,7 @@ def test_a_file_waits_for_a_place_but_not_for_ever(monkeypatch: pytest.MonkeyPat
     with_decoder(scenario)
 
 
-def test_a_decoder_that_died_costs_its_file_only() -> None:
+def test_a_decoder_that_died_loses_only_its_file() -> None:
     async def scenario(process: DecoderProcess) -> None:
         share = process.share(2)
         with silence(LONG_S) as file, silence(LONG_S) as other:
@@ -342,7 +343,7 @@ def test_a_host_that_died_is_replaced(how: signal.Signals) -> None:
     with_decoder(scenario)
 
 
-def test_a_decoder_that_died_while_it_waited_is_replaced() -> None:
+def test_an_idle_decoder_that_died_is_replaced() -> None:
     async def scenario(process: DecoderProcess) -> None:
         (spare,) = psutil.Process(process.pid).children()
         spare.kill()
@@ -360,7 +361,7 @@ def test_a_decoder_that_died_while_it_waited_is_replaced() -> None:
         b"\x00\x00\x00\x12\x82\xa4type\xa5sound\xa3pcm\xc4\x01\x00",
     ],
 )
-def test_a_decoder_that_a_file_took_over_is_not_believed(said: bytes) -> None:
+def test_malformed_replies_of_a_decoder_are_refused(said: bytes) -> None:
     sounds: MessageFrameReader[PcmReply] = MessageFrameReader(
         Decoder(PcmReply), file_decoder._MAX_PAYLOAD_BYTES
     )
@@ -368,14 +369,14 @@ def test_a_decoder_that_a_file_took_over_is_not_believed(said: bytes) -> None:
         file_decoder._decode_replies(sounds, said)
 
 
-def test_a_refusal_keeps_to_the_codes_of_files() -> None:
+def test_a_refusal_has_only_codes_of_files() -> None:
     assert file_decoder._refusal("audio_too_long", "x").code == "audio_too_long"
     told = file_decoder._refusal("unauthorized", "x" * 10**6)
     assert (told.code, len(str(told))) == ("unsupported_audio", 1000)
 
 
-def test_a_decoder_opens_nothing() -> None:
-    """What it may is in its limits, as the kernel tells them."""
+def test_a_decoder_can_open_no_file() -> None:
+    """The limits that the kernel reports for its process show it."""
 
     async def scenario(process: DecoderProcess) -> None:
         with silence(LONG_S) as file:
@@ -390,6 +391,6 @@ def test_a_decoder_opens_nothing() -> None:
                 limit = decoding.rlimit(psutil.RLIMIT_AS)[0]
                 assert limit < decoding.memory_info().vms + MEMORY_BYTES + 10**6
                 await until(lambda: decoding.nice() == 15)
-                assert decoding.num_fds() == 6  # standard ones, its socket, the file, its sound
+                assert decoding.num_fds() == 6  # the standard ones, its socket, the file, its sound
 
     with_decoder(scenario)

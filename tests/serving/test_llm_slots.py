@@ -1,4 +1,4 @@
-"""Drafts and answers that share a language model: who is waited for goes first."""
+"""Drafts and answers that share a language model: answers to finished turns go first."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ CLOSING_S = 0.05
 
 
 class SeatedLlm(EchoLlm):
-    """Writes few answers at once, refuses further ones, and takes a moment to stop."""
+    """A model that writes few answers at once, refuses further ones, and takes a moment to stop."""
 
     def __init__(self, at_once: int | None, word_s: float = 0.5) -> None:
         super().__init__(word_s)
@@ -64,7 +64,7 @@ Script = tuple[int, Callable[[Session], Awaitable[None]]]
 
 
 def run_sessions(world: World, *scripts: Script) -> list[list[SessionEvent]]:
-    """What each of the sessions told, side by side on one server."""
+    """Runs the sessions concurrently on one server; returns the events of each."""
     told: list[list[SessionEvent]] = [[] for _ in scripts]
 
     async def one(sessions: Sessions, index: int) -> None:
@@ -94,7 +94,7 @@ def statuses(events: list[SessionEvent]) -> list[str]:
     return [done.status for done in of(ResponseDone, events)]
 
 
-def test_four_who_pause_leave_the_fifth_a_seat() -> None:
+def test_drafts_of_four_paused_speakers_leave_the_fifth_a_slot() -> None:
     world = World(llm=SeatedLlm(4))
     paused = (ONE, 300), (SILENCE, 2500), (ONE, 300)
     pausing = [saying((SILENCE, 20 * n), *paused, silence_ms=5000) for n in range(4)]
@@ -105,7 +105,7 @@ def test_four_who_pause_leave_the_fifth_a_seat() -> None:
     assert counted(world, "load") == 0
 
 
-def test_a_single_seat_is_for_turns_that_are_over() -> None:
+def test_a_single_slot_is_only_for_finished_turns() -> None:
     world = World(llm=SeatedLlm(1))
     pausing = saying((ONE, 300), (SILENCE, 8000), silence_ms=4000)
     asking = saying((SILENCE, 400), (TWO, 400), (SILENCE, 4000))
@@ -114,8 +114,8 @@ def test_a_single_seat_is_for_turns_that_are_over() -> None:
     assert (counted(world, "refused"), counted(world, "used")) == (2, 0)
 
 
-def test_a_draft_makes_room_and_its_turn_is_answered_anew() -> None:
-    """The draft is written from 0.4 s to 3.4 s; two turns are over at 1.3 s, with two seats."""
+def test_a_draft_is_dropped_for_an_answer_and_its_turn_answered_later() -> None:
+    """The draft is written from 0.4 s to 3.4 s; two turns end at 1.3 s, with two slots."""
     llm = SeatedLlm(2, word_s=1.0)
     world, live = World(llm=llm), list[int]()
 
@@ -138,8 +138,8 @@ def test_a_draft_makes_room_and_its_turn_is_answered_anew() -> None:
     assert len(llm.asked) == 4
 
 
-def test_a_draft_whose_turn_is_over_makes_no_room() -> None:
-    """It is written from 0.4 s to 3.4 s, and confirmed at 0.8 s; two others come at 1.3 s."""
+def test_a_draft_whose_turn_has_ended_is_not_dropped() -> None:
+    """It is written from 0.4 s to 3.4 s and confirmed at 0.8 s; two other turns end at 1.3 s."""
     llm = SeatedLlm(2, word_s=1.0)
     world = World(llm=llm)
     drafted = saying((ONE, 300), (SILENCE, 8000))
@@ -150,7 +150,7 @@ def test_a_draft_whose_turn_is_over_makes_no_room() -> None:
     assert (counted(world, "used"), counted(world, "load"), llm.refused) == (1, 0, 1)
 
 
-def test_a_flood_of_people_who_pause_fails_no_turn() -> None:
+def test_many_drafts_of_paused_speakers_fail_no_turn() -> None:
     llm = SeatedLlm(3, word_s=0.3)
     world = World(llm=llm)
 
@@ -195,7 +195,7 @@ class SlowAdder(Adder):
         return await super().call(name, arguments, context)
 
 
-def test_a_draft_asks_again_after_its_tools_only_if_a_seat_stays_free() -> None:
+def test_a_draft_continues_after_its_tools_only_if_a_slot_stays_free() -> None:
     llm, slow = SeatedLlm(2, word_s=1.0), SlowAdder()
     world = World(llm=llm, providers=[slow])
 
@@ -212,7 +212,7 @@ def test_a_draft_asks_again_after_its_tools_only_if_a_seat_stays_free() -> None:
     assert (counted(world, "used"), counted(world, "load"), len(llm.asked)) == (2, 0, 3)
 
 
-def test_a_model_that_tells_no_number_of_seats_has_many() -> None:
+def test_a_model_without_a_number_of_slots_has_the_default() -> None:
     async def main() -> None:
         seats = DraftBudget().slots(EchoLlm())
         async with AsyncExitStack() as stack:
@@ -223,7 +223,7 @@ def test_a_model_that_tells_no_number_of_seats_has_many() -> None:
             await stack.enter_async_context(seats.take(SlotHolder()))
             async with seats.take(
                 SlotHolder()
-            ):  # its own queue takes what nobody can make room for
+            ):  # its own queue takes requests for which there is no room
                 pass
         assert seats.is_free_for_draft
 
@@ -232,7 +232,7 @@ def test_a_model_that_tells_no_number_of_seats_has_many() -> None:
 
 @dataclass
 class Holder:
-    """Somebody in a seat, until it is over and a moment has passed."""
+    """The holder of a slot, until `end` was called and a moment has passed."""
 
     seats: LlmSlots
     is_draft: bool = False
@@ -274,7 +274,7 @@ def holders(
     run_virtual(main())
 
 
-def test_the_oldest_draft_goes_first_and_each_who_waits_ends_one() -> None:
+def test_the_oldest_draft_ends_first_and_each_waiting_answer_ends_one() -> None:
     async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         old, new, _ = sit(is_draft=True), sit(is_draft=True), sit()
         await asyncio.sleep(0)
@@ -291,7 +291,7 @@ def test_the_oldest_draft_goes_first_and_each_who_waits_ends_one() -> None:
     holders(scene, 3)
 
 
-def test_who_is_waited_for_ends_nothing_but_drafts() -> None:
+def test_an_answer_ends_only_drafts() -> None:
     async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         adopted, answer = sit(is_draft=True), sit()
         await asyncio.sleep(0)
@@ -304,7 +304,7 @@ def test_who_is_waited_for_ends_nothing_but_drafts() -> None:
     holders(scene)
 
 
-def test_a_seat_that_is_being_left_is_waited_for() -> None:
+def test_a_slot_that_is_being_released_is_waited_for() -> None:
     async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         void, draft, _ = sit(is_draft=True), sit(is_draft=True), sit()
         await asyncio.sleep(0)
@@ -319,7 +319,7 @@ def test_a_seat_that_is_being_left_is_waited_for() -> None:
     holders(scene, 3)
 
 
-def test_a_draft_in_place_of_another_begins_once_that_is_closed() -> None:
+def test_a_draft_that_replaces_another_begins_once_that_has_closed() -> None:
     async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         former = sit(is_draft=True)
         await asyncio.sleep(0)
@@ -334,7 +334,7 @@ def test_a_draft_in_place_of_another_begins_once_that_is_closed() -> None:
     holders(scene)
 
 
-def test_a_draft_that_waits_goes_on_when_a_seat_is_left_or_its_turn_is_over() -> None:
+def test_a_waiting_draft_continues_when_a_slot_is_free_or_its_turn_ends() -> None:
     async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         answer, first, second = sit(), sit(is_draft=True), sit(is_draft=True)
         await asyncio.sleep(0)
@@ -350,7 +350,7 @@ def test_a_draft_that_waits_goes_on_when_a_seat_is_left_or_its_turn_is_over() ->
     holders(scene)
 
 
-def test_a_model_that_does_not_stop_is_not_waited_for_without_end() -> None:
+def test_a_model_that_does_not_stop_is_waited_for_up_to_a_limit() -> None:
     async def main() -> None:
         loop, seats = asyncio.get_running_loop(), LlmSlots(1)
         async with seats.take(SlotHolder(is_over=True)):
@@ -361,7 +361,7 @@ def test_a_model_that_does_not_stop_is_not_waited_for_without_end() -> None:
     run_virtual(asyncio.wait_for(main(), 60))
 
 
-def test_who_waits_no_longer_keeps_no_seat() -> None:
+def test_a_cancelled_wait_holds_no_slot() -> None:
     async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         draft, _ = sit(is_draft=True), sit()
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Models share the memory: who stays, who goes, who waits. In virtual time."""
+"""Models that share the memory: eviction and waiting, in virtual time."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from serving.memory_budget import ROOM_WAIT_S
 from tests.serving.fake_models import DECODE_S, LOAD_S, Recognisers, World, offer, say
 
 
-def test_who_was_idle_longest_goes_and_never_the_default() -> None:
+def test_the_model_idle_longest_is_evicted_but_never_the_default() -> None:
     world = World(cpu_mb=350)
 
     async def scenario(models: Recognisers) -> None:
@@ -41,7 +41,7 @@ def test_a_model_in_use_is_waited_for() -> None:
     world.run(scenario)
 
 
-def test_a_model_that_a_session_holds_stays_and_is_loaded_ahead() -> None:
+def test_a_model_held_by_a_session_is_loaded_ahead_and_not_evicted() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -69,7 +69,7 @@ def test_a_model_that_a_session_holds_stays_and_is_loaded_ahead() -> None:
     world.run(scenario)
 
 
-def test_a_session_that_leaves_makes_room_for_who_waits() -> None:
+def test_a_session_that_ends_makes_room_for_a_waiting_request() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -85,8 +85,8 @@ def test_a_session_that_leaves_makes_room_for_who_waits() -> None:
     world.run(scenario)
 
 
-def test_no_more_models_go_than_must() -> None:
-    """The one that is sent away takes a while, and what others do meanwhile sends away nobody."""
+def test_no_more_models_are_evicted_than_necessary() -> None:
+    """The evicted one takes a while to end, and requests to others meanwhile evict nothing."""
     world = World(cpu_mb=350)
     world.ends_in_s = 1.0
 
@@ -96,13 +96,13 @@ def test_no_more_models_go_than_must() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(say(models, "d"))
             await asyncio.sleep(0.1)
-            await say(models, "a")  # ends, which wakes who waits for room
+            await say(models, "a")  # its end wakes requests that wait for memory
         assert world.alive == ["a", "c", "d"]
 
     world.run(scenario)
 
 
-def test_a_large_model_sends_away_all_that_it_needs_at_once() -> None:
+def test_a_large_model_evicts_all_that_it_needs_at_once() -> None:
     world = World(offer("a", 50), offer("b"), offer("c"), offer("big", 200))
     world.ends_in_s = 1.0
 
@@ -117,7 +117,7 @@ def test_a_large_model_sends_away_all_that_it_needs_at_once() -> None:
     world.run(scenario)
 
 
-def test_a_model_that_nobody_wants_once_it_is_loaded_makes_room() -> None:
+def test_a_loaded_model_without_a_request_makes_room() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -130,7 +130,7 @@ def test_a_model_that_nobody_wants_once_it_is_loaded_makes_room() -> None:
     world.run(scenario)
 
 
-def test_what_never_fits_is_refused_at_once_with_the_numbers() -> None:
+def test_a_model_that_never_fits_is_refused_at_once_with_the_sizes() -> None:
     world = World(offer("a"), offer("huge", 200), offer("gpu", 900, "cuda:0"))
 
     async def scenario(models: Recognisers) -> None:
@@ -142,7 +142,7 @@ def test_what_never_fits_is_refused_at_once_with_the_numbers() -> None:
     assert world.loaded == ["a", "gpu"]
 
 
-def test_the_default_is_loaded_even_where_it_is_too_large() -> None:
+def test_the_default_is_loaded_even_if_it_is_too_large() -> None:
     world = World(offer("a", 9999), offer("b"))
 
     async def scenario(models: Recognisers) -> None:
@@ -151,7 +151,7 @@ def test_the_default_is_loaded_even_where_it_is_too_large() -> None:
     world.run(scenario)
 
 
-def test_memory_is_what_the_workers_are_measured_to_take() -> None:
+def test_memory_is_what_the_workers_are_measured_to_use() -> None:
     world = World(cpu_mb=350)
     world.resident = {"a": 20, "b": 300}
 
@@ -159,7 +159,7 @@ def test_memory_is_what_the_workers_are_measured_to_take() -> None:
         await say(models, "b")
         states = {state.offer.name: state for state in models.listing()}
         assert (states["a"].memory_mb, states["b"].memory_mb) == (20, 300)
-        await say(models, "c")  # 20 + 300 + 100 are too much, though 3 x 100 were not
+        await say(models, "c")  # 20 + 300 + 100 is too much, though 3 x 100 was not
         assert world.alive == ["a", "c"]
         states = {state.offer.name: state for state in models.listing()}
         assert (states["b"].memory_mb, states["b"].is_loaded) == (0, False)

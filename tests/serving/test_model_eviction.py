@@ -1,4 +1,4 @@
-"""Real models in real workers behind the registry: loaded by use, unloaded for another."""
+"""Real models in real workers in the registry: loaded by use, evicted for another."""
 
 import asyncio
 from pathlib import Path
@@ -34,12 +34,13 @@ async def _heard(models: ModelsOfKind[ServedRecogniser], name: str) -> str:
 
 
 def _workers() -> int:
-    """Number of workers; the process that speaks for the tests is none."""
+    """Returns the number of workers; the process that renders speech for the tests is not
+    counted."""
     children = psutil.Process().children()
     return sum("engines.runtime.worker.main" in child.cmdline() for child in children)
 
 
-def test_a_second_whisper_makes_an_idle_one_leave(tmp_path: Path) -> None:
+def test_a_second_whisper_evicts_an_idle_one(tmp_path: Path) -> None:
     before = _workers()
     for name in ("faster-whisper-tiny", "mine"):
         (tmp_path / name).symlink_to(NANO)
@@ -56,7 +57,7 @@ def test_a_second_whisper_makes_an_idle_one_leave(tmp_path: Path) -> None:
         return AsrWorkerPool(offer, LoopClock(), metrics)
 
     async def main() -> None:
-        room = {"cpu": 450.0}  # PocketSphinx and one Whisper; a third has none
+        room = {"cpu": 450.0}  # PocketSphinx and one Whisper; there is no room for a third
         registry = ModelRegistry(room, LoopClock(), metrics, room_setting="asr.memory_mb")
         models = add_recognisers(
             registry, lambda: asr_model_offers(machine, weights), describe, start

@@ -1,4 +1,4 @@
-"""Models by name: loaded by use, shared, tried again. In virtual time."""
+"""Models by name: loaded by use, shared, loaded again. In virtual time."""
 
 import asyncio
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tests.loop import run_virtual
 from tests.serving.fake_models import DECODE_S, LOAD_S, REQUEST, Recognisers, World, offer, say
 
 
-def test_only_the_default_is_loaded_and_decoded_at_start() -> None:
+def test_only_the_default_is_loaded_and_tested_at_start() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -28,7 +28,7 @@ def test_only_the_default_is_loaded_and_decoded_at_start() -> None:
 
 
 @pytest.mark.parametrize(("breaks", "message"), [("load", "no weights"), ("decode", "first use")])
-def test_a_default_that_does_not_work_fails_the_start(breaks: str, message: str) -> None:
+def test_a_default_that_fails_fails_the_start(breaks: str, message: str) -> None:
     world = World()
     world.breaks["a"] = breaks
 
@@ -40,7 +40,7 @@ def test_a_default_that_does_not_work_fails_the_start(breaks: str, message: str)
     assert caught.group_contains(EngineError, match=message)
 
 
-def test_the_first_use_loads_and_the_others_are_served_meanwhile() -> None:
+def test_the_first_use_loads_a_model_while_others_are_served() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -57,7 +57,7 @@ def test_the_first_use_loads_and_the_others_are_served_meanwhile() -> None:
     assert world.loaded == ["a", "b"]
 
 
-def test_users_at_once_share_one_load_which_outlives_who_gives_up() -> None:
+def test_simultaneous_users_share_one_load_even_if_one_gives_up() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -84,7 +84,7 @@ def test_a_model_does_not_log_under_the_request_that_loaded_it() -> None:
     assert [served.request for served in world.lives] == ["", ""]
 
 
-def test_a_load_that_nobody_waits_for_any_more_is_there_for_the_next() -> None:
+def test_an_abandoned_load_is_ready_for_the_next_request() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -99,7 +99,7 @@ def test_a_load_that_nobody_waits_for_any_more_is_there_for_the_next() -> None:
     world.run(scenario)
 
 
-def test_what_does_not_load_is_tried_again_after_a_while() -> None:
+def test_a_model_that_does_not_load_is_tried_again_after_a_while() -> None:
     world = World()
     world.breaks["b"] = "load"
 
@@ -133,13 +133,13 @@ def test_a_model_that_cannot_decode_is_not_served() -> None:
             await say(models, "b")
         model = models.get("b")
         assert model is not None
-        with model.hold():  # too early again: the decode tells, not the session's start
+        with model.hold():  # in the back-off only a decode raises
             assert world.alive == ["a"]
 
     world.run(scenario)
 
 
-def test_a_bug_in_serving_one_model_leaves_the_others() -> None:
+def test_a_bug_in_serving_one_model_does_not_affect_others() -> None:
     world = World()
     world.breaks["b"] = "bug"
 
@@ -152,7 +152,7 @@ def test_a_bug_in_serving_one_model_leaves_the_others() -> None:
     world.run(scenario)
 
 
-def test_a_gpu_that_does_not_work_leaves_the_processor() -> None:
+def test_a_model_falls_back_from_a_failing_gpu_to_the_processor() -> None:
     on_cpu = replace(offer("b"), why="on the processor")
     world = World(offer("a"), replace(offer("b", 100, "cuda:0"), fallback=on_cpu))
     world.fails_on = "cuda:0"
@@ -167,20 +167,20 @@ def test_a_gpu_that_does_not_work_leaves_the_processor() -> None:
     assert world.loaded == ["a", "b", "b"]
 
 
-def test_a_default_that_the_gpu_refuses_keeps_its_names() -> None:
+def test_a_default_that_fails_on_the_gpu_keeps_its_names() -> None:
     on_gpu = replace(offer("a", 100, "cuda:0", "a1", "default"), fallback=offer("a"))
     world = World(on_gpu)
     world.fails_on = "cuda:0"
 
     async def scenario(models: Recognisers) -> None:
         await asyncio.sleep(REFRESH_S)
-        assert models.get("nobody") is None  # reads the folder, and all names, anew
+        assert models.get("nobody") is None  # reads the folder and all names again
         assert models.get("default") is models.get("a1") is models.default
 
     world.run(scenario)
 
 
-def test_what_is_repaired_or_replaced_is_read_anew() -> None:
+def test_a_repaired_or_replaced_model_is_read_again() -> None:
     world = World()
     world.breaks["b"] = "describe"
 
@@ -202,7 +202,7 @@ def test_what_is_repaired_or_replaced_is_read_anew() -> None:
     world.run(scenario)
 
 
-def test_what_cannot_be_described_is_listed_with_its_reason_but_not_offered() -> None:
+def test_a_model_without_a_description_is_listed_with_its_reason_but_not_offered() -> None:
     world = World()
     world.breaks["b"] = "describe"
 
@@ -216,12 +216,12 @@ def test_what_cannot_be_described_is_listed_with_its_reason_but_not_offered() ->
         assert model is not None
         with pytest.raises(EngineError, match=r"no config\.json"):
             _ = model.info
-        assert sorted(world.described) == ["b", "c", "d"]  # each once; the default told itself
+        assert sorted(world.described) == ["b", "c", "d"]  # each once; the default described itself
 
     world.run(scenario)
 
 
-def test_names_short_names_and_the_catalogues() -> None:
+def test_models_are_found_by_names_aliases_and_names_of_the_catalogue() -> None:
     tiny = offer("faster-whisper-tiny", 1, "cpu", "tiny", "default")
     mine = offer("large", 1)
     v2 = offer("faster-whisper-large-v2", 1, "cpu", "large-v2", "large")
@@ -241,7 +241,7 @@ def test_names_short_names_and_the_catalogues() -> None:
     world.run(scenario)
 
 
-def test_what_is_pulled_later_is_found_and_what_is_removed_is_gone() -> None:
+def test_a_pulled_model_is_found_and_a_removed_one_is_gone() -> None:
     world = World()
 
     async def scenario(models: Recognisers) -> None:
@@ -254,7 +254,7 @@ def test_what_is_pulled_later_is_found_and_what_is_removed_is_gone() -> None:
     world.run(scenario)
 
 
-def test_leaving_ends_a_load_under_way() -> None:
+def test_the_end_of_the_server_ends_a_load() -> None:
     world = World()
     waiting: list[asyncio.Task[str]] = []
 

@@ -24,7 +24,7 @@ class VoiceInfo:
 
 @dataclass
 class LoadedVoice:
-    """A voice in memory; it says how many letters it has spoken."""
+    """A voice in memory."""
 
     name: str
     is_ready: bool = False
@@ -74,7 +74,7 @@ async def house(world: World, *voices: LoadableModel) -> AsyncIterator[tuple[Rec
         yield recognisers, registry.add("tts", lambda: voices, lambda o: Voice(o, loader, registry))
 
 
-def test_a_name_stands_for_a_model_of_each_kind() -> None:
+def test_a_name_may_stand_for_a_model_of_each_kind() -> None:
     world = World(offer("small", 50))
 
     async def main() -> None:
@@ -95,7 +95,7 @@ def test_a_name_stands_for_a_model_of_each_kind() -> None:
     run_virtual(main())
 
 
-def test_a_model_of_one_kind_makes_room_for_another_kind() -> None:
+def test_a_model_of_one_kind_can_evict_one_of_another_kind() -> None:
     world = World(offer("a", 50), offer("b", 150), cpu_mb=250)
 
     async def main() -> None:
@@ -109,7 +109,7 @@ def test_a_model_of_one_kind_makes_room_for_another_kind() -> None:
             await large.speak("does not")
             assert world.alive == ["a"]
             assert (small.is_ready, large.is_ready) == (True, True)
-            assert await say(recognisers, "b") == "b"  # and back again
+            assert await say(recognisers, "b") == "b"  # the other way round
             assert (small.is_ready, large.is_ready) == (True, False)
 
     run_virtual(main())

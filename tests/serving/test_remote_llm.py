@@ -1,4 +1,4 @@
-"""A language model in a worker process answers like one in the gateway, and comes back."""
+"""A language model in a worker process: it answers like one in the gateway, and is restarted."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ def test_an_answer_has_every_kind_of_delta() -> None:
     with_model(scenario)
 
 
-def test_answers_that_are_left_are_cancelled_and_one_too_many_is_refused() -> None:
+def test_abandoned_answers_are_cancelled_and_one_too_many_is_refused() -> None:
     async def scenario(llm: RemoteLlm) -> None:
         endless = [Message("user", "endless")]
         async with (

@@ -1,4 +1,4 @@
-"""A voice in a worker process speaks like one in the gateway, can be cancelled, and comes back."""
+"""A voice in a worker process: it speaks like one in the gateway, is cancelled and restarted."""
 
 import asyncio
 import os
@@ -73,7 +73,7 @@ def _sound(frames: list[AudioFrame]) -> Pcm:
     return np.concatenate([frame.pcm for frame in frames])
 
 
-def test_sound_and_words_count_on_through_clauses_and_chunks() -> None:
+def test_positions_count_on_through_clauses_and_chunks() -> None:
     async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
         long = f"{SENTENCE}. " * 20  # two clauses
         marks: list[WordMark] = []
@@ -90,7 +90,7 @@ def test_sound_and_words_count_on_through_clauses_and_chunks() -> None:
     with_voice(scenario)
 
 
-def test_a_long_sound_comes_in_pieces() -> None:
+def test_long_audio_is_sent_in_chunks() -> None:
     async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
         frames = await spoken(tts, "long")
         assert frames[-1].end == 3 * RATE_HZ
@@ -99,7 +99,7 @@ def test_a_long_sound_comes_in_pieces() -> None:
     with_voice(scenario)
 
 
-def test_a_clause_that_is_left_is_cancelled_in_the_process() -> None:
+def test_an_abandoned_clause_is_cancelled_in_the_process() -> None:
     async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
         for _ in range(3):
             async with aclosing(tts.speak(given("endless"), language="en")) as frames:

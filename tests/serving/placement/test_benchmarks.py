@@ -1,4 +1,4 @@
-"""Who was measured to be faster is chosen, while what was measured is still there."""
+"""The choice of the faster engine by a benchmark, as long as the benchmark still applies."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def chosen(
     return select_engine("asr", wanted or EnginePreference(), known, weights, MACHINE).name
 
 
-def test_the_faster_one_is_chosen(models: Path) -> None:
+def test_the_faster_engine_is_chosen(models: Path) -> None:
     assert chosen(models, BOTH) == "faster_whisper"
     note(models, 60.0)
     assert chosen(models, BOTH) == "faster_whisper"
@@ -55,7 +55,7 @@ def test_the_faster_one_is_chosen(models: Path) -> None:
     assert "whisper_torch was measured to be faster" in choice.why
 
 
-def test_what_is_gone_or_configured_otherwise_is_not(models: Path) -> None:
+def test_a_benchmark_is_ignored_if_the_engine_is_missing_or_configured(models: Path) -> None:
     note(models, 20.0)
     assert chosen(models, BOTH[:1]) == "faster_whisper"
     assert chosen(models, BOTH, EnginePreference("faster_whisper")) == "faster_whisper"
@@ -65,18 +65,18 @@ def test_what_is_gone_or_configured_otherwise_is_not(models: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["", "NVIDIA H200", "64 cores"])
-def test_another_machine_s_figure_says_nothing_here(models: Path, device: str) -> None:
+def test_a_benchmark_of_another_machine_is_ignored(models: Path, device: str) -> None:
     note(models, 20.0, device)
     assert chosen(models, BOTH) == "faster_whisper"
 
 
-def test_a_damaged_note_is_none(models: Path) -> None:
+def test_a_damaged_benchmark_file_is_ignored(models: Path) -> None:
     (models / FILE).write_text("{")
     assert read_benchmarks(models) == {}
     assert chosen(models, BOTH) == "faster_whisper"
 
 
-def test_a_folder_is_taken_by_name_of_the_engine(models: Path) -> None:
+def test_a_checkpoint_folder_may_be_configured_for_whisper_torch(models: Path) -> None:
     wanted = EnginePreference("whisper_torch", model=str(models / "whisper-small"))
     choice = select_engine("asr", wanted, BOTH, (), MACHINE)
     assert (choice.name, choice.options) == (

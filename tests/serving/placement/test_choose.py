@@ -1,4 +1,4 @@
-"""Which engine is chosen on which machine, and the sentence that says why."""
+"""The engine chosen for each machine, and the sentence with the reason."""
 
 from pathlib import Path
 from re import search
@@ -48,7 +48,7 @@ BOTH = known("faster_whisper", "pocketsphinx")
         ((TURBO,), BOARD, "faster_whisper", TURBO, "large for 2 cores"),
     ],
 )
-def test_auto_asr(
+def test_auto_chooses_the_recogniser_for_the_machine(
     weights: tuple[WhisperWeights, ...],
     hardware: Hardware,
     name: str,
@@ -61,14 +61,14 @@ def test_auto_asr(
     assert search(why, choice.why)
 
 
-def test_weights_without_their_library_are_told() -> None:
+def test_weights_without_their_library_are_named_in_the_reason() -> None:
     engines = known("pocketsphinx", missing=("faster_whisper",))
     choice = select_engine("asr", EnginePreference(), engines, [TINY], LAPTOP)
     assert choice.name == "pocketsphinx"
     assert "faster_whisper is not installed" in choice.why
 
 
-def test_a_configured_engine_is_taken_with_its_options() -> None:
+def test_a_configured_engine_is_chosen_with_its_options() -> None:
     choice = select_engine("asr", EnginePreference("pocketsphinx", {"x": 1}), BOTH, [TINY], LAPTOP)
     assert (choice.name, choice.options, choice.why) == (
         "pocketsphinx",
@@ -79,7 +79,7 @@ def test_a_configured_engine_is_taken_with_its_options() -> None:
     assert third_party.name == "acme.voice"
 
 
-def test_whisper_by_name_takes_the_models_folder_unless_told() -> None:
+def test_whisper_takes_weights_of_the_models_folder_unless_configured() -> None:
     found = select_engine(
         "asr", EnginePreference("faster_whisper", {"beam_size": 2}), BOTH, [TINY], LAPTOP
     )
@@ -92,7 +92,7 @@ def test_whisper_by_name_takes_the_models_folder_unless_told() -> None:
         select_engine("asr", EnginePreference("faster_whisper"), BOTH, (), LAPTOP)
 
 
-def test_what_is_not_installed_says_how_to_get_it() -> None:
+def test_the_error_for_a_missing_library_says_how_to_install_it() -> None:
     with pytest.raises(EngineMissing, match="pip install silero"):
         select_engine(
             "vad", EnginePreference("silero"), known("webrtc", missing=("silero",)), (), LAPTOP
@@ -109,7 +109,7 @@ def test_a_broken_engine_of_a_package_names_the_package() -> None:
         select_engine("tts", EnginePreference("robot"), [broken], [], LAPTOP)
 
 
-def test_the_preferred_order_of_vad() -> None:
+def test_vad_engines_are_preferred_in_order() -> None:
     assert (
         select_engine(
             "vad", EnginePreference(), known("gated", "silero", "webrtc"), (), LAPTOP
@@ -120,7 +120,7 @@ def test_the_preferred_order_of_vad() -> None:
     assert select_engine("vad", EnginePreference(), engines, (), LAPTOP).name == "webrtc"
 
 
-def test_who_hears_the_end_of_a_sentence_needs_weights() -> None:
+def test_smart_turn_is_chosen_only_with_weights() -> None:
     def endpoint(wanted: EnginePreference, *, has_weights: bool) -> str:
         engines = [
             EngineAvailability("silence", installed=True, reason=""),
@@ -136,7 +136,7 @@ def test_who_hears_the_end_of_a_sentence_needs_weights() -> None:
     assert select_engine("endpoint", EnginePreference(), without, (), LAPTOP).name == "silence"
 
 
-def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
+def test_only_complete_models_of_the_folder_are_found(tmp_path: Path) -> None:
     assert find_whisper(tmp_path / "nothing") == ()
     for name in ("whole", ".half", "whisper-nano", "broken"):
         (tmp_path / name).mkdir()
@@ -149,23 +149,23 @@ def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
     )
 
 
-def test_how_large_weights_are_does_not_depend_on_their_file() -> None:
+def test_the_choice_does_not_depend_on_the_storage_type_of_weights() -> None:
     nano = weights_at(ROOT / "tests" / "fixtures" / "whisper-nano")
     assert (nano.kind, round(nano.size_mb)) == ("float16", 8)
     small8 = WhisperWeights(Path("m/small-int8"), 245, "int8")
     assert small8.float16_mb == 490
     choice = select_engine("asr", EnginePreference(), BOTH, [BASE, small8], LAPTOP)
-    assert choice.options["model"] == str(BASE.path)  # 245 MB are small's, too slow for 4 cores
+    assert choice.options["model"] == str(BASE.path)  # 245 MB of int8 are "small": too slow
     tiny32 = WhisperWeights(Path("m/tiny-float32"), 150, "float32")
     assert select_engine("asr", EnginePreference(), BOTH, [tiny32], BOARD).why.endswith(
         "suits 2 cores"
     )
 
 
-def test_what_may_not_be_read_is_no_model_and_the_folder_itself_is_told(
+def test_an_unreadable_model_is_ignored_and_an_unreadable_folder_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mounted volume has a lost+found, which is root's alone."""
+    """A mounted volume has a folder lost+found, which only root may read."""
     for name in ("lost+found", "whole"):
         (tmp_path / name).mkdir()
         for file in WHISPER_FILES:
@@ -187,7 +187,7 @@ def test_what_may_not_be_read_is_no_model_and_the_folder_itself_is_told(
         find_whisper(tmp_path)
 
 
-def test_the_test_model_is_taken_only_by_name() -> None:
+def test_the_test_model_is_chosen_only_by_name() -> None:
     nano = WhisperWeights(Path("m/whisper-nano"), 8)
     assert select_engine("asr", EnginePreference(), BOTH, [nano], LAPTOP).name == "pocketsphinx"
     assert select_engine("asr", EnginePreference(), BOTH, [nano, TINY], BOARD).options[
@@ -209,7 +209,7 @@ def test_the_test_model_is_taken_only_by_name() -> None:
         ("/weights/mine", "/weights/mine"),
     ],
 )
-def test_a_model_by_name_or_path(model: str, path: Path | str) -> None:
+def test_a_model_is_chosen_by_name_or_path(model: str, path: Path | str) -> None:
     weights = [TINY, BASE, TURBO]
     choice = select_engine(
         "asr", EnginePreference(model=model, options={"beam_size": 2}), BOTH, weights, LAPTOP
@@ -219,7 +219,7 @@ def test_a_model_by_name_or_path(model: str, path: Path | str) -> None:
     assert choice.why == "it is configured"
 
 
-def test_the_model_may_be_an_engine() -> None:
+def test_an_engine_may_be_chosen_as_the_model() -> None:
     choice = select_engine("asr", EnginePreference(model="pocketsphinx"), BOTH, [TINY], LAPTOP)
     assert (choice.name, choice.options) == ("pocketsphinx", {})
 
@@ -240,12 +240,14 @@ def test_the_model_may_be_an_engine() -> None:
         (EnginePreference(model="tiny", options={"model": "/w"}), "asr.options.model are both set"),
     ],
 )
-def test_a_model_that_cannot_be_meant_is_told(wanted: EnginePreference, message: str) -> None:
+def test_an_impossible_model_is_refused_with_the_reason(
+    wanted: EnginePreference, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         select_engine("asr", wanted, BOTH, [TINY, TURBO], LAPTOP)
 
 
-def test_the_memory_that_is_configured_limits_the_choice() -> None:
+def test_configured_memory_limits_the_choice() -> None:
     weights = [TINY, BASE, TURBO]
     choice = select_engine("asr", EnginePreference(memory_mb=1500), BOTH, weights, WORKSTATION)
     assert choice.options["model"] == str(BASE.path)
@@ -255,5 +257,7 @@ def test_the_memory_that_is_configured_limits_the_choice() -> None:
     ("name", "cores", "count"),
     [("pocketsphinx", 1, 1), ("pocketsphinx", 2, 2), ("pocketsphinx", 64, 2), ("acme.asr", 64, 1)],
 )
-def test_recognisers_of_one_thread_get_a_second_process(name: str, cores: int, count: int) -> None:
+def test_single_threaded_recognisers_get_a_second_process(
+    name: str, cores: int, count: int
+) -> None:
     assert worker_count(name, Hardware(cores, 16.0)) == count

@@ -1,4 +1,4 @@
-"""What the driver lists, what CUDA shows of it, and what a container leaves."""
+"""The GPUs that the driver lists and CUDA shows, and the limits of a container."""
 
 import stat
 from pathlib import Path
@@ -22,7 +22,7 @@ H200 = Gpu("NVIDIA H200", 140.0, 139.0, "9.0", "575.57.08")
 TWO = (H200, Gpu("NVIDIA L4", 22.0, 21.0, "8.9", "575.57.08", 1))
 
 
-def test_gpus_are_read_from_the_drivers_lines() -> None:
+def test_gpus_are_parsed_from_the_drivers_lines() -> None:
     listed = "NVIDIA H200, 143360, 142336, 9.0, 575.57.08\nbroken line\nX, [N/A], [N/A], 7.5, 1\n"
     assert parse_gpus(listed) == (H200, Gpu("X", 0.0, 0.0, "7.5", "1", 1))
     assert parse_gpus("GeForce GTX 1080, 8192, 8000, 470.82.01") == (
@@ -43,13 +43,13 @@ def test_gpus_are_read_from_the_drivers_lines() -> None:
         ("NoDevFiles", []),
     ],
 )
-def test_cuda_visible_devices(wish: str | None, names: list[str]) -> None:
+def test_cuda_visible_devices_selects_gpus(wish: str | None, names: list[str]) -> None:
     seen = select_visible_gpus(TWO, wish)
     assert [gpu.name for gpu in seen] == names
     assert [gpu.index for gpu in seen] == list(range(len(names)))
 
 
-def test_a_container_has_what_it_is_given() -> None:
+def test_the_limits_of_a_container_apply() -> None:
     host = Hardware(64, 256.0, free_gb=200.0)
     assert with_limits(host, CgroupLimits()) == host
     small = with_limits(host, CgroupLimits(2.5, 4 * 2**30, 3 * 2**30))
@@ -67,7 +67,7 @@ def _write(root: Path, **files: str) -> None:
         (root / name.replace("__", ".")).write_text(text)
 
 
-def test_unified_groups_and_those_above(tmp_path: Path) -> None:
+def test_limits_of_unified_cgroups_and_their_parents_apply(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("0::/pod/server\n")
     root = tmp_path / "cgroup"
@@ -81,11 +81,11 @@ def test_unified_groups_and_those_above(tmp_path: Path) -> None:
     assert read_cgroup_limits(root, own) == CgroupLimits()
 
 
-def test_groups_of_version_1(tmp_path: Path) -> None:
+def test_limits_of_version_1_cgroups_are_read(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("4:memory:/docker/1\n1:cpu,cpuacct:/docker/1\n0::/\n")
     root = tmp_path / "cgroup"
-    # Inside a container only the mounted root has the files of ours.
+    # Inside a container only the mounted root has our files.
     _write(root / "cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
     _write(root / "memory", memory__limit_in_bytes=str(2**31), memory__usage_in_bytes=str(2**30))
     assert read_cgroup_limits(root, own) == CgroupLimits(2.0, 2**31, 2**30)
@@ -94,7 +94,7 @@ def test_groups_of_version_1(tmp_path: Path) -> None:
     assert read_cgroup_limits(root, own) == CgroupLimits()
 
 
-def test_no_groups_at_all(tmp_path: Path) -> None:
+def test_without_cgroups_there_is_no_limit(tmp_path: Path) -> None:
     assert read_cgroup_limits(tmp_path, tmp_path / "none") == CgroupLimits()
 
 
@@ -118,7 +118,7 @@ def _driver(folder: Path, script: str) -> None:
         ("exec sleep 60", (), "nvidia-smi does not answer"),
     ],
 )
-def test_the_driver_is_asked(
+def test_the_driver_is_queried_and_its_failures_noted(
     script: str, gpus: tuple[str, ...], note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _driver(tmp_path, script)

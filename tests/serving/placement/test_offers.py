@@ -1,4 +1,4 @@
-"""Which recognition models can be asked for, by which names, and where each would run."""
+"""The recognition models on offer, their names, and where each would run."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def offered(
     return {offer.name: offer for offer in found}
 
 
-def test_every_folder_and_what_needs_none() -> None:
+def test_every_model_folder_and_pocketsphinx_are_offered() -> None:
     found = offered(LAPTOP, EnginePreference(), *ALL)
     assert list(found) == [
         "faster-whisper-tiny",
@@ -50,7 +50,7 @@ def test_every_folder_and_what_needs_none() -> None:
     assert found["pocketsphinx"].memory_mb == {"cpu": 150}
 
 
-def test_the_engines_name_is_its_best_model_where_another_is_chosen() -> None:
+def test_the_name_of_an_unchosen_engine_stands_for_its_best_model() -> None:
     found = offered(LAPTOP, EnginePreference("pocketsphinx", workers=3), *ALL)
     assert next(iter(found)) == "pocketsphinx"
     assert len(found["pocketsphinx"].workers) == 3
@@ -59,7 +59,7 @@ def test_the_engines_name_is_its_best_model_where_another_is_chosen() -> None:
     ]
 
 
-def test_options_are_for_all_models_of_the_chosen_engine() -> None:
+def test_options_apply_to_all_models_of_the_chosen_engine() -> None:
     found = offered(
         LAPTOP, EnginePreference(options={"beam_size": 5, "device": "auto"}), TINY, SMALL
     )
@@ -77,10 +77,10 @@ def test_a_path_outside_the_folder_is_offered_by_its_name(tmp_path: Path) -> Non
     assert list(found) == ["mine", "faster-whisper-tiny", "pocketsphinx"]
     assert found["mine"].size_mb == 2.0
     missing = offered(LAPTOP, EnginePreference(model="/no/weights"), TINY)
-    assert missing["weights"].size_mb == 0  # loading it tells what is wrong
+    assert missing["weights"].size_mb == 0  # loading it reports the error
 
 
-def test_the_others_do_with_the_room_that_the_chosen_one_leaves() -> None:
+def test_other_models_use_the_memory_that_the_chosen_one_leaves() -> None:
     found = offered(CARD, EnginePreference(), TURBO, SMALL)
     chosen, other = found["faster-whisper-large-v3-turbo"], found["faster-whisper-small"]
     assert chosen.options["device"] == other.options["device"] == "cuda"
@@ -94,7 +94,7 @@ def test_the_others_do_with_the_room_that_the_chosen_one_leaves() -> None:
     assert "has room for" in third["large"].warnings[0]
 
 
-def test_a_gpu_has_the_processor_to_fall_back_on_unless_it_is_demanded() -> None:
+def test_a_gpu_model_falls_back_to_the_processor_unless_cuda_is_configured() -> None:
     chosen = offered(CARD, EnginePreference(options={"compute_type": "float16"}), TURBO)
     fallback = chosen["faster-whisper-large-v3-turbo"].fallback
     assert fallback is not None
@@ -104,13 +104,13 @@ def test_a_gpu_has_the_processor_to_fall_back_on_unless_it_is_demanded() -> None
     assert offered(LAPTOP, EnginePreference(), TINY)["faster-whisper-tiny"].fallback is None
 
 
-def test_each_gpu_has_its_worker() -> None:
+def test_each_gpu_gets_a_worker() -> None:
     chosen = offered(TWINS, EnginePreference(), TURBO)["faster-whisper-large-v3-turbo"]
     assert [options.get("device_index", 0) for options in chosen.workers] == [0, 1]
     assert set(chosen.memory_mb) == {"cuda:0", "cuda:1"}
 
 
-def test_a_gpu_that_is_demanded_is_there_or_the_start_fails() -> None:
+def test_a_configured_gpu_that_is_missing_fails_the_start() -> None:
     wanted = EnginePreference(model="tiny", options={"device": "cuda"})
     with pytest.raises(EngineMissing, match=r"asr\.options\.device is cuda"):
         offered(LAPTOP, wanted, TINY)

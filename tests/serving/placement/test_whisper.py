@@ -1,4 +1,4 @@
-"""Where a model of a given size runs on many machines, and what is said about it."""
+"""The placement of models of a given size on many machines, with its warnings."""
 
 from re import search
 from typing import Any
@@ -64,7 +64,7 @@ CPU = ("cpu", "int8")
         (MIXED, TURBO, [("cuda:0", "float16"), ("cuda:1", "int8")], 16, 4),
     ],
 )
-def test_many_machines(
+def test_models_are_placed_on_many_machines(
     machine: Hardware, size_mb: float, seats: list[tuple[str, str]], batch: int, threads: int
 ) -> None:
     placed = place_model(size_mb, machine, asr_memory(machine), {})
@@ -86,23 +86,25 @@ def test_many_machines(
         (Hardware(2, 8.0, MIXED.gpus[1:]), LARGE * 3, "GTX 1060 has room for"),
     ],
 )
-def test_what_does_not_fit_is_said(machine: Hardware, size_mb: float, warning: str) -> None:
+def test_a_model_that_does_not_fit_gives_a_warning(
+    machine: Hardware, size_mb: float, warning: str
+) -> None:
     placed = place_model(size_mb, machine, asr_memory(machine), {})
     assert {seat.device for seat in placed.workers} == {"cpu"}
     assert any(search(warning, said) for said in placed.warnings), placed.warnings
 
 
-def test_a_machine_without_gpu_is_nothing_to_warn_of() -> None:
+def test_a_machine_without_gpu_gives_no_warning() -> None:
     assert place_model(SMALL, DESKTOP, asr_memory(DESKTOP), {}).warnings == ()
 
 
-def test_one_gpu_too_small_leaves_the_others_working() -> None:
+def test_a_gpu_that_is_too_small_does_not_affect_others() -> None:
     placed = place_model(LARGE * 2, MIXED, asr_memory(MIXED), {})
     assert [seat.device for seat in placed.workers] == ["cuda:0"]
     assert "GTX 1060 has room for" in placed.warnings[0]
 
 
-def test_what_is_configured_wins() -> None:
+def test_configured_options_take_precedence() -> None:
     wish = {"device": "cpu", "compute_type": "float32", "max_batch": 3, "cpu_threads": 5}
     (seat,) = place_model(SMALL, L4, asr_memory(L4), wish, workers=1).workers
     assert seat.options() == wish
@@ -127,12 +129,12 @@ def test_what_is_configured_wins() -> None:
 @pytest.mark.parametrize(
     ("machine", "why"), [(DESKTOP, "nvidia-smi lists no GPU"), (OLD_DRIVER, "470"), (FULL, "room")]
 )
-def test_a_gpu_that_is_demanded_and_cannot_be_had_is_refused(machine: Hardware, why: str) -> None:
+def test_a_configured_gpu_that_cannot_be_used_is_refused(machine: Hardware, why: str) -> None:
     with pytest.raises(EngineMissing, match=f"asr.options.device is cuda, but .*{why}"):
         place_model(SMALL, machine, asr_memory(machine), {"device": "cuda"})
 
 
-def test_memory_that_is_configured_is_the_limit() -> None:
+def test_configured_memory_is_the_limit() -> None:
     room = asr_memory(L4, 2000)
     assert room == {"cpu": 2000, "cuda:0": 2000}
     (seat,) = place_model(TURBO, L4, room, {}).workers
@@ -151,7 +153,7 @@ def test_memory_that_is_configured_is_the_limit() -> None:
         ("5.0", ("float32",)),
     ],
 )
-def test_compute_types_are_what_the_card_is_fast_at(
+def test_compute_types_are_the_fast_ones_of_the_card(
     capability: str, types: tuple[str, ...]
 ) -> None:
     assert compute_types(gpu("x", 8, 8, capability)) == types
@@ -164,8 +166,9 @@ def test_usable_gpus_keep_their_numbers() -> None:
     assert len(reasons) == 1
 
 
-def test_a_gpu_that_does_not_say_its_memory_is_used_once_somebody_says_it() -> None:
-    """A chip that shares the machine's memory, as the GB10; the next keeps its number."""
+def test_a_gpu_of_unknown_memory_is_used_once_memory_is_configured() -> None:
+    """A chip that shares the machine's memory, as the GB10, reports none. The next GPU keeps its
+    number."""
     hardware = Hardware(16, 128.0, (gpu("GB10", 0, 0, "12.1"), *TWINS.gpus[1:]))
     alone = Hardware(16, 128.0, hardware.gpus[:1])
     placed = place_model(TURBO, alone, asr_memory(alone), {})

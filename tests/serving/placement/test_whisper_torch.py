@@ -1,4 +1,4 @@
-"""How many rows a GPU has room for, from a checkpoint's sizes."""
+"""The number of rows that a GPU has room for, from the sizes in a checkpoint."""
 
 import json
 from pathlib import Path
@@ -33,21 +33,21 @@ def machine(gpu_gb: float) -> Hardware:
 
 
 @pytest.mark.parametrize(("gpu_gb", "rows"), [(0, 8), (141, 128), (12, 32), (4, 8)])
-def test_rows_are_what_fits(folder: Path, gpu_gb: float, rows: int) -> None:
+def test_rows_are_as_many_as_fit(folder: Path, gpu_gb: float, rows: int) -> None:
     hardware = machine(gpu_gb)
     seat = place_torch_model(folder, hardware, asr_memory(hardware), {"model": str(folder)})
     assert seat.rows == seat.options["max_batch"] == rows
     assert seat.device == ("cuda:0" if gpu_gb else "cpu")
 
 
-def test_what_is_configured_wins(folder: Path) -> None:
+def test_configured_options_take_precedence(folder: Path) -> None:
     hardware = machine(141)
     said = {"model": str(folder), "max_batch": 3, "device": "cpu"}
     seat = place_torch_model(folder, hardware, asr_memory(hardware), said)
     assert (seat.rows, seat.device, seat.options) == (3, "cpu", said)
 
 
-def test_sizes_are_turbo_s(folder: Path) -> None:
+def test_computed_sizes_equal_those_of_turbo(folder: Path) -> None:
     from engines.asr.whisper_torch.checkpoint import read_shape
 
     shape = read_shape(folder)

@@ -1,4 +1,4 @@
-"""A recognition worker whose calls cost what a test says, and a scheduler over it."""
+"""A recognition worker whose calls cost what a test sets, and a scheduler for it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,18 +21,18 @@ AsrWorker = BatchWorker[AsrItem, AsrResult]
 
 
 def fixed(count: int) -> float:
-    """As a GPU: a call costs the same, however many items it has."""
+    """Costs as on a GPU: a call costs the same, however many items it has."""
     return CALL_S
 
 
 def linear(count: int) -> float:
-    """As a CPU: every item costs as much as it does alone."""
+    """Costs as on a CPU: every item costs as much as it does alone."""
     return CALL_S * count
 
 
 @dataclass
 class Worker:
-    """`AsrWorker` in virtual time; says the utterance's name."""
+    """An `AsrWorker` in virtual time that returns the utterance's name as its text."""
 
     max_batch: int = 4
     cost_s: Callable[[int], float] = fixed
@@ -40,13 +40,13 @@ class Worker:
     batches: list[list[str]] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     crashes: int = 0
-    "So many calls from now on end in a crash."
+    "The number of next calls that end in a crash."
     missing: bool = False
-    "It cannot be loaded."
+    "The worker cannot be loaded."
     lost: asyncio.Event | None = None
-    "It died; set when it is known that it does not load again."
+    "The worker died; the event is set when it is known that it does not load again."
     is_down: bool = False
-    "It died, and does not come back."
+    "The worker died, and does not come back."
 
     @property
     def info(self) -> AsrInfo:
@@ -88,7 +88,7 @@ def item(name: str, *, is_final: bool = True) -> AsrItem:
 
 
 async def settle() -> None:
-    """What was started has queued up, or is with a worker."""
+    """Waits until what was started has queued up or is with a worker."""
     await asyncio.sleep(0.001)
 
 
@@ -104,7 +104,7 @@ Scenario = Callable[[AsrScheduler, asyncio.TaskGroup], Awaitable[None]]
 
 
 def scheduled(workers: AsrWorker | Sequence[AsrWorker], scenario: Scenario) -> tuple[float, Counts]:
-    """Run the scenario over a scheduler; virtual seconds and metrics."""
+    """Runs the scenario with a scheduler; returns virtual seconds and metrics."""
     pool = workers if isinstance(workers, Sequence) else [workers]
     metrics = Counts()
 

@@ -1,4 +1,4 @@
-"""Who may wait for a recognition worker, how long, and what the others are told; virtual time."""
+"""Admission of requests that wait for a recognition worker, and refusals, in virtual time."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
     ("priority", "error"),
     [(FINAL, EngineTimeout), (BATCH, EngineTimeout), (SPECULATIVE, OverloadedError)],
 )
-def test_nobody_waits_for_ever_for_a_worker_that_does_not_come_back(
+def test_a_request_times_out_if_the_worker_does_not_come_back(
     priority: DecodePriority, error: type[EarshotError]
 ) -> None:
     worker = Worker()
@@ -43,12 +43,12 @@ def test_nobody_waits_for_ever_for_a_worker_that_does_not_come_back(
     assert metrics.counts["earshot_asr_expired"] == 1
 
 
-def test_speculation_that_came_true_is_as_urgent_as_a_final() -> None:
+def test_a_promoted_speculative_request_is_as_urgent_as_a_final() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         running = scheduler.submit(item("running"), FINAL)
-        soon_s = CALL_S / 2  # the deadline of what may be dropped
+        soon_s = CALL_S / 2  # the deadline of requests that may be dropped
         calls = [
             running,
             scheduler.submit(item("partial"), PARTIAL, deadline_s=soon_s),
@@ -66,7 +66,7 @@ def test_speculation_that_came_true_is_as_urgent_as_a_final() -> None:
     assert worker.batches == [["running"], ["said"], ["guess"]]
 
 
-def test_a_deadline_is_until_when_a_worker_begins() -> None:
+def test_a_deadline_limits_the_time_until_a_worker_begins() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -81,7 +81,7 @@ def test_a_deadline_is_until_when_a_worker_begins() -> None:
     assert worker.batches == [["begun"]]
 
 
-def test_the_expected_wait_decides_who_is_refused() -> None:
+def test_requests_are_refused_by_their_expected_wait() -> None:
     worker = Worker(max_batch=1, cost_s=linear)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -111,7 +111,7 @@ def test_the_expected_wait_decides_who_is_refused() -> None:
     assert metrics.counts["earshot_asr_refused"] > 40
 
 
-def test_the_expected_wait_is_of_what_is_as_urgent_and_of_the_call_that_runs() -> None:
+def test_the_expected_wait_counts_urgent_requests_and_the_running_call() -> None:
     workers = [Worker(max_batch=1), Worker(max_batch=1)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -132,7 +132,7 @@ def test_the_expected_wait_is_of_what_is_as_urgent_and_of_the_call_that_runs() -
     scheduled(workers, scenario)
 
 
-def test_what_has_begun_is_not_refused_before_what_has_not() -> None:
+def test_a_started_upload_is_not_refused_when_new_ones_are() -> None:
     worker = Worker(max_batch=1, cost_s=linear)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -150,7 +150,7 @@ def test_what_has_begun_is_not_refused_before_what_has_not() -> None:
     scheduled(worker, scenario)
 
 
-def test_a_full_queue_gives_a_partial_up_for_a_final() -> None:
+def test_a_full_queue_drops_a_partial_for_a_final() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -173,7 +173,7 @@ def test_a_full_queue_gives_a_partial_up_for_a_final() -> None:
 async def many(
     scheduler: AsrScheduler, priority: DecodePriority, seconds: float, every_s: float
 ) -> int:
-    """One request after the other in that rhythm; how many were refused."""
+    """Submits one request after the other at this interval; returns the number of refused ones."""
     refused = 0
     for number in range(round(seconds / every_s)):
         try:
@@ -188,8 +188,8 @@ async def many(
     return refused
 
 
-def test_partials_of_all_sessions_together_leave_finals_their_room() -> None:
-    """Alone they may have a third of the worker; beside busy finals nothing."""
+def test_partials_of_all_sessions_leave_room_for_finals() -> None:
+    """Alone they may take a third of the worker, and none of one that is busy with finals."""
     quiet, loud = Worker(max_batch=1), Worker(max_batch=1)
 
     async def alone(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -211,7 +211,7 @@ def test_partials_of_all_sessions_together_leave_finals_their_room() -> None:
     scheduled(loud, beside)
 
 
-def test_partials_of_an_incremental_engine_are_the_work_itself() -> None:
+def test_partials_of_an_incremental_engine_are_not_rationed() -> None:
     worker = Worker(max_batch=1, is_incremental=True)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:

@@ -1,4 +1,4 @@
-"""What the scheduler learns from calls, and what follows from it."""
+"""The costs that the scheduler learns from calls, and the decisions based on them."""
 
 from collections import Counter
 from enum import IntEnum
@@ -12,7 +12,7 @@ FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
 
 def measured(extra: float, item_s: float = 0.1) -> BatchCostModel:
-    """After calls on a machine where a further item costs this share of a lone one."""
+    """Returns a model after calls where each further item costs this share of a lone one."""
     costs = BatchCostModel(ASR_SCHEDULING.rules)
     for priority in DecodePriority:
         for _ in range(20):
@@ -33,7 +33,7 @@ def measured(extra: float, item_s: float = 0.1) -> BatchCostModel:
         (1.0, 1, 1, 0),
     ],
 )
-def test_what_shares_a_call_follows_from_what_company_costs(
+def test_batch_sizes_follow_from_the_cost_of_further_items(
     extra: float, finals: int, batch: int, joiners: int
 ) -> None:
     costs = measured(extra - 1e-9 if extra else extra)
@@ -41,7 +41,7 @@ def test_what_shares_a_call_follows_from_what_company_costs(
     assert sizes == (finals, batch, joiners)
 
 
-def test_what_is_not_known_is_measured_first() -> None:
+def test_unknown_costs_are_measured_first() -> None:
     costs = BatchCostModel(ASR_SCHEDULING.rules)
     assert (costs.batch_size(FINAL, 8), costs.batch_size(BATCH, 8)) == (1, 1)
     assert costs.queue_s(Counter({FINAL: 100}), 8) == 0
@@ -51,24 +51,24 @@ def test_what_is_not_known_is_measured_first() -> None:
     assert costs.batch_size(BATCH, 1) == 1
 
 
-def test_a_queue_is_as_long_as_its_calls() -> None:
+def test_the_wait_of_a_queue_is_that_of_its_calls() -> None:
     waiting: Counter[IntEnum] = Counter({FINAL: 9, BATCH: 2})
     assert measured(0.0).queue_s(waiting, 8) == pytest.approx(0.1 * 3)
     assert measured(1.0).queue_s(waiting, 8) == pytest.approx(0.1 * 11)
 
 
-def test_a_lone_item_has_a_cost_of_its_own_by_priority() -> None:
+def test_a_lone_item_has_a_cost_per_priority() -> None:
     costs = BatchCostModel(ASR_SCHEDULING.rules)
     costs.observe([BATCH], 2.0)
     costs.observe([PARTIAL], 0.05)
     assert costs.call_s([PARTIAL]) == pytest.approx(0.05)
-    assert costs.call_s([FINAL]) == pytest.approx(2.0)  # unknown: as the dearest
+    assert costs.call_s([FINAL]) == pytest.approx(2.0)  # unknown: the highest known cost
     for _ in range(50):
         costs.observe([PARTIAL], 0.1)
     assert costs.call_s([PARTIAL]) == pytest.approx(0.1, rel=0.01)
 
 
-def test_the_first_call_is_cold() -> None:
+def test_the_first_call_does_not_count_after_the_second() -> None:
     costs = BatchCostModel(ASR_SCHEDULING.rules)
     costs.observe([FINAL], 3.0)
     assert costs.call_s([FINAL]) == pytest.approx(3.0)
@@ -78,7 +78,7 @@ def test_the_first_call_is_cold() -> None:
     assert costs.call_s([FINAL]) == pytest.approx(0.2)
 
 
-def test_refused_company_is_tried_again_some_day() -> None:
+def test_larger_batches_are_tried_again_after_a_while() -> None:
     costs = measured(1.0)
     tries = 0
     while costs.batch_size(FINAL, 8) == 1:

@@ -1,4 +1,4 @@
-"""With several lanes requests join a busy worker, and a cancelled one leaves it at once."""
+"""Lanes: requests join a busy worker, and a cancelled request leaves it at once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ LONG_S, SHORT_S = 1.0, 0.1
 
 @dataclass
 class Joining:
-    """Decodes everything beside everything else; what is called `long` takes longer."""
+    """A worker that decodes everything concurrently; a name that begins with `long` takes
+    longer."""
 
     running: set[str] = field(default_factory=set)
     most: int = 0
@@ -47,7 +48,7 @@ class Joining:
         return [AsrResult(one.utterance, 1.0, "en")]
 
     def forget(self, utterance: str) -> None:
-        """Nothing is kept."""
+        """Does nothing, because no state is kept."""
 
 
 class _Over(Exception):
@@ -84,7 +85,7 @@ def test_a_short_request_does_not_wait_for_a_long_one() -> None:
     assert (worker.most, worker.runs) == (2, 1)
 
 
-def test_no_more_run_than_there_are_lanes() -> None:
+def test_no_more_requests_run_than_there_are_lanes() -> None:
     worker = Joining()
 
     async def scenario(scheduler: AsrScheduler) -> None:
@@ -96,7 +97,7 @@ def test_no_more_run_than_there_are_lanes() -> None:
     assert worker.most == 3
 
 
-def test_who_leaves_frees_the_lane() -> None:
+def test_a_cancelled_request_frees_its_lane() -> None:
     worker = Joining()
 
     async def scenario(scheduler: AsrScheduler) -> None:

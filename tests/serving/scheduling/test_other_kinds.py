@@ -1,4 +1,4 @@
-"""A model of another kind through the same scheduler: items are texts, results are numbers."""
+"""A model of another kind with the same scheduler: items are texts, results are numbers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,7 +40,7 @@ class EmbedInfo:
 
 @dataclass
 class LetterCounter:
-    """Returns the number of letters of each text."""
+    """A model that returns the number of letters of each text."""
 
     batches: list[list[str]] = field(default_factory=list)
     crashes: int = 0
@@ -84,7 +84,7 @@ def scheduled(worker: LetterCounter, policy: SchedulingPolicy[str], scenario: Sc
     return metrics
 
 
-def test_items_of_another_kind_share_calls_by_urgency_and_nothing_is_kept_of_them() -> None:
+def test_items_of_another_kind_share_calls_by_urgency_and_leave_no_state() -> None:
     worker = LetterCounter()
 
     async def scenario(scheduler: Scheduler[str, int]) -> None:
@@ -99,7 +99,7 @@ def test_items_of_another_kind_share_calls_by_urgency_and_nothing_is_kept_of_the
         assert [one.result() for one in documents] == [1, 2, 1, 4]
 
     metrics = scheduled(worker, EMBEDDING, scenario)
-    # The query goes first. The first document alone is measured, then they share calls.
+    # The query goes first. The first document alone is measured, then documents share calls.
     assert worker.batches == [["first"], ["query"], ["a"], ["bb", "a"], ["dddd"]]
     assert metrics.observed["earshot_embed_batch_size"] == [1, 1, 1, 2, 1]
     assert not [name for name in metrics.observed if "asr" in name]

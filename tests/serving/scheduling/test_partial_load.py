@@ -1,4 +1,4 @@
-"""What partials may take: a share of their own, and only what urgent work leaves."""
+"""The rationing of partials: they have a share of their own, and only what urgent work leaves."""
 
 import pytest
 
@@ -14,7 +14,7 @@ RULES = ASR_SCHEDULING.rules
 
 
 def busy(load: WorkerLoad, priority: DecodePriority, share: float, until: float = 60.0) -> float:
-    """That share of one worker's time for a minute; the time afterwards."""
+    """Loads one worker with this share of its time until `until`; returns the time afterwards."""
     now = 0.0
     while now < until:
         now += 0.1
@@ -26,7 +26,7 @@ def test_an_idle_model_has_room_for_a_slow_partial() -> None:
     assert WorkerLoad(RULES, 1).has_room_for_rationed(0.0, 1.0)
 
 
-def test_partials_keep_to_their_share() -> None:
+def test_partials_are_limited_to_their_share() -> None:
     load = WorkerLoad(RULES, 1)
     now = busy(load, DecodePriority.PARTIAL, RATIONED_SHARE * 0.8)
     assert load.has_room_for_rationed(now, 0.05)
@@ -45,7 +45,7 @@ def test_urgent_work_leaves_partials_less_and_then_nothing(urgent: DecodePriorit
     assert not loud.has_room_for_rationed(now, 0.0)
 
 
-def test_uploads_do_not_count_for_they_wait_anyway() -> None:
+def test_uploads_do_not_count() -> None:
     load = WorkerLoad(RULES, 1)
     assert load.has_room_for_rationed(busy(load, DecodePriority.BATCH, 0.9), 0.5)
 
@@ -58,7 +58,7 @@ def test_two_workers_have_twice_the_room() -> None:
     assert two.has_room_for_rationed(now, 0.1)
 
 
-def test_a_call_is_shared_by_its_items() -> None:
+def test_the_time_of_a_call_is_divided_by_its_items() -> None:
     load = WorkerLoad(RULES, 1)
     load.add([DecodePriority.FINAL, DecodePriority.PARTIAL], 2.0, 0.0)
     assert load.has_room_for_rationed(0.0, RATIONED_SHARE * LOAD_TIME_CONSTANT_S - 1.1)

@@ -24,13 +24,13 @@ from tests.serving.scheduling.fakes import (
 FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
 
-def test_the_urgent_go_first_and_batch_work_never_with_live_work() -> None:
+def test_urgent_requests_go_first_and_uploads_never_share_their_calls() -> None:
     worker = Worker(max_batch=4)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         first = tasks.create_task(scheduler.submit(item("lone"), BATCH))
         await settle()
-        assert worker.batches == [["lone"]]  # not delayed for company
+        assert worker.batches == [["lone"]]  # not delayed to fill a batch
         names = {"batch": BATCH, "partial": PARTIAL, "final": FINAL, "speculative": SPECULATIVE}
         rest = [scheduler.submit(item(name), priority) for name, priority in names.items()]
         results = await asyncio.gather(first, *rest)
@@ -40,7 +40,7 @@ def test_the_urgent_go_first_and_batch_work_never_with_live_work() -> None:
     assert worker.batches == [["lone"], ["final", "speculative", "partial"], ["batch"]]
 
 
-def test_a_final_waits_at_most_about_one_item_of_batch_work() -> None:
+def test_a_final_waits_at_most_about_one_item_of_an_upload() -> None:
     worker = Worker(max_batch=8, cost_s=linear)
     waits_s: list[float] = []
 
@@ -62,7 +62,7 @@ def test_a_final_waits_at_most_about_one_item_of_batch_work() -> None:
     assert max(map(len, worker.batches[2:])) == 1
 
 
-def test_where_a_call_costs_the_same_batch_work_fills_it() -> None:
+def test_uploads_fill_calls_of_fixed_cost() -> None:
     worker = Worker(max_batch=8, cost_s=fixed)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -72,7 +72,7 @@ def test_where_a_call_costs_the_same_batch_work_fills_it() -> None:
     assert [len(batch) for batch in worker.batches] == [1, 2, 8, 8, 8, 8]  # the first two measure
 
 
-def test_where_every_item_costs_the_same_live_work_goes_one_by_one() -> None:
+def test_live_requests_are_not_batched_if_every_item_costs_the_same() -> None:
     worker = Worker(max_batch=8, cost_s=linear)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -81,16 +81,16 @@ def test_where_every_item_costs_the_same_live_work_goes_one_by_one() -> None:
 
     scheduled(worker, scenario)
     sizes = [len(batch) for batch in worker.batches]
-    assert sizes[:2] == [1, 7]  # which measures what a lone item costs, and company
+    assert sizes[:2] == [1, 7]  # which measures the cost of a lone and of a further item
     assert set(sizes[2:]) == {1}
 
 
-def test_company_that_was_dear_is_tried_again() -> None:
+def test_batching_that_was_expensive_is_tried_again() -> None:
     worker = Worker(max_batch=8, cost_s=linear)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         await outcomes([scheduler.submit(item(f"dear {n}"), BATCH) for n in range(8)])
-        worker.cost_s = fixed  # what else used the machine has gone
+        worker.cost_s = fixed  # another program has stopped using the machine
         await outcomes([scheduler.submit(item(f"cheap {n}"), BATCH) for n in range(200)])
 
     scheduled(worker, scenario)
@@ -99,7 +99,7 @@ def test_company_that_was_dear_is_tried_again() -> None:
     assert sizes[-5:-1] == [8] * 4
 
 
-def test_cancelling_gives_the_place_up() -> None:
+def test_cancelling_frees_the_place_in_the_queue() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -119,7 +119,7 @@ def test_cancelling_gives_the_place_up() -> None:
 
 
 @pytest.mark.parametrize(("goes_on", "forgotten"), [(False, ["spoken"]), (True, [])])
-def test_what_is_cancelled_in_flight_is_forgotten_unless_its_final_follows(
+def test_state_of_a_cancelled_call_is_forgotten_unless_its_final_follows(
     goes_on: bool, forgotten: list[str]
 ) -> None:
     worker = Worker(is_incremental=True)
@@ -138,7 +138,7 @@ def test_what_is_cancelled_in_flight_is_forgotten_unless_its_final_follows(
     assert worker.forgotten == forgotten
 
 
-def test_a_newer_request_of_an_utterance_takes_the_place_of_an_older() -> None:
+def test_a_newer_request_of_an_utterance_replaces_an_older_one() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -163,11 +163,11 @@ def test_a_newer_request_of_an_utterance_takes_the_place_of_an_older() -> None:
         assert isinstance(last, AsrResult)
 
     _, metrics = scheduled(worker, scenario)
-    assert worker.batches == [["running"], ["said"], ["spoken"], ["other"]]  # its place is kept
+    assert worker.batches == [["running"], ["said"], ["spoken"], ["other"]]  # it keeps its place
     assert metrics.counts["earshot_asr_superseded"] == 2
 
 
-def test_what_is_newer_but_less_urgent_and_what_is_final_replaces_nothing() -> None:
+def test_less_urgent_and_final_requests_replace_nothing() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -180,7 +180,7 @@ def test_what_is_newer_but_less_urgent_and_what_is_final_replaces_nothing() -> N
     scheduled(worker, scenario)
 
 
-def test_a_crash_fails_its_batch_only() -> None:
+def test_a_crash_fails_only_its_batch() -> None:
     worker = Worker(max_batch=2)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -190,7 +190,7 @@ def test_a_crash_fails_its_batch_only() -> None:
         assert [type(r) for r in results] == [EngineCrashed, EngineCrashed, AsrResult]
         worker.crashes = 1
         await outcomes([scheduler.submit(item("spoken", is_final=False), PARTIAL)])
-        assert scheduler.open_sequences == 0  # what it kept is gone
+        assert scheduler.open_sequences == 0  # its state is gone
 
     _, metrics = scheduled(worker, scenario)
     assert metrics.counts["earshot_errors"] == 2

@@ -1,4 +1,4 @@
-"""Random load in virtual time: every request ends once, the urgent go first, nothing is kept."""
+"""Random load in virtual time: every request ends once, urgent ones first, and no state is left."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ UTTERANCES = 40
 
 @dataclass
 class Shaky:
-    """Keeps state like an incremental engine; its calls vary, fail, and take it down."""
+    """A worker with state like an incremental engine; its calls vary, fail, and end the worker."""
 
     chance: random.Random
     scheduler: AsrScheduler | None = None
@@ -59,7 +59,7 @@ class Shaky:
         self.kept.discard(utterance)
 
     def _check_order(self, items: Sequence[AsrItem]) -> None:
-        """Nothing that was free to be taken here is more urgent than what was taken."""
+        """Asserts that no request that could be taken here is more urgent than those taken."""
         assert self.scheduler is not None
         taken = [priority_of(one) for one in items]
         assert taken == sorted(taken)
@@ -75,10 +75,10 @@ def priority_of(one: AsrItem) -> DecodePriority:
 
 
 async def call(scheduler: AsrScheduler, chance: random.Random) -> str:
-    """One request at some time, with some deadline and patience; how it ended."""
+    """Sends one request at a random time, deadline and timeout; returns how it ended."""
     await asyncio.sleep(chance.uniform(0, 3))
     priority = chance.choice(list(DecodePriority))
-    # an utterance's name says its priority, so that a worker can check the order
+    # an utterance's name contains its priority, so that a worker can check the order
     name = f"{priority.name} {chance.randrange(UTTERANCES)}"
     is_final = priority in (DecodePriority.FINAL, DecodePriority.BATCH)
     deadline_s = chance.choice((None, None, 0.0, 0.05))
@@ -95,7 +95,7 @@ async def call(scheduler: AsrScheduler, chance: random.Random) -> str:
 
 @pytest.mark.many
 @pytest.mark.parametrize("seed", range(12))
-def test_random_load(seed: int) -> None:
+def test_every_request_ends_once_under_random_load(seed: int) -> None:
     chance = random.Random(seed)
     workers = [Shaky(chance) for _ in range(1 + seed % 3)]
     ends: Counter[str] = Counter()
@@ -104,10 +104,10 @@ def test_random_load(seed: int) -> None:
         for worker in workers:
             worker.scheduler = scheduler
         ends.update(await asyncio.gather(*(call(scheduler, chance) for _ in range(CALLERS))))
-        await asyncio.sleep(5)  # what was cancelled in flight ends, workers come back
+        await asyncio.sleep(5)  # calls cancelled in flight end, workers come back
         assert (scheduler.waiting, len(scheduler._calls)) == (0, 0)
         for name in [f"{p.name} {n}" for p in DecodePriority for n in range(UTTERANCES)]:
-            scheduler.forget(name)  # as the owner of an utterance does that has no final
+            scheduler.forget(name)  # as the owner of an utterance without a final does
         assert scheduler.open_sequences == 0
         assert [worker.kept for worker in workers] == [set()] * len(workers)
 

@@ -1,5 +1,5 @@
-"""What the scheduler is for, in virtual time: the figures that `bench.measurements.scheduler`
-takes in real."""
+"""The targets of the scheduler, in virtual time: `bench.measurements.scheduler` measures the same
+figures in real time."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.loop import run_virtual
 REQUESTS = 400
 
 
-def test_eight_at_once_wait_at_most_twice_as_long_and_throughput_is_four_locks() -> None:
+def test_eight_clients_wait_at_most_twice_as_long_with_four_times_the_throughput() -> None:
     rounds: list[SharingResult] = []
 
     async def main() -> None:
@@ -24,7 +24,7 @@ def test_eight_at_once_wait_at_most_twice_as_long_and_throughput_is_four_locks()
 
     run_virtual(main())
     lock, ours = rounds
-    assert ours.alone_ms == pytest.approx(lock.alone_ms)  # nobody is delayed for company
+    assert ours.alone_ms == pytest.approx(lock.alone_ms)  # no delay to fill a batch
     assert ours.together_p95_ms <= 2 * ours.alone_ms
     assert lock.together_p95_ms > 7 * lock.alone_ms
     assert ours.per_s >= 4 * lock.per_s

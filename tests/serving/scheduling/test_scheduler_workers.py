@@ -1,4 +1,4 @@
-"""Several workers of one model: who gets what, and what happens when one is lost."""
+"""Several workers of one model: their share of requests, and the loss of a worker."""
 
 import asyncio
 
@@ -19,13 +19,13 @@ from tests.serving.scheduling.fakes import (
 FINAL, PARTIAL, BATCH = DecodePriority.FINAL, DecodePriority.PARTIAL, DecodePriority.BATCH
 
 
-def test_a_new_utterance_goes_where_least_is_to_do_and_stays_there() -> None:
+def test_a_new_utterance_goes_to_the_least_busy_worker_and_stays_there() -> None:
     workers = [Worker(max_batch=1, is_incremental=True) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         long = tasks.create_task(scheduler.submit(item("long"), FINAL))
         await asyncio.sleep(0.01)
-        for _ in range(3):  # partials of one utterance, beside the long decode
+        for _ in range(3):  # partials of one utterance, during the long decode
             await scheduler.submit(item("spoken", is_final=False), PARTIAL)
         await long
         await scheduler.submit(item("spoken"), FINAL)
@@ -38,7 +38,7 @@ def test_a_new_utterance_goes_where_least_is_to_do_and_stays_there() -> None:
     scheduled(workers, scenario)
     assert workers[0].batches[0] == ["long"]
     assert workers[1].batches == [["spoken"]] * 4
-    assert workers[0].forgotten + workers[1].forgotten == ["open"]  # a final one is forgotten
+    assert workers[0].forgotten + workers[1].forgotten == ["open"]  # finals end their state
 
 
 def test_utterances_spread_over_idle_workers() -> None:
@@ -52,7 +52,7 @@ def test_utterances_spread_over_idle_workers() -> None:
     assert [len(worker.batches) for worker in workers] == [2, 2]
 
 
-def test_a_burst_is_shared_out() -> None:
+def test_a_burst_is_divided_between_workers() -> None:
     workers = [Worker(max_batch=8) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -64,7 +64,7 @@ def test_a_burst_is_shared_out() -> None:
     assert seconds < 2.5 * CALL_S
 
 
-def test_no_worker_rests_while_batch_work_waits() -> None:
+def test_no_worker_is_idle_while_uploads_wait() -> None:
     workers = [Worker(max_batch=8, cost_s=linear) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -74,8 +74,8 @@ def test_no_worker_rests_while_batch_work_waits() -> None:
     assert seconds < 10.5 * CALL_S
 
 
-def test_only_decoder_state_is_worth_waiting_for() -> None:
-    """Where its worker is busy, a Whisper's utterance goes elsewhere; a PocketSphinx's waits."""
+def test_an_utterance_waits_for_its_worker_only_if_that_has_state() -> None:
+    """If its worker is busy, an utterance of Whisper goes elsewhere; one of PocketSphinx waits."""
     for is_incremental, final_at in ((False, 1), (True, 0)):
         workers = [Worker(max_batch=1, is_incremental=is_incremental) for _ in range(2)]
 
@@ -92,7 +92,7 @@ def test_only_decoder_state_is_worth_waiting_for() -> None:
         assert workers[0].forgotten == ["spoken"] * final_at
 
 
-def test_a_worker_that_is_not_there_gets_nothing_new() -> None:
+def test_a_worker_that_is_down_gets_no_request() -> None:
     workers = [Worker(max_batch=1) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -103,7 +103,7 @@ def test_a_worker_that_is_not_there_gets_nothing_new() -> None:
     assert workers[0].batches == [["a"], ["b"]]
 
 
-def test_a_lost_worker_loses_its_call_and_what_was_bound_to_it_goes_elsewhere() -> None:
+def test_a_lost_worker_loses_its_call_and_its_utterances_move() -> None:
     workers = [Worker(max_batch=1, is_incremental=True) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -124,7 +124,7 @@ def test_a_lost_worker_loses_its_call_and_what_was_bound_to_it_goes_elsewhere() 
     assert workers[1].batches == [["spoken"]]
 
 
-def test_a_further_worker_that_does_not_load_is_done_without() -> None:
+def test_a_further_worker_that_does_not_load_is_left_out() -> None:
     workers = [Worker(), Worker(missing=True), Worker()]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -135,8 +135,8 @@ def test_a_further_worker_that_does_not_load_is_done_without() -> None:
     assert metrics.counts["earshot_errors"] == 1
 
 
-def test_nobody_waits_for_workers_of_which_none_loads_again() -> None:
-    """Nor is anybody told so who has another worker."""
+def test_requests_fail_once_no_worker_loads_again() -> None:
+    """As long as there is another worker, they succeed."""
     workers = [Worker(), Worker()]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
@@ -163,7 +163,7 @@ def test_the_affinity_is_bounded() -> None:
     for n in range(MAX_SEQUENCES):
         assert affinity.assign(str(n), n % 2) == []
     affinity.assign("0", 1)
-    assert affinity.assign("one more", 0) == [("1", 1)]  # the one used longest ago
+    assert affinity.assign("one more", 0) == [("1", 1)]  # the one unused for the longest time
     assert (len(affinity), affinity.worker_of("0"), affinity.worker_of("1")) == (
         MAX_SEQUENCES,
         1,

@@ -1,4 +1,4 @@
-"""When a call counts as hung."""
+"""The time after which a call counts as hung."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def audio(seconds: float) -> AsrItem:
 
 
 def warm() -> HangDetector:
-    """After its first call."""
+    """Returns a detector that has seen its first call."""
     patience = HangDetector()
     patience.learn([audio(1)], 3.0)
     return patience
@@ -25,7 +25,7 @@ def test_the_first_call_may_take_long_and_more_audio_longer() -> None:
         assert patience.limit_s([audio(30), audio(30)]) == FIRST_CALL_S + 60 * PER_AUDIO_S
 
 
-def test_answers_make_it_shorter() -> None:
+def test_measured_answers_shorten_the_limit() -> None:
     patience = warm()
     patience.learn([audio(2)], 0.1)
     assert patience.limit_s([audio(2)]) == pytest.approx(LEAST_S + FACTOR * 0.1)
@@ -40,7 +40,7 @@ def test_a_short_item_may_take_as_long_as_a_padded_one() -> None:
     assert patience.limit_s([audio(1)]) == pytest.approx(LEAST_S + FACTOR * 2.0)
 
 
-def test_a_slow_machine_is_never_given_more_than_the_first_call() -> None:
+def test_the_limit_is_never_longer_than_for_the_first_call() -> None:
     patience = warm()
     patience.learn([audio(1)], 30.0)
     assert patience.limit_s([audio(1)]) == FIRST_CALL_S + PER_AUDIO_S

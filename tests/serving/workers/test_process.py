@@ -1,4 +1,4 @@
-"""A real model in a real child process: killed, hung, missing."""
+"""A real model in a real child process that is killed, hangs or is missing."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ def clip(text: str) -> AsrItem:
     return AsrItem("item_1", say(text, tail_ms=300), is_final=True)
 
 
-def test_a_killed_worker_loses_its_turn_and_the_next_works() -> None:
+def test_a_killed_worker_loses_its_call_and_the_next_works() -> None:
     async def scenario(worker: ProcessWorker) -> None:
         info = await worker.ready()
         assert info.languages == ("en",)
@@ -67,7 +67,7 @@ def test_a_killed_worker_loses_its_turn_and_the_next_works() -> None:
         os.kill(first_pid, signal.SIGSTOP)  # so that the request is with it when it dies
         async with asyncio.TaskGroup() as tasks:
             lost = tasks.create_task(catch(worker.decode([clip("set a timer")])))
-            await asyncio.sleep(0)  # its first step sends
+            await asyncio.sleep(0)  # its first step sends the request
             assert worker._pending
             os.kill(first_pid, signal.SIGKILL)
         assert isinstance(lost.result(), EngineCrashed)
@@ -80,11 +80,12 @@ def test_a_killed_worker_loses_its_turn_and_the_next_works() -> None:
 
 
 def test_a_hung_worker_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once its calls are known to be short, a hang shows soon: long before a first call's limit."""
+    """Once its calls are known to be short, a hang is found long before the limit of a first
+    call."""
     monkeypatch.setattr(hang_detection, "LEAST_S", 2.0)
 
     async def scenario(worker: ProcessWorker) -> None:
-        for _ in range(2):  # the first is cold
+        for _ in range(2):  # the first call is cold
             await worker.decode([clip("turn on the kitchen lights")])
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)
@@ -96,7 +97,7 @@ def test_a_hung_worker_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_lost_worker_fails_what_it_carried_and_serves_what_waits(
+def test_a_lost_worker_fails_its_call_and_waiting_requests_are_served(
     how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hang_detection, "LEAST_S", 2.0)
@@ -109,7 +110,7 @@ def test_a_lost_worker_fails_what_it_carried_and_serves_what_waits(
             serving = tasks.create_task(scheduler.run())
             await scheduler.ready()
             lights = clip("turn on the kitchen lights")
-            for _ in range(2):  # the first is cold
+            for _ in range(2):  # the first call is cold
                 await scheduler.submit(lights, DecodePriority.FINAL)
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGSTOP)  # so that the first request is with it
@@ -129,7 +130,7 @@ def test_a_lost_worker_fails_what_it_carried_and_serves_what_waits(
     assert metrics.counts["earshot_errors"] == 1
 
 
-def test_nobody_waits_for_ever_for_a_worker_that_cannot_be_restarted(
+def test_a_request_times_out_if_the_worker_cannot_be_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def never(worker: ProcessWorker) -> None:
@@ -163,7 +164,7 @@ def test_bad_audio_fails_one_call_not_the_worker() -> None:
     with_worker(scenario)
 
 
-def test_a_batch_too_large_for_the_wire_fails_itself_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_too_large_for_the_protocol_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(worker: ProcessWorker) -> None:
         await worker.ready()
         with monkeypatch.context() as patched:
@@ -176,7 +177,7 @@ def test_a_batch_too_large_for_the_wire_fails_itself_only(monkeypatch: pytest.Mo
     with_worker(scenario)
 
 
-def test_a_single_crash_after_a_long_life_is_repaired_at_once(
+def test_a_worker_is_restarted_at_once_after_a_long_life(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lives_s = [100.0, 1.0, 1.0, 100.0, 1000.0]
@@ -199,7 +200,7 @@ def test_a_single_crash_after_a_long_life_is_repaired_at_once(
     assert pauses == pytest.approx([0.05, 0.2, 1.0])
 
 
-def test_an_engine_that_cannot_load_says_why() -> None:
+def test_an_engine_that_cannot_load_gives_the_reason() -> None:
     async def main() -> None:
         options = {"model": "/nowhere/whisper"}
         worker = ProcessWorker("asr", "faster_whisper", options, Counts())

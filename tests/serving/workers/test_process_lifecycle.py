@@ -1,4 +1,4 @@
-"""A child process at the edges of its life: loading, idle, broken. With a third party's engine."""
+"""Failures of a child process while it loads, is idle or works, with a third party's engine."""
 
 import asyncio
 import os
@@ -27,8 +27,8 @@ def item(prompt: str = "") -> AsrItem:
     return AsrItem("item_1", np.zeros(160, np.int16), True, AsrOptions(prompt=prompt))
 
 
-def test_a_child_that_dies_while_it_loads_fails_the_first_load() -> None:
-    """It is not started for ever, while somebody waits."""
+def test_a_child_that_dies_while_loading_fails_the_first_load() -> None:
+    """It is not restarted without end while a request waits."""
 
     async def main() -> None:
         worker = ProcessWorker("asr", ODD, {"dies_loading": True}, Counts())
@@ -41,7 +41,7 @@ def test_a_child_that_dies_while_it_loads_fails_the_first_load() -> None:
     assert caught.group_contains(EngineCrashed, match=r"while it loaded \(exit status 3\)")
 
 
-def test_a_child_that_hangs_with_nothing_to_do_is_replaced_before_anybody_asks(
+def test_an_idle_child_that_hangs_is_replaced_before_the_next_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(child_process, "SILENCE_S", 1.0)
@@ -60,7 +60,7 @@ def test_a_child_that_hangs_with_nothing_to_do_is_replaced_before_anybody_asks(
             await worker.ready()
             first_pid = worker.pid
             assert first_pid is not None
-            await asyncio.sleep(4 * child_process.SILENCE_S)  # it answers when it is asked
+            await asyncio.sleep(4 * child_process.SILENCE_S)  # it answers the pings
             assert worker.pid == first_pid
             os.kill(first_pid, signal.SIGSTOP)
             await metrics.seen.wait()
@@ -72,7 +72,7 @@ def test_a_child_that_hangs_with_nothing_to_do_is_replaced_before_anybody_asks(
     assert "asr.parrot[0]: asr engine 'parrot': hung with nothing to do" in caplog.text
 
 
-def test_weights_that_are_gone_after_a_crash_fail_who_waits_until_they_are_back(
+def test_requests_fail_while_weights_are_missing_after_a_crash(
     tmp_path: Path,
 ) -> None:
     weights = tmp_path / "model.bin"
@@ -98,15 +98,15 @@ def test_weights_that_are_gone_after_a_crash_fail_who_waits_until_they_are_back(
                 try:
                     await scheduler.submit(item(), DecodePriority.FINAL)
                 except EngineCrashed:
-                    continue  # a child that was started before
+                    continue  # a child that was started before the weights were back
                 break
             serving.cancel()
 
     asyncio.run(main())
 
 
-def test_a_worker_that_only_fails_any_more_is_replaced() -> None:
-    """As on a GPU, where the first failure is the process's last word."""
+def test_a_worker_that_only_fails_is_replaced() -> None:
+    """On a GPU the first failure makes all later calls of a process fail."""
 
     async def main() -> None:
         worker = ProcessWorker("asr", ODD, {}, Counts())
@@ -129,7 +129,7 @@ def test_a_worker_that_only_fails_any_more_is_replaced() -> None:
     asyncio.run(main())
 
 
-def test_what_cannot_be_written_down_fails_its_own_call_only() -> None:
+def test_a_result_that_cannot_be_encoded_fails_only_its_call() -> None:
     async def main() -> None:
         worker = ProcessWorker("asr", ODD, {}, Counts())
         scheduler = Scheduler([worker], ASR_SCHEDULING, LoopClock(), Counts())
