@@ -1,4 +1,4 @@
-"""JSON from further away: MCP servers, model servers, and whoever manages devices."""
+"""JSON from outside: MCP servers, model servers, and clients that manage devices."""
 
 import json
 from typing import Any
@@ -74,7 +74,8 @@ EDITS: tuple[Any, ...] = (
 
 
 def mcp(data: bytes) -> None:
-    """Results and tools of an MCP server, once its library has taken them: bounded."""
+    """Checks that results and tools of an MCP server, once its library has read them, are
+    bounded."""
     try:
         told = tool_outcome(CallToolResult.model_validate_json(data))
         json.dumps(told.data)
@@ -91,7 +92,7 @@ def mcp(data: bytes) -> None:
 
 
 def chunks(data: bytes) -> None:
-    """An event of a model server's answer, or an error."""
+    """Checks that an event of a model server's answer is read, or gives an error."""
     try:
         chunk = read_chunk(data.decode(errors="replace"))
     except RemoteProtocolError as error:
@@ -102,7 +103,7 @@ def chunks(data: bytes) -> None:
 
 
 def edits(data: bytes) -> None:
-    """What is asked of the doors to the devices: fields, or an error that names one."""
+    """Checks that requests to the API of devices give fields, or an error that names one."""
     for wanted in (
         DeviceEdit,
         ProfileEdit,

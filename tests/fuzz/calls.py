@@ -1,4 +1,4 @@
-"""What comes before a call: descriptions, fragments, candidates, and what a peer makes of them."""
+"""The input before a call: descriptions, fragments, candidates, and a peer's use of them."""
 
 import asyncio
 
@@ -43,7 +43,8 @@ WORDS = (
 
 
 def offers(data: bytes) -> None:
-    """A description that we can use, or an error that names what is wrong; WHIP has its own."""
+    """Checks that a description is usable, or gives an error that names the fault; WHIP has its
+    own."""
     sdp = data.decode(errors="replace")
     assert len(candidates_in(sdp)) <= MAX_CANDIDATES
     try:
@@ -63,7 +64,8 @@ def offers(data: bytes) -> None:
 
 
 def fragments(data: bytes) -> None:
-    """The first line is an If-Match. What is read can be used as it is, or is refused."""
+    """Checks that a fragment that was read is usable. The first line of the input is an
+    If-Match."""
     header, _, body = data.partition(b"\n")
     try:
         check_if_match(header.decode(errors="replace"), '"etag"')
@@ -88,8 +90,9 @@ def fragments(data: bytes) -> None:
 
 
 def answering(data: bytes) -> None:
-    """A whole peer takes the description and answers it, or refuses it and is closed. The input
-    says which lines go, come twice or change places: bytes alone would never get past the check."""
+    """Checks that a whole peer answers the description, or refuses it and is closed. The input says
+    which lines are removed, repeated or moved, because random bytes would never pass the first
+    check."""
     lottery, lines = Drawn(data), GOOD_OFFER.splitlines()
     for _ in range(lottery.randint(1, 6)):
         at = lottery.randrange(len(lines)) if lines else 0

@@ -1,4 +1,4 @@
-"""Decisions that the fuzzer takes: a script of bytes in the place of chance."""
+"""Decisions that the fuzzer takes: a script of bytes replaces chance."""
 
 import random
 from collections.abc import Callable
@@ -7,8 +7,9 @@ SCRIPTS = 24
 
 
 class Drawn(random.Random):
-    """What a lottery draws from is the input, so that the fuzzer can keep the draws that led
-    somewhere and change one of them. After its end everything is zero: the first choice."""
+    """A source of random numbers that takes them from the input, so that the fuzzer can keep the
+    draws that led somewhere and change one of them. After the input's end every draw is zero: the
+    first choice."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -20,7 +21,8 @@ class Drawn(random.Random):
         return self._taken((k + 7) // 8) & ((1 << k) - 1)
 
     def _randbelow(self, n: int) -> int:
-        """What `choice`, `randrange` and their like draw by; the usual one draws until it fits."""
+        """Replaces the method that `choice` and `randrange` draw by; the usual one may draw several
+        times."""
         return self._taken(((n - 1).bit_length() + 7) // 8) % n
 
     def _taken(self, size: int) -> int:
@@ -29,11 +31,11 @@ class Drawn(random.Random):
 
 
 def drawn(play: Callable[[random.Random], None]) -> Callable[[bytes], None]:
-    """A target that takes its input as a script."""
+    """Returns a target that takes its input as a script."""
     return lambda data: play(Drawn(data))
 
 
 def scripts(max_bytes: int = 600) -> tuple[bytes, ...]:
-    """Some of all lengths to begin with."""
+    """Returns some scripts of all lengths to begin with."""
     lottery = random.Random(SCRIPTS)
     return tuple(lottery.randbytes(max_bytes * n // SCRIPTS) for n in range(1, SCRIPTS + 1))

@@ -1,4 +1,4 @@
-"""Events of a Realtime client, one of each kind: what is changed into worse."""
+"""Events of a Realtime client, one of each kind, which the fuzzer changes."""
 
 import base64
 from typing import Any

@@ -1,8 +1,8 @@
 """Atheris in a process of its own: `python -m tests.fuzz.engine [NAME...] [-- FLAG... FILE...]`.
 
-Coverage guides it, so whatever of ours a target imports is instrumented; that takes seconds, once
-for all targets of a call. Each then runs in a child, because libFuzzer never returns. What comes
-behind `--` is for libFuzzer: `-runs=`, `-seed=`, or a file, which is tried and nothing else.
+Coverage guides it, so the modules that a target imports are instrumented; that takes seconds, once
+for all targets of a call. Each then runs in a child, because libFuzzer never returns. Arguments
+after `--` are for libFuzzer: `-runs=`, `-seed=`, or a file, which alone is then tried.
 """
 
 import argparse
@@ -40,7 +40,7 @@ BROKEN = 77
 
 
 def _mutated(data: bytes, max_size: int, seed: int) -> bytes:
-    """libFuzzer's own change, or one line changed as the JSON that it is."""
+    """Returns libFuzzer's own change, or changes one line as JSON."""
     lottery = random.Random(seed)
     lines = data.split(b"\n")
     at = lottery.randrange(len(lines))
@@ -51,13 +51,13 @@ def _mutated(data: bytes, max_size: int, seed: int) -> bytes:
             lines[at] = changed.encode(errors="replace")
             return b"\n".join(lines)[:max_size]
     except (ValueError, RecursionError):
-        pass  # it is not JSON any more, or deeper or longer than Python's
+        pass  # it is no longer JSON, or is deeper or longer than Python allows
     return bytes(atheris.Mutate(data, max_size))
 
 
 def _watched(one_input: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Ends the process at once with what broke: Python's own way out takes seconds under Atheris,
-    in which its alarm goes off and hides the finding."""
+    """Ends the process at once with the failed input: Python's own exit takes seconds under
+    Atheris, in which its alarm goes off and hides the finding."""
 
     def watched(data: bytes) -> None:
         try:
@@ -72,14 +72,14 @@ def _watched(one_input: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
 
 def _fuzz(target: Target, flags: list[str]) -> None:
-    """In the working directory. Never returns."""
+    """Fuzzes in the working directory. Never returns."""
     for folder in ("found", "seeds"):
         Path(folder).mkdir(exist_ok=True)
     for number, seed in enumerate(target.seeds):
         Path(f"seeds/{number:04}").write_bytes(seed[: target.max_bytes])
     limits = [f"-max_len={target.max_bytes}", f"-timeout={TIMEOUT_S}"]
     limits += [f"-rss_limit_mb={MAX_MEMORY_MB}", f"-exact_artifact_path={INPUT}"]
-    limits.append("-keep_seed=1")  # decoders in C tell no coverage
+    limits.append("-keep_seed=1")  # decoders in C report no coverage
     if target.words:
         escaped = ("".join(f"\\x{byte:02x}" for byte in word.encode()) for word in target.words)
         Path("words").write_text("".join(f'"{one}"\n' for one in escaped if one), "ascii")
@@ -92,7 +92,7 @@ def _fuzz(target: Target, flags: list[str]) -> None:
 
 
 def _child(target: Target, folder: Path, flags: list[str]) -> int:
-    """Its process id."""
+    """Returns the process id of a child that fuzzes."""
     if pid := os.fork():
         return pid
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _child(target: Target, folder: Path, flags: list[str]) -> int:
 def _run_all(
     targets: list[Target], folder: Path, flags: list[str], jobs: int, share: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """Names and reports, in the order in which they end."""
+    """Yields names and reports, in the order in which the targets end."""
     waiting, running = targets[::-1], dict[int, tuple[str, float]]()
     while waiting or running:
         while waiting and len(running) < jobs:

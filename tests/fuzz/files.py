@@ -66,8 +66,8 @@ MAX_FILE_S = 60.0
 
 
 def framing(data: bytes) -> None:
-    """The first bytes say whose frames and where the stream is cut. It is read, refused or waited
-    on, and in one piece just the same."""
+    """Checks that a cut stream of frames gives the same as the whole: messages, a refusal or a
+    wait. The first bytes select the reader and the place of the cut."""
     stream, is_request = data[2:], bool(data[:1] and data[0] % 2)
     cut = data[1] * len(stream) // 256 if len(data) > 1 else 0
     whole = _frames(is_request, stream)
@@ -75,7 +75,7 @@ def framing(data: bytes) -> None:
 
 
 def _frames(is_request: bool, *pieces: bytes) -> str:
-    """As text, for among damaged numbers is one that equals none, not even itself."""
+    """Returns the result as text, because damaged numbers may be NaN, which equals nothing."""
     reader = request_reader() if is_request else reply_reader()
     out: list[object] = []
     try:
@@ -126,7 +126,7 @@ def _coded(container: str, codec: str) -> bytes:
 
 
 def sound_files(data: bytes) -> None:
-    """Damaged sound files give what is there or a refusal."""
+    """Checks that damaged sound files give the intact part or a refusal."""
     try:
         pcm = decode_file(data, limits=FileLimits(max_duration_s=MAX_FILE_S))
     except RequestError as error:
@@ -138,8 +138,8 @@ def sound_files(data: bytes) -> None:
 
 
 def sound_streams(data: bytes) -> None:
-    """As they arrive, the first byte says where cut: WAV, AMR and bare samples give the same sound
-    in pieces as whole, or are refused."""
+    """Checks that WAV, AMR and raw samples give the same sound in pieces as whole, or are refused.
+    The first byte says where the stream is cut."""
     stream = data[1:]
     cut = data[0] * len(stream) // 256 if data else 0
     decoders: tuple[Callable[[], AudioByteDecoder], ...] = (
@@ -170,7 +170,8 @@ def _packets() -> tuple[bytes, ...]:
 
 
 def packets(lottery: random.Random) -> None:
-    """Noise in, noise or a refusal out; the next good packet is heard all the same."""
+    """Checks that damaged packets give sound or a refusal, and that the next good packet is
+    decoded."""
     decoder = OpusDecoder()
     for _ in range(lottery.randint(1, 8)):
         good = lottery.choice(_packets())
@@ -187,8 +188,8 @@ def packets(lottery: random.Random) -> None:
 
 
 def settings(data: bytes) -> None:
-    """A file, and behind its first zero byte lines of the environment: a configuration in force,
-    or one line for each thing that is wrong with it."""
+    """Checks that settings give a configuration, or one line for each error. The input is a file
+    and, after its first zero byte, lines of the environment."""
     toml, _, lines = data.partition(b"\0")
     pairs = (line.partition("=") for line in lines.decode(errors="replace").split("\n"))
     environ = {f"EARSHOT_{name}": value for name, _, value in pairs if name != "CONFIG"}
@@ -200,7 +201,8 @@ def settings(data: bytes) -> None:
 
 @dataclass
 class _File:
-    """As much of one as is read; a real one for each input would take most of the time."""
+    """The only method of a file that is used; a real file for each input would take most of the
+    time."""
 
     data: bytes
 
@@ -212,7 +214,7 @@ VALUES = ("1", "0.5", '"auto"', "true", '["en"]', "{ a = 1 }", "nan", "1979-05-2
 
 
 def _written() -> tuple[bytes, ...]:
-    """Every setting, in a file and in the environment."""
+    """Returns every setting, in a file and in the environment."""
     paths = list(setting_paths())
     toml = [f"{'.'.join(path)} = {VALUES[i % len(VALUES)]}" for i, path in enumerate(paths)]
     names = ["__".join(path).upper() for path in paths]
@@ -246,7 +248,7 @@ TARGETS = (
         ),
         words=("RIFF", "WAVE", "fmt ", "data", "LIST", "#!AMR\n", "#!AMR-WB\n"),
     ),
-    # Some five packets each: a million of them.
+    # Each has some five packets, so a million in all.
     Target(name="opus_packets", one_input=drawn(packets), seeds=scripts(), few=2000, many=200_000),
     Target(
         name="settings",

@@ -1,4 +1,4 @@
-"""What comes to the REST doors: forms, their fields, and JSON of any shape."""
+"""The input of the REST API: forms, their fields, and JSON of any shape."""
 
 import asyncio
 from urllib.parse import parse_qsl
@@ -66,7 +66,7 @@ MAX_FILE_BYTES = 500
 
 
 def fields(data: bytes) -> None:
-    """Of a form: a job, or an error that names the field."""
+    """Checks that fields of a form give a job, or an error that names the field."""
     sent = parse_qsl(data.decode(errors="replace"), keep_blank_values=True)
     for understood in (transcription, translation):
         try:
@@ -79,8 +79,8 @@ def fields(data: bytes) -> None:
 
 
 def forms(data: bytes) -> None:
-    """The first byte says where the rest is cut. The fields, or an error of ours; nothing is
-    kept."""
+    """Checks that a form gives its fields or one of our errors, and leaves no upload. The first
+    byte says where the rest is cut."""
     cut = data[0] * len(data) // 256 if data else 0
     spools = UploadSpools(SpoolLimits(max_bytes=MAX_FILE_BYTES))
     run_kept(_read(spools, data[1:cut], data[max(1, cut) :]))
@@ -88,7 +88,8 @@ def forms(data: bytes) -> None:
 
 
 class _Request:
-    """As much of one as a form is read from; aiohttp's own for tests takes a millisecond."""
+    """The part of a request that a form is read from; aiohttp's own for tests takes a
+    millisecond."""
 
     content_type = "multipart/form-data"
 
@@ -116,7 +117,7 @@ async def _read(spools: UploadSpools, *pieces: bytes) -> None:
 
 
 def speech_bodies(data: bytes) -> None:
-    """Of a request for speech: fields within their bounds, or an error that a client can read."""
+    """Checks that a request for speech gives fields within their bounds, or a readable error."""
     try:
         fields = decoded(data)
     except RequestError as error:

@@ -1,4 +1,4 @@
-"""What comes from a Home Assistant: frames, answers, the registries, states of entities."""
+"""The input from a Home Assistant: frames, answers, the registries, states of entities."""
 
 import json
 from typing import Any, cast
@@ -64,7 +64,7 @@ SLOTS = {"name": "Lamp", "area": "kitchen", "brightness": 30, "position": 4, "te
 
 
 def frames(data: bytes) -> None:
-    """Messages, or an error: nothing else ends a connection."""
+    """Checks that a frame gives messages or an error that ends the connection."""
     text = data.decode(errors="replace")
     try:
         for message in decode(text):
@@ -78,7 +78,7 @@ def frames(data: bytes) -> None:
 
 
 def answers(data: bytes) -> None:
-    """Words within their bounds, or an error."""
+    """Checks that an answer gives words within their bounds, or an error."""
     try:
         found = parse(json.loads(data))
     except (ValueError, RecursionError, RemoteProtocolError):
@@ -88,15 +88,15 @@ def answers(data: bytes) -> None:
 
 
 class _Link:
-    """Takes every subscription."""
+    """A connection that accepts every subscription."""
 
     async def subscribe(self, kind: str, **fields: Any) -> int:
         return 1
 
 
 def houses(data: bytes) -> None:
-    """A line of registries, one of an event, one of slots: whatever is odd in them, there is a
-    house, it can be shown unless it is too odd to draw, and commands mean what is in it."""
+    """Checks that any registries give a house, which can be drawn or is refused, and that commands
+    address only its entities. The input has a line of registries, one of an event, one of slots."""
     told, change, slots = (_table(line) for line in (data + b"\n\n").split(b"\n")[:3])
     registries = {name: told.get(name) for name in HOUSE}
     candidates(registries["states"], registries["exposed"])

@@ -1,4 +1,4 @@
-"""Makes good JSON bad, value by value: bytes alone seldom change one into another."""
+"""Changes good JSON into bad, value by value; changed bytes alone seldom give valid JSON."""
 
 import random
 from typing import Any
@@ -29,7 +29,7 @@ ODD_TEXTS = (
 
 
 def _nested(value: Any, levels: int) -> Any:
-    """Deep enough for what walks it by recursion, and read by decoders in C."""
+    """Returns a value too deep for Python code that recurses, but not for decoders in C."""
     for _ in range(levels):
         value = [value] if isinstance(value, list) else {"": value}
     return value
@@ -59,7 +59,7 @@ ODD_VALUES: tuple[Any, ...] = (
 
 
 def odd_json(lottery: random.Random, depth: int = 3) -> Any:
-    """Any JSON value, and some that are none (NaN)."""
+    """Returns any JSON value, or one that is invalid as JSON (NaN)."""
     match lottery.randrange(5 if depth else 3):
         case 0:
             return lottery.choice(ODD_TEXTS)
@@ -73,7 +73,7 @@ def odd_json(lottery: random.Random, depth: int = 3) -> Any:
 
 
 def mutated_json(lottery: random.Random, value: Any) -> Any:
-    """The value with one of its nodes replaced, dropped, added or moved."""
+    """Returns the value with one of its nodes replaced, dropped, added or moved."""
     if isinstance(value, dict) and value and lottery.random() < 0.85:
         key = lottery.choice(list(value))
         out = dict(value)

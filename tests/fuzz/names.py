@@ -1,4 +1,4 @@
-"""Names, versions and codes of devices, and what their images say of themselves."""
+"""Names, versions and codes of devices, and the versions in their images."""
 
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -35,8 +35,8 @@ class _Image:
 
 
 def device_names(data: bytes) -> None:
-    """Two texts, a line each: codes, names that stay in their folder, versions in one order. All of
-    it is an image, too, and the first line the version of another."""
+    """Checks codes, names that stay in their folder, and the order of versions, for two texts of a
+    line each. The whole input is an image, too, and its first line the version in another."""
     one, _, other = data.decode(errors="replace").partition("\n")
     for text in (one, other):
         _code(text)

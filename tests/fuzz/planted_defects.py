@@ -1,4 +1,4 @@
-"""What the fuzzer must find: an error, a hang and a leak, each behind a word."""
+"""Defects that the fuzzer must find: an error, a hang and a leak, each triggered by a word."""
 
 from tests.fuzz.target import Target
 

@@ -1,4 +1,4 @@
-"""What a client of the Realtime door may send, and worse."""
+"""Events that a client of the Realtime API may send, and worse."""
 
 import asyncio
 import base64
@@ -60,8 +60,8 @@ def client_text(lottery: random.Random) -> str:
 
 
 class AnyTurnLlm(EchoLlm):
-    """Answers whatever the client put last into the conversation, which may be nothing; switches
-    the client's lamp when it hears of one or has to."""
+    """A model that answers the last message of the conversation, which may be none, and calls the
+    client's lamp when a user asks for it or a call is required."""
 
     async def reply(
         self,
@@ -89,8 +89,8 @@ FORMATS: tuple[FormatName, ...] = ("audio/pcm", "audio/pcmu", "audio/pcma")
 
 
 def events(data: bytes) -> None:
-    """A text frame in either shape: an event that means something, or an error that names what is
-    wrong with it."""
+    """Checks that a text frame gives an event, or an error that names its fault, in either protocol
+    version."""
     text = data.decode(errors="replace")
     for reshape in (None, to_ga):
         try:
@@ -101,7 +101,7 @@ def events(data: bytes) -> None:
 
 
 async def _meant(event: ClientEvent) -> None:
-    """What is done with it before a session hears of it."""
+    """Applies the event as far as is done without a session."""
     match event:
         case SessionUpdate(session=sent):
             terms = apply_session_update(SessionConfiguration(), sent)
@@ -120,7 +120,7 @@ async def _meant(event: ClientEvent) -> None:
 
 
 def secrets(data: bytes) -> None:
-    """The body that asks for an ephemeral key."""
+    """Checks the body of a request for an ephemeral key."""
     try:
         asked = read_secret_request(data)
         if asked.session is not None:
@@ -131,7 +131,7 @@ def secrets(data: bytes) -> None:
 
 
 def sound(data: bytes) -> None:
-    """Any bytes are sound in G.711, and are found again in what was made of them."""
+    """Checks that any bytes are sound in G.711 and survive coding."""
     for law in get_args(g711.G711Law):
         heard = g711.decode(data, law)
         assert len(heard) == len(data)
@@ -143,8 +143,8 @@ def sound(data: bytes) -> None:
 
 
 def conversing(lottery: random.Random) -> None:
-    """A whole session on scripted engines: whatever it is sent, it lives until it is closed,
-    ends within seconds and leaves nothing behind."""
+    """Checks that a whole session on scripted engines survives any events, ends within seconds of
+    its close and leaves no task behind."""
     world = World(
         LevelAsr(delay_s=lottery.choice((0.0, 0.05, 1.0))), AnyTurnLlm(ending=". And so on.")
     )
@@ -182,7 +182,7 @@ def conversing(lottery: random.Random) -> None:
 
 
 async def _act(lottery: random.Random, connection: RealtimeConnection, session: Any) -> None:
-    """The client says something wrong or right, somebody speaks, or time goes by."""
+    """Lets the client send an event, good or bad, or lets audio and time pass."""
     if lottery.random() < 0.6:
         await connection.receive(client_text(lottery))
         return
@@ -201,7 +201,7 @@ def _check_errors(sent: list[dict[str, Any]]) -> None:
 
 
 def _check_responses(sent: list[dict[str, Any]]) -> None:
-    """One at a time, each begun once and ended at most once."""
+    """Asserts that there is one response at a time, begun once and ended at most once."""
     is_open = ""
     for event in sent:
         if event["type"] == "response.created":

@@ -1,4 +1,4 @@
-"""One event loop for all inputs: to make one takes longer than most of them."""
+"""One event loop for all inputs, because creating a loop takes longer than most inputs."""
 
 from collections.abc import Coroutine
 from functools import cache
@@ -8,7 +8,7 @@ from tests.loop import VirtualClockLoop
 
 
 class _Loop(VirtualClockLoop):
-    """Remembers what broke in it out of sight."""
+    """A loop that records exceptions that no task raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ def _loop() -> _Loop:
 
 
 def run_kept(coroutine: Coroutine[Any, Any, object]) -> float:
-    """Run to the end; return the virtual seconds it took."""
+    """Runs to the end; returns the virtual seconds that it took."""
     loop = _loop()
     began = loop.now
     loop.run_until_complete(coroutine)

@@ -1,4 +1,4 @@
-"""The parts without I/O: what must hold for every sequence they may get."""
+"""The parts without I/O, with properties that hold for every sequence of inputs."""
 
 import random
 from itertools import pairwise
@@ -27,7 +27,7 @@ SUCCESSORS = {
 
 
 def buffering(lottery: random.Random) -> None:
-    """Never more than `depth` packets held, none out twice, in order between two restarts."""
+    """Checks that at most `depth` packets are held, and that they come out once and in order."""
     depth = lottery.randrange(5)
     buffer = JitterBuffer[tuple[int, int]](depth)
     number, runs, resyncs = lottery.randrange(0x10000), [list[int]()], 0
@@ -50,7 +50,7 @@ def buffering(lottery: random.Random) -> None:
 
 
 def endpointing(lottery: random.Random) -> None:
-    """Edges come in their order and place, and no utterance is longer than allowed."""
+    """Checks that edges come in order, and that no utterance is longer than allowed."""
     endpointer = Endpointer(threshold=lottery.random(), silence_ms=lottery.choice((0, 20, 60, 500)))
     samples = lottery.choice((160, 320, 480, 512, 5000))
     probability, position, started_at = 0.0, 0, 0
@@ -80,7 +80,7 @@ def _check_length(found: SpeechEdge, started_at: int, samples: int) -> None:
 
 
 def chunking(lottery: random.Random) -> None:
-    """Nothing is lost, doubled or moved; no clause is empty or endless."""
+    """Checks that no text is lost, doubled or moved, and no clause is empty or endless."""
     words = ("yes", "1.5", "Mr.", "no!", "and,", "so;", "why?", "…", "。", "！", "ok:", "a" * 300)
     spaces = (" ", " ", " ", "\n", "  ", "\t", "")
     chunker, said, deltas = ClauseChunker(), list[str](), list[str]()

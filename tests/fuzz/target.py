@@ -1,4 +1,4 @@
-"""What is fuzzed: one function of bytes for each way in."""
+"""A fuzz target: a function of bytes for one kind of input."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -25,5 +25,5 @@ class Target:
 
 
 def lines(values: Iterable[Any]) -> tuple[bytes, ...]:
-    """Each value as a seed of its own."""
+    """Returns each value as a seed of its own."""
     return tuple(json.dumps(value).encode() for value in values)

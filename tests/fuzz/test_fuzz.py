@@ -1,6 +1,6 @@
-"""Whatever comes from outside is used or refused, in bounded time and memory: some
-thousand inputs of each kind in `make test`, ten thousand in `make test-real`, a million in the
-soak. `engine.py` finds them."""
+"""Fuzz tests: any input from outside is used or refused, in bounded time and memory. `make test`
+tries some thousand inputs of each kind, `make test-real` ten thousand, the soak a million.
+`engine.py` runs them."""
 
 import json
 import os
@@ -94,19 +94,19 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
-def test_some_inputs(target: Target, fewest: Fuzzer) -> None:
+def test_no_defect_is_found_with_some_inputs(target: Target, fewest: Fuzzer) -> None:
     fewest.check(target.name)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
-def test_ten_thousand_inputs(target: Target, few: Fuzzer) -> None:
+def test_no_defect_is_found_with_ten_thousand_inputs(target: Target, few: Fuzzer) -> None:
     few.check(target.name)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
-def test_a_million_inputs(target: Target, tmp_path: Path) -> None:
+def test_no_defect_is_found_with_a_million_inputs(target: Target, tmp_path: Path) -> None:
     fuzzer = Fuzzer(tmp_path)
     fuzzer.run([target.name], f"-runs={target.many}")
     fuzzer.check(target.name)
@@ -115,7 +115,7 @@ def test_a_million_inputs(target: Target, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "why"), [("fails", "AssertionError"), ("hangs", "timeout"), ("leaks", "memory")]
 )
-def test_what_is_broken_is_found(target: str, why: str, broken: Fuzzer) -> None:
+def test_planted_defects_are_found(target: str, why: str, broken: Fuzzer) -> None:
     with pytest.raises(pytest.fail.Exception) as failed:
         broken.check(target)
     assert why in str(failed.value)

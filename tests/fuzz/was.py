@@ -1,4 +1,4 @@
-"""What WAS's REST is asked: bodies of any shape, settings, Wi-Fi, files, names."""
+"""The input of WAS's REST API: bodies of any shape, settings, Wi-Fi, files, names."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -54,8 +54,8 @@ PASSWORD = re.compile(r"[a-z]://[^/?#:@]*:(?!\*{8}@)[^/?#@]*@")
 
 
 def was_bodies(data: bytes) -> None:
-    """Each part of a body is a value within its bounds, or an error that names it; what is shown
-    holds no secret, and shown and sent back it is what it was."""
+    """Checks that each part of a body gives a value within its bounds, or an error that names it;
+    that a shown body has no secret, and that sending it back changes nothing."""
     _path(data)
     try:
         body = read_object(data)
@@ -81,7 +81,7 @@ def _path(data: bytes) -> None:
 
 
 def _masking(body: dict[str, Any]) -> None:
-    """As `type=was` has it: anything that is JSON."""
+    """Checks the masking of secrets with any JSON, as with `type=was`."""
     shown = masked(body)
     assert masked(shown) == shown
     assert merged(shown, body) == body
@@ -104,7 +104,7 @@ def _settings(body: dict[str, Any]) -> None:
     except RequestError as error:
         _check_told(error)
         return
-    if "wis_tts_url" not in body:  # it grows
+    if "wis_tts_url" not in body:  # this value grows with each pass
         assert validate_config(values) == values
     try:
         wire = encode(ConfigMessage({**DEFAULTS, **values}))

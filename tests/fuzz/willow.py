@@ -1,4 +1,4 @@
-"""What Willow's devices may say: any bytes, and whole talks of several devices."""
+"""The input from Willow's devices: any bytes, and whole conversations of several devices."""
 
 import json
 import random
@@ -35,7 +35,7 @@ SAID = tuple((TEXT * times).encode() for times in (1, 20, 200))
 
 
 def messages(data: bytes) -> None:
-    """Of a device: a value within its bounds, or an error that can be told."""
+    """Checks that a device's message gives a value within its bounds, or a short error."""
     try:
         message = decode(data)
     except MalformedMessage as error:
@@ -50,7 +50,7 @@ def messages(data: bytes) -> None:
 
 
 def call_messages(data: bytes) -> None:
-    """On a call's data channel."""
+    """Checks messages on a call's data channel."""
     try:
         read_message(data.decode(errors="replace"))
     except RequestError as error:
@@ -58,7 +58,7 @@ def call_messages(data: bytes) -> None:
 
 
 def queries(data: bytes) -> None:
-    """A question, a form of audio, or an error that names the field."""
+    """Checks that a query gives a question or an audio format, or an error that names the field."""
     sent = dict(parse_qsl(data.decode(errors="replace"), keep_blank_values=True))
     try:
         question = read_question(sent, read_text(sent))
@@ -84,7 +84,7 @@ def _check_told(error: RequestError) -> None:
 
 
 def encoding(data: bytes) -> None:
-    """Whatever is said fits the firmware's buffer, in one line."""
+    """Checks that any text fits the firmware's buffer, in one line."""
     text = data.decode(errors="replace")
     for message in (
         EndpointResult(ok=True, speech=text),
@@ -98,8 +98,8 @@ def encoding(data: bytes) -> None:
 
 
 def waking(lottery: random.Random) -> None:
-    """Wake words, departures and moments in any order: everybody is told at most once per wake
-    word, nobody is forgotten, and no decision has two winners."""
+    """Checks wake words, departures and moments in any order: each device gets exactly one verdict
+    per wake word that it waits for."""
     race, now = Arbitration(), 0.0
     group = {name: lottery.choice("xy") for name in "abcdef"}
     waiting = dict.fromkeys(group, 0)

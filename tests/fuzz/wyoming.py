@@ -1,4 +1,4 @@
-"""What comes to the Wyoming door: events of any bytes, and in any order."""
+"""The input of the Wyoming server: events of any bytes, and in any order."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ ASKED = (
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Of wake words no more than their names is asked here."""
+    """A wake word engine of which only the names are used."""
 
     name: str = "words"
     words: tuple[WakeWord, ...] = tuple(
@@ -88,7 +88,7 @@ ENGINES = EngineSet(
 
 
 class Line:
-    """Takes whatever is sent, and keeps it."""
+    """A connection that accepts and keeps all that is sent."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -103,8 +103,8 @@ class Line:
 
 
 def reading(data: bytes) -> None:
-    """Events within their bounds, cut anywhere (the first two bytes say where), then the end or an
-    error that a client can read. The library reads what we understood as we did."""
+    """Checks that events are within their bounds, until the end or an error that a client can read,
+    and that the library reads them as we did. The first two bytes say where the stream is cut."""
     stream = data[2:]
     first, second = sorted(byte * len(stream) // 256 for byte in data[:2].ljust(2))
     run_kept(_read([stream[:first], stream[first:second], stream[second:]]))
@@ -129,7 +129,7 @@ async def _read(pieces: list[bytes]) -> None:
 
 
 def _feed(reader: asyncio.StreamReader, pieces: list[bytes]) -> None:
-    """One piece in each step of the loop."""
+    """Feeds one piece in each step of the loop."""
     reader.feed_data(pieces[0])
     if rest := pieces[1:]:
         asyncio.get_running_loop().call_soon(_feed, reader, rest)
@@ -138,7 +138,8 @@ def _feed(reader: asyncio.StreamReader, pieces: list[bytes]) -> None:
 
 
 def talking(lottery: random.Random) -> None:
-    """Whatever is asked for in whatever order, each connection ends with its client or an error."""
+    """Checks that each connection ends with its client or an error, whatever is asked in any
+    order."""
     pauses = (0.0, 0.0, 0.01, 1.0)
     said = [(_event(lottery), lottery.choice(pauses)) for _ in range(lottery.randrange(12))]
     line = Line()
@@ -178,7 +179,7 @@ def _leaves(group: BaseExceptionGroup[EarshotError]) -> list[EarshotError]:
 
 
 def _check(sent: bytes) -> None:
-    """That it is Wyoming, to the last byte."""
+    """Asserts that all bytes are Wyoming events."""
     while sent:
         line, _, sent = sent.partition(b"\n")
         header = json.loads(line)
@@ -205,8 +206,8 @@ def _event(lottery: random.Random) -> bytes:
 
 
 def asking(data: bytes) -> None:
-    """One object of fields, read as those of each event that has some: values within their bounds,
-    which are read again as they are, or an error that names the field."""
+    """Checks that one object of fields, read as each event that has fields, gives values within
+    their bounds that are read again unchanged, or an error that names the field."""
     try:
         event = Event("any", msgspec.json.decode(data, type=dict[str, Any]))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -237,14 +238,14 @@ def asking(data: bytes) -> None:
 
 
 def _asked(read: Callable[..., _T], event: Event, *known: object) -> _T | None:
-    """None: refused, as is told to a client."""
+    """Reads the event; returns None if it is refused with an error for the client."""
     try:
         return read(event, *known)
     except EarshotError as error:
         assert isinstance(error, RequestError)
         assert error.code
         assert error.param
-        assert len(str(error)) < 3000  # 256 characters may take ten each to be shown
+        assert len(str(error)) < 3000  # 256 characters may take ten each when shown
         str(error).encode()
         return None
 

@@ -1,4 +1,4 @@
-"""What comes from a xiaozhi board: frames and texts of any bytes, and tools of any shape."""
+"""The input from a xiaozhi board: frames and texts of any bytes, and tools of any shape."""
 
 import json
 import random
@@ -47,8 +47,8 @@ RESULTS: tuple[dict[str, Any], ...] = (
 
 
 def reading_frames(data: bytes) -> None:
-    """In each version: a value that is written again as it was read, or an error that can be
-    told."""
+    """Checks that each version's frame gives a value that is written as it was read, or a short
+    error."""
     for version in VERSIONS:
         try:
             packet = decode_frame(version, data)
@@ -62,7 +62,7 @@ def reading_frames(data: bytes) -> None:
 
 
 def reading_texts(data: bytes) -> None:
-    """A value that can be written, or an error that can be told."""
+    """Checks that a text gives a value that can be written, or a short error."""
     text = data.decode(errors="replace")
     for decode in (decode_device_message, decode_server_message):
         try:
@@ -74,7 +74,8 @@ def reading_texts(data: bytes) -> None:
 
 
 def checking_in(data: bytes) -> None:
-    """The first line is headers, the rest a body: a contact of bounded names, or a refusal."""
+    """Checks that a check-in gives a contact of bounded names, or a refusal. The first line of the
+    input has the headers, the rest is the body."""
     first, _, body = data.partition(b"\n")
     try:
         headers = dict(parse_qsl(first.decode(errors="replace"), keep_blank_values=True))
@@ -87,7 +88,8 @@ def checking_in(data: bytes) -> None:
 
 
 def conversing(lottery: random.Random) -> None:
-    """In any order of events: `tts start` and `tts stop` take turns, and a connection ends."""
+    """Checks that `tts start` and `tts stop` alternate in any order of events, and that a
+    connection ends."""
     dialogue, now, is_speaking, has_hung_up = Dialogue("s", 0.0), 0.0, False, False
     for _ in range(lottery.randrange(1, 60)):
         now += lottery.choice((0.0, 0.02, 0.5, 5.0))
@@ -107,7 +109,7 @@ def conversing(lottery: random.Random) -> None:
                         assert_never(action.message.state)
         assert is_speaking == dialogue.is_speaking
         assert not (dialogue.takes_audio and dialogue.doing == "idle")
-    for _ in range(200):  # whatever was said last, silence ends it
+    for _ in range(200):  # silence ends every conversation
         now += 10
         actions = dialogue.tick(now, is_answering=False)
         has_hung_up |= any(isinstance(action, CloseConnection) for action in actions)
@@ -151,7 +153,7 @@ def _said(lottery: random.Random) -> str:
 
 
 def tools(lottery: random.Random) -> None:
-    """What a board's tool server says, within bounds."""
+    """Checks that the answers of a board's tool server are bounded."""
     client = DeviceMcpClient()
     for _ in range(lottery.randrange(1, 20)):
         asked = lottery.choice((client.initialize, client.list_tools))()
@@ -169,7 +171,7 @@ def tools(lottery: random.Random) -> None:
 
 
 def hearing(lottery: random.Random) -> None:
-    """Packets of any bytes: each is sound or silence, and never longer than Opus can be."""
+    """Checks that packets of any bytes give sound or silence, never longer than Opus can be."""
     ear, samples = DeviceAudioInput(), 0
     for _ in range(5):
         packet = lottery.randbytes(lottery.choice((0, 1, 3, 4, 60, 200, 2000)))
@@ -187,7 +189,7 @@ TARGETS = (
     ),
     Target(name="xiaozhi_check_in", one_input=checking_in, seeds=(CHECK_IN,), is_json=True),
     Target(name="xiaozhi_turns", one_input=drawn(conversing), seeds=scripts(), few=3000),
-    # Some ten messages each, and five packets: a million of them.
+    # Each has some ten messages, or five packets, so a million in all.
     Target(name="xiaozhi_tools", one_input=drawn(tools), seeds=scripts(), few=3000, many=100_000),
     Target(
         name="xiaozhi_sound",
