@@ -1,4 +1,4 @@
-"""Four people who use one server in their own ways, over and over."""
+"""Four people who use one server in different ways, over and over."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -34,7 +34,7 @@ LONG = "what is the date today " * 3
 
 @dataclass
 class Log:
-    """What all of them saw."""
+    """Counts of calls and turns of all talkers."""
 
     turns: list[tuple[str, TurnReport]] = field(default_factory=list)
     calls: int = 0
@@ -44,7 +44,7 @@ class Log:
 
 @dataclass
 class Scene:
-    """Where the four meet. They begin nothing after `until`."""
+    """The server that the four use. They begin nothing after `until`."""
 
     url: str
     until: float
@@ -73,7 +73,7 @@ def clip(text: str) -> Pcm:
 
 
 def texts(begin: int) -> Iterator[str]:
-    """The six in turn, each talker from a place of its own."""
+    """Yields the six texts in turn, beginning with this one."""
     return cycle((*SAID[begin:], *SAID[:begin]))
 
 
@@ -87,7 +87,7 @@ async def polite(scene: Scene, transport: ClientTransport, begin: int) -> None:
 
 
 async def cancelling(scene: Scene, begin: int) -> None:
-    """Stops every first answer as it begins; the next one is heard."""
+    """Cancels every first response as it begins, and has one whole turn after it."""
     said = texts(begin)
     transports: Iterator[ClientTransport] = cycle(("webrtc", "ws"))
     while scene.goes_on():
@@ -102,7 +102,7 @@ async def cancelling(scene: Scene, begin: int) -> None:
 
 
 async def vanishing(scene: Scene, begin: int) -> None:
-    """After one turn is cut off in the middle of a word, without a goodbye."""
+    """Cuts the connection after one turn, in the middle of a word."""
     said = texts(begin)
     transports: Iterator[ClientTransport] = cycle(("ws", "webrtc"))
     while scene.goes_on():
@@ -123,7 +123,7 @@ async def _cut_while_speaking(talker: ConversationClient, client: RealtimeClient
 
 
 async def _cut(client: RealtimeClient) -> None:
-    """No packet leaves this end any more."""
+    """Cuts the cable: no packet leaves this end any more."""
     if isinstance(client, WebRtcClient):
         (sender,) = client.peer._pc.getSenders()
         for protocol in sender.transport.transport._connection._protocols:
@@ -142,7 +142,7 @@ def _drop(*_: object) -> None:
 
 
 async def all_four(url: str, seconds: float, log: Log) -> None:
-    """Let them use the server for so long; return when the last has left."""
+    """Lets all four use the server for this long; returns when the last has left."""
     scene = Scene(url, asyncio.get_running_loop().time() + seconds, log)
     people: list[Callable[[], Coroutine[Any, Any, None]]] = [
         lambda: polite(scene, "webrtc", 0),

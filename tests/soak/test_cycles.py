@@ -1,4 +1,4 @@
-"""A thousand connections come and go, over both transports: nothing of them may stay."""
+"""A thousand connections over both transports, which must leave nothing in memory."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Thousands of utterances through every layer of recognition: nothing may grow."""
+"""Thousands of utterances through all layers of recognition, during which nothing may grow."""
 
 import asyncio
 import io
@@ -18,7 +18,7 @@ from tests.server.process import Running, serving
 from tests.speech import say
 
 WARM_UP = 500
-"Allocators and caches have taken what they take."
+"Allocators and caches have reached their size."
 UTTERANCES = 2000
 AT_ONCE = 4
 ROOM_MB = 6
@@ -47,7 +47,7 @@ def test_thousands_of_utterances_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 async def upload(server: Running, answers: Mapping[bytes, str], count: int) -> None:
-    """One clip after the other, some at once; each gets the answer that it got alone."""
+    """Uploads the clips, some at once; each must get the transcript that it got alone."""
     turn = iter(itertools.islice(itertools.cycle(answers.items()), count))
 
     async def client(http: aiohttp.ClientSession) -> None:

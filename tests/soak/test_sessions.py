@@ -1,4 +1,4 @@
-"""Call after call on one server: every turn is answered rightly, and nothing is left behind."""
+"""Call after call on one server: every turn is answered correctly, and nothing is left behind."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ MAX_STRAY_FILES = 2
 
 
 @pytest.mark.soak
-def test_nothing_grows(tmp_path: Path) -> None:
+def test_memory_files_and_threads_do_not_grow(tmp_path: Path) -> None:
     with serving(tmp_path, recogniser={}) as server:
         log, footprints = Log(), list[Footprint]()
         asyncio.run(_soak(server, log, footprints))
