@@ -1,1 +1,1 @@
-"""Small packages that add an engine, a tool and a door to Earshot, and proof that they work."""
+"""Small packages that add an engine, a tool and a door to Earshot, with tests that they work."""

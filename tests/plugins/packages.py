@@ -1,4 +1,4 @@
-"""Puts a package where Python finds it, with the metadata that pip would write."""
+"""Installs a package where Python finds it, with the metadata that pip would write."""
 
 import shutil
 import sys
@@ -18,7 +18,7 @@ EXAMPLES = {
 
 @contextmanager
 def searched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Packages in this folder are found while the body runs, and forgotten with their modules."""
+    """Makes packages in this folder importable while the body runs; then unloads their modules."""
     monkeypatch.syspath_prepend(folder)
     forget_plugins()
     try:
@@ -31,7 +31,7 @@ def searched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def install(source: Path, site: Path) -> None:
-    """As `pip install` of a folder with a pyproject.toml and modules beside it."""
+    """Installs a folder with a pyproject.toml and modules, as `pip install` does."""
     project = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for module in source.glob("*.py"):
         shutil.copy(module, site)
@@ -41,7 +41,7 @@ def install(source: Path, site: Path) -> None:
 def declare(
     site: Path, package: str, groups: Mapping[str, Mapping[str, str]], *, version: str = "1.0"
 ) -> None:
-    """Write a package's metadata. `groups`: group -> name of an entry point -> its target."""
+    """Writes a package's metadata. `groups`: group -> name of an entry point -> its target."""
     info = site / f"{package.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md and docs/plugins.md show is what the other tests here run."""
+"""The examples in CONTRIBUTING.md and docs/plugins.md equal the files that are tested."""
 
 import re
 import tomllib
@@ -20,14 +20,14 @@ _FILE = re.compile(r"^`(tests/\S+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.D
 _TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _IMPORTED = re.compile(r"`((?:core|engines|pipeline|web)(?:\.\w+)+\.\w+)`")
 
-# Imported here, since a library among them asks the system where its parts are, by a process.
+# Imported here, because one library among them starts a process to find its parts.
 PROMISED = {
     name: (import_module(name.rpartition(".")[0]), name.rpartition(".")[2])
     for name in sorted(set(_IMPORTED.findall(CONTRIBUTING + PLUGINS)))
 }
 
 
-def test_the_examples_are_the_files_that_are_tested() -> None:
+def test_the_shown_examples_equal_the_tested_files() -> None:
     shown = dict(_FILE.findall(CONTRIBUTING))
     files = [one for folder in EXAMPLES.values() for one in folder.iterdir()]
     names = {str(one.relative_to(ROOT)) for one in files if one.suffix in (".py", ".toml")}
@@ -36,7 +36,7 @@ def test_the_examples_are_the_files_that_are_tested() -> None:
         assert text == (ROOT / name).read_text(encoding="utf-8"), f"{name} differs: copy it again"
 
 
-def test_the_configurations_that_are_shown_can_be_read() -> None:
+def test_the_shown_configurations_can_be_read() -> None:
     shown = [tomllib.loads(text) for text in _TOML.findall(_FILE.sub("", CONTRIBUTING))]
     assert len(shown) == 3
     configs = [msgspec.convert(tables, Config) for tables in shown]
@@ -45,7 +45,7 @@ def test_the_configurations_that_are_shown_can_be_read() -> None:
     assert [list(config.doors) for config in configs] == [[], [], ["ask"]]
 
 
-def test_the_examples_are_declared_under_names_that_are_taken() -> None:
+def test_the_examples_use_documented_entry_points() -> None:
     declared: dict[str, Any] = {}
     for folder in EXAMPLES.values():
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -59,10 +59,10 @@ def test_the_examples_are_declared_under_names_that_are_taken() -> None:
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_a_name_that_is_promised_can_be_imported(name: str) -> None:
+def test_a_documented_name_can_be_imported(name: str) -> None:
     module, attribute = PROMISED[name]
     assert hasattr(module, attribute)
 
 
-def test_the_promised_names_are_many() -> None:
+def test_there_are_many_documented_names() -> None:
     assert len(PROMISED) > 40

@@ -33,7 +33,7 @@ collected = { monday = "the blue one" }
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as pip fills it."""
+    """Returns a folder with packages as pip installs them."""
     folder = tmp_path_factory.mktemp("site")
     for source in EXAMPLES.values():
         install(source, folder)
@@ -53,7 +53,7 @@ def server(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
 
 
 def beeps(count: int) -> bytes:
-    """A WAV file of tones of 0.2 s with as much silence around each."""
+    """Returns a WAV file of tones of 0.2 s with as much silence around each."""
     tone = (8000 * np.sin(2 * np.pi * 440 * np.arange(3200) / 16_000)).astype("<i2")
     quiet = np.zeros(3200, dtype="<i2")
     with io.BytesIO() as file:
@@ -82,12 +82,12 @@ def test_the_engine_transcribes_in_its_worker_process(server: Running) -> None:
     assert "asr: beeps, earshot-example-engine 0.1.0 (it is configured)" in said
 
 
-def test_the_door_answers_with_what_the_tool_told_the_model(server: Running) -> None:
+def test_the_door_answers_with_the_result_of_the_tool(server: Running) -> None:
     answer = asked(f"{server.url}/ask", b'{"question": "which bin is it?"}')
     assert answer == {"answer": '{"bin": "the blue one"}'}
 
 
-def test_the_door_is_behind_the_same_edge_as_our_own(server: Running) -> None:
+def test_the_door_has_the_same_checks_as_our_own(server: Running) -> None:
     with pytest.raises(HTTPError) as refused:
         asked(f"{server.url}/ask", b'{"questions": []}')
     error = json.load(refused.value)["error"]
@@ -98,12 +98,12 @@ def test_the_door_is_behind_the_same_edge_as_our_own(server: Running) -> None:
     assert shut.value.code in (401, 403)
 
 
-def test_the_door_is_part_of_the_described_api(server: Running) -> None:
+def test_the_door_is_in_the_openapi_document(server: Running) -> None:
     with urlopen(f"{server.url}/openapi.json", timeout=30) as response:
         document = json.load(response)
     assert document["paths"]["/ask"]["post"]["tags"] == ["ask"]
     tags = {tag["name"] for tag in document["tags"]}
-    assert tags - {"ask"} == set(BUILT_IN_DOORS) - {"wyoming"}  # which does not speak HTTP
+    assert tags - {"ask"} == set(BUILT_IN_DOORS) - {"wyoming"}  # wyoming does not speak HTTP
 
 
 def test_a_broken_package_is_named_and_does_not_stop_the_start(server: Running) -> None:
@@ -124,7 +124,7 @@ def test_a_broken_package_that_is_configured_stops_the_start(site: Path, tmp_pat
     assert "No module named 'nosuchlibrary'" in line
 
 
-def test_doctor_says_where_each_comes_from(site: Path, tmp_path: Path) -> None:
+def test_doctor_names_the_package_of_each_plugin(site: Path, tmp_path: Path) -> None:
     (tmp_path / "earshot.toml").write_text(CONFIG)
     ended = run(tmp_path, "doctor", "--port", "0", settings={"PYTHONPATH": f"{site}:{ROOT}"})
     lines = ended.stdout.splitlines()

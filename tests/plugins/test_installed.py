@@ -1,4 +1,4 @@
-"""The example packages beside the wheel, put there by pip: what a user does."""
+"""The example packages, installed with pip beside the wheel, as a user does."""
 
 import json
 import os
@@ -30,7 +30,8 @@ path = "/question"
 
 
 def environment_with(wheels: list[Path], folder: Path) -> Path:
-    """Its `earshot`. What the wheels need is found beside it, so no index is asked."""
+    """Installs the wheels into a new environment; returns its `earshot`. Dependencies come from
+    this environment, so no index is used."""
     run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     install = ["-m", "pip", "--python", str(python), "install", "--quiet", "--no-index"]
@@ -40,7 +41,7 @@ def environment_with(wheels: list[Path], folder: Path) -> Path:
     return folder / "bin" / "earshot"
 
 
-def test_packages_that_pip_installed_are_found_and_used(tmp_path: Path) -> None:
+def test_packages_installed_by_pip_are_found_and_used(tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     for example in EXAMPLES.values():
         shutil.copytree(example, sources / example.name)

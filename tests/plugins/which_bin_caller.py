@@ -1,5 +1,5 @@
-"""A language model for tests: it calls `which_bin` for Monday, where there is such a tool, and
-says what came of it."""
+"""A language model for tests: it calls `which_bin` for Monday, if there is such a tool, and answers
+with the result."""
 
 from collections.abc import AsyncGenerator, Sequence
 
@@ -14,7 +14,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WhichBinCaller:
-    """An `Llm`."""
+    """An `Llm` that calls one tool."""
 
     name = "which_bin_caller"
     languages: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class WhichBinCaller:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        """See `Llm.reply`."""
+        """Implements `Llm.reply`."""
         if messages[-1].role == "tool":
             yield TextDelta(messages[-1].text)
         elif "which_bin" in [tool.name for tool in tools]:
