@@ -1,6 +1,6 @@
-"""Skips: fine on a laptop, not in CI, where a part that went missing must be noticed.
+"""Skips, the unit tests' limits, and the order of tests.
 
-Unit tests: which they are, and that they stay what they are.
+A test may skip on a laptop, but not in CI, where a missing part must be noticed.
 """
 
 import os
@@ -24,12 +24,12 @@ _ALLOWED_IN_CI = (NEEDS_SHARED, NEEDS_GPU)
 def pytest_configure(config: pytest.Config) -> None:
     for plugin in limits(config):
         config.pluginmanager.register(plugin)
-    # A shell lets what it starts in the background ignore Ctrl-C; the tests of Ctrl-C need it.
+    # A shell makes background programs ignore Ctrl-C; the tests of Ctrl-C need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# How long an input takes says what the other workers do, not what the code does.
+# The time of an input depends on what the other workers do, so it has no deadline.
 settings.register_profile(
     "earshot", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -41,7 +41,7 @@ def _strict() -> bool:
 
 
 def require(condition: object, reason: str) -> None:
-    """Go on if the condition holds; otherwise skip, or fail in CI. `reason`: what is missing."""
+    """Skips the test unless the condition holds; fails it in CI. `reason`: what is missing."""
     if condition:
         return
     if _strict():
@@ -50,7 +50,7 @@ def require(condition: object, reason: str) -> None:
 
 
 def _refused(report: pytest.TestReport | pytest.CollectReport) -> str | None:
-    """Why this skip is not accepted in CI; None when it is accepted or is no skip."""
+    """Returns why this skip is refused in CI; None if it is accepted or is no skip."""
     if not report.skipped or hasattr(report, "wasxfail") or not _strict():
         return None
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -87,7 +87,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return FileScheduling(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
+@pytest.hookimpl(tryfirst=True)  # before -m selects tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         from tests.workers import put_long_files_first

@@ -1,8 +1,8 @@
-"""Says clips on standard output, each in a process that has said nothing before: how eSpeak says
-something hangs on all that its process said, and a test must not hang on the tests before it.
+"""Renders clips to standard output, each in a process that has said nothing before: eSpeak's sound
+depends on all that its process has said, and a test must not depend on the tests before it.
 
 `python -m tests.espeak_process`: a line of JSON in (text, voice, words per minute), out four bytes
-of length (little endian) and as much 16-bit PCM. A fork costs 3 ms where a fresh process costs 300.
+of length (little endian) and as much 16-bit PCM. A fork costs 3 ms, a fresh process 300.
 """
 
 import json
@@ -15,7 +15,7 @@ from engines.tts.espeak.library import espeak_library
 
 
 def speak(request: dict[str, str | int]) -> None:
-    """In the child: the answer, in one piece."""
+    """Writes the answer in one piece; runs in the child."""
     parts: list[bytes] = []
 
     def sink(pcm: Pcm) -> bool:
@@ -31,7 +31,7 @@ def speak(request: dict[str, str | int]) -> None:
 
 
 def main() -> None:
-    rate_hz = espeak_library().rate_hz  # loaded once, here, by all that are forked
+    rate_hz = espeak_library().rate_hz  # loaded once, here, for all forks
     sys.stdout.buffer.write(struct.pack("<I", rate_hz))
     sys.stdout.buffer.flush()
     for line in sys.stdin.buffer:

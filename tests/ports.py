@@ -1,4 +1,4 @@
-"""A port for a program that must be told one, held until it listens there."""
+"""A port for a program that needs a number, held until it listens there."""
 
 import socket
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from media.webrtc.ice.settings import PortRange
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """Linux lets two sockets with SO_REUSEADDR have a port as long as one of them listens; whoever
-    asks for any free port, or connects from one, gets another."""
+    """Holds a free port until the program listens. Linux lets two sockets with SO_REUSEADDR have a
+    port as long as at most one of them listens, and gives other programs another free port."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
@@ -19,7 +19,7 @@ def reserved_port() -> Iterator[int]:
 
 
 def free_ports(size: int) -> PortRange:
-    """A range that was free a moment ago."""
+    """Returns a range of ports that were free a moment ago."""
     for first in range(40_000, 60_000, size):
         opened = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(size)]
         try:

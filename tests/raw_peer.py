@@ -1,4 +1,4 @@
-"""A WebRTC client of plain aiortc, none of our code in it: what a stranger would bring."""
+"""A WebRTC client of plain aiortc without our code, as another client would be."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ FRAME = RATE_HZ // 50
 
 
 class Clip(MediaStreamTrack):
-    """48 kHz mono, paced; then silence."""
+    """A track that plays a clip of 48 kHz mono in real time, then silence."""
 
     kind = "audio"
 
@@ -52,7 +52,7 @@ class Clip(MediaStreamTrack):
 
 
 class RawPeer:
-    """One connection that offers. Nothing of it is asked of our own code."""
+    """One connection that sends an offer and uses none of our code."""
 
     def __init__(
         self, pcm: Pcm, direction: str = "sendrecv", servers: Iterable[RTCIceServer] = ()
@@ -65,7 +65,7 @@ class RawPeer:
         self.pc.on("connectionstatechange", self._on_state)
 
     def channel(self, label: str) -> RTCDataChannel:
-        """Open one; what comes over it is in `texts`."""
+        """Opens a channel; its received messages are in `texts`."""
         channel = self.pc.createDataChannel(label)
         channel.on("message", self.texts.put_nowait)
         return channel
@@ -78,7 +78,7 @@ class RawPeer:
         await self.pc.setRemoteDescription(RTCSessionDescription(answer, "answer"))
 
     async def hears(self, is_it: Callable[[Pcm], bool]) -> None:
-        """Wait for a second of sound, mono at 48 kHz, that is it."""
+        """Waits for a second of sound, mono at 48 kHz, for which `is_it` holds."""
         track, heard = self.pc.getReceivers()[0].track, np.zeros(0, np.int16)
         while len(heard) < RATE_HZ or not is_it(heard[-RATE_HZ:]):
             frame = await track.recv()
@@ -87,7 +87,7 @@ class RawPeer:
             heard = np.concatenate([heard[-RATE_HZ:], pcm.astype(np.int16)])
 
     def cut(self) -> None:
-        """The cable: its sockets neither send nor receive any more, and say no goodbye."""
+        """Cuts the cable: the sockets neither send nor receive any more, and no goodbye is sent."""
         gatherer = self.pc.getSenders()[0].transport.transport.iceGatherer
         for protocol in gatherer._connection._protocols:
             for end, name in ((protocol, "datagram_received"), (protocol.transport, "sendto")):
@@ -105,7 +105,7 @@ class RawPeer:
 
 
 def candidates_of(sdp: str) -> list[str]:
-    """As `candidate:...`."""
+    """Returns the candidates in the form `candidate:...`."""
     return re.findall(r"^a=(candidate:.*?)\r?$", sdp, re.MULTILINE)
 
 
@@ -114,7 +114,7 @@ def without_candidates(sdp: str) -> str:
 
 
 def with_hidden_addresses(sdp: str) -> str:
-    """As browsers write host candidates when the page has no microphone yet."""
+    """Hides addresses of host candidates, as browsers do before the page has used a microphone."""
     name = "4f5b3c2a-9d1e-4c5f-8a7b-0123456789ab.local"
     pattern = r"^(a=candidate:\S+ \d+ \S+ \d+ )\S+( \d+ typ host)"
     return re.sub(pattern, rf"\g<1>{name}\g<2>", sdp, flags=re.MULTILINE)

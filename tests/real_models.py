@@ -30,7 +30,7 @@ def tiny_en() -> Path:
 
 
 def spoken_by_hibari(texts: Sequence[str]) -> list[Pcm]:
-    """Each text in a neural voice, at 16 kHz; the same every time."""
+    """Renders each text in a neural voice, at 16 kHz; the same every time."""
     voice = Hibari()
     said = [soxr.resample(voice(text, seed=0), VOICE_RATE_HZ, ASR_RATE_HZ) for text in texts]
     return [(np.clip(clip, -1, 1) * 32_767).astype(np.int16) for clip in said]

@@ -1,6 +1,6 @@
-"""What a whole run of tests is held to: few second tries (ADR 23), and quick unit tests.
+"""The limits of a whole test run: few second tries (ADR 23), and quick unit tests.
 
-With workers (ADR 51) these plugins live in the process that starts them and hears all reports.
+With workers (ADR 51) these plugins live in the process that starts them and gets all reports.
 """
 
 import os
@@ -27,7 +27,7 @@ Not one of `EARSHOT_*`: the server refuses such a name that is no setting."""
 
 
 def too_slow(cpu_s: float, wall_s: float) -> str:
-    """What is wrong with such a run of all unit tests; empty when nothing is."""
+    """Returns why a run of all unit tests was too slow, or an empty text."""
     if cpu_s > UNIT_CPU_S:
         return f"the unit tests took {cpu_s:.1f} s of processor time; the limit is {UNIT_CPU_S:g} s"
     if wall_s > UNIT_S:
@@ -36,7 +36,7 @@ def too_slow(cpu_s: float, wall_s: float) -> str:
 
 
 def too_flaky(tried_again: Sequence[str]) -> str:
-    """What is wrong with a run in which these tests were tried again; empty when nothing is."""
+    """Returns why a run in which these tests were tried again is refused, or an empty text."""
     if len(tried_again) <= SECOND_TRIES:
         return ""
     names = ", ".join(tried_again)
@@ -75,7 +75,7 @@ class UnitTime:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Called by pytest-xdist when a worker has ended."""
+        """Adds a worker's time; pytest-xdist calls it when the worker has ended."""
         self._workers_cpu_s += getattr(node, "workeroutput", {}).get("tests_cpu_s", 0.0)
 
     @pytest.hookimpl(wrapper=True)
@@ -90,7 +90,7 @@ class UnitTime:
 
 
 class WorkerTime:
-    """Tells the process that started this worker what the tests took."""
+    """Reports the time of this worker's tests to the process that started it."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -102,7 +102,7 @@ class WorkerTime:
 
 
 def limits(config: pytest.Config) -> list[object]:
-    """The plugins for this process of this run."""
+    """Returns the plugins for this process of this run."""
     if hasattr(config, "workerinput"):
         return [WorkerTime()]
     tally = os.environ.get(TALLY)

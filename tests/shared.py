@@ -1,4 +1,4 @@
-"""Where recordings that are not part of the repository may lie: a folder `shared` beside it."""
+"""The place of recordings outside the repository: a folder `shared` beside it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ NEEDS_SHARED = "needs ../shared"
 
 
 def shared_data(*parts: str) -> Path:
-    """A file or folder below ../shared/data; skips the test if it is not there."""
+    """Returns a file or folder below ../shared/data; skips the test if it is missing."""
     path = _BESIDE.joinpath("data", *parts)
     if not path.exists():
         pytest.skip(f"{NEEDS_SHARED}/data/{'/'.join(parts)}")

@@ -1,4 +1,4 @@
-"""Spoken test clips, made on the spot by our own eSpeak engine."""
+"""Spoken test clips, rendered by our own eSpeak engine when a test needs them."""
 
 import atexit
 import json
@@ -25,8 +25,8 @@ def say(
     lead_ms: float = 0,
     tail_ms: float = 0,
 ) -> Pcm:
-    """`text` as read-only mono PCM, between `lead_ms` and `tail_ms` of digital silence; the same
-    whatever was said before.
+    """Returns `text` as read-only mono PCM, between `lead_ms` and `tail_ms` of digital silence; it
+    does not depend on earlier clips.
 
     Other timbres: `voice="en-us+f3"`; other accents: `"en-gb"`; other languages: `"de"`.
     """
@@ -39,7 +39,7 @@ def say(
 
 
 class _Box:
-    """`tests.espeak_process`, for as long as the tests run."""
+    """The process `tests.espeak_process`, which lives as long as the tests run."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -52,7 +52,7 @@ class _Box:
         self._rate_hz = self._number()
 
     def say(self, text: str, voice: str, words_per_minute: int) -> tuple[Pcm, int]:
-        """PCM and its rate."""
+        """Returns PCM and its rate."""
         request = {"text": text, "voice": voice, "words_per_minute": words_per_minute}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")

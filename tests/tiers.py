@@ -1,7 +1,7 @@
-"""The tiers of tests: which test belongs to which, and what each tier is held to.
+"""The tiers of tests: which test belongs to which, and the limits of each tier.
 
-A test without a marker is a unit test: no process, no socket, no browser, no model, and fast.
-Whatever needs more says so in its file: `pytestmark = pytest.mark.live`. See docs/testing.md.
+A test without a marker is a unit test: no process, no socket, no browser, no model, and fast. A
+test that needs more says so in its file: `pytestmark = pytest.mark.live`. See docs/testing.md.
 """
 
 import re
@@ -58,7 +58,7 @@ def tier(item: pytest.Item) -> str:
 
 
 def shut_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any process or socket fails the test."""
+    """Makes any start of a process or use of a socket fail the test."""
 
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("a unit test uses no process and no socket; else mark its file `live`")

@@ -1,7 +1,8 @@
 """A real Llama of 0.4 M random weights, with its tokenizer and chat template, made in a second.
 
 It answers anything with lower-case nonsense, at any temperature, and never ends by itself: it fills
-`max_tokens`. Good for what is about serving and not about meaning: streaming, limits, aborting.
+`max_tokens`. It suits tests of streaming, limits and aborting, for which the meaning does not
+matter.
 
 `python tests/tiny_llama.py FOLDER` for environments without our other packages; needs torch and
 transformers.
@@ -27,7 +28,7 @@ CHAT_TEMPLATE = """
 
 
 def write_tiny_llama(folder: Path) -> None:
-    """Write model, tokenizer and template as `from_pretrained` and vLLM read them. Always the same
+    """Writes model, tokenizer and template as `from_pretrained` and vLLM read them. Always the same
     weights."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer()
@@ -36,7 +37,7 @@ def write_tiny_llama(folder: Path) -> None:
 
 
 def _tokenizer() -> Any:
-    """One token per byte: any text can be said, and none is unknown."""
+    """Returns a tokenizer with one token per byte, so every text can be encoded."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -59,7 +60,7 @@ def _tokenizer() -> Any:
 
 
 def _model(tokenizer: Any) -> Any:
-    """Heads of 64, which every attention kernel knows."""
+    """Returns the model. Its heads have 64 numbers, which every attention kernel supports."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -79,7 +80,7 @@ def _model(tokenizer: Any) -> Any:
     )
     model = LlamaForCausalLM(config)
     with torch.no_grad():
-        # Every other token scores 0, and the best of 27 random scores is far above that, with any
+        # Every other token scores 0, and the best of 27 random scores is far above that, at any
         # temperature.
         head = model.lm_head.weight
         head.zero_()

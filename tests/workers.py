@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist runs which test, and when (ADR 51)."""
+"""The assignment of tests to workers of pytest-xdist, and their order (ADR 51)."""
 
 from typing import Any
 
@@ -31,9 +31,10 @@ class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]
 
 
 def put_long_files_first(items: list[pytest.Item]) -> None:
-    """Sorts files by how long a test of theirs may take: real time, processes, many inputs, unit.
+    """Sorts files by the time that one of their tests may take: real time, processes, many inputs,
+    unit.
 
-    What runs last is short, so all workers end at about the same time.
+    The last ones are short, so all workers end at about the same time.
     """
     ranks: dict[str, int] = {}
     for item in items:
