@@ -1,4 +1,4 @@
-"""What every speech recogniser must do, whoever wrote it: see `test_contract.py`."""
+"""The contract of every speech recogniser, whoever wrote it: see `test_contract.py`."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What every engine file must do, whoever wrote it. A new file is found by itself.
+"""The contract of every engine file, whoever wrote it. A new file is tested without a change here.
 
 Engines that have no weights here or need options to exist are skipped by name.
 """
@@ -89,14 +89,14 @@ def heard(stream: Vad, pcm: Pcm) -> list[float]:
     return [stream.push(pcm[i : i + size]) for i in range(0, len(pcm) - size + 1, size)]
 
 
-def test_vad_hears_speech_and_not_silence(vad: VadEngine) -> None:
+def test_vad_detects_speech_but_not_silence(vad: VadEngine) -> None:
     assert max(heard(vad.open(), silence(1000, ASR_RATE_HZ))) < 0.5
     speech = heard(vad.open(), FIRST)
     assert max(speech) >= 0.5
     assert all(0 <= probability <= 1 for probability in speech)
 
 
-def test_vad_streams_at_once_hear_only_themselves(vad: VadEngine) -> None:
+def test_vad_streams_are_independent(vad: VadEngine) -> None:
     talking, quiet = vad.open(), vad.open()
     size = talking.frame_samples
     pairs = [
@@ -107,7 +107,7 @@ def test_vad_streams_at_once_hear_only_themselves(vad: VadEngine) -> None:
     assert max(hush for _, hush in pairs) < 0.5
 
 
-def test_vad_reset_mid_utterance_is_a_new_beginning(vad: VadEngine) -> None:
+def test_vad_is_as_new_after_a_reset(vad: VadEngine) -> None:
     stream = vad.open()
     heard(stream, FIRST[: len(FIRST) // 2])
     stream.reset()
@@ -123,7 +123,7 @@ def wake(request: pytest.FixtureRequest) -> WakeWordEngine:
     return engine
 
 
-def test_who_knows_no_wake_words_cannot_be_asked_to_wait_for_one() -> None:
+def test_an_engine_without_wake_words_refuses_any_word() -> None:
     none: WakeWordEngine = created("wake", "none")
     assert none.words == ()
     with pytest.raises(ConfigError, match="has no wake words"):
@@ -139,12 +139,12 @@ def waiting(engine: WakeWordEngine) -> WakeWordDetector:
 
 
 def said_words(engine: WakeWordEngine) -> list[tuple[str, Pcm]]:
-    """Synthetic: each word as our own voice says it."""
+    """Returns the words that the engine detects when our own voice says them."""
     clips = [(one.name, say(one.phrase, lead_ms=500, tail_ms=600)) for one in engine.words]
     return [(name, clip) for name, clip in clips if told(engine.open([name]), clip)]
 
 
-def test_wake_hears_some_of_its_words_and_where(wake: WakeWordEngine) -> None:
+def test_wake_detects_some_of_its_words_with_their_time(wake: WakeWordEngine) -> None:
     clips = said_words(wake)
     assert clips
     for name, clip in clips:
@@ -154,21 +154,21 @@ def test_wake_hears_some_of_its_words_and_where(wake: WakeWordEngine) -> None:
         assert -200 < samples_to_ms(found.at - end, ASR_RATE_HZ) < 500
 
 
-def test_wake_hears_none_in_silence_nothing_and_other_speech(wake: WakeWordEngine) -> None:
+def test_wake_detects_nothing_in_silence_and_other_speech(wake: WakeWordEngine) -> None:
     stream = waiting(wake)
     for pcm in (NO_AUDIO, silence(2000, ASR_RATE_HZ), FIRST, SECOND, NO_AUDIO):
         assert told(stream, pcm) == []
         assert stream.push(pcm) == ()
 
 
-def test_wake_waits_only_for_the_words_that_it_is_asked_for(wake: WakeWordEngine) -> None:
+def test_wake_detects_only_the_requested_words(wake: WakeWordEngine) -> None:
     (name, clip), *_ = said_words(wake)
     others = [word.name for word in wake.words if word.name != name]
     assert told(wake.open(others), clip) == []
     assert [one.name for one in told(wake.open([name]), clip)] == [name]
 
 
-def test_wake_streams_at_once_hear_only_themselves(wake: WakeWordEngine) -> None:
+def test_wake_streams_are_independent(wake: WakeWordEngine) -> None:
     (_, clip), *_ = said_words(wake)
     talking, quiet = waiting(wake), waiting(wake)
     found: list[WakeWordDetection] = []
@@ -181,14 +181,14 @@ def test_wake_streams_at_once_hear_only_themselves(wake: WakeWordEngine) -> None
 
 
 @pytest.mark.parametrize("step", [1, 77, 160, 1024, 10**6])
-def test_wake_takes_pieces_of_any_length(wake: WakeWordEngine, step: int) -> None:
+def test_wake_accepts_pieces_of_any_length(wake: WakeWordEngine, step: int) -> None:
     (_, clip), *_ = said_words(wake)
     (usual,), (found,) = told(waiting(wake), clip), told(waiting(wake), clip, step)
     assert found.name == usual.name
     assert abs(found.at - usual.at) <= ms_to_samples(30, ASR_RATE_HZ)
 
 
-def test_wake_reset_mid_word_is_a_new_beginning(wake: WakeWordEngine) -> None:
+def test_wake_is_as_new_after_a_reset(wake: WakeWordEngine) -> None:
     (_, clip), *_ = said_words(wake)
     stream = waiting(wake)
     told(stream, clip[: len(clip) // 2])
@@ -196,14 +196,14 @@ def test_wake_reset_mid_word_is_a_new_beginning(wake: WakeWordEngine) -> None:
     assert told(stream, clip) == told(waiting(wake), clip)
 
 
-def test_wake_hears_a_word_each_time_and_does_not_grow(wake: WakeWordEngine) -> None:
+def test_wake_detects_a_repeated_word_and_does_not_grow(wake: WakeWordEngine) -> None:
     (name, clip), *_ = said_words(wake)
     stream, hum = wake.open([name]), silence(5_000, ASR_RATE_HZ)
     assert [one.name for one in told(stream, clip)] == [name]
     tracemalloc.start()
     try:
         told(stream, hum)
-        gc.collect()  # libraries called by ctypes leave circles behind
+        gc.collect()  # libraries called by ctypes leave reference cycles
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(4):
             told(stream, hum)
@@ -211,7 +211,7 @@ def test_wake_hears_a_word_each_time_and_does_not_grow(wake: WakeWordEngine) -> 
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert grown < 65_536  # kept as sound, 20 s would be 640 kB
+    assert grown < 65_536  # 20 s of kept sound would be 640 kB
     (again,) = told(stream, clip)
     assert again.at > 5 * len(hum)
 
@@ -240,24 +240,24 @@ def asr(request: pytest.FixtureRequest) -> Iterator[AsrModel]:
     model.close()
 
 
-def test_asr_hears_words(asr: AsrModel) -> None:
+def test_asr_transcribes_words(asr: AsrModel) -> None:
     asr_contract.hears_words(asr)
 
 
 @pytest.mark.parametrize("pcm", [NO_AUDIO, silence(10, ASR_RATE_HZ), silence(2000, ASR_RATE_HZ)])
-def test_asr_hears_nothing_in_nothing(asr: AsrModel, pcm: Pcm) -> None:
+def test_asr_gives_no_text_for_silence(asr: AsrModel, pcm: Pcm) -> None:
     asr_contract.hears_nothing_in_nothing(asr, pcm)
 
 
-def test_asr_takes_an_empty_batch(asr: AsrModel) -> None:
+def test_asr_accepts_an_empty_batch(asr: AsrModel) -> None:
     asr_contract.takes_an_empty_batch(asr)
 
 
-def test_asr_utterances_at_once_keep_their_words(asr: AsrModel) -> None:
+def test_asr_simultaneous_utterances_keep_their_words(asr: AsrModel) -> None:
     asr_contract.utterances_at_once_keep_their_words(asr)
 
 
-def test_asr_cancelled_utterance_leaves_nothing_behind(asr: AsrModel) -> None:
+def test_asr_leaves_no_state_of_a_cancelled_utterance(asr: AsrModel) -> None:
     asr_contract.cancelled_utterance_leaves_nothing_behind(asr)
 
 
@@ -266,7 +266,7 @@ def test_asr_cancelled_utterance_leaves_nothing_behind(asr: AsrModel) -> None:
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[str]:
-    """The address of a server of another language model."""
+    """Returns the address of a server of another language model."""
     with beside(Completions()) as server:
         yield server.url
 
@@ -291,7 +291,7 @@ async def answer(
 
 
 def run_with(llm: Llm, scenario: Coroutine[Any, Any, T]) -> T:
-    """Connections that it keeps belong to the loop, and are closed with it."""
+    """Runs the scenario and closes the engine's connections, which belong to the loop."""
 
     async def run() -> T:
         try:
@@ -305,12 +305,12 @@ def run_with(llm: Llm, scenario: Coroutine[Any, Any, T]) -> T:
 
 
 @pytest.mark.parametrize("text", ["", "   ", "blue elephants argue quietly about tea"])
-def test_llm_says_something_or_nothing_but_does_not_fail(llm: Llm, text: str) -> None:
+def test_llm_answers_any_text_without_an_error(llm: Llm, text: str) -> None:
     deltas = run_with(llm, answer(llm, text))
     assert all(isinstance(delta, TextDelta | ToolCall | TokenUsage) for delta in deltas)
 
 
-def test_llm_answers_at_once_are_its_own(llm: Llm) -> None:
+def test_llm_gives_simultaneous_answers(llm: Llm) -> None:
     async def scenario() -> list[list[TextDelta | ToolCall | TokenUsage]]:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(answer(llm, "hello", code)) for code in ("en", "de")]
@@ -320,7 +320,7 @@ def test_llm_answers_at_once_are_its_own(llm: Llm) -> None:
     assert all(together)
 
 
-def test_llm_can_be_left_in_the_middle(llm: Llm) -> None:
+def test_llm_works_after_an_abandoned_answer(llm: Llm) -> None:
     async def scenario() -> list[TextDelta | ToolCall | TokenUsage]:
         async with aclosing(llm.reply([Message("user", "hello")], (), language="en")) as deltas:
             await anext(deltas)
@@ -334,7 +334,7 @@ def test_llm_can_be_left_in_the_middle(llm: Llm) -> None:
 
 @pytest.fixture(scope="module")
 def voices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Mapping[str, Any]]]:
-    """Options of the voices that need a server, or weights: those hum."""
+    """Yields options of the voices that need a server or weights; the weights are random."""
     folder = tmp_path_factory.mktemp("voices")
     options = dict[str, Mapping[str, Any]]()
     if have_piper():
@@ -363,12 +363,12 @@ async def spoken(tts: Tts, *texts: str, language: str) -> list[AudioFrame]:
 
 
 @pytest.mark.parametrize("texts", [(), ("",), ("  ", "\n")])
-def test_tts_says_nothing_for_no_text(tts: Tts, texts: tuple[str, ...]) -> None:
+def test_tts_gives_no_audio_without_text(tts: Tts, texts: tuple[str, ...]) -> None:
     language = next(iter(tts.info.voices))
     assert asyncio.run(spoken(tts, *texts, language=language)) == []
 
 
-def test_tts_speaks_continuously(tts: Tts) -> None:
+def test_tts_audio_is_continuous(tts: Tts) -> None:
     language = next(iter(tts.info.voices))
     frames = asyncio.run(spoken(tts, "Anna.", "Otto.", language=language))
     assert [frame.start for frame in frames] == [0, *(frame.end for frame in frames[:-1])]
@@ -377,7 +377,7 @@ def test_tts_speaks_continuously(tts: Tts) -> None:
     assert max(int(np.abs(frame.pcm).max(initial=0)) for frame in frames) > 1000
 
 
-def test_tts_can_be_stopped_mid_utterance_and_used_again(tts: Tts) -> None:
+def test_tts_works_after_an_abandoned_utterance(tts: Tts) -> None:
     language = next(iter(tts.info.voices))
 
     async def scenario() -> list[AudioFrame]:
@@ -389,7 +389,7 @@ def test_tts_can_be_stopped_mid_utterance_and_used_again(tts: Tts) -> None:
     assert asyncio.run(scenario())[0].start == 0
 
 
-def test_tts_sessions_at_once_hear_their_own_words(tts: Tts) -> None:
+def test_tts_simultaneous_sessions_get_their_own_audio(tts: Tts) -> None:
     language = next(iter(tts.info.voices))
     texts = ["Anna.", "Otto and Anna and Otto and Anna."]
 
@@ -402,7 +402,7 @@ def test_tts_sessions_at_once_hear_their_own_words(tts: Tts) -> None:
     assert asyncio.run(scenario()) == pytest.approx(alone, rel=0.05)
 
 
-def test_tts_tells_words_in_order_if_it_says_so(tts: Tts) -> None:
+def test_tts_reports_words_in_order_if_it_supports_them(tts: Tts) -> None:
     texts, marks = ("Anna, Otto.", "And Anna."), list[WordMark]()
 
     async def scenario() -> int:
@@ -420,7 +420,9 @@ def test_tts_tells_words_in_order_if_it_says_so(tts: Tts) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["language", "voice"])
-def test_tts_refuses_what_it_does_not_know(tts: Tts, wrong: Literal["language", "voice"]) -> None:
+def test_tts_refuses_an_unknown_language_or_voice(
+    tts: Tts, wrong: Literal["language", "voice"]
+) -> None:
     known = next(iter(tts.info.voices))
     language, voice = ("xx", None) if wrong == "language" else (known, "nobody")
 

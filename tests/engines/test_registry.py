@@ -1,4 +1,4 @@
-"""Names become engines; wrong names, missing libraries and wrong options are said plainly."""
+"""Engines by name; clear errors for wrong names, missing libraries and wrong options."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def test_a_third_partys_module_is_an_engine(
         ),
     ],
 )
-def test_a_missing_library_comes_with_its_pip_name(
+def test_a_missing_library_is_named_with_its_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str, message: str
 ) -> None:
     source = f"{STRUCT}{known}def create(settings):\n    import nosuchlib.part\n"
@@ -76,7 +76,7 @@ def test_a_missing_library_comes_with_its_pip_name(
         ("json.decoder", "no engine 'json.decoder'"),
     ],
 )
-def test_unknown_engines_are_named_with_those_that_exist(name: str, message: str) -> None:
+def test_the_error_for_an_unknown_engine_lists_the_known_ones(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load("tts", name, {})
 
@@ -89,17 +89,17 @@ def test_unknown_engines_are_named_with_those_that_exist(name: str, message: str
         ({"speed": 9}, "tts.espeak: Expected `float` <= 2.5"),
     ],
 )
-def test_wrong_options_name_the_key(options: dict[str, Any], message: str) -> None:
+def test_the_error_for_wrong_options_names_the_key(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load("tts", "espeak", options)
 
 
-def test_what_is_installed_is_listed_and_parts_are_not() -> None:
+def test_engines_are_listed_without_their_parts() -> None:
     assert available("tts")[0] == EngineAvailability("espeak", True, "")
     assert [engine.name for engine in available("vad")] == ["gated", "silero", "webrtc"]
 
 
-def test_a_missing_library_shows_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_shown_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engines.registry.find_spec", lambda name: None)
     by_name = {engine.name: engine for engine in available("vad")}
     assert by_name["webrtc"] == EngineAvailability(
@@ -120,19 +120,19 @@ def test_listing_imports_no_model_library() -> None:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which packages are found."""
+    """Yields a folder in which packages are found."""
     with searched(tmp_path, monkeypatch) as folder:
         yield folder
 
 
 def engine_of(site: Path, entry: str, source: str) -> None:
-    """Install a package `acme 1.0` with one engine."""
+    """Installs a package `acme 1.0` with one engine."""
     module = f"acme_{entry.replace('.', '_')}"
     (site / f"{module}.py").write_text(source)
     declare(site, "acme", {"earshot.engines": {entry: module}})
 
 
-def test_a_packages_engine_is_listed_and_loaded_by_its_name(site: Path) -> None:
+def test_an_engine_of_a_package_is_listed_and_loaded_by_its_name(site: Path) -> None:
     engine_of(site, "tts.robot", VOICE)
     robot = next(engine for engine in available("tts") if engine.name == "robot")
     assert robot == EngineAvailability("robot", True, "", origin="acme 1.0")
@@ -162,7 +162,7 @@ def test_a_broken_engine_is_listed_with_the_reason(source: str, why: str, site: 
         load("tts", broken.name, {})
 
 
-def test_an_engine_that_fails_while_it_is_looked_at_costs_only_itself(site: Path) -> None:
+def test_an_engine_that_fails_while_listed_does_not_affect_others(site: Path) -> None:
     engine_of(site, "tts.limping", f"{VOICE}def unavailable_reason():\n    raise KeyError('x')\n")
     by_name = {engine.name: engine for engine in available("tts")}
     assert by_name["limping"].reason == "broken: KeyError: 'x'"
@@ -177,7 +177,7 @@ def test_an_engine_that_fails_while_it_is_looked_at_costs_only_itself(site: Path
         ("import nosuchlib", "not installed; pip install nosuchlib"),
     ],
 )
-def test_an_engine_that_cannot_be_created_says_whose_it_is(
+def test_the_error_of_an_engine_of_a_package_names_the_package(
     create: str, why: str, site: Path
 ) -> None:
     engine_of(site, f"tts.odd{len(create)}", f"{STRUCT}def create(settings):\n    {create}\n")

@@ -1,4 +1,4 @@
-"""Whisper on the tiny model of ours that really transcribes: words, batches, rejection, errors."""
+"""Whisper with our tiny model that really transcribes: words, batches, rejection, errors."""
 
 import shutil
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def decode(model: AsrModel, *clips: Pcm, language: str | None = "en") -> list[As
     )
 
 
-def test_it_hears_words(nano: AsrModel) -> None:
+def test_spoken_commands_are_transcribed(nano: AsrModel) -> None:
     assert (nano.info.model, nano.info.languages) == ("whisper-nano", ("en",))
     for text, voice in COMMANDS.items():
         (result,) = decode(nano, say(text, voice))
@@ -52,7 +52,7 @@ def test_it_hears_words(nano: AsrModel) -> None:
 
 
 @pytest.mark.parametrize("padding", ["max", "bucket", "longest", "nopad"])
-def test_a_batch_gives_each_its_own_words(padding: str) -> None:
+def test_each_item_of_a_batch_gets_its_own_words(padding: str) -> None:
     model = load_nano(padding=padding, max_batch=3)
     try:
         results = decode(model, *(say(text, voice) for text, voice in COMMANDS.items()))
@@ -75,7 +75,7 @@ def test_items_without_speech_keep_their_place_in_a_batch(nano: AsrModel) -> Non
     assert not nothing.is_rejected
 
 
-def test_a_prompt_goes_before_some_items_of_a_batch(nano: AsrModel) -> None:
+def test_items_with_and_without_a_prompt_share_a_batch(nano: AsrModel) -> None:
     clip = say("turn on the kitchen lights")
     results = nano.decode(
         [
@@ -88,20 +88,20 @@ def test_a_prompt_goes_before_some_items_of_a_batch(nano: AsrModel) -> None:
 
 
 @pytest.mark.parametrize("language", [None, "de", "en"])
-def test_an_english_model_hears_english_whatever_is_asked(
+def test_an_english_model_transcribes_english_whatever_the_language(
     nano: AsrModel, language: str | None
 ) -> None:
     (result,) = decode(nano, say("what time is it"), language=language)
     assert (result.text, result.language) == ("what time is it", "en")
 
 
-def test_noise_is_rejected_and_says_nothing(nano: AsrModel) -> None:
+def test_noise_is_rejected_without_text(nano: AsrModel) -> None:
     noise = np.random.default_rng(1).normal(0, 3000, 3 * ASR_RATE_HZ).astype(np.int16)
     (result,) = decode(nano, noise)
     assert (result.text, result.is_rejected) == ("", True)
 
 
-def test_a_folder_says_what_the_model_will_be(nano: AsrModel) -> None:
+def test_a_model_is_described_before_it_is_loaded(nano: AsrModel) -> None:
     info = describe(Settings(model=str(NANO)))
     assert info == nano.info
     assert "timestamps" in info.supports
@@ -115,7 +115,7 @@ def test_an_impossible_threshold_rejects_speech() -> None:
     assert (result.text, result.is_rejected) == ("", True)
 
 
-def test_more_than_one_window_is_refused_with_its_limit(nano: AsrModel) -> None:
+def test_audio_longer_than_a_window_is_refused_with_the_limit(nano: AsrModel) -> None:
     assert nano.info.window_ms == 29_500
     with pytest.raises(EngineError, match="the item has 29510 ms; allowed: up to 29500"):
         decode(nano, silence(29_510, ASR_RATE_HZ))
@@ -139,7 +139,7 @@ def test_more_than_one_window_is_refused_with_its_limit(nano: AsrModel) -> None:
         (0, "nopad", 200),
     ],
 )
-def test_windows_are_as_long_as_the_padding_says(
+def test_the_padding_sets_the_length_of_windows(
     samples: int, padding: AsrPadding, frames: int
 ) -> None:
     assert window_frames(samples, padding) == frames
@@ -157,7 +157,7 @@ def test_a_tokenizer_is_never_downloaded(tmp_path: Path) -> None:
         load("asr", "faster_whisper", {"model": str(tmp_path / "m")})
 
 
-def test_nopad_is_only_for_models_that_say_so(tmp_path: Path) -> None:
+def test_nopad_is_allowed_only_for_models_that_declare_it(tmp_path: Path) -> None:
     shutil.copytree(NANO, tmp_path / "m")
     notes = tmp_path / "m" / "earshot.json"
     notes.unlink()

@@ -1,4 +1,4 @@
-"""Smart Turn: features as Whisper's, weights from where they lie, and what they tell."""
+"""Smart Turn: features like Whisper's, the search for weights, and the probabilities."""
 
 import csv
 import subprocess
@@ -36,7 +36,7 @@ WHEEL = "pipecat-ai==1.14.0"
 DATA = "pipecat/audio/turn/smart_turn"
 
 
-def test_features_are_whispers() -> None:
+def test_features_equal_whispers() -> None:
     noise = np.random.default_rng(5).normal(0, 0.1, 8 * ASR_RATE_HZ).astype(np.float32)
     noise[: 5 * ASR_RATE_HZ] = 0
     theirs = FeatureExtractor(80)(noise, padding=0)
@@ -44,7 +44,7 @@ def test_features_are_whispers() -> None:
     assert np.abs(log_mel(noise) - theirs[:, :800]).max() < 1e-4
 
 
-def test_calibration_keeps_the_order_and_doubts_a_yes() -> None:
+def test_calibration_keeps_the_order_and_lowers_high_values() -> None:
     raw = [0.0, 0.01, 0.2, 0.5, 0.9, 0.99, 1.0]
     values = [calibrate(one) for one in raw]
     assert all(a < b for a, b in pairwise(values))
@@ -57,7 +57,7 @@ def test_missing_weights_are_named() -> None:
         load("endpoint", "smart_turn", {"path": "/nowhere/s.onnx"})
 
 
-def test_a_file_that_is_no_such_model_is_named(tmp_path: Path) -> None:
+def test_a_file_of_another_model_is_named(tmp_path: Path) -> None:
     text = tmp_path / "text.onnx"
     text.write_text("hello")
     with pytest.raises(EngineError, match=r"text\.onnx is not an ONNX model"):
@@ -68,7 +68,7 @@ def test_a_file_that_is_no_such_model_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed pipecat that must not be imported."""
+    """Makes a pipecat that seems installed and must not be imported."""
     folder = tmp_path / DATA / "data"
     folder.mkdir(parents=True)
     (tmp_path / "pipecat" / "__init__.py").write_text("raise ImportError('too heavy')\n")
@@ -76,7 +76,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_installed_weights_are_found_without_importing_anything(installed: Path) -> None:
+def test_installed_weights_are_found_without_an_import(installed: Path) -> None:
     nothing = EngineAvailability("smart_turn", True, smart_turn.missing_weights(), needs_path=True)
     assert "pip install pipecat-ai" in nothing.reason
     assert nothing in available("endpoint")
@@ -94,7 +94,7 @@ def test_installed_weights_are_found_without_importing_anything(installed: Path)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """pipecat's, unpacked: its weights and its own features."""
+    """Returns pipecat's package, unpacked: its weights and its own features."""
     folder = tmp_path_factory.mktemp("wheel")
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", WHEEL]
     done = subprocess.run([*download, "-d", folder], capture_output=True, check=False)
@@ -122,7 +122,7 @@ def their_features(wheel: Path) -> Callable[[npt.NDArray[np.float32]], npt.NDArr
 
 @pytest.mark.real
 @pytest.mark.parametrize("seconds", [1, 7.9, 8, 12])
-def test_it_hears_what_pipecat_hears(
+def test_the_features_equal_those_of_pipecat(
     engine: EndOfTurnDetector, wheel: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pcm = np.random.default_rng(6).normal(300, 2000, round(seconds * ASR_RATE_HZ)).astype(np.int16)
@@ -142,13 +142,13 @@ def test_it_hears_what_pipecat_hears(
 
 
 @pytest.mark.real
-def test_too_little_tells_nothing(engine: EndOfTurnDetector) -> None:
+def test_too_little_audio_gives_no_probability(engine: EndOfTurnDetector) -> None:
     assert engine.probability(np.zeros(0, np.int16)) is None
     assert engine.probability(silence(50, ASR_RATE_HZ)) is None
 
 
 def sentences() -> Iterator[Path]:
-    """Recordings that end where a sentence does."""
+    """Yields recordings that end with a sentence."""
     with shared_data("speech", "transcripts.tsv").open(encoding="utf-8") as file:
         for row in csv.reader(file, delimiter="\t"):
             name, language, text = row[:3]
@@ -159,7 +159,7 @@ def sentences() -> Iterator[Path]:
 
 
 def told_in_pauses(engine: EndOfTurnDetector, pcm: Pcm) -> list[float]:
-    """What it says at each candidate of an utterance; the last one is its end."""
+    """Returns the probability at each candidate of an utterance; the last one is its end."""
     hearing = SpeechDetector(load("vad", "gated", {}).open())
     hearing.configure(TurnDetection(silence_ms=900))
     audio = np.concatenate([silence(500, ASR_RATE_HZ), pcm, silence(1000, ASR_RATE_HZ)])
@@ -174,7 +174,7 @@ def told_in_pauses(engine: EndOfTurnDetector, pcm: Pcm) -> list[float]:
 
 
 @pytest.mark.real
-def test_it_tells_the_end_of_a_sentence_from_a_pause_within(engine: EndOfTurnDetector) -> None:
+def test_the_end_of_a_sentence_is_told_apart_from_a_pause_within(engine: EndOfTurnDetector) -> None:
     told = [told_in_pauses(engine, decode_file(file)) for file in list(sentences())[::2]]
     ends = np.array([one[-1] for one in told if one])
     pauses = np.array([value for one in told for value in one[:-1]])

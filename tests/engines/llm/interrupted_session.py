@@ -1,4 +1,4 @@
-"""A real session whose answer is spoken over, for language models that have to notice it."""
+"""A real session whose answer is interrupted, for language models that must notice it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,7 +17,7 @@ PATIENCE_S = 120
 
 
 class AnsweredBy(World):
-    """Hears levels, speaks tones, and asks the given model."""
+    """A world that hears levels, speaks tones, and uses the given model."""
 
     def __init__(self, llm: Llm) -> None:
         super().__init__(llm=llm)  # type: ignore[arg-type]  # what it asks is not looked at
@@ -27,9 +27,9 @@ Wait = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def spoken_over(llm: Llm, cancelled: Wait, *, began: Wait | None = None) -> None:
-    """One answer, interrupted while it sounds and is being written. `cancelled` waits until the
-    model's server has seen it, while the session goes on: nothing but the interruption ends it.
-    `began`: before that, until the server has seen the request."""
+    """Runs one answer that is interrupted while it plays and is being generated. `cancelled` waits
+    until the model's server has noticed, while the session goes on, so only the interruption can
+    end it. `began` waits, before that, until the server has seen the request."""
     asks_itself = TurnDetection(create_response=False)
     settings = SessionSettings(turn_detection=asks_itself, max_output_tokens=ANSWER_TOKENS)
     events: list[SessionEvent] = []

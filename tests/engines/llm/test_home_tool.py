@@ -1,4 +1,4 @@
-"""`hybrid` shows its model one tool for the home; the templates carry its sentences out."""
+"""`hybrid` gives its model one tool for the home; the templates carry out its sentences."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def home(sentence: object, call_id: str = "call_1", name: str = "home") -> ToolC
 
 
 class Script:
-    """An `Llm` that gives one scripted answer after the other, and remembers what it was asked."""
+    """An `Llm` that gives scripted answers in turn, and records its requests."""
 
     name = "script"
     languages: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def size(tools: Sequence[ToolSpec]) -> int:
     return len(json.dumps(chat_tools(tools)))
 
 
-def test_the_model_is_shown_one_tool_for_the_whole_home() -> None:
+def test_the_model_gets_one_tool_for_the_whole_home() -> None:
     model = Script([TextDelta("Read on.")])
     assert answered(made(model), QUESTION, tools=[*TOOLS, WEATHER]) == [TextDelta("Read on.")]
     ((_, tools, _),) = model.asked
@@ -93,7 +93,7 @@ def test_the_model_is_shown_one_tool_for_the_whole_home() -> None:
     assert tools_tokens(tools[:1]) < 600
 
 
-def test_what_the_model_says_about_the_home_is_done_and_answered_by_the_templates() -> None:
+def test_a_home_sentence_of_the_model_is_carried_out_and_answered_by_templates() -> None:
     sentence = "turn on the kitchen lights"
     model = Script([CallDelta("call_1", "home", "{"), home(sentence), TokenUsage(9, 3)])
     engine = made(model)
@@ -107,7 +107,7 @@ def test_what_the_model_says_about_the_home_is_done_and_answered_by_the_template
     assert len(model.asked) == 1, "the model is not asked a second time"
 
 
-def test_words_before_the_call_are_kept_apart_from_the_answer() -> None:
+def test_text_before_the_call_is_separated_from_the_answer() -> None:
     model = Script([TextDelta("Of course."), home("turn on the kitchen lights")])
     engine = made(model)
     text, call = answered(engine, QUESTION)
@@ -126,7 +126,7 @@ def test_two_sentences_of_the_model_get_two_answers() -> None:
     assert len(said) == 2
 
 
-def test_a_sentence_that_is_not_understood_is_put_to_the_model_again() -> None:
+def test_a_sentence_that_is_not_understood_is_returned_to_the_model() -> None:
     model = Script([home("make it cosy")], [home("turn on the kitchen lights")])
     (call,) = answered(made(model), QUESTION, options=LlmOptions(must_call=True))
     assert isinstance(call, ToolCall)
@@ -139,14 +139,14 @@ def test_a_sentence_that_is_not_understood_is_put_to_the_model_again() -> None:
 
 
 @pytest.mark.parametrize("nonsense", ["make it cosy", "", None, 7, "x" * 5000])
-def test_a_model_that_is_never_understood_does_not_ask_forever(nonsense: object) -> None:
+def test_a_model_that_is_never_understood_is_tried_only_three_times(nonsense: object) -> None:
     model = Script(*[[home(nonsense)]] * 5)
     (said,) = answered(made(model), QUESTION)
     assert isinstance(said, TextDelta)
     assert len(model.asked) == 3
 
 
-def test_other_tools_beside_a_sentence_go_to_the_model() -> None:
+def test_results_of_other_tools_and_a_sentence_go_to_the_model() -> None:
     weather = ToolCall("call_2", "weather", {})
     model = Script([home("turn on the kitchen lights"), weather], [TextDelta("Done, and sunny.")])
     engine = made(model)
@@ -161,7 +161,7 @@ def test_other_tools_beside_a_sentence_go_to_the_model() -> None:
     assert {one.call_id for one in shown if one.role == "tool"} == {mine.call_id, "call_2"}
 
 
-def test_commands_of_the_user_look_to_the_model_like_its_own_tool() -> None:
+def test_user_commands_look_to_the_model_like_calls_of_its_tool() -> None:
     """A model that saw no call would learn to claim that things are done."""
     model = Script([TextDelta("Paris.")])
     engine = made(model)
@@ -186,14 +186,14 @@ def test_a_language_without_sentences_keeps_the_tools_of_the_home() -> None:
     assert engine.declared(TOOLS, language="xx") == TOOLS
 
 
-def test_without_a_home_there_is_nothing_to_stand_for() -> None:
+def test_without_home_tools_there_is_no_home_tool() -> None:
     assert home_tool([WEATHER]) is None
     model = Script([TextDelta("...")])
     answered(made(model), QUESTION, tools=[WEATHER])
     assert model.asked[0][1] == [WEATHER]
 
 
-def test_somebody_elses_tool_keeps_its_name() -> None:
+def test_another_tool_named_home_keeps_its_name() -> None:
     theirs = ToolSpec("home", "Opens the home page.", {"type": "object"})
     model = Script([ToolCall("call_1", "home", {})])
     assert answered(made(model), QUESTION, tools=[*TOOLS, theirs]) == [
@@ -202,7 +202,7 @@ def test_somebody_elses_tool_keeps_its_name() -> None:
     assert [tool.name for tool in model.asked[0][1]] == ["earshot_home", "home"]
 
 
-def test_a_house_is_told_what_the_templates_do_not_understand() -> None:
+def test_sentences_beyond_the_templates_go_to_home_assistant() -> None:
     house = ToolSpec(
         "home_assistant", "A house.", {"type": "object"}, house=HomeDescription(("Kitchen",))
     )
@@ -216,7 +216,7 @@ def test_a_house_is_told_what_the_templates_do_not_understand() -> None:
     assert "Kitchen" in shown[0].description
 
 
-def test_a_tool_that_a_client_declared_is_the_models_whatever_its_name() -> None:
+def test_a_client_s_tool_goes_to_the_model_whatever_its_name() -> None:
     schema = {"type": "object", "properties": {"where": {"type": "string"}}}
     theirs = ToolSpec("HassTurnOn", "Opens the valve.", schema, is_clients=True)
     assert home_tool([theirs, WEATHER]) is None
@@ -228,7 +228,7 @@ def test_a_tool_that_a_client_declared_is_the_models_whatever_its_name() -> None
     assert [tool.name for tool in model.asked[0][1]] == ["home", "HassTurnOn"]
 
 
-def test_a_sentence_of_the_model_never_calls_a_tool_that_a_client_declared() -> None:
+def test_a_sentence_of_the_model_never_calls_a_client_s_tool() -> None:
     theirs = ToolSpec("HassTurnOn", "Opens the valve.", {"type": "object"}, is_clients=True)
     others = [tool for tool in TOOLS if tool.name != "HassTurnOn"]
     model = Script(*([home("turn on the kitchen lights")] for _ in range(3)))
@@ -236,6 +236,6 @@ def test_a_sentence_of_the_model_never_calls_a_tool_that_a_client_declared() -> 
     assert [delta for delta in done if isinstance(delta, ToolCall)] == []
 
 
-def test_a_conversation_without_calls_stays_as_it_is() -> None:
+def test_a_conversation_without_calls_is_unchanged() -> None:
     messages = [Message("system", "Be brief."), QUESTION, Message("assistant", "Do.")]
     assert messages_for_model(messages, "home", lambda _: True, lambda _: None) == messages

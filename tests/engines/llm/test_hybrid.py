@@ -1,4 +1,4 @@
-"""Commands are done without the model, the rest with it, and its absence is heard and told."""
+"""Commands run without the model, everything else goes to it, and its absence is spoken."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -45,7 +45,7 @@ TOLD: list[TextDelta | ToolCall | TokenUsage] = [TextDelta("Paris."), TokenUsage
 
 
 class Model:
-    """An `Llm` that answers what it is told to, and counts how often it was asked."""
+    """An `Llm` that gives a fixed answer and counts its requests."""
 
     name = "scripted"
     context_tokens: int | None = 512
@@ -120,13 +120,13 @@ def test_a_command_does_not_need_the_model() -> None:
     assert model.calls == 0
 
 
-def test_everything_else_is_the_models() -> None:
+def test_other_sentences_go_to_the_model() -> None:
     model = Model()
     assert answered(made(model), QUESTION) == TOLD
     assert model.calls == 1
 
 
-def test_what_the_home_cannot_is_the_models_where_it_has_tools_of_its_own() -> None:
+def test_unsupported_requests_go_to_the_model_if_it_has_other_tools() -> None:
     model = Model()
     engine, question = made(model), Message("user", "what is the weather in rome")
     assert answered(engine, question) == [TextDelta("I can't tell the weather yet.")]
@@ -136,8 +136,9 @@ def test_what_the_home_cannot_is_the_models_where_it_has_tools_of_its_own() -> N
     assert isinstance(call, ToolCall)
 
 
-def test_results_go_to_the_model_that_asked_for_them() -> None:
-    """Even if the sentence is a command by now: a device of that name was added meanwhile."""
+def test_results_go_to_the_model_that_requested_them() -> None:
+    """This holds even if the sentence has become a command, because a device of that name was
+    added."""
     model = Model()
     call = ToolCall("call_1", "HassTurnOn", {"area": "kitchen"})
     calls = Message("assistant", tool_calls=(call,))
@@ -145,7 +146,7 @@ def test_results_go_to_the_model_that_asked_for_them() -> None:
     assert answered(made(model), COMMAND, calls, done) == TOLD
 
 
-def test_a_language_without_sentences_is_the_models() -> None:
+def test_sentences_of_other_languages_go_to_the_model() -> None:
     model = Model()
     assert answered(made(model), Message("user", "hello"), language="xx") == TOLD
 
@@ -163,7 +164,7 @@ def test_a_language_without_sentences_is_the_models() -> None:
         (EngineError("llm", "scripted", "refused"), "engine_failed", "Sorry, that did not work."),
     ],
 )
-def test_a_model_that_is_away_is_heard_and_its_response_fails(
+def test_an_unreachable_model_is_announced_and_the_response_fails(
     failure: EarshotError, code: str, excuse: str
 ) -> None:
     engine = made(Model((), failure))
@@ -182,7 +183,7 @@ def test_a_model_that_is_away_is_heard_and_its_response_fails(
 
 
 @pytest.mark.parametrize(("said", "told"), [((), []), (TOLD, ["context_length_exceeded"])])
-def test_a_prompt_that_may_be_asked_shorter_is_no_failure_yet(
+def test_a_prompt_that_may_be_shortened_is_not_yet_a_failure(
     said: Sequence[TextDelta | ToolCall | TokenUsage], told: list[str]
 ) -> None:
     engine = made(Model(said, ContextLengthExceeded("llm", "scripted", "too long")))
@@ -193,13 +194,13 @@ def test_a_prompt_that_may_be_asked_shorter_is_no_failure_yet(
     assert codes == told
 
 
-def test_a_model_that_fails_in_the_middle_is_no_other_answer() -> None:
+def test_a_model_that_fails_midway_gets_no_other_answer() -> None:
     failure = EngineError("llm", "scripted", "lost")
     with pytest.raises(EngineError, match="lost"):
         answered(made(Model([TextDelta("Par")], failure)), QUESTION)
 
 
-def test_it_is_what_the_model_is() -> None:
+def test_the_engine_has_the_properties_of_its_model() -> None:
     assert made(Model()).languages == ()
     assert {"en", "tlh"} <= set(made(Model(languages=("tlh",))).languages)
     engine = made(model := Model())
@@ -212,7 +213,7 @@ def test_it_is_what_the_model_is() -> None:
 
 
 class Served(Model):
-    """Runs on something that must be started."""
+    """A model that must be started."""
 
     is_running = False
 
@@ -225,7 +226,7 @@ class Served(Model):
             self.is_running = False
 
 
-def test_it_runs_what_the_model_runs_on() -> None:
+def test_the_engine_starts_and_stops_its_model() -> None:
     async def scenario(model: Model) -> tuple[bool, int | None]:
         engine = made(model)
         async with engine.running():
@@ -237,7 +238,7 @@ def test_it_runs_what_the_model_runs_on() -> None:
     assert asyncio.run(scenario(Model())) == (False, 512)
 
 
-def test_over_a_real_server() -> None:
+def test_it_works_with_a_real_server() -> None:
     server = Completions(sends(sse(delta(role="assistant"), *text("Paris", "."))))
 
     async def scenario() -> str:
@@ -268,7 +269,7 @@ def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None
         load("llm", "hybrid", options)
 
 
-def test_the_models_key_stays_out_of_sight() -> None:
+def test_the_models_key_is_not_in_a_repr() -> None:
     model = hybrid.ModelSettings("openai", {"api_key": "sk-1"})
     assert "sk-1" not in repr(hybrid.Settings(model))
 
@@ -284,7 +285,9 @@ PIECES = [
 
 
 @pytest.mark.parametrize(("pieces", "slots"), PIECES)
-def test_a_sentence_in_pieces_is_one(pieces: list[str], slots: dict[str, Any]) -> None:
+def test_a_sentence_in_pieces_is_understood_as_one(
+    pieces: list[str], slots: dict[str, Any]
+) -> None:
     model = Model()
     (call,) = answered(made(model), *(Message("user", piece) for piece in pieces))
     assert isinstance(call, ToolCall)
@@ -292,7 +295,7 @@ def test_a_sentence_in_pieces_is_one(pieces: list[str], slots: dict[str, Any]) -
     assert model.calls == 0
 
 
-def test_an_answer_that_was_silenced_at_once_parts_no_sentence() -> None:
+def test_an_answer_interrupted_at_once_does_not_split_a_sentence() -> None:
     said = (
         Message("user", "set a timer"),
         Message("assistant", "I did"),
@@ -304,7 +307,7 @@ def test_an_answer_that_was_silenced_at_once_parts_no_sentence() -> None:
     assert model.calls == 0
 
 
-def test_pieces_end_with_an_answer() -> None:
+def test_an_answer_ends_the_pieces_of_a_sentence() -> None:
     model = Model()
     messages = (Message("user", "turn on the"), Message("assistant", "What?"))
     assert answered(made(model), *messages, Message("user", "kitchen lights")) == TOLD
@@ -318,7 +321,7 @@ def test_pieces_end_with_an_answer() -> None:
 
 
 def test_two_commands_are_not_joined_into_a_third() -> None:
-    """The name of a timer may be anything."""
+    """The name of a timer could contain the second command."""
     said = ("start a five minute timer named pizza", "turn off the kitchen lights")
     (call,) = answered(made(Model()), *(Message("user", one) for one in said))
     assert isinstance(call, ToolCall)
@@ -329,11 +332,11 @@ class SeatedModel(Model):
     at_once = 3
 
 
-def test_it_has_the_seats_of_its_model() -> None:
+def test_it_has_the_slots_of_its_model() -> None:
     assert [made(model).at_once for model in (Model(), SeatedModel())] == [None, 3]
 
 
-def test_what_is_to_be_seen_goes_to_a_model_that_sees() -> None:
+def test_images_go_to_a_model_with_vision() -> None:
     model = Model()
     engine = HybridLlm(intents.create(intents.Settings()), model)
     sees = [engine.sees]

@@ -1,4 +1,4 @@
-"""OpenAI's names of Whisper's weights become transformers'."""
+"""The conversion of OpenAI's names of Whisper's weights to transformers'."""
 
 import json
 from pathlib import Path
@@ -30,12 +30,12 @@ from engines.runtime import convert_whisper
         ("decoder.ln.weight", "decoder.layer_norm.weight"),
     ],
 )
-def test_names(openai: str, transformers: str) -> None:
+def test_names_are_converted(openai: str, transformers: str) -> None:
     assert convert_whisper.transformers_name(openai) == transformers
 
 
 @pytest.mark.parametrize(("layers", "is_kept"), [(32, True), (2, False)])
-def test_alignment_heads_of_layers_that_are_gone(
+def test_alignment_heads_of_removed_layers_are_dropped(
     layers: int, is_kept: bool, tmp_path: Path
 ) -> None:
     file = tmp_path / "generation_config.json"
@@ -55,7 +55,7 @@ def test_alignment_heads_of_layers_that_are_gone(
         (set(), None),
     ],
 )
-def test_what_a_trainer_leaves_is_no_openai_checkpoint(
+def test_files_of_a_trainer_are_no_openai_checkpoint(
     files: set[str], found: str | None, tmp_path: Path
 ) -> None:
     for name in files:

@@ -1,4 +1,4 @@
-"""NVIDIA's libraries are found in their wheels' folders, and what is missing is named."""
+"""NVIDIA's libraries: found in the folders of their wheels, and named if missing."""
 
 import ctypes
 import ctypes.util
@@ -13,7 +13,7 @@ from tests.conftest import require
 
 
 def _library() -> Path:
-    """Some shared library that this machine has, to stand for NVIDIA's."""
+    """Returns some shared library of this machine, used in place of NVIDIA's."""
     import _ctypes
 
     file = Path(_ctypes.__file__)
@@ -23,7 +23,7 @@ def _library() -> Path:
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment with an empty `nvidia` namespace, as pip makes it."""
+    """Returns an environment with an empty `nvidia` namespace, as pip makes it."""
     (tmp_path / "nvidia" / "cublas" / "lib").mkdir(parents=True)
     (tmp_path / "nvidia" / "cudnn" / "lib").mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
@@ -32,11 +32,11 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "nvidia"
 
 
-def test_the_wheels_folders_are_found(wheels: Path) -> None:
+def test_the_folders_of_the_wheels_are_found(wheels: Path) -> None:
     assert list(cuda.wheel_folders()) == [wheels / "cublas" / "lib", wheels / "cudnn" / "lib"]
 
 
-def test_what_lies_there_is_loaded_for_everybody(
+def test_libraries_of_the_wheels_are_loaded_globally(
     wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in cuda.NEEDED:
@@ -55,7 +55,7 @@ def test_what_lies_there_is_loaded_for_everybody(
     assert loaded[:2] == [(str(folder / name), ctypes.RTLD_GLOBAL) for name in cuda.NEEDED]
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_libraries_are_named(tmp_path: Path) -> None:
     empty = [tmp_path]
     absent = ["libcublasLt.so.12", "libcublas.so.12"]
     assert list(cuda.missing_libraries(empty, lambda _: None)) == absent
@@ -66,7 +66,9 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert "make install EXTRAS=gpu" in cuda.install_hint(absent)
 
 
-def test_a_broken_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_library_counts_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "libcublas.so.12").write_bytes(b"no library")
     monkeypatch.setattr(cuda, "NEEDED", ("libcublas.so.12",))
 

@@ -1,4 +1,4 @@
-"""ONNX files are read in their order and get further outputs; a damaged one raises ValueError."""
+"""ONNX files: layers are read in order and outputs added; a damaged file raises ValueError."""
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ FILE = number(1, 8) + part(
 )
 
 
-def test_layers_come_in_their_order_with_their_weights() -> None:
+def test_layers_are_read_in_order_with_their_weights() -> None:
     first, second = layers(FILE, {"Conv", "LSTM"})
     assert (first.kind, second.kind) == ("Conv", "LSTM")
     np.testing.assert_array_equal(first.weights[0], MATRIX)
@@ -59,12 +59,12 @@ def test_layers_come_in_their_order_with_their_weights() -> None:
     assert len(second.weights) == 1
 
 
-def test_fields_of_fixed_width_are_passed_over() -> None:
+def test_fields_of_fixed_width_are_skipped() -> None:
     fixed = varint(3 << 3 | 1) + bytes(8) + varint(4 << 3 | 5) + bytes(4)
     assert [layer.kind for layer in layers(fixed + FILE, {"LSTM"})] == ["LSTM"]
 
 
-def test_the_inputs_of_an_operator_are_named() -> None:
+def test_the_inputs_of_an_operator_are_read() -> None:
     assert operator_inputs(FILE, "LSTM") == [("x", "", "matrix", "axes")]
     assert operator_inputs(FILE, "Add") == []
 
@@ -85,13 +85,13 @@ def test_an_inner_value_becomes_an_output_and_the_layers_stay() -> None:
         (part(7, tensor("w", MATRIX).replace(number(1, 3), number(1, 4))), r"24 bytes .*\[2, 4\]"),
     ],
 )
-def test_what_is_damaged_is_refused(file: bytes, why: str) -> None:
+def test_a_damaged_file_is_refused(file: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         layers(file, {"Conv"})
 
 
 @given(st.integers(0, len(FILE) - 1), st.binary(max_size=12))
-def test_damage_anywhere_is_a_value_error_at_most(at: int, other: bytes) -> None:
+def test_damage_anywhere_raises_nothing_but_a_value_error(at: int, other: bytes) -> None:
     try:
         found = layers(FILE[:at] + other + FILE[at + len(other) :], {"Conv", "LSTM"})
     except ValueError:

@@ -1,4 +1,4 @@
-"""A real `/v1/audio/speech` in its own thread; eSpeak speaks, and faults can be asked for."""
+"""A real `/v1/audio/speech` in its own thread; eSpeak speaks, and a test may set other handlers."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ def pcm_bytes(text: str, speed: float = 1) -> bytes:
 
 
 async def speech(request: web.Request) -> web.StreamResponse:
-    """As a good server does: in odd pieces."""
+    """Answers as a good server does, in chunks of odd size."""
     body: dict[str, Any] = await request.json()
     response = web.StreamResponse(headers={"Content-Type": "audio/pcm"})
     await response.prepare(request)
@@ -33,7 +33,7 @@ async def speech(request: web.Request) -> web.StreamResponse:
 
 @asynccontextmanager
 async def serving(handler: Handler = speech) -> AsyncIterator[str]:
-    """Its base address."""
+    """Yields the base address of the server."""
     app = web.Application()
     app.router.add_post("/v1/audio/speech", handler)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
@@ -48,7 +48,7 @@ async def serving(handler: Handler = speech) -> AsyncIterator[str]:
 
 @contextmanager
 def serving_in_thread() -> Iterator[str]:
-    """For tests that run loops of their own."""
+    """Runs the server in a thread, for tests that run loops of their own."""
     ready, address = threading.Event(), list[str]()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""From phonemes to words, where the counts agree and where they do not."""
+"""The times of words from those of phonemes, with equal and with different counts."""
 
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.synthesis_thread import WordTiming
@@ -8,7 +8,7 @@ def sentence(text: str, ms: float = 10) -> list[Phoneme]:
     return [(char, ms) for char in text]
 
 
-def test_groups_of_phonemes_are_words() -> None:
+def test_each_group_of_phonemes_is_a_word() -> None:
     clause = "Hi, you. No"
     assert spoken_words(clause, [sentence("^ha, ju.$"), sentence("^no$")]) == (
         WordTiming(3, 10, 30),
@@ -17,7 +17,7 @@ def test_groups_of_phonemes_are_words() -> None:
     )
 
 
-def test_other_counts_share_the_sound_by_letters() -> None:
+def test_with_another_count_the_time_is_divided_by_letters() -> None:
     clause = "of the — house"
     words = spoken_words(clause, [sentence("əvðə haʊs")])
     assert [word.end_char for word in words] == [2, 8, 14]
@@ -25,6 +25,6 @@ def test_other_counts_share_the_sound_by_letters() -> None:
     assert words[-1].end_ms == 90
 
 
-def test_no_words_have_no_times() -> None:
+def test_text_without_words_has_no_times() -> None:
     assert spoken_words("...", [sentence("^.$")]) == ()
     assert spoken_words("a b", []) == (WordTiming(1, 0, 0), WordTiming(3, 0, 0))

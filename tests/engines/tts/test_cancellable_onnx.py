@@ -1,4 +1,4 @@
-"""A model's run ends with its listener: the next clause does not wait for seconds of work."""
+"""A model's run ends with its listener, so the next clause does not wait for seconds of work."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -71,7 +71,7 @@ def test_leaving_ends_the_run() -> None:
     asyncio.run(scenario())
 
 
-def test_who_left_before_the_work_began_stops_it_too() -> None:
+def test_a_listener_that_left_before_the_work_began_stops_it() -> None:
     stopped: list[bool] = []
 
     async def scenario() -> None:
@@ -83,7 +83,7 @@ def test_who_left_before_the_work_began_stops_it_too() -> None:
     assert stopped == [True]
 
 
-def test_what_else_a_session_has_is_the_sessions() -> None:
+def test_other_attributes_are_the_wrapped_session_s() -> None:
     session = slow_model()
     assert [one.name for one in session.get_inputs()] == ["y0"]
     with pytest.raises(AttributeError, match="nothing"):

@@ -52,9 +52,9 @@ def _pcm(frames: list[AudioFrame]) -> Pcm:
     return np.concatenate([frame.pcm for frame in frames])
 
 
-def test_speech_is_loud_enough_and_the_same_each_time(tts: Tts) -> None:
+def test_speech_is_loud_enough_and_reproducible(tts: Tts) -> None:
     frames = _speak(tts, TEXT)
-    assert len(frames) == 2  # a sentence is passed on as soon as it is made
+    assert len(frames) == 2  # a sentence is passed on as soon as it is done
     assert [frame.start for frame in frames] == [0, len(frames[0].pcm)]
     pcm = _pcm(frames)
     assert 2.0 < len(pcm) / tts.info.rate_hz < 5.0
@@ -62,7 +62,7 @@ def test_speech_is_loud_enough_and_the_same_each_time(tts: Tts) -> None:
     np.testing.assert_array_equal(pcm, _pcm(_speak(tts, TEXT)))
 
 
-def test_sound_begins_at_once(tts: Tts) -> None:
+def test_sound_begins_without_silence(tts: Tts) -> None:
     for frame in _speak(tts, TEXT):
         audible = np.flatnonzero(np.abs(frame.pcm) > 300)
         assert audible[0] < 0.06 * tts.info.rate_hz
@@ -88,17 +88,17 @@ def test_a_pause_in_the_sound_lies_between_the_words_around_it(tts: Tts) -> None
     assert np.abs(pause).mean() < 0.25 * np.abs(word).mean()
 
 
-def test_faster_is_shorter(tts: Tts) -> None:
+def test_faster_speech_is_shorter(tts: Tts) -> None:
     assert _speak(tts, TEXT, speed=2)[-1].end < 0.7 * _speak(tts, TEXT)[-1].end
     assert _speak(tts, TEXT, speed=4)[-1].end == _speak(tts, TEXT, speed=2)[-1].end
 
 
-def test_text_without_words_is_silent(tts: Tts) -> None:
+def test_text_without_words_gives_no_audio(tts: Tts) -> None:
     assert _speak(tts, "...", "", " \n ") == []
 
 
 @pytest.mark.parametrize("text", ["Привет", "你好", "Καλημέρα"])
-def test_another_script_is_an_error_so_that_another_voice_speaks(tts: Tts, text: str) -> None:
+def test_text_of_another_script_is_an_error(tts: Tts, text: str) -> None:
     with pytest.raises(EngineError, match="reads Latin letters only"):
         _speak(tts, text)
     assert _speak(tts, "hello")
@@ -122,7 +122,7 @@ def test_a_clause_is_cancelled_and_the_voice_works_on(tts: Tts) -> None:
     asyncio.run(scenario())
 
 
-def test_a_voice_without_its_file_is_refused(tmp_path: Path) -> None:
+def test_a_voice_with_a_missing_or_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineMissing, match="no file"):
         load("tts", "hibari", {"models": [str(tmp_path / "bf_emma.int8.onnx")]})
     with pytest.raises(ConfigError, match=r"other\.onnx is no voice of hibari; there are: af_kore"):

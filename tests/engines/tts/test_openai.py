@@ -1,4 +1,4 @@
-"""A voice over HTTP, against a real server that also lies, hangs and breaks off."""
+"""A voice over HTTP, with a real server that also misbehaves, hangs and breaks off."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -66,14 +66,14 @@ def fails(handler: Handler, error: type[Exception], match: str, **settings: Any)
 
 
 async def begun(request: web.Request, data: bytes, **headers: str) -> web.StreamResponse:
-    """The beginning of an answer."""
+    """Sends the beginning of an answer."""
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)
     await response.write(data)
     return response
 
 
-def test_the_sound_is_the_servers_to_the_sample() -> None:
+def test_the_audio_equals_the_servers_to_the_sample() -> None:
     asked: list[tuple[dict[str, Any], str]] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -104,7 +104,7 @@ def test_the_sound_is_the_servers_to_the_sample() -> None:
     assert key == "Bearer sk-mine"
 
 
-def test_it_streams() -> None:
+def test_audio_streams() -> None:
     gate = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -123,7 +123,7 @@ def test_it_streams() -> None:
     with_server(handler, test)
 
 
-def test_leaving_ends_the_request_over_there() -> None:
+def test_leaving_cancels_the_request_on_the_server() -> None:
     cancelled = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -142,7 +142,7 @@ def test_leaving_ends_the_request_over_there() -> None:
     with_server(handler, test)
 
 
-def test_cancelling_before_any_sound_ends_the_request_too() -> None:
+def test_cancelling_before_any_audio_cancels_the_request() -> None:
     there, cancelled = asyncio.Event(), asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -173,7 +173,7 @@ def test_a_stream_that_breaks_off_is_an_error() -> None:
     fails(handler, EngineUnreachable, "the connection broke")
 
 
-def test_a_body_shorter_than_it_says_is_an_error() -> None:
+def test_a_body_shorter_than_its_length_header_is_an_error() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = await begun(request, bytes(4800), **{"Content-Length": "9600"})
         assert request.transport is not None
@@ -183,7 +183,7 @@ def test_a_body_shorter_than_it_says_is_an_error() -> None:
     fails(handler, EngineUnreachable, "the connection broke")
 
 
-def test_a_server_that_falls_silent_is_given_up() -> None:
+def test_a_server_that_stops_sending_times_out() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = await begun(request, bytes(4800))
         await asyncio.Event().wait()
@@ -192,7 +192,7 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
     fails(handler, EngineTimeout, "no data for 0.05 s", audio_timeout_s=0.05)
 
 
-def test_a_server_that_never_begins_is_given_up() -> None:
+def test_a_server_that_never_begins_times_out() -> None:
     async def handler(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         raise AssertionError
@@ -210,7 +210,9 @@ def test_a_server_that_never_begins_is_given_up() -> None:
         (503, OverloadedError, "is not ready"),
     ],
 )
-def test_refusals_name_what_to_do(status: int, error: type[Exception], match: str) -> None:
+def test_errors_of_refusals_name_the_remedy(
+    status: int, error: type[Exception], match: str
+) -> None:
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.json_response(
             {"error": {"message": "no 'the secret word' for sk-mine"}}, status=status
@@ -219,7 +221,7 @@ def test_refusals_name_what_to_do(status: int, error: type[Exception], match: st
     fails(handler, error, match, api_key="sk-mine")
 
 
-def test_one_retry_of_a_busy_server() -> None:
+def test_a_busy_server_is_retried_once() -> None:
     count = 0
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -236,7 +238,7 @@ def test_one_retry_of_a_busy_server() -> None:
     assert count == 2
 
 
-def test_a_server_that_stays_busy_says_when_to_try_again() -> None:
+def test_a_server_that_stays_busy_gives_the_time_to_retry() -> None:
     count = 0
 
     async def handler(_: web.Request) -> web.StreamResponse:
@@ -253,7 +255,7 @@ def test_a_server_that_stays_busy_says_when_to_try_again() -> None:
     assert count == 1
 
 
-def test_a_clause_is_not_said_twice() -> None:
+def test_a_started_clause_is_not_requested_again() -> None:
     count = 0
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -276,7 +278,7 @@ def test_a_clause_is_not_said_twice() -> None:
         ("application/json", b"{}", "application/json"),
     ],
 )
-def test_files_are_not_played_as_samples(kind: str, data: bytes, match: str) -> None:
+def test_audio_files_are_not_played_as_samples(kind: str, data: bytes, match: str) -> None:
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.Response(body=data, content_type=kind)
 
@@ -284,7 +286,7 @@ def test_files_are_not_played_as_samples(kind: str, data: bytes, match: str) -> 
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01"])
-def test_no_whole_sample_is_no_sound(data: bytes) -> None:
+def test_less_than_a_sample_gives_no_audio(data: bytes) -> None:
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.Response(body=data, content_type="audio/pcm")
 
@@ -295,7 +297,7 @@ def test_no_whole_sample_is_no_sound(data: bytes) -> None:
 
 
 @some(st.binary(max_size=200), st.lists(st.integers(1, 9), min_size=1), st.sampled_from([2, 10]))
-def test_bytes_may_be_cut_anywhere(data: bytes, sizes: list[int], most: int) -> None:
+def test_samples_may_be_cut_anywhere(data: bytes, sizes: list[int], most: int) -> None:
     stream, out, at, turn = PcmStream(most), [], 0, 0
     while at < len(data):
         size = sizes[turn % len(sizes)]
@@ -305,7 +307,7 @@ def test_bytes_may_be_cut_anywhere(data: bytes, sizes: list[int], most: int) -> 
     assert all(0 < len(pcm) * 2 <= most for pcm in out)
 
 
-def test_nobody_there() -> None:
+def test_a_missing_server_is_reported() -> None:
     async def scenario() -> None:
         async with serving() as url:
             pass
@@ -317,7 +319,7 @@ def test_nobody_there() -> None:
     asyncio.run(scenario())
 
 
-def test_settings(tmp_path: Path) -> None:
+def test_wrong_settings_are_refused_and_no_key_is_shown(tmp_path: Path) -> None:
     with pytest.raises(EngineMissing, match="set base_url"):
         load("tts", "openai", {})
     for url in ("ftp://x", "http://", "nonsense"):
@@ -338,6 +340,6 @@ def test_settings(tmp_path: Path) -> None:
     ("wish", "match"),
     [({"voice": "nobody"}, "no voice 'nobody'; for en it has alloy"), ({"speed": 9}, "speed 9")],
 )
-def test_wrong_wishes_ask_nobody(wish: dict[str, Any], match: str) -> None:
+def test_wrong_requests_are_refused_without_the_server(wish: dict[str, Any], match: str) -> None:
     with pytest.raises(RequestError, match=match):
         asyncio.run(frames_of(create(Settings(base_url="http://127.0.0.1:1")), "hi", **wish))

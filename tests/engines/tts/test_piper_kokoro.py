@@ -1,4 +1,4 @@
-"""Neural voices with their real libraries; only the weights are made up."""
+"""Neural voices with their real libraries; only the weights are random."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -72,7 +72,7 @@ def test_words_have_their_times(tts: Tts) -> None:
     assert marks[-1].end_ms > 0.8 * total_ms
 
 
-def test_faster_is_shorter(tts: Tts) -> None:
+def test_faster_speech_is_shorter(tts: Tts) -> None:
     assert speak(tts, TEXT, speed=2)[-1].end < 0.8 * speak(tts, TEXT)[-1].end
 
 
@@ -112,7 +112,7 @@ def test_piper_voices_are_files_and_speakers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("piper")
-def test_piper_says_what_is_missing_or_broken(tmp_path: Path) -> None:
+def test_errors_of_piper_name_what_is_missing_or_broken(tmp_path: Path) -> None:
     def fails(match: str, **options: object) -> None:
         with pytest.raises(EngineMissing, match=match):
             load("tts", "piper", options)
@@ -132,7 +132,7 @@ def test_piper_says_what_is_missing_or_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kokoro")
-def test_kokoro_voices_by_language(tmp_path: Path) -> None:
+def test_kokoro_voices_are_listed_by_language(tmp_path: Path) -> None:
     model, voices = kokoro_files(tmp_path, with_times=False)
     tts = load("tts", "kokoro", {"model": str(model), "voices": str(voices)})
     assert tts.info.voices == {"en": ("af_heart", "bf_emma"), "fr": ("ff_siwis",)}
@@ -143,7 +143,7 @@ def test_kokoro_voices_by_language(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kokoro")
-def test_kokoro_says_what_is_missing_or_broken(tmp_path: Path) -> None:
+def test_errors_of_kokoro_name_what_is_missing_or_broken(tmp_path: Path) -> None:
     model, voices = kokoro_files(tmp_path)
     for options, match in [
         ({}, "set model to its file"),

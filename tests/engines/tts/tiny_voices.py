@@ -1,6 +1,7 @@
 """Voices of Piper's and Kokoro's shape with random weights: they hum, but everything else is real.
 
-Each phoneme is FRAMES frames of its own noise; the second output says so, as voices with times do.
+Each phoneme is FRAMES frames of its own noise; the second output gives this count, as in voices
+with times.
 """
 
 import json
@@ -37,8 +38,9 @@ def piper_voice(
     with_times: bool = True,
     work: int = 0,
 ) -> Path:
-    """The `.onnx` file, its description beside it. `work`: steps of 2.1 million operations that
-    each phoneme costs besides, at normal speed; some 100 make a voice as slow as a real one."""
+    """Writes the `.onnx` file and its description; returns the file. `work`: steps of 2.1 million
+    operations that each phoneme costs in addition, at normal speed; some 100 make a voice as slow
+    as a real one."""
     path = folder / f"{name}.onnx"
     symbols = list(dict.fromkeys(_SYMBOLS))
     extra = ["sid"] if len(speakers) > 1 else []
@@ -59,7 +61,7 @@ def piper_voice(
 
 
 def kokoro_files(folder: Path, *, with_times: bool = True) -> tuple[Path, Path]:
-    """The model and the voices."""
+    """Writes the model and the voices; returns both files."""
     model, voices = folder / "kokoro.onnx", folder / "voices.bin"
     _write(model, 200, ("tokens", "style", "speed"), with_times)
     styles = np.zeros((510, 1, 256), np.float32)
@@ -111,7 +113,7 @@ def _write(
 
 
 def _nodes(*, ids: str, factor: str, is_piper: bool, work: int) -> list[Any]:
-    """`factor` is how long (Piper) or how fast (Kokoro) each phoneme is."""
+    """Returns the nodes. `factor` sets how long (Piper) or how fast (Kokoro) each phoneme is."""
     from onnx import TensorProto, helper
 
     kind = TensorProto.FLOAT if is_piper else TensorProto.INT64

@@ -1,4 +1,4 @@
-"""Voice activity: speech is heard, noise and music are not, streams share no state."""
+"""Voice activity detection: speech is detected, noise and music are not, streams share no state."""
 
 import wave
 
@@ -39,7 +39,7 @@ def noise(level: float, seconds: float = 3) -> Pcm:
 
 
 def melody() -> Pcm:
-    """A chord of three decaying notes per half second."""
+    """Returns chords that decay, two per second."""
     time = np.arange(ASR_RATE_HZ // 2) / ASR_RATE_HZ
     chords = [(262, 330, 392), (294, 370, 440), (330, 415, 494), (349, 440, 523)]
     parts = [
@@ -49,7 +49,7 @@ def melody() -> Pcm:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_speech_between_silences_is_found(name: str) -> None:
+def test_speech_between_silences_is_detected(name: str) -> None:
     clip = say("turn on the kitchen lights please", lead_ms=600, tail_ms=2000)
     speech_end_ms = len(clip) * 1000 // ASR_RATE_HZ - 2000
     vad = load("vad", name, {}).open()
@@ -62,7 +62,7 @@ def test_speech_between_silences_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", NEURAL)
 @pytest.mark.parametrize("sound", ["hiss", "loud noise", "music"])
-def test_other_sounds_are_not_speech(name: str, sound: str) -> None:
+def test_noise_and_music_are_not_speech(name: str, sound: str) -> None:
     pcm = {"hiss": noise(30), "loud noise": noise(3000), "music": melody()}[sound]
     values = probabilities(load("vad", name, {}).open(), pcm)
     assert np.mean(values >= 0.5) < 0.03
@@ -101,14 +101,14 @@ def test_webrtc_probability_is_the_share_of_voiced_frames() -> None:
 
 
 class FakeGate(WebrtcVad):
-    """Opens for any frame that is not zero."""
+    """A gate that opens for any frame that is not zero."""
 
     def is_voiced(self, pcm: Pcm) -> bool:
         return bool(pcm.any())
 
 
 class FakeSilero(SileroVad):
-    """Probability: the first sample of the frame in hundredths."""
+    """A network whose probability is the first sample of the frame in hundredths."""
 
     def __init__(self) -> None:
         self.heard: list[Pcm] = []
@@ -122,7 +122,7 @@ class FakeSilero(SileroVad):
         self.resets += 1
 
 
-def test_the_gate_spares_silero_and_plays_it_the_lead() -> None:
+def test_the_gate_skips_silero_in_silence_and_replays_the_lead() -> None:
     silero = FakeSilero()
     vad = GatedVad(FakeGate(WebrtcSettings()), silero, hangover_samples=10 * 320)
     quiet, sound = np.zeros(320, np.int16), np.full(320, 20, np.int16)
@@ -139,7 +139,7 @@ def test_the_gate_spares_silero_and_plays_it_the_lead() -> None:
     assert silero.resets == 2
 
 
-def test_the_gate_stays_open_while_silero_hears_speech() -> None:
+def test_the_gate_stays_open_while_silero_detects_speech() -> None:
     silero = FakeSilero()
     gate = FakeGate(WebrtcSettings())
     vad = GatedVad(gate, silero, hangover_samples=2 * 320)
@@ -165,7 +165,7 @@ def test_the_gate_stays_open_while_silero_hears_speech() -> None:
         ("noise/room_tone_leopard_empty.wav", 0, 0.01),
     ],
 )
-def test_recordings_hold_as_much_speech_as_they_say(
+def test_recordings_have_the_expected_share_of_speech(
     name: str, clip: str, least: float, most: float
 ) -> None:
     with wave.open(str(shared_data(*clip.split("/"))), "rb") as file:

@@ -1,4 +1,4 @@
-"""microWakeWord: its words, its options, and what noise and strangers' talk make of it."""
+"""microWakeWord: its words, its options, and the absence of false detections."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def count(stream: WakeWordDetector, pcm: Pcm) -> int:
     return len(stream.push(pcm))
 
 
-def test_its_words_have_phrases_and_languages(engine: MicroWakeEngine) -> None:
+def test_words_have_phrases_and_languages(engine: MicroWakeEngine) -> None:
     words = {word.name: word for word in engine.words}
     assert words.keys() >= {"alexa", "hey_jarvis", "hey_mycroft", "okay_nabu"}
     assert words["okay_nabu"].phrase == "Okay Nabu"
@@ -54,30 +54,32 @@ def test_its_words_have_phrases_and_languages(engine: MicroWakeEngine) -> None:
         ("hey_mycroft", "en-gb"),
     ],
 )
-def test_it_hears_synthesized_voices(engine: MicroWakeEngine, name: str, voice: str) -> None:
-    """Synthetic speech. Of hey_jarvis eSpeak says nothing that its network knows."""
+def test_words_of_synthetic_voices_are_detected(
+    engine: MicroWakeEngine, name: str, voice: str
+) -> None:
+    """No hey_jarvis of eSpeak is detected by that word's network."""
     clip = say(name.replace("_", " "), voice, lead_ms=500, tail_ms=600)
     assert [one.name for one in engine.open([name]).push(clip)] == [name]
 
 
-def test_it_hears_a_word_at_the_very_beginning(engine: MicroWakeEngine) -> None:
+def test_a_word_at_the_very_beginning_is_detected(engine: MicroWakeEngine) -> None:
     assert count(engine.open(["alexa"]), say("alexa", tail_ms=600)) == 1
 
 
-def test_a_word_is_told_once_until_it_is_said_again(engine: MicroWakeEngine) -> None:
+def test_a_word_is_detected_once_until_it_is_repeated(engine: MicroWakeEngine) -> None:
     stream = engine.open(["okay_nabu"])
     first, second = stream.push(np.concatenate([NABU, NABU]))
     assert second.at - first.at >= REPEAT_PAUSE_SAMPLES
 
 
-def test_the_threshold_is_the_operators() -> None:
+def test_the_threshold_is_configurable() -> None:
     low, high = (create(Settings(threshold=value)) for value in (0.5, 0.999))
-    faint = say("okay nabu", "en-us+f3", lead_ms=500, tail_ms=600)  # 0.72, where 0.85 is needed
+    faint = say("okay nabu", "en-us+f3", lead_ms=500, tail_ms=600)  # 0.72; 0.85 is needed
     assert count(low.open(["okay_nabu"]), faint) == 1
     assert count(high.open(["okay_nabu"]), NABU) == 0
 
 
-def test_a_folder_adds_words(engine: MicroWakeEngine, tmp_path: Path) -> None:
+def test_models_of_a_folder_are_added(engine: MicroWakeEngine, tmp_path: Path) -> None:
     bundled = engine._models["alexa"].config
     shutil.copy(bundled.with_suffix(".tflite"), tmp_path / "computer.tflite")
     config = json.loads(bundled.read_text()) | {
@@ -136,14 +138,15 @@ def test_a_damaged_network_is_named(
     shutil.copy(bundled, tmp_path / "alexa.json")
     with pytest.raises(ConfigError, match=r"alexa\.tflite is damaged"):
         load("wake", "micro", {"folder": str(tmp_path)})
-    capfd.readouterr()  # TensorFlow Lite complains by itself, too
+    capfd.readouterr()  # TensorFlow Lite prints complaints, too
 
 
 @pytest.mark.parametrize("library", [None, b"made for another machine"])
-def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
+def test_without_tensorflow_lite_the_engine_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: bytes | None
 ) -> None:
-    """As with a C library that is too old: `auto` does without, and `doctor` says why."""
+    """A C library that is too old has the same effect: `auto` chooses another engine, and `doctor`
+    gives the reason."""
     (tmp_path / "models").mkdir()
     (tmp_path / "lib").mkdir()
     if library is not None:
@@ -160,12 +163,12 @@ def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
     )
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere does not exist"):
         load("wake", "micro", {"folder": str(tmp_path / "nowhere")})
 
 
-def test_noise_of_every_loudness_wakes_nobody(engine: MicroWakeEngine) -> None:
+def test_noise_of_any_loudness_gives_no_detection(engine: MicroWakeEngine) -> None:
     rng = np.random.default_rng(1)
     stream = engine.open([word.name for word in engine.words])
     for level in (30, 1000, 30_000):
@@ -180,8 +183,8 @@ def recorded(folder: str) -> Iterator[tuple[str, Pcm]]:
             yield file.stem, decode_file(file, ASR_RATE_HZ)
 
 
-def test_it_hears_recorded_voices(engine: MicroWakeEngine) -> None:
-    """Recorded voices, each word three times; other words wake nobody."""
+def test_words_of_recorded_voices_are_detected(engine: MicroWakeEngine) -> None:
+    """Each word was recorded three times; other words must not be detected."""
     for name, pcm in recorded("wakeword-clips"):
         stream = engine.open([word.name for word in engine.words])
         found = {one.name for one in stream.push(np.concatenate([pcm, np.zeros(9600, np.int16)]))}
@@ -189,7 +192,9 @@ def test_it_hears_recorded_voices(engine: MicroWakeEngine) -> None:
 
 
 @pytest.mark.parametrize("folder", ["noise", "music"])
-def test_recordings_of_other_things_wake_nobody(engine: MicroWakeEngine, folder: str) -> None:
+def test_recordings_of_noise_and_music_give_no_detection(
+    engine: MicroWakeEngine, folder: str
+) -> None:
     """Real sound, 2 and 6 minutes: no false accept."""
     stream = engine.open([word.name for word in engine.words])
     found = {name: stream.push(pcm[: 60 * ASR_RATE_HZ]) for name, pcm in recorded(folder)}

@@ -24,7 +24,7 @@ from engines.asr.pocketsphinx.templates import sample
 
 @pytest.fixture
 def pcm() -> Pcm:
-    """1.5 s that swell, fall and change their spectrum, as speech does."""
+    """Returns 1.5 s of sound that changes its loudness and spectrum, as speech does."""
     at_s = np.arange(24_000) / ASR_RATE_HZ
     noise = np.random.default_rng(1).normal(0, 300, len(at_s))
     tone = np.sin(2 * np.pi * (120 + 40 * np.sin(5 * at_s)) * at_s * np.arange(1, 20)[:, None])
@@ -46,7 +46,7 @@ SENTENCE = ("turn on the lights", "turn off the lights", "turn on the fan")
         ("[(a|<x>) b] c", {"c", "a b c", "p b c", "q b c"}),
     ],
 )
-def test_templates_say_all_they_can(template: str, sentences: set[str]) -> None:
+def test_templates_produce_all_their_sentences(template: str, sentences: set[str]) -> None:
     random = Random(1)
     said = {sample(template, {"x": ("p", "q")}, random) for _ in range(200)}
     assert said == sentences
@@ -58,7 +58,7 @@ def test_unbalanced_templates_are_refused(template: str) -> None:
         sample(template, {}, Random(1))
 
 
-def test_every_built_in_template_is_sound() -> None:
+def test_every_built_in_template_is_valid() -> None:
     for _, template in WEIGHTED:
         assert all(sample(template, RULES, Random(seed)) for seed in range(5))
 
@@ -79,20 +79,20 @@ def test_given_phrases_get_half_of_the_weight() -> None:
 
 
 @pytest.mark.parametrize("history", [(), (START,), ("the",), ("on", "the"), ("fan", "fan")])
-def test_probabilities_of_a_history_sum_to_one(history: tuple[str, ...]) -> None:
+def test_probabilities_after_a_history_sum_to_one(history: tuple[str, ...]) -> None:
     model = TrigramModel(SENTENCE)
     words = [*model.vocabulary, END]
     assert sum(10 ** model.log10(word, history) for word in words) == pytest.approx(1)
 
 
-def test_said_sentences_are_likelier_than_shuffled_ones() -> None:
+def test_known_sentences_are_likelier_than_shuffled_ones() -> None:
     model = TrigramModel(SENTENCE)
     said, shuffled = ["turn", "off", "the", "fan"], ["fan", "the", "off", "turn"]
     assert model.mean_log10(said, is_whole=True) > model.mean_log10(shuffled, is_whole=True) + 0.5
     assert model.mean_log10(said[:2], is_whole=False) > model.mean_log10(said[:2], is_whole=True)
 
 
-def test_arpa_file_counts_its_lines(tmp_path: Path) -> None:
+def test_an_arpa_file_states_its_number_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "lm.arpa"
     TrigramModel(SENTENCE).write_arpa(path)
     text = path.read_text()
@@ -113,11 +113,11 @@ def test_arpa_file_counts_its_lines(tmp_path: Path) -> None:
         ("ж", "AH"),
     ],
 )
-def test_unknown_names_are_read_by_their_letters(word: str, phones: str) -> None:
+def test_unknown_names_are_pronounced_by_their_letters(word: str, phones: str) -> None:
     assert " ".join(from_letters(word)) == phones
 
 
-def test_dictionary_has_accents_and_unknown_words(tmp_path: Path) -> None:
+def test_the_dictionary_has_variants_and_unknown_words(tmp_path: Path) -> None:
     source, built = tmp_path / "cmu.dict", tmp_path / "built.dict"
     source.write_text("door D AO R\nread R EH D\nread(2) R IY D\nother AH DH ER\n")
     known = read_dictionary(source, {"door", "read", "zub"})
@@ -132,20 +132,20 @@ def test_dictionary_has_accents_and_unknown_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 409, 410, 570, 7000, 20000])
-def test_cepstra_do_not_depend_on_what_comes_later(samples: int, pcm: Pcm) -> None:
+def test_cepstra_do_not_depend_on_later_audio(samples: int, pcm: Pcm) -> None:
     early, late = cepstra(mel_power(pcm[:samples])), cepstra(mel_power(pcm))
     assert early.shape == (max(0, (samples - 410) // 160 + 1), 13)
     if len(early) >= 40:
         np.testing.assert_allclose(early, late[: len(early)], rtol=1e-6)
 
 
-def test_cepstra_do_not_depend_on_level(pcm: Pcm) -> None:
+def test_cepstra_do_not_depend_on_the_level(pcm: Pcm) -> None:
     mel = mel_power(pcm)
     np.testing.assert_allclose(cepstra(mel), cepstra(mel / 400), atol=0.05)
     np.testing.assert_allclose(whole_utterance_cepstra(mel).mean(axis=0), np.zeros(13), atol=1e-4)
 
 
-def test_stretched_and_sparse_words_are_not_trusted() -> None:
+def test_stretched_and_sparse_words_have_a_low_confidence() -> None:
     noise = np.random.default_rng(1).normal(0, 900, 3 * ASR_RATE_HZ)
     gaps = np.where(np.arange(len(noise)) % 4000 < 3000, 1, 0.03)
     mel = mel_power((noise * gaps).astype(np.int16))

@@ -1,4 +1,4 @@
-"""PocketSphinx hears spoken commands as they grow, and does not answer silence or noise."""
+"""PocketSphinx transcribes spoken commands as they grow, and gives no text for silence or noise."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -52,7 +52,7 @@ def partials(model: PocketSphinx, pcm: Pcm, name: str = "live", piece: int = PIE
 
 
 @pytest.mark.parametrize(("text", "voice"), SPOKEN)
-def test_a_spoken_command_is_heard(model: PocketSphinx, text: str, voice: str) -> None:
+def test_a_spoken_command_is_transcribed(model: PocketSphinx, text: str, voice: str) -> None:
     result = whole(model, clip(text, voice))
     assert result.text == text
     assert result.language == "en"
@@ -60,7 +60,7 @@ def test_a_spoken_command_is_heard(model: PocketSphinx, text: str, voice: str) -
     assert result.confidence > 0.7
 
 
-def test_words_lie_where_they_were_spoken(model: PocketSphinx) -> None:
+def test_words_have_the_times_at_which_they_were_spoken(model: PocketSphinx) -> None:
     pcm = clip("turn on the kitchen lights")
     words = whole(model, pcm).words
     assert [word.text for word in words] == ["turn", "on", "the", "kitchen", "lights"]
@@ -71,21 +71,21 @@ def test_words_lie_where_they_were_spoken(model: PocketSphinx) -> None:
 
 
 @pytest.mark.parametrize("piece", [1600, 4000, 7777])
-def test_piece_by_piece_equals_whole(model: PocketSphinx, piece: int) -> None:
+def test_audio_in_pieces_gives_the_same_as_the_whole(model: PocketSphinx, piece: int) -> None:
     pcm = clip("cancel the pasta timer")
     shown = partials(model, pcm, piece=piece)
     assert whole(model, pcm, "live") == whole(model, pcm)
     assert "cancel the pasta timer".startswith(" ".join(shown[-1].split()[:2]))
 
 
-def test_a_lost_search_changes_nothing(model: PocketSphinx) -> None:
+def test_a_forgotten_search_does_not_change_the_result(model: PocketSphinx) -> None:
     pcm = clip("close the garage door")
     partials(model, pcm)
     model.forget("live")
     assert whole(model, pcm, "live") == whole(model, pcm)
 
 
-def test_more_utterances_than_decoders(model: PocketSphinx) -> None:
+def test_there_may_be_more_utterances_than_decoders(model: PocketSphinx) -> None:
     clips = {text: clip(text, voice) for text, voice in SPOKEN}
     longest = max(map(len, clips.values()))
     for end in range(PIECE, longest, PIECE):
@@ -94,7 +94,7 @@ def test_more_utterances_than_decoders(model: PocketSphinx) -> None:
     assert [result.text for result in model.decode(items)] == list(clips)
 
 
-def test_forget_gives_the_decoder_back(model: PocketSphinx) -> None:
+def test_forget_returns_the_decoder(model: PocketSphinx) -> None:
     partials(model, clip("what time is it"), "cancelled")
     kept = len(model._idle_decoders)
     model.forget("cancelled")
@@ -134,7 +134,7 @@ def knocks() -> Pcm:
     ],
     ids=["empty", "100 samples", "zeros", "quieter than a microphone"],
 )
-def test_silence_is_no_text(model: PocketSphinx, pcm: Pcm) -> None:
+def test_silence_gives_no_text(model: PocketSphinx, pcm: Pcm) -> None:
     result = whole(model, pcm)
     assert result.text == ""
     assert not result.is_rejected
@@ -145,11 +145,11 @@ def test_silence_is_no_text(model: PocketSphinx, pcm: Pcm) -> None:
     [hiss(1, 300), hiss(2, 6000), hiss(4, 3000, smooth=20), tone(440), tone(1800), knocks()],
     ids=["quiet hiss", "loud hiss", "rumble", "tone", "whistle", "knocks"],
 )
-def test_noise_is_not_answered(model: PocketSphinx, pcm: Pcm) -> None:
+def test_noise_gives_no_text(model: PocketSphinx, pcm: Pcm) -> None:
     assert whole(model, pcm).text == ""
 
 
-def test_a_click_is_not_answered(model: PocketSphinx) -> None:
+def test_a_click_gives_no_text(model: PocketSphinx) -> None:
     pcm = np.zeros(300, np.int16)
     pcm[100] = 20000
     assert whole(model, pcm).text == ""
@@ -167,7 +167,7 @@ def test_prose_is_not_forced_into_a_command() -> None:
     assert forced.text, "unless all is asked for that was heard"
 
 
-def test_free_speech_is_heard_with_the_general_model(model: PocketSphinx) -> None:
+def test_free_speech_is_transcribed_with_the_general_model(model: PocketSphinx) -> None:
     heard = whole(model, clip("the president of the united states spoke about the economy")).text
     assert {"president", "united", "states"} <= set(heard.split())
 

@@ -1,4 +1,4 @@
-"""PocketSphinx on recordings: people are understood, rooms, birds and machines are not answered."""
+"""PocketSphinx on recordings: people are transcribed; rooms, birds and machines give no text."""
 
 from collections.abc import Iterator
 
@@ -39,13 +39,13 @@ def heard(model: PocketSphinx, pcm: Pcm) -> str:
     return model.decode([AsrItem("clip", pcm, is_final=True)])[0].text
 
 
-def test_a_person_is_understood(model: PocketSphinx) -> None:
+def test_a_recorded_person_is_transcribed(model: PocketSphinx) -> None:
     pcm = decode_file(shared_data("speech", "en", "ha_turn_on_lamp.wav"))
     assert heard(model, pcm) == "turn on the living room lamp"
 
 
 @pytest.mark.parametrize("name", NOISE)
-def test_recorded_noise_is_not_answered(model: PocketSphinx, name: str) -> None:
+def test_recorded_noise_gives_no_text(model: PocketSphinx, name: str) -> None:
     assert heard(model, decode_file(shared_data(*name.split("/")))) == ""
 
 

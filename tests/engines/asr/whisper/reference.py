@@ -1,4 +1,4 @@
-"""faster-whisper's own `transcribe` on exactly what our engine hears, to compare with."""
+"""faster-whisper's own `transcribe` on the same audio as our engine, for comparison."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Clip = tuple[str, Pcm]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The same wish to both."""
+    """The same options for both engines."""
 
     ours: AsrOptions
     theirs: Mapping[str, Any]
@@ -72,17 +72,17 @@ CASES = {
 
 
 def ours(folder: Path) -> FasterWhisper:
-    """Without the gates that theirs has not."""
+    """Creates our engine without the rejection rules that theirs lacks."""
     return create(
         Settings(model=str(folder), device="cpu", min_confidence=0, max_compression_ratio=1e9)
     )
 
 
 class OurFeatures(FeatureExtractor):  # type: ignore[misc]  # the library has no types
-    """Ours, for a waveform with a window of silence behind it.
+    """Our features, for a waveform that ends with a window of silence.
 
-    Theirs differ in the last bit with the number of threads and the length of what follows, and a
-    model that hears what it does not know wavers between two words for less.
+    Theirs differ in the last bit with the number of threads and the length of later audio, and such
+    a difference changes a word that the model is unsure of.
     """
 
     def __call__(
@@ -104,8 +104,8 @@ def theirs(folder: Path, *, has_our_features: bool) -> WhisperModel:
 def heard_by_theirs(
     model: WhisperModel, pcm: Pcm, case: Case, *, silence: int = WINDOW_SAMPLES
 ) -> tuple[str, str]:
-    """Text and language. Silence follows as samples, as when Whisper was trained; what they make of
-    it after the clip's end does not count. With `silence` 0 they pad in their own way."""
+    """Returns text and language. Silence follows as samples, as when Whisper was trained; text
+    after the clip's end does not count. With `silence` 0 they pad in their own way."""
     samples = np.concatenate([pcm, np.zeros(silence, np.int16)]).astype(np.float32) / 32768
     segments, info = model.transcribe(samples, **case.theirs)
     texts = []
@@ -117,7 +117,7 @@ def heard_by_theirs(
 
 
 def recordings() -> list[Path]:
-    """Everything that was recorded."""
+    """Returns all recordings."""
     root = shared_data()
     return [
         file
@@ -128,7 +128,8 @@ def recordings() -> list[Path]:
 
 
 def parts(file: Path) -> Iterator[Clip]:
-    """What fits one window each, but digital silence, which we do not ask a model about."""
+    """Yields the parts of a file that fit one window each, without digital silence, which never
+    reaches our model."""
     pcm = decode_file(file)
     for start in range(0, len(pcm), MAX_ITEM_SAMPLES):
         part = pcm[start : start + MAX_ITEM_SAMPLES]

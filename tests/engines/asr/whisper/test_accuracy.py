@@ -18,7 +18,7 @@ BATCH = 8
 
 
 def distance(said: list[str], heard: list[str]) -> int:
-    """Words to change, add or drop."""
+    """Returns the number of words to change, add or drop."""
     row = list(range(len(heard) + 1))
     for i, word in enumerate(said, 1):
         last, row[0] = row[0], i
@@ -31,7 +31,7 @@ def distance(said: list[str], heard: list[str]) -> int:
 @pytest.mark.parametrize(
     ("padding", "most"), [("nopad", 0.04), ("longest", 0.04), ("bucket", 0.04), ("max", 0.05)]
 )
-def test_recorded_commands_are_understood(padding: str, most: float) -> None:
+def test_recorded_commands_are_transcribed(padding: str, most: float) -> None:
     folder = shared_data("commands")
     with (folder / "transcripts.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -46,8 +46,8 @@ def test_recorded_commands_are_understood(padding: str, most: float) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("timestamps", ["none", "segment"])
-def test_noise_is_told_from_commands(timestamps: TimestampLevel) -> None:
-    """By the model alone; a session's voice activity detection stands before it."""
+def test_noise_is_told_apart_from_commands(timestamps: TimestampLevel) -> None:
+    """The model alone does it; a session's voice activity detection comes before it."""
     options = AsrOptions("en", timestamps=timestamps)
     model = load_nano(max_batch=BATCH)
     noise = [pcm for name, pcm in clips() if name.startswith(("noise/", "music/"))]

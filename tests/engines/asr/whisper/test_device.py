@@ -1,4 +1,4 @@
-"""Where Whisper's weights go: the GPU if it works, else the CPU, with the reason."""
+"""The device of Whisper's weights: the GPU if it works, else the CPU, with the reason."""
 
 import logging
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.live
 
 
 class BrokenGpu:
-    """Loads, and fails at the first decode as CTranslate2 does without cuBLAS."""
+    """A model that loads and fails at the first decode, as CTranslate2 does without cuBLAS."""
 
     n_mels = 80
 
@@ -25,7 +25,7 @@ class BrokenGpu:
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Devices that weights were loaded onto, on a machine that says it has a GPU."""
+    """Returns the devices that weights are loaded onto, on a machine that seems to have a GPU."""
     devices: list[str] = []
 
     def load(_: object, settings: Settings, where: str) -> Any:
@@ -42,7 +42,7 @@ MISSING = [(("libcublas.so.12",), ["cpu"]), ((), ["cuda", "cpu"])]
 
 
 @pytest.mark.parametrize(("missing", "tried"), MISSING)
-def test_auto_falls_back_and_says_what_is_missing(
+def test_auto_falls_back_and_names_the_missing_library(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     loaded: list[str],
@@ -58,7 +58,7 @@ def test_auto_falls_back_and_says_what_is_missing(
 
 
 @pytest.mark.parametrize(("missing", "tried"), MISSING)
-def test_a_gpu_that_was_asked_for_must_work(
+def test_a_configured_gpu_must_work(
     monkeypatch: pytest.MonkeyPatch, loaded: list[str], missing: tuple[str, ...], tried: list[str]
 ) -> None:
     monkeypatch.setattr(device, "preload", lambda: missing)

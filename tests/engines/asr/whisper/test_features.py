@@ -1,4 +1,4 @@
-"""Features that grow with an utterance are those of the whole, and take bounded memory."""
+"""Features of a growing utterance: equal to those of the whole, within bounded memory."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def theirs(pcm: Pcm, mels: int) -> Features:
 
 @pytest.mark.parametrize("mels", [80, 128])
 @pytest.mark.parametrize("samples", LENGTHS)
-def test_they_are_those_of_the_padded_waveform(samples: int, mels: int) -> None:
+def test_features_equal_those_of_the_padded_waveform(samples: int, mels: int) -> None:
     pcm, log_mel = noise(samples), LogMelExtractor(FeatureExtractor(mels))
     expected = theirs(pcm, mels)
     assert np.abs(normalized_window(log_mel.powers(pcm), 3000) - expected).max() < CLOSE
@@ -40,7 +40,7 @@ def test_they_are_those_of_the_padded_waveform(samples: int, mels: int) -> None:
     assert np.abs(normalized_window(log_mel.powers(pcm, "utt"), 3000) - expected).max() < CLOSE
 
 
-def test_a_later_window_goes_on_in_the_same_audio() -> None:
+def test_a_later_window_continues_in_the_same_audio() -> None:
     pcm = noise(5 * ASR_RATE_HZ)
     powers = LogMelExtractor(FeatureExtractor(80)).powers(pcm)
     whole, later = normalized_window(powers, 1000), normalized_window(powers, 300, 250)
@@ -48,7 +48,7 @@ def test_a_later_window_goes_on_in_the_same_audio() -> None:
 
 
 class CountingExtractor(FeatureExtractor):  # type: ignore[misc]  # the library has no types
-    """Remembers how many samples it was given."""
+    """An extractor that counts the samples it was given."""
 
     samples = 0
 
@@ -65,7 +65,7 @@ def test_only_new_samples_are_computed() -> None:
     assert extractor.samples < 1.5 * len(pcm)
 
 
-def test_other_audio_under_the_same_name_is_heard_for_itself() -> None:
+def test_other_audio_of_the_same_utterance_is_computed_anew() -> None:
     log_mel = LogMelExtractor(FeatureExtractor(80))
     first, second = noise(32_000), noise(32_001)
     log_mel.powers(first, "utt")
@@ -83,7 +83,7 @@ def test_forgotten_utterances_take_no_memory() -> None:
 
 
 @pytest.mark.parametrize(("utterances", "size_bytes"), [(4, 10**9), (10**9, 200_000)])
-def test_the_memory_is_bounded(
+def test_the_memory_of_the_cache_is_bounded(
     monkeypatch: pytest.MonkeyPatch, utterances: int, size_bytes: int
 ) -> None:
     monkeypatch.setattr(features, "MAX_UTTERANCES", utterances)
@@ -105,7 +105,7 @@ def nano() -> AsrModel:
     return load_nano()
 
 
-def test_words_are_the_same_with_and_without_what_is_remembered(nano: AsrModel) -> None:
+def test_words_are_the_same_with_and_without_cached_features(nano: AsrModel) -> None:
     pcm = say("add milk and bread to the shopping list", "en-gb")
     for end in range(8000, len(pcm), 3200):
         (growing,) = nano.decode([AsrItem("growing", pcm[:end], is_final=False)])

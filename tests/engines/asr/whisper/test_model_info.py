@@ -1,4 +1,4 @@
-"""What a folder says of its model before anything is loaded."""
+"""The description of a model by its folder, before anything is loaded."""
 
 from json import dumps
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_languages_are_the_tokens_before_the_tasks(
         (500, '{"tells_noise": true}', True),
     ],
 )
-def test_openais_weights_tell_noise_from_speech_and_others_as_their_notes_say(
+def test_noise_detection_is_true_for_openai_weights_and_set_by_notes(
     tmp_path: Path, first: int, notes: str, tells: bool
 ) -> None:
     settings = folder(tmp_path, first)
@@ -53,19 +53,19 @@ def test_openais_weights_tell_noise_from_speech_and_others_as_their_notes_say(
 
 
 @pytest.mark.parametrize(("threshold", "takes_all"), [(0.6, False), (0.99, False), (1.0, True)])
-def test_a_threshold_that_nothing_is_above_is_told(
+def test_a_no_speech_threshold_of_one_accepts_everything(
     tmp_path: Path, threshold: float, takes_all: bool
 ) -> None:
     settings = replace(folder(tmp_path, 500), no_speech_threshold=threshold)
     assert describe(settings).takes_all is takes_all
 
 
-def test_no_languages_are_english(tmp_path: Path) -> None:
+def test_without_language_tokens_the_language_is_english(tmp_path: Path) -> None:
     names = ("endoftext", "startoftranscript", "translate", "transcribe")
     assert describe(folder(tmp_path, 500, names)).languages == ("en",)
 
 
-def test_what_is_no_whisper_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_whisper_model_is_named(tmp_path: Path) -> None:
     settings = folder(tmp_path, 500, ("endoftext", "startoftranscript"))
     with pytest.raises(ConfigError, match=r"no token '<\|transcribe\|>'; is this a Whisper model"):
         describe(settings)

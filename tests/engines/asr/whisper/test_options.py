@@ -1,4 +1,4 @@
-"""Every wish of an item is honoured, in a batch with others, and changes nothing for them."""
+"""The options of an item: each has its effect in a batch and does not affect other items."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(folder: Path) -> Iterator[FasterWhisper]:
-    """Multilingual, and says nonsense: with everything let through."""
+    """Returns a multilingual model with random weights that rejects nothing."""
     model = create_with(folder, min_confidence=0, padding="bucket")
     yield model
     model.close()
@@ -58,7 +58,7 @@ def hear(model: FasterWhisper, pcm: Pcm, options: AsrOptions) -> AsrResult:
 
 
 class Overheard:
-    """The real model, and the prompts that it was given."""
+    """The real model, with a record of the prompts that it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, model: FasterWhisper) -> None:
         self._real, self._prompts = model._decoder._model, list[list[int]]()
@@ -87,7 +87,7 @@ MIXED = (
 
 
 def alike(one: AsrResult, other: AsrResult) -> bool:
-    """But for the last digits of scores."""
+    """Compares two results; the last digits of scores may differ."""
     if one.confidence != pytest.approx(other.confidence, abs=1e-3):
         return False
     texts = [(result.text, result.language, result.is_rejected) for result in (one, other)]
@@ -106,7 +106,7 @@ def alone_and_together(model: FasterWhisper, items: Sequence[AsrItem]) -> None:
         assert alike(one, other), (item.options, one, other)
 
 
-def test_an_answer_does_not_depend_on_its_neighbours(tiny: FasterWhisper) -> None:
+def test_a_result_does_not_depend_on_other_items_of_the_batch(tiny: FasterWhisper) -> None:
     clips = (LIGHTS, CLOCK, NOISE)
     alone_and_together(
         tiny, [AsrItem(f"u{i}", clips[i % 3], True, wish) for i, wish in enumerate(MIXED)]
@@ -114,7 +114,9 @@ def test_an_answer_does_not_depend_on_its_neighbours(tiny: FasterWhisper) -> Non
 
 
 @pytest.mark.parametrize("padding", ["max", "bucket", "longest", "nopad"])
-def test_no_padding_depends_on_the_longest_in_the_batch(nano: FasterWhisper, padding: Any) -> None:
+def test_no_padding_depends_on_the_longest_item_of_the_batch(
+    nano: FasterWhisper, padding: Any
+) -> None:
     options = AsrOptions("en", padding=padding)
     long = np.concatenate([LIGHTS, CLOCK, LIGHTS, CLOCK, LIGHTS, CLOCK, LIGHTS, CLOCK, LIGHTS])
     alone_and_together(
@@ -143,7 +145,7 @@ def test_no_padding_depends_on_the_longest_in_the_batch(nano: FasterWhisper, pad
         (AsrOptions("en", prefix=f"{START}<|en|> red"), f"{START}<|en|>Ġred"),
     ],
 )
-def test_the_decoder_is_told(
+def test_the_decoder_gets_the_prompt_for_the_options(
     monkeypatch: pytest.MonkeyPatch, tiny: FasterWhisper, options: AsrOptions, prompt: str
 ) -> None:
     overheard = Overheard(monkeypatch, tiny)
@@ -151,7 +153,7 @@ def test_the_decoder_is_told(
     assert overheard.prompts[0] == prompt.replace(" ", "")
 
 
-def test_long_prompts_keep_their_end_and_leave_room_to_answer(
+def test_long_prompts_keep_their_end_and_leave_room_for_the_answer(
     monkeypatch: pytest.MonkeyPatch, tiny: FasterWhisper
 ) -> None:
     overheard = Overheard(monkeypatch, tiny)
@@ -168,7 +170,7 @@ def test_a_long_prefix_keeps_its_last_words(
     overheard = Overheard(monkeypatch, tiny)
     hear(tiny, CLOCK, AsrOptions(prefix=f"<|startofprev|>{'red ' * 300}blue{START}<|en|>"))
     text = overheard.prompts[0]
-    assert text.count("Ġred") == 232 - 4  # <|startofprev|>, the last word, and two behind it
+    assert text.count("Ġred") == 232 - 4  # <|startofprev|>, the last word and two more
     assert text.endswith(f"Ġblue{START}<|en|>")
 
 
@@ -191,7 +193,7 @@ LANGUAGE_TAG = r"up to two of <|en|> to <|su|>"
         (f"{START}<|en|> {'red ' * 60}", "the answer's first words have 239 bytes"),
     ],
 )
-def test_a_wrong_prefix_says_what_is_allowed(
+def test_the_error_for_a_wrong_prefix_says_what_is_allowed(
     tiny: FasterWhisper, prefix: str, problem: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
@@ -211,7 +213,7 @@ def test_an_english_model_allows_no_language_in_a_prefix(nano: FasterWhisper) ->
         hear(nano, CLOCK, AsrOptions(prefix=f"{START}<|en|><|notimestamps|>"))
 
 
-def test_the_language_is_found_among_those_listed(tiny: FasterWhisper) -> None:
+def test_the_language_is_detected_among_those_listed(tiny: FasterWhisper) -> None:
     free = hear(tiny, LIGHTS, AsrOptions())
     assert 0 < free.language_probability < 1
     others = tuple(code for code in ("fr", "es", "it") if code != free.language)
@@ -223,13 +225,13 @@ def test_the_language_is_found_among_those_listed(tiny: FasterWhisper) -> None:
     assert hear(tiny, LIGHTS, AsrOptions(languages=("xx",))).language == free.language
 
 
-def test_nopad_is_longest_for_other_weights(tiny: FasterWhisper) -> None:
+def test_nopad_equals_longest_for_other_weights(tiny: FasterWhisper) -> None:
     results = [hear(tiny, CLOCK, AsrOptions("en", padding=p)) for p in ("nopad", "longest", "max")]
     assert results[0] == results[1]
     assert results[0].text != results[2].text
 
 
-def test_segments_and_words_lie_in_the_audio_in_order(tiny: FasterWhisper) -> None:
+def test_segments_and_words_are_within_the_audio_in_order(tiny: FasterWhisper) -> None:
     for pcm in (LIGHTS, CLOCK):
         result = hear(tiny, pcm, AsrOptions("en", timestamps="word"))
         end_ms = len(pcm) / 16
@@ -241,7 +243,7 @@ def test_segments_and_words_lie_in_the_audio_in_order(tiny: FasterWhisper) -> No
         assert all(0 <= w.confidence <= 1 for w in result.words)
 
 
-def test_words_are_found_where_they_are_spoken(nano: FasterWhisper) -> None:
+def test_words_are_timed_where_they_are_spoken(nano: FasterWhisper) -> None:
     result = hear(nano, LIGHTS, AsrOptions("en", timestamps="word"))
     assert [word.text for word in result.words] == result.text.split()
     starts = [word.start_ms for word in result.words]
@@ -277,13 +279,13 @@ def test_bytes_of_cut_characters_are_kept(tiny: FasterWhisper) -> None:
 
 
 @pytest.mark.parametrize("timestamps", ["none", "segment", "word"])
-def test_noise_yields_nothing(nano: FasterWhisper, timestamps: Any) -> None:
+def test_noise_gives_no_segments_words_or_tokens(nano: FasterWhisper, timestamps: Any) -> None:
     result = hear(nano, NOISE, AsrOptions("en", timestamps=timestamps))
     assert (result.text, result.is_rejected) == ("", True)
     assert (result.segments, result.words, result.tokens) == ((), (), ())
 
 
-def test_the_no_speech_threshold_is_the_items(folder: Path) -> None:
+def test_the_no_speech_threshold_of_the_item_applies(folder: Path) -> None:
     model = create_with(folder, min_confidence=0, log_prob_threshold=0)
     low = replace(AsrOptions("en"), no_speech_threshold=0.0)
     high = replace(low, no_speech_threshold=1.0)
@@ -294,8 +296,9 @@ def test_the_no_speech_threshold_is_the_items(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("threshold", [None, 1.0])
-def test_at_a_threshold_of_one_nothing_at_all_is_rejected(threshold: float | None) -> None:
-    """Neither loops nor guesses: by the settings or by the item."""
+def test_a_no_speech_threshold_of_one_rejects_nothing(threshold: float | None) -> None:
+    """Neither repetition nor low confidence rejects the text, with a threshold of the settings or
+    of the item."""
     limits = {"min_confidence": 1, "max_compression_ratio": 1.01, "log_prob_threshold": 0}
     model = create_with(NANO, **limits, no_speech_threshold=0.0 if threshold else 1.0)
     result = hear(model, CLOCK, AsrOptions("en", no_speech_threshold=threshold))
@@ -310,10 +313,10 @@ def test_at_a_threshold_of_one_nothing_at_all_is_rejected(threshold: float | Non
     [(True, 0.7, False), (True, 0.0, True), (False, 0.7, True)],
     ids=["repeated words", "stopped", "a model that cannot tell noise"],
 )
-def test_repeated_words_are_no_noise_for_a_model_that_tells(
+def test_repeated_words_are_kept_if_the_model_can_detect_noise(
     nano: FasterWhisper, tells_noise: bool, confidence: float, is_rejected: bool
 ) -> None:
-    """As tiny.en hears somebody who says "one" eight times."""
+    """With tiny.en this happens if a person says "one" eight times."""
     words = " one" * 11
     info = replace(nano.info, tells_noise=tells_noise)
     tokenizer, unused = nano._policy._tokenizer, cast(Any, None)
@@ -331,7 +334,7 @@ def test_repeated_words_are_no_noise_for_a_model_that_tells(
 @pytest.mark.parametrize(
     ("no_speech", "log_prob", "is_unsure"), [(1e-9, -9, True), (0.9, 0, True), (0.9, -9, False)]
 )
-def test_one_score_alone_makes_words_unsure_but_rejects_nothing(
+def test_a_single_bad_score_marks_words_as_unsure_without_rejecting_them(
     no_speech: float, log_prob: float, is_unsure: bool
 ) -> None:
     thresholds = {"no_speech_threshold": no_speech, "log_prob_threshold": log_prob}
@@ -341,7 +344,7 @@ def test_one_score_alone_makes_words_unsure_but_rejects_nothing(
     assert (result.text, result.is_unsure) == ("what time is it", is_unsure)
 
 
-def test_a_failed_answer_is_tried_again_hotter(folder: Path) -> None:
+def test_a_failed_decode_is_retried_at_higher_temperatures(folder: Path) -> None:
     model = create_with(folder, min_confidence=0, padding="bucket", log_prob_threshold=-0.01)
     hot = AsrOptions("en", temperatures=(0.0, 0.4, 1.0), no_speech_threshold=1.0)
     cold = replace(hot, temperatures=(0.0,))

@@ -1,4 +1,4 @@
-"""The words are those of faster-whisper's own `transcribe`, whatever is asked and beside whom."""
+"""The words equal those of faster-whisper's own `transcribe`, for all options and batches."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -59,7 +59,7 @@ def every_clip() -> list[Clip]:
 def differences(
     engine: FasterWhisper, reference: WhisperModel, some: Sequence[Clip], case: Case
 ) -> list[str]:
-    """Clips whose text or language is another."""
+    """Returns the clips whose text or language differs."""
     found = []
     for start in range(0, len(some), BATCH):
         batch = some[start : start + BATCH]
@@ -72,7 +72,7 @@ def differences(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_words_are_those_of_faster_whisper(
+def test_words_equal_those_of_faster_whisper(
     engine: FasterWhisper, reference: WhisperModel, name: str
 ) -> None:
     files = recordings()[list(CASES).index(name) :: EVERY_NTH]
@@ -82,14 +82,15 @@ def test_words_are_those_of_faster_whisper(
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", CASES)
-def test_words_are_those_of_faster_whisper_on_every_recording(
+def test_words_equal_those_of_faster_whisper_on_every_recording(
     folder: Path,
     engine: FasterWhisper,
     reference: WhisperModel,
     every_clip: list[Clip],
     name: str,
 ) -> None:
-    """Greedy on all; of the other wishes, each recording has one. With tiny a quarter of them."""
+    """Greedy decoding runs on all recordings, and one of the other cases on each. The tiny model
+    runs on a quarter of them."""
     others = [other for other in CASES if other != "greedy"]
     share = REAL_SHARE["nano" if folder == NANO else "random tiny"]
     own = slice(None, None, share)
@@ -100,8 +101,8 @@ def test_words_are_those_of_faster_whisper_on_every_recording(
 
 
 @pytest.mark.real
-def test_their_own_features_make_the_same_words_of_commands(every_clip: list[Clip]) -> None:
-    """The last bit of a feature tips the balance only in what a model does not know."""
+def test_their_own_features_give_the_same_words_for_commands(every_clip: list[Clip]) -> None:
+    """The last bit of a feature matters only where the model is unsure."""
     commands = [clip for clip in every_clip if clip[0].startswith("commands/")]
     engine = ours(NANO)
     found = differences(engine, theirs(NANO, has_our_features=False), commands, CASES["greedy"])

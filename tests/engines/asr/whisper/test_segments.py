@@ -1,4 +1,4 @@
-"""Where an answer is cut, where listening goes on, and which language is chosen: tables."""
+"""Tables of how an answer is cut, where the next window begins, and which language is chosen."""
 
 import pytest
 
@@ -26,7 +26,7 @@ T = 1000
         ([], [(1.0, 3.0, [])], 300, False),
     ],
 )
-def test_answers_are_cut_where_two_timestamps_meet(
+def test_answers_are_cut_between_two_timestamps(
     tokens: list[int],
     pieces: list[tuple[float, float, list[int]]],
     next_frame: int,
@@ -50,7 +50,7 @@ HEARD = [("<|en|>", 0.6), ("<|de|>", 0.3), ("<|nl|>", 0.1)]
         (("xx",), LanguageDetection("en", 0.6)),
     ],
 )
-def test_the_likeliest_language_of_those_allowed(
+def test_the_likeliest_allowed_language_is_chosen(
     allowed: tuple[str, ...], spoken: LanguageDetection
 ) -> None:
     found = choose_language(HEARD, allowed)

@@ -1,4 +1,4 @@
-"""Our tokenizer and words are faster-whisper's: same tokens, same words, same times."""
+"""Our tokenizer and word times equal faster-whisper's: same tokens, same words, same times."""
 
 import random
 from copy import deepcopy
@@ -38,7 +38,7 @@ def both(table: Any) -> tuple[Tokenizer, Theirs]:
 
 
 def text(chance: random.Random, tokenizer: Tokenizer, table: Any) -> list[int]:
-    """Any tokens, with punctuation and parts of characters among them."""
+    """Returns random tokens with punctuation and parts of characters among them."""
     tokens = [chance.randrange(tokenizer.eot) for _ in range(chance.randrange(1, 14))]
     for mark in chance.sample(PUNCTUATION, 4):
         at = chance.randrange(len(tokens) + 1)
@@ -46,7 +46,7 @@ def text(chance: random.Random, tokenizer: Tokenizer, table: Any) -> list[int]:
     return tokens
 
 
-def test_special_tokens_are_theirs(both: tuple[Tokenizer, Theirs]) -> None:
+def test_special_tokens_equal_theirs(both: tuple[Tokenizer, Theirs]) -> None:
     ours, theirs = both
     for name in ("sot", "sot_prev", "eot", "no_timestamps", "timestamp_begin", "sot_sequence"):
         assert getattr(ours, name) == getattr(theirs, name)
@@ -55,8 +55,9 @@ def test_special_tokens_are_theirs(both: tuple[Tokenizer, Theirs]) -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
-def test_texts_are_split_as_theirs(table: Any, language: str) -> None:
-    """Also inside a character, at timestamps, and where words have no spaces between them."""
+def test_texts_are_split_as_by_faster_whisper(table: Any, language: str) -> None:
+    """This also holds inside a character, at timestamps, and where words have no spaces between
+    them."""
     is_multilingual = language != "en"
     ours = Tokenizer(table, is_multilingual, "transcribe", language)
     theirs = Theirs(table, is_multilingual, "transcribe", language)
@@ -68,7 +69,7 @@ def test_texts_are_split_as_theirs(table: Any, language: str) -> None:
 
 
 def path(chance: random.Random, count: int) -> Found:
-    """A way through the audio, with pauses in it."""
+    """Returns a random alignment of the audio with pauses in it."""
     position, steps = 0, []
     for token in range(count + 1):
         for _ in range(chance.choice((1, 2, 9, 40))):
@@ -78,7 +79,7 @@ def path(chance: random.Random, count: int) -> Found:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_words_have_their_times(both: tuple[Tokenizer, Theirs], table: Any, seed: int) -> None:
+def test_word_times_equal_theirs(both: tuple[Tokenizer, Theirs], table: Any, seed: int) -> None:
     ours, theirs = both
     chance = random.Random(seed)
     pieces, now_s = list[TokenSegment](), chance.random()

@@ -1,6 +1,6 @@
-"""Checkpoints in transformers' form: our nano out of CTranslate2's file, and random ones.
+"""Checkpoints in transformers' form: our nano, converted from CTranslate2's file, and random ones.
 
-Needs torch, safetensors and transformers, which the tests' own environment has not.
+Needs torch, safetensors and transformers, which the tests' own environment lacks.
 """
 
 import json
@@ -53,7 +53,7 @@ _RENAMED = (
 
 
 def nano(folder: Path) -> Path:
-    """whisper-nano, which really transcribes."""
+    """Writes whisper-nano, which really transcribes."""
     tensors: dict[str, Array] = {}
     for name, values in _variables(NANO / "model.bin"):
         if values.ndim:
@@ -101,8 +101,8 @@ def random(
     width: int = 384,
     ends: bool = False,
 ) -> Path:
-    """A multilingual Whisper of tiny's shape that says nonsense, but something else to each clip
-    and with words and timestamps in it. Answers end by themselves where `ends`, else at a limit."""
+    """Writes a multilingual Whisper of tiny's shape with random weights, whose text differs between
+    clips and has words and timestamps. Answers end by themselves if `ends`, else at a limit."""
     tokens = whisper_tokens(Path("/nowhere"), mels == 128)
     codes = LANGUAGES.split()[: len(tokens.languages)]
     names = {word: number for number, word in enumerate(tokens.vocabulary)}
@@ -155,7 +155,7 @@ def random(
 
 
 def _parts(name: str, values: Array) -> Iterator[tuple[str, Array]]:
-    """What CTranslate2 keeps in one matrix may be several elsewhere."""
+    """Splits a matrix of CTranslate2 that holds several of transformers."""
     if name.endswith("num_heads") or name == "decoder/projection/weight":
         return
     for fused, parts, own in (
@@ -165,7 +165,7 @@ def _parts(name: str, values: Array) -> Iterator[tuple[str, Array]]:
         if fused in name:
             before, _, kind = name.partition(fused)
             for part, some in zip(parts, np.split(values, len(parts)), strict=True):
-                if (part, kind) != ("k", "bias"):  # Whisper's keys have none
+                if (part, kind) != ("k", "bias"):  # Whisper's keys have no bias
                     yield _renamed(f"{before}/{own}.{part}_proj/{kind}"), some
             return
     yield _renamed(name), values
@@ -178,7 +178,7 @@ def _renamed(name: str) -> str:
 
 
 def _variables(file: Path) -> Iterator[tuple[str, Array]]:
-    """As `serving/placement/ct2_header.py` walks over them."""
+    """Reads variables as `serving/placement/ct2_header.py` does."""
     with file.open("rb") as opened:
         _number(opened, "I")
         _text(opened)

@@ -1,4 +1,4 @@
-"""Rows of a model on the CPU, driven by hand."""
+"""Steps of a model on the CPU, driven by a test."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SENTENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One answer wanted: to which clip, from what start, and after how many steps it joins."""
+    """A requested answer: its clip, its start, and the number of steps after which it joins."""
 
     clip: int
     new: NewRow
@@ -44,7 +44,7 @@ def mel(device: DeviceModel, pcm: Pcm, frames: int = 3000) -> torch.Tensor:
 
 
 def encoded_windows(device: DeviceModel, mels: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Encoder outputs; each window alone, for their lengths differ."""
+    """Returns encoder outputs; each window alone, because their lengths differ."""
     with torch.inference_mode():
         return [device.launcher.encode(one[None].to(device.dtype))[0] for one in mels]
 
@@ -55,8 +55,8 @@ def answers(
     wishes: Sequence[Wish],
     leaves: Mapping[int, int] | None = None,
 ) -> dict[int, GeneratedTokens]:
-    """Of all wishes, by index; each joins when its steps have gone by and there is room. `leaves`:
-    index -> how many steps it stays."""
+    """Returns the answers by index; each request joins after its steps once there is room.
+    `leaves`: index -> the number of steps that it stays."""
     waiting, occupied = list(range(len(wishes))), dict[int, SlotRange]()
     stays, found, step = dict(leaves or {}), dict[int, GeneratedTokens](), 0
     with torch.inference_mode():

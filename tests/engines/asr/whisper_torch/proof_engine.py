@@ -1,4 +1,5 @@
-"""The engine as a worker has it: what the contract asks, and what `faster_whisper` says."""
+"""The engine as a worker uses it: it fulfils the contract and gives the text of
+`faster_whisper`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,19 +67,21 @@ def items(options: AsrOptions) -> list[AsrItem]:
 
 
 @pytest.mark.parametrize("test", CONTRACT)
-def test_contract(engine: WhisperTorch, test: Any) -> None:
+def test_the_engine_fulfils_the_contract(engine: WhisperTorch, test: Any) -> None:
     test(engine)
 
 
 @pytest.mark.parametrize(
     "pcm", [contract.NO_AUDIO, silence(10, ASR_RATE_HZ), silence(2000, 16_000)]
 )
-def test_it_hears_nothing_in_nothing(engine: WhisperTorch, pcm: Any) -> None:
+def test_silence_gives_no_text(engine: WhisperTorch, pcm: Any) -> None:
     contract.hears_nothing_in_nothing(engine, pcm)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_it_says_what_faster_whisper_says(engine: WhisperTorch, other: AsrModel, name: str) -> None:
+def test_results_equal_those_of_faster_whisper(
+    engine: WhisperTorch, other: AsrModel, name: str
+) -> None:
     ours, theirs = (model.decode(items(OPTIONS[name])) for model in (engine, other))
     for mine, its in zip(ours, theirs, strict=True):
         assert plain(mine) == plain(its)
@@ -103,7 +106,7 @@ def test_noise_is_tried_at_every_temperature_and_rejected(engine: WhisperTorch) 
     assert once.text == ""
 
 
-def test_calls_overlap_and_a_cancelled_one_is_never_told(engine: WhisperTorch) -> None:
+def test_calls_overlap_and_a_cancelled_one_gives_no_result(engine: WhisperTorch) -> None:
     assert isinstance(engine, ConcurrentAsrModel)
     told, slow = Event(), list[Any]()
     long = items(replace(OPTIONS["beam"], padding="max"))
@@ -118,7 +121,7 @@ def test_calls_overlap_and_a_cancelled_one_is_never_told(engine: WhisperTorch) -
     assert not engine._device_thread._rows.slot_ranges
 
 
-def test_what_is_wrong_is_its_caller_s_alone(engine: WhisperTorch) -> None:
+def test_a_wrong_call_fails_alone(engine: WhisperTorch) -> None:
     told, found = Event(), list[Any]()
 
     def done(results: Any) -> None:
@@ -145,7 +148,7 @@ def test_what_is_wrong_is_its_caller_s_alone(engine: WhisperTorch) -> None:
         ({"warm_up_s": 61}, ConfigError, "warm_up_s"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_impossible_options_are_refused_with_the_reason(
     folder: Path, options: dict[str, Any], error: type[Exception], match: str
 ) -> None:
     with pytest.raises(error, match=match):

@@ -1,4 +1,4 @@
-"""What fails is told to everybody whom it concerns, and to nobody else."""
+"""Failures are reported to all callers concerned, and to no others."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -37,11 +37,11 @@ def writing(encoded: torch.Tensor) -> Generator[DeviceTask, Any, Any]:
     return (yield GenerateTask(encoded, [NEW]))
 
 
-def test_everybody_is_told_of_a_device_that_stays_broken(
+def test_all_callers_get_the_error_of_a_device_that_stays_broken(
     device: DeviceModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its rows cannot even be freed then. Who comes next is told as well, and served once the
-    device works."""
+    """Even its rows cannot be freed then. A later caller gets the error as well, and is served once
+    the device works."""
     (encoded,) = encoded_windows(device, [mel(device, clips()[0], 400)])
     told: Told = []
 
@@ -84,7 +84,7 @@ def test_everybody_is_told_of_a_device_that_stays_broken(
 
 
 class _Sudden:
-    """A loop whose every first job of a call has failed before `submit` returns."""
+    """A loop in which the first job of a call fails before `submit` returns."""
 
     def __init__(self) -> None:
         self.submitted: list[DecodeJob] = []
@@ -106,7 +106,7 @@ class _NoPrograms:
         yield from ()
 
 
-def test_nothing_runs_on_for_a_call_whose_first_item_failed_at_once() -> None:
+def test_a_call_stops_if_its_first_item_fails_at_once() -> None:
     loop, told = _Sudden(), list[list[AsrResult] | Exception]()
     info: Any = None
     programs: Any = _NoPrograms()

@@ -1,4 +1,4 @@
-"""`python -m bench.gpu`: it runs on a bare machine, its checks see what is wrong, its arithmetic is
+"""`python -m bench.gpu`: it runs on a bare machine, its checks find errors, its arithmetic is
 right."""
 
 import subprocess
@@ -59,7 +59,7 @@ runpy.run_module("bench.gpu", run_name="__main__")
 """
 
 
-def test_every_part_runs_where_the_server_is_not_installed() -> None:
+def test_every_part_runs_without_the_server_installed() -> None:
     done = subprocess.run(
         [sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -87,7 +87,7 @@ def windows(toy: tuple[DeviceModel, Any]) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("beams", [1, 5])
-def test_a_decoder_that_hears_nothing_is_seen(
+def test_a_decoder_that_ignores_the_audio_is_detected(
     toy: tuple[DeviceModel, Any],
     windows: list[torch.Tensor],
     beams: int,
@@ -107,16 +107,16 @@ def test_a_decoder_that_hears_nothing_is_seen(
         assert with_transformers(model, windows, texts, beams) < 0.9
 
 
-def test_texts_that_prove_nothing_are_seen() -> None:
+def test_texts_that_prove_nothing_are_detected() -> None:
     assert is_varied([[1, 2, 3, 4], [1, 2, 3, 5]])
     assert not is_varied([[1, 2, 3, 4], [1, 2, 3, 4]])
     assert not is_varied([[1, 1, 1, 1], [1, 2, 3, 5]])
 
 
 @pytest.mark.parametrize("name", ["base", "turbo"])
-def test_decoders_of_real_shapes_say_varied_texts(name: str) -> None:
-    """To what the encoder makes of noise: half of it is common to all windows, as was measured of
-    base. Its own layers are left out, they take minutes."""
+def test_decoders_of_real_shapes_give_varied_texts(name: str) -> None:
+    """The windows resemble the encoder's output for noise, of which half is common to all windows,
+    as measured with base. The encoder's own layers are left out, because they take minutes."""
     shape = replace(SHAPES[name], encoder_layers=0)
     special = SpecialTokens(START, END, NO_TIMESTAMPS + (shape.mels == 128), None)
     with torch.inference_mode():
@@ -132,7 +132,7 @@ def test_decoders_of_real_shapes_say_varied_texts(name: str) -> None:
     assert is_varied([said[i].tokens for i in range(3)])
 
 
-def test_one_tie_is_one_difference(
+def test_one_tie_counts_as_one_difference(
     toy: tuple[DeviceModel, Any], windows: list[torch.Tensor]
 ) -> None:
     model, _ = toy
@@ -147,7 +147,7 @@ def test_one_tie_is_one_difference(
 
 
 class Wrong:
-    """Replays one graph that was captured for fewer tokens than it is used for."""
+    """A launcher that replays one graph captured for fewer tokens than it is used for."""
 
     def __init__(self, launcher: Any, bad: StepShape) -> None:
         self._launcher, self._bad = launcher, bad
@@ -199,7 +199,7 @@ def test_every_graph_is_compared(
     ],
     ids=["none", "graphs", "tokens", "texts"],
 )
-def test_a_check_that_fails_is_named_and_told_by_the_status(
+def test_a_failed_check_is_named_and_sets_the_status(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     found: tuple[int, int],
@@ -207,7 +207,7 @@ def test_a_check_that_fails_is_named_and_told_by_the_status(
     share: float,
     failed: list[str],
 ) -> None:
-    """The times are told all the same, behind the checks of what they are of."""
+    """The times are reported nevertheless, after the checks that concern them."""
     texts = [[1, 2, 3, 4], [1, 2, 3, text]]
     for name, stands_in in (
         ("loaded", lambda *_: None),
@@ -226,8 +226,8 @@ def test_a_check_that_fails_is_named_and_told_by_the_status(
     assert told.index("| toy: ours, transformers |") < told.index("| 30 s, 50 tokens |")
 
 
-def test_utterances_come_out_as_text(toy: tuple[DeviceModel, Any]) -> None:
-    """From samples to a result, as a worker has it: four tokens for a second."""
+def test_utterances_are_decoded_to_text(toy: tuple[DeviceModel, Any]) -> None:
+    """The way from samples to a result is a worker's: four tokens for a second."""
     engine = open_engine(toy[0])
     try:
         noise = np.random.default_rng(0).normal(0, 3000, 48_000).astype(np.int16)
@@ -238,7 +238,7 @@ def test_utterances_come_out_as_text(toy: tuple[DeviceModel, Any]) -> None:
     assert result.text
 
 
-def test_a_peer_that_fails_says_so_and_the_run_goes_on() -> None:
+def test_a_failing_peer_is_reported_and_the_run_continues() -> None:
     def broken() -> None:
         raise RuntimeError("no kernel | for this\nand a page more")
 
@@ -248,7 +248,7 @@ def test_a_peer_that_fails_says_so_and_the_run_goes_on() -> None:
     assert isinstance(second, RunTimes)
 
 
-def test_floors_are_those_that_are_published() -> None:
+def test_computed_floors_equal_the_published_ones() -> None:
     """The 7.0 ms of docs/performance.md: 2.27 TFLOP a window, 316 MB a step, 31.7 MB a row."""
     turbo = SHAPES["turbo"]
     assert encoder_flop(turbo, 3000) == pytest.approx(2.31e12, rel=0.03)

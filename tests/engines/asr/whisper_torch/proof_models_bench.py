@@ -1,4 +1,4 @@
-"""`earshot models bench` loads both engines with the same model, and notes what it found."""
+"""`earshot models bench` times both engines with the same model and saves the result."""
 
 import shutil
 from pathlib import Path

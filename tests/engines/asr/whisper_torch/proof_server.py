@@ -1,4 +1,4 @@
-"""`earshot serve` with this engine: its worker process, the scheduler, and the REST door."""
+"""`earshot serve` with this engine: its worker process, the scheduler, and the REST API."""
 
 import asyncio
 import re
@@ -45,7 +45,7 @@ def asked(http: aiohttp.ClientSession, pcm: Pcm, **options: str) -> Coroutine[An
 
 
 async def calls(http: aiohttp.ClientSession) -> int:
-    """How many the worker has answered."""
+    """Returns the number of calls that the worker has answered."""
     async with http.get("/metrics") as response:
         found = re.findall(
             r"earshot_asr_compute_seconds_count(?:\{.*\})? (\d+)", await response.text()
@@ -64,7 +64,7 @@ def pcm() -> Pcm:
 
 @asynccontextmanager
 async def leaving(request: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Under way inside; at the end its client hangs up."""
+    """Runs the request during the body; at the end its client disconnects."""
     task = asyncio.create_task(request)
     yield
     assert not task.done()
@@ -73,7 +73,9 @@ async def leaving(request: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
         await task
 
 
-def test_it_serves_is_left_and_comes_back_after_a_crash(tmp_path: Path, pcm: Pcm) -> None:
+def test_it_serves_survives_a_disconnect_and_restarts_after_a_crash(
+    tmp_path: Path, pcm: Pcm
+) -> None:
     folder = checkpoints.nano(tmp_path / "nano")
     recogniser = {
         "EARSHOT_ASR__ENGINE": "whisper_torch",

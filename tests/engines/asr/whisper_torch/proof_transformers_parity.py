@@ -1,4 +1,4 @@
-"""Token for token what transformers' `generate` says, in float32 on a CPU."""
+"""Tokens equal those of transformers' `generate`, in float32 on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same weights in both."""
+    """Both models with the same weights."""
 
     ours: DeviceModel
     theirs: Any
@@ -82,7 +82,7 @@ def said(
     start: Sequence[int],
     most: int = MOST,
 ) -> tuple[int, ...]:
-    """transformers' answer."""
+    """Returns transformers' answer."""
     config = pair.theirs.generation_config
     options: dict[str, Any] = {"return_timestamps": timed, "num_beams": beams}
     where = start.index(pair.ours.special.start)
@@ -99,8 +99,8 @@ def said(
 
 
 class _Said(Exception):
-    """What transformers' decoder said to the first window: with timestamps `generate` goes on from
-    the last of them."""
+    """Carries the tokens of transformers' decoder for the first window; with timestamps `generate`
+    would continue at the last of them."""
 
 
 def first_window_only(model: Any) -> Any:
@@ -119,12 +119,12 @@ def loaded(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("mels", [80, 128])
-def test_filters_are_those_of_transformers(mels: int) -> None:
+def test_filters_equal_those_of_transformers(mels: int) -> None:
     theirs = WhisperFeatureExtractor(feature_size=mels).mel_filters
     assert np.abs(mel_filters(mels) - theirs.T).max() < 1e-7
 
 
-def test_features_are_those_of_transformers(pair: Pair, sounds: list[Pcm]) -> None:
+def test_features_equal_those_of_transformers(pair: Pair, sounds: list[Pcm]) -> None:
     extractor = WhisperFeatureExtractor(feature_size=pair.ours.shape.mels)
     for pcm in sounds:
         theirs = extractor(pcm.astype(np.float32) / 32768, sampling_rate=16_000)
@@ -132,7 +132,7 @@ def test_features_are_those_of_transformers(pair: Pair, sounds: list[Pcm]) -> No
         assert np.abs(ours - theirs.input_features[0]).max() < 1e-5
 
 
-def test_the_encoder_is_transformers(pair: Pair, sounds: list[Pcm]) -> None:
+def test_the_encoder_equals_that_of_transformers(pair: Pair, sounds: list[Pcm]) -> None:
     window = mel(pair.ours, sounds[0])[None]
     with torch.inference_mode():
         ours = encode(pair.ours.weights.encoder, window)
@@ -143,7 +143,7 @@ def test_the_encoder_is_transformers(pair: Pair, sounds: list[Pcm]) -> None:
 @pytest.mark.parametrize("prompted", [False, True], ids=["bare", "prompted"])
 @pytest.mark.parametrize("timed", [False, True], ids=["text", "timestamps"])
 @pytest.mark.parametrize("beams", [1, 5])
-def test_answers_are_those_of_transformers(
+def test_answers_equal_those_of_transformers(
     pair: Pair,
     sounds: list[Pcm],
     encoded: list[torch.Tensor],
@@ -151,7 +151,7 @@ def test_answers_are_those_of_transformers(
     timed: bool,
     prompted: bool,
 ) -> None:
-    """All clips in one batch here, one after the other there."""
+    """All clips are in one batch here, and one after the other there."""
     prompt = range(300, 330) if prompted else ()
     start = pair.start(timed=timed, prompt=list(prompt), language=3)
     new = NewRow(tuple(start), len(start) + MOST, is_timed=timed, beam_size=beams)
@@ -164,10 +164,10 @@ def test_answers_are_those_of_transformers(
 
 
 @pytest.mark.parametrize(("beams", "timed"), [(1, True), (5, False)])
-def test_long_answers_are_those_of_transformers(
+def test_long_answers_equal_those_of_transformers(
     pair: Pair, sounds: list[Pcm], encoded: list[torch.Tensor], beams: int, timed: bool
 ) -> None:
-    """Across the end of the first bucket of 64 tokens."""
+    """They cross the end of the first bucket of 64 tokens."""
     start, most = pair.start(timed=timed), 72
     new = NewRow(tuple(start), len(start) + most, is_timed=timed, beam_size=beams)
     ours = answers(pair.ours, encoded[2:], [Wish(0, new)])[0].tokens
@@ -176,7 +176,7 @@ def test_long_answers_are_those_of_transformers(
     assert len(ours) == most or not pair.is_multilingual
 
 
-def test_languages_are_those_of_transformers(
+def test_languages_equal_those_of_transformers(
     pair: Pair, sounds: list[Pcm], encoded: list[torch.Tensor]
 ) -> None:
     if not pair.is_multilingual:

@@ -1,4 +1,4 @@
-"""The engine where CTranslate2 is not installed; and a request that leaves."""
+"""The engine without CTranslate2, cancelled requests, and unusual checkpoints."""
 
 import json
 import shutil
@@ -62,7 +62,8 @@ def writing(encoded: torch.Tensor, new: NewRow) -> Generator[DeviceTask, Any, An
 
 
 def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: DeviceModel) -> None:
-    """By turns of the loop, driven by hand: who waits for room has it in the very next one."""
+    """The test runs the turns of the loop: a request that waits for room has it in the very next
+    one."""
     (encoded,) = encoded_windows(device, [mel(device, clips()[0], 400)])
     beam, greedy = NewRow((561, 567), 40, beam_size=5), NewRow((561, 567), 40)
     told: dict[str, Any] = {}
@@ -94,7 +95,7 @@ def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: DeviceMode
     assert not device.rows.slot_ranges
 
 
-def test_weights_in_pieces_are_put_together(folder: Path, tmp_path: Path) -> None:
+def test_weights_in_several_files_are_joined(folder: Path, tmp_path: Path) -> None:
 
     whole = read_tensors(folder)
     halves = [dict(list(whole.items())[::2]), dict(list(whole.items())[1::2])]
@@ -115,7 +116,9 @@ def test_weights_in_pieces_are_put_together(folder: Path, tmp_path: Path) -> Non
         read_tensors(tmp_path)
 
 
-def test_what_an_old_checkpoint_lacks_is_found_or_named(folder: Path, tmp_path: Path) -> None:
+def test_values_missing_in_an_old_checkpoint_are_found_or_named(
+    folder: Path, tmp_path: Path
+) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "old"))
     said = json.loads((copy / "generation_config.json").read_bytes())
     del said["no_timestamps_token_id"]
@@ -129,8 +132,8 @@ def test_what_an_old_checkpoint_lacks_is_found_or_named(folder: Path, tmp_path: 
         load("asr", "whisper_torch", {"model": str(copy)})
 
 
-def test_heads_that_the_decoder_has_not_are_left_out(folder: Path, tmp_path: Path) -> None:
-    """A distilled checkpoint may ship its teacher's: two layers, and heads up to layer 25."""
+def test_alignment_heads_beyond_the_decoder_are_left_out(folder: Path, tmp_path: Path) -> None:
+    """A distilled checkpoint may contain its teacher's: two layers, and heads up to layer 25."""
     copy, shape = Path(shutil.copytree(folder, tmp_path / "distilled")), read_shape(folder)
     last = shape.decoder_layers - 1
     later_half = [(last, head) for head in range(shape.decoder_heads)]
@@ -149,7 +152,7 @@ def test_heads_that_the_decoder_has_not_are_left_out(folder: Path, tmp_path: Pat
     assert words == ["turn", "on", "the", "kitchen", "lights"]
 
 
-def test_languages_are_found_in_the_tokenizer_where_nothing_else_lists_them(tmp_path: Path) -> None:
+def test_languages_are_read_from_the_tokenizer_if_nothing_else_lists_them(tmp_path: Path) -> None:
     folder = checkpoints.random(tmp_path / "random", layers=2, width=192)
     listed = read_special(folder, read_shape(folder)).languages
     rewrite(folder, lang_to_id=None)
@@ -161,13 +164,13 @@ def test_languages_are_found_in_the_tokenizer_where_nothing_else_lists_them(tmp_
 
 
 def rewrite(folder: Path, **said: Any) -> None:
-    """What the generation config says."""
+    """Changes fields of the generation config."""
     file = folder / "generation_config.json"
     file.write_text(json.dumps(json.loads(file.read_bytes()) | said))
 
 
-def test_the_cheapest_path_is_the_one_found_cell_by_cell() -> None:
-    """Ties included, which whole numbers make."""
+def test_the_cheapest_path_equals_one_computed_cell_by_cell() -> None:
+    """Integer costs make ties, which are covered too."""
     chance = np.random.default_rng(0)
     for tokens, positions in ((1, 1), (1, 9), (9, 1), (7, 30), (20, 11)):
         cost = chance.integers(0, 3, (tokens, positions)).astype(np.float32)

@@ -1,8 +1,8 @@
-"""Runs the proofs of this folder (`proof_*.py`) where torch and transformers are.
+"""Runs the proofs of this folder (`proof_*.py`) where torch and transformers are installed.
 
-Our own test environment has neither, and vLLM's has both: this makes one that looks into vLLM's
-and then into ours. By hand, in an environment with the extras `torch` and `dev`:
-`python -m pytest tests/engines/whisper_torch/proof_*.py`.
+Our own test environment has neither, but vLLM's has both: this makes one that looks into vLLM's
+packages and then into ours. To run them yourself, in an environment with the extras `torch` and
+`dev`: `python -m pytest tests/engines/asr/whisper_torch/proof_*.py`.
 """
 
 import sys
@@ -30,7 +30,8 @@ PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What both have is vLLM's: its transformers finds what it was made for."""
+    """Returns an environment that prefers vLLM's packages, because its transformers needs those
+    versions."""
     folder = tmp_path_factory.mktemp("environment")
     theirs = check_output([python_of(installed()), "-c", PACKAGES], text=True).strip()
     venv.create(folder, symlinks=True)
@@ -42,9 +43,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("proof", PROOFS)
-def test_proof(python: Path, proof: str) -> None:
+def test_the_proof_passes(python: Path, proof: str) -> None:
     command = [str(python), "-m", "pytest", str(FOLDER / proof), "-p", "no:cacheprovider"]
-    # Threads that spin while they wait take the cores from each other on a busy machine.
+    # Threads that spin while they wait would take the cores from each other.
     done = run(
         ["env", "OMP_NUM_THREADS=1", *command],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""hassil's modules import each other in a circle: two threads must not load it from two ends."""
+"""hassil's modules import each other in a circle, so two threads must not load them at once."""
 
 import subprocess
 import sys

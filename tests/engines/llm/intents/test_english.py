@@ -1,4 +1,4 @@
-"""English: from a sentence over tools to the answer, and what is not understood."""
+"""English commands: the tool call and the answer, and sentences that are not understood."""
 
 import asyncio
 from typing import Any
@@ -160,7 +160,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("text", "tool", "arguments", "reply"), ENGLISH)
-def test_a_command_is_done_and_answered(
+def test_a_command_calls_its_tool_and_is_answered(
     text: str, tool: str, arguments: dict[str, Any], reply: str
 ) -> None:
     said = asyncio.run(Talk().say(text))
@@ -169,14 +169,14 @@ def test_a_command_is_done_and_answered(
 
 
 @pytest.mark.parametrize(("text", "reply"), HONEST)
-def test_what_it_cannot_do_it_says_without_calling_a_tool(text: str, reply: str) -> None:
+def test_an_impossible_request_is_refused_without_a_tool_call(text: str, reply: str) -> None:
     said = asyncio.run(Talk().say(text))
     assert said.calls == ()
     assert said.reply.startswith(reply)
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
-def test_what_it_does_not_know_it_does_not_guess(text: str) -> None:
+def test_an_unknown_sentence_calls_no_tool(text: str) -> None:
     said = asyncio.run(Talk().say(text))
     assert said.calls == ()
     assert said.reply == "I did not understand that."
@@ -195,7 +195,7 @@ def test_what_it_does_not_know_it_does_not_guess(text: str) -> None:
         ("cancel the pasta timer", "There is no pasta timer."),
     ],
 )
-def test_a_failure_is_said(text: str, reply: str) -> None:
+def test_the_reason_of_a_failure_is_spoken(text: str, reply: str) -> None:
     assert asyncio.run(Talk().say(text)).reply.startswith(reply)
 
 
@@ -215,7 +215,7 @@ def test_a_failure_is_said(text: str, reply: str) -> None:
         ("what time is it and " * MAX_COMMANDS + "what time is it", []),
     ],
 )
-def test_several_commands_in_one_sentence(text: str, calls: list[str]) -> None:
+def test_one_sentence_may_hold_several_commands(text: str, calls: list[str]) -> None:
     said = asyncio.run(Talk().say(text))
     assert [name for name, _ in said.calls] == calls
     sentences = said.reply.count(".")
@@ -234,14 +234,14 @@ def test_several_commands_in_one_sentence(text: str, calls: list[str]) -> None:
         ("set the office lights to 21%", "set the office lights to twenty one percent"),
     ],
 )
-def test_slips_of_the_recogniser_do_not_matter(heard: str, meant: str) -> None:
+def test_small_recognition_errors_do_not_matter(heard: str, meant: str) -> None:
     specs = Talk().specs()
     understood = intents.understand(heard, "en", specs)
     assert understood is not None
     assert understood == intents.understand(meant, "en", specs)
 
 
-def test_every_recorded_command_is_understood_or_answered_honestly() -> None:
+def test_every_recorded_command_is_understood() -> None:
     lines = shared_data("commands", "transcripts.tsv").read_text().splitlines()[1:]
     specs = Talk().specs()
     texts = {line.split("\t")[2] for line in lines}

@@ -1,4 +1,4 @@
-"""What a grammar is loaded for."""
+"""The tools that decide whether a grammar must be loaded again."""
 
 from core.ports import ToolContext, ToolSpec
 from engines.llm.intents.home_names import names_of
@@ -6,7 +6,7 @@ from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import HomeTools
 
 
-def test_tools_that_come_and_go_load_no_grammar_anew() -> None:
+def test_other_tools_do_not_load_the_grammar_again() -> None:
     home = list(HomeTools(DemoHome(default_home())).tools(ToolContext("conv_1", "en")))
     schema = {"properties": {"name": {"enum": ["recipe"]}, "area": {"enum": ["desk"]}}}
     assert names_of([*home, ToolSpec("find", "", schema)]) == names_of(home)

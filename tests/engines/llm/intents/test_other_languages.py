@@ -1,4 +1,5 @@
-"""The same home in German, French and Spanish, and in languages that only have borrowed words."""
+"""The same home in German, French and Spanish, and in languages with Home Assistant's words
+only."""
 
 import asyncio
 import gc
@@ -236,7 +237,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("language", "text", "tool", "arguments", "reply"), COMMANDS)
-def test_a_command_is_done_and_answered_in_its_language(
+def test_a_command_calls_its_tool_and_is_answered_in_its_language(
     language: str, text: str, tool: str, arguments: dict[str, Any], reply: str
 ) -> None:
     said = asyncio.run(Talk(language).say(text))
@@ -245,7 +246,7 @@ def test_a_command_is_done_and_answered_in_its_language(
 
 
 @pytest.mark.parametrize(("language", "text", "reply"), ANSWERS)
-def test_what_needs_no_tool_is_answered_in_its_language(
+def test_a_sentence_without_a_tool_is_answered_in_its_language(
     language: str, text: str, reply: str
 ) -> None:
     said = asyncio.run(Talk(language).say(text))
@@ -323,7 +324,7 @@ def _calls(language: str, text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("language", LIGHT)
-def test_a_timer_beside_another_command_takes_no_words_of_it(language: str) -> None:
+def test_a_timer_does_not_take_words_of_another_command(language: str) -> None:
     sentence, slots = LIGHT[language]
     light, timer = ("HassTurnOn", slots), ("HassStartTimer", {"minutes": 5})
     for between in (f" {AND[language]} ", f", {AND[language]} ", ". ", ", "):
@@ -372,11 +373,11 @@ def test_a_name_for_two_things_may_have_articles(
         "frobnicate all the lights",
     ],
 )
-def test_no_timer_is_set_for_a_sentence_that_is_half_understood(beginning: str) -> None:
+def test_no_timer_is_set_by_a_half_understood_sentence(beginning: str) -> None:
     assert _calls("en", f"{beginning} set a timer for five minutes") == []
 
 
-def test_most_languages_of_home_assistant_are_there() -> None:
+def test_most_languages_of_home_assistant_are_available() -> None:
     known = intents.create(intents.Settings()).languages
     assert {"en", "de", "fr", "es", "it", "nl", "pl", "pt", "zh"} <= set(known)
     assert len(known) >= 55
@@ -386,11 +387,11 @@ def test_most_languages_of_home_assistant_are_there() -> None:
     ("asked", "used"),
     [("de", "de"), ("de-AT", "de"), ("zh", "zh"), ("xx", "en"), ("", "en"), ("../en", "en")],
 )
-def test_an_unknown_language_is_english(asked: str, used: str) -> None:
+def test_an_unknown_language_falls_back_to_english(asked: str, used: str) -> None:
     assert supported(asked) == used
 
 
-def test_every_language_answers_something() -> None:
+def test_every_language_gives_an_answer() -> None:
     async def main() -> None:
         llm = intents.create(intents.Settings())
         specs = Talk().specs()
@@ -420,12 +421,13 @@ def test_every_language_answers_something() -> None:
         ("es", time(3, 0), "las tres de la madrugada"),
     ],
 )
-def test_times_are_said_as_people_say_them(language: str, now: time, said: str) -> None:
+def test_times_are_spoken_as_people_say_them(language: str, now: time, said: str) -> None:
     assert clock_time(now, language) == said
 
 
-def test_a_load_does_not_block_the_event_loop() -> None:
-    """By processor time: of this thread between two steps of the loop, and of all that loads."""
+def test_loading_does_not_block_the_event_loop() -> None:
+    """It compares processor time: of this thread between two steps of the loop, and of the whole
+    load."""
 
     async def main() -> tuple[float, float]:
         talk = Talk("de")
@@ -439,7 +441,7 @@ def test_a_load_does_not_block_the_event_loop() -> None:
                 longest, last = max(longest, now - last), now
         return longest, wall.process_time() - begin
 
-    gc.disable()  # a full collection of a test process stops all threads, whatever they do
+    gc.disable()  # a full collection stops all threads, so it would count
     try:
         longest, whole = asyncio.run(main())
     finally:

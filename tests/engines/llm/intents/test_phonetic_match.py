@@ -1,4 +1,4 @@
-"""Names that were misheard are put right; what is no name is left alone."""
+"""Misheard names are corrected; other words are left alone."""
 
 import time
 
@@ -51,7 +51,7 @@ TOOLS = (ToolSpec("home_assistant", "", {}, house=HOUSE),)
         ("enciende la lampara del salon", "enciende la lámpara del salón", "es"),
     ],
 )
-def test_a_misheard_name_is_put_right(heard: str, meant: str, language: str) -> None:
+def test_a_misheard_name_is_corrected(heard: str, meant: str, language: str) -> None:
     found = understand(heard, language, TOOLS)
     assert found == understand(meant, language, TOOLS)
     assert found is not None
@@ -60,25 +60,25 @@ def test_a_misheard_name_is_put_right(heard: str, meant: str, language: str) -> 
 @pytest.mark.parametrize(
     "said",
     [
-        "turn on the toaster",  # there is none: better told so than another thing switched
-        "turn on the ceiling",  # lights or fan: it could be either
+        "turn on the toaster",  # there is none: an answer is better than a switched other device
+        "turn on the ceiling",  # lights or fan: both are possible
         "unlock the fund door",  # locks are not guessed at
-        "close the garbage door",  # nor is what opens or shuts
+        "close the garbage door",  # nor covers and doors
         "open the hole window",
-        "turn on the front store",  # the lock is nearest: no lamp in its place
-        "is the garbage door open",  # what is asked is not guessed either
-        "turn on the bathroom light",  # a room that is not here; Bed Light and Bedroom are
+        "turn on the front store",  # the lock is nearest: no lamp instead of it
+        "is the garbage door open",  # no guess in a question either
+        "turn on the bathroom light",  # this room does not exist; Bed Light and Bedroom do
         "turn on the lights in the bathroom",
         "turn on the garden lights",
         "turn on the bed light 2",
         "turn on the ceiling fan two",
-        "open the blinds in the kitten",  # not what a guessed room would open, either
+        "open the blinds in the kitten",  # no cover in a guessed room either
         "why is the sky blue",
         "tell me about garages in germany",
         "the kitten sleeps",
     ],
 )
-def test_what_is_far_unclear_or_dangerous_is_left_alone(said: str) -> None:
+def test_a_distant_ambiguous_or_dangerous_match_is_not_used(said: str) -> None:
     assert understand(said, "en", TOOLS) is None
 
 
@@ -95,31 +95,31 @@ def test_what_is_far_unclear_or_dangerous_is_left_alone(said: str) -> None:
         ("enciende la luz de la cocina", "luz de la oficina", "es"),
     ],
 )
-def test_a_word_that_was_heard_well_is_not_made_another_thing(
+def test_a_correct_word_is_not_replaced_by_another_name(
     said: str, only: str, language: str
 ) -> None:
     repaired = PhoneticMatcher([only], kept=language_data(language).kept).repaired(said)
     assert not [one for one in repaired if only.lower() in one]
 
 
-def test_what_is_guarded_is_neither_taken_nor_passed_over_for_the_next() -> None:
+def test_a_guarded_name_is_neither_matched_nor_skipped_for_the_next() -> None:
     names = PhoneticMatcher(["Fronting Lamp"], guarded=["Front Lamp"])
     assert names.repaired("turn on the fronk lamp") == []
     assert PhoneticMatcher(["Front Lamp"]).repaired("turn on the fronk lamp")
 
 
-def test_what_is_understood_as_it_is_stays_as_it_is() -> None:
+def test_a_sentence_that_is_understood_is_not_changed() -> None:
     found = understand("turn on the bed light", "en", TOOLS)
     assert found is not None
     assert (found.slots["name"], found.text) == ("bed light", "turn on the bed light")
 
 
-def test_two_names_that_are_equally_near_are_not_chosen_between() -> None:
+def test_no_choice_is_made_between_two_equally_near_names() -> None:
     likely = PhoneticMatcher(["hall lamp", "ball lamp"]).repaired("turn on the wall lamp")
     assert not {"turn on the hall lamp", "turn on the ball lamp"} & set(likely)
 
 
-def test_letters_stand_for_sounds() -> None:
+def test_phonetic_keys_compare_sounds() -> None:
     assert phonetic_key("Küchenlicht") == phonetic_key("kuchenlicht")
     assert phonetic_key("phone") == phonetic_key("fone")
     assert phonetic_distance("", "") == 0
@@ -127,7 +127,7 @@ def test_letters_stand_for_sounds() -> None:
     assert phonetic_distance("abk", "") == 2.5
 
 
-def test_thousands_of_names_are_looked_through_while_nobody_notices() -> None:
+def test_thousands_of_names_are_searched_in_little_time() -> None:
     rooms = ("kitchen", "office", "bedroom", "garage", "attic", "bathroom", "hall", "garden")
     things = ("lamp", "light", "fan", "heater", "blind", "curtain", "socket", "speaker")
     many = PhoneticMatcher(

@@ -1,4 +1,4 @@
-"""The sentences that a language model for recognition learns from."""
+"""The sentences for training a recogniser's language model."""
 
 import re
 import time
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
-def test_phrases_are_spoken_words_and_understood(language: str) -> None:
+def test_phrases_are_spoken_words_that_are_understood(language: str) -> None:
     specs = Talk(language).specs()
     said = intents.phrases(language, specs, 400)
     assert len(said) > 350
@@ -32,7 +32,7 @@ def test_phrases_cover_the_home_and_the_numbers() -> None:
         assert f"forty two {unit}s" in text
 
 
-def test_phrases_are_the_same_every_time_and_quick() -> None:
+def test_phrases_are_reproducible_and_computed_quickly() -> None:
     specs = Talk().specs()
     begin_s = time.process_time()
     said = intents.phrases("en", specs, 5000)
@@ -42,9 +42,9 @@ def test_phrases_are_the_same_every_time_and_quick() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 50])
-def test_the_limit_holds(limit: int) -> None:
+def test_the_number_of_phrases_is_limited(limit: int) -> None:
     assert len(intents.phrases("en", Talk().specs(), limit)) <= limit
 
 
-def test_a_language_without_own_sentences_has_none() -> None:
+def test_a_language_without_own_sentences_has_no_phrases() -> None:
     assert intents.phrases("it", Talk("it").specs(), 100) == ()

@@ -1,4 +1,4 @@
-"""A conversation with the intents model and the built-in skills, without sound."""
+"""A conversation in text with the intents model and the built-in tools."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -20,7 +20,7 @@ MAX_ROUNDS = 3
 
 @dataclass
 class HandClock:
-    """Moves only when told to. Saturday evening, 19:43."""
+    """A clock that a test moves. It begins on a Saturday evening, at 19:43."""
 
     seconds: float = 0.0
     today: datetime = datetime(2026, 11, 21, 19, 43, tzinfo=UTC)
@@ -34,7 +34,7 @@ class HandClock:
 
 @dataclass
 class Announced:
-    """An Announcer that remembers. Nobody listens while `is_anybody_there` is false."""
+    """An Announcer that records. It reaches nobody while `is_anybody_there` is false."""
 
     said: list[tuple[str, str]] = field(default_factory=list)
     is_anybody_there: bool = True
@@ -53,7 +53,7 @@ class Said:
 
 
 class Talk:
-    """One conversation: `say` what a user says, get what was done and answered."""
+    """One conversation: `say` takes a user's text and returns tool calls and the answer."""
 
     def __init__(self, language: str = "en") -> None:
         self.clock = HandClock()

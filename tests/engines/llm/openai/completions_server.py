@@ -1,4 +1,4 @@
-"""A real HTTP server that answers chat completions as a test says, and notes who left."""
+"""A real HTTP server that answers chat completions as a test sets, and records disconnects."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def sse(*chunks: Any, done: bool = True) -> bytes:
-    """Chunks as a server sends them."""
+    """Returns chunks as a server sends them."""
     ends = ["[DONE]"] if done else []
     return "".join(
         f"data: {chunk if isinstance(chunk, str) else json.dumps(chunk)}\n\n"
@@ -38,7 +38,7 @@ def text(*pieces: str) -> list[dict[str, Any]]:
 
 
 def sends(body: bytes, kind: str = "text/event-stream", status: int = 200) -> Answer:
-    """All at once."""
+    """Sends the whole body at once."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type=kind, status=status)
@@ -55,7 +55,7 @@ def refuses(status: int, body: Any = None, **headers: str) -> Answer:
 
 
 def breaks_after(body: bytes) -> Answer:
-    """The connection goes in the middle; with nothing sent, before the headers."""
+    """Closes the connection after this body; with an empty body, before the headers."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -70,7 +70,7 @@ def breaks_after(body: bytes) -> Answer:
 
 
 class Server:
-    """Answers in turn; the last one is repeated."""
+    """Gives the answers in turn; the last one is repeated."""
 
     def __init__(self, *answers: Answer, models: Any = None, props: Any = None) -> None:
         self.answers = list(answers) or [sends(sse(*text("Hello.")))]
@@ -88,7 +88,7 @@ class Server:
         self.url = ""
 
     def hangs_after(self, body: bytes) -> Answer:
-        """Waits for ever, or until the caller leaves."""
+        """Waits for ever, or until the client disconnects."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -164,7 +164,8 @@ def spoken(deltas: Sequence[TextDelta | ToolCall | TokenUsage]) -> str:
 
 @asynccontextmanager
 async def talking(server: Server, **settings: Any) -> AsyncIterator[OpenAiLlm]:
-    """`thinking`: true unless a test says otherwise; requests then hold what is tested."""
+    """Opens a client of the server. `thinking` is true by default, so that requests contain only
+    what is tested."""
     async with server.running():
         llm = OpenAiLlm(Settings(base_url=server.url, **{"thinking": True, **settings}))
         async with aclosing(llm):
@@ -181,7 +182,7 @@ def answers(server: Server, **settings: Any) -> list[TextDelta | ToolCall | Toke
 
 @contextmanager
 def beside(server: Server) -> Iterator[Server]:
-    """The server in a thread of its own, for tests with several loops."""
+    """Runs the server in a thread of its own, for tests with several loops."""
     running, over = Event(), Event()
 
     async def scenario() -> None:

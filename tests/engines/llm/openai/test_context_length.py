@@ -1,4 +1,4 @@
-"""A prompt that the server finds too long: told apart from other refusals, and asked shorter."""
+"""A prompt that is too long for the server: told apart from other refusals, and retried shorter."""
 
 import asyncio
 from contextlib import aclosing, nullcontext
@@ -104,8 +104,8 @@ SAID: dict[str, tuple[int, Any]] = {
 
 
 @pytest.mark.parametrize("case", SAID)
-def test_a_refusal_for_length_is_one(case: str) -> None:
-    """Asked once: no other form of the request would help."""
+def test_a_refusal_for_length_has_its_own_error(case: str) -> None:
+    """There is one request only, because no other form of it would help."""
     status, body = SAID[case]
     server = Server(refuses(status, body))
     with pytest.raises(ContextLengthExceeded) as caught:
@@ -123,14 +123,14 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("said", OTHERS)
-def test_other_refusals_are_not(said: str) -> None:
+def test_other_refusals_are_not_taken_for_it(said: str) -> None:
     assert not is_about_length(said)
     with pytest.raises(EngineError) as caught:
         answered(Server(refuses(400, {"error": {"message": said}})))
     assert caught.value.code == "engine_failed"
 
 
-def test_a_server_may_say_it_in_its_stream() -> None:
+def test_a_refusal_for_length_may_come_in_the_stream() -> None:
     problem = {"error": {"message": "Requested tokens exceed context window of 512"}}
     with pytest.raises(ContextLengthExceeded, match="of 512"):
         answered(Server(sends(sse(problem))))
@@ -159,7 +159,7 @@ PROMPT = [SYSTEM, *exchange("one"), *exchange("two"), *exchange("three"), user("
 
 
 def generated(*script: Answer, allowed: bool = True, prompt: list[Message] = PROMPT) -> Any:
-    """What came of it, and what was asked."""
+    """Returns the text or the error code, and the messages of each request."""
     server = Server(*script)
 
     async def scenario() -> str:
@@ -189,45 +189,45 @@ def generated(*script: Answer, allowed: bool = True, prompt: list[Message] = PRO
 
 
 async def at_once() -> None:
-    """Nothing is waited for."""
+    """Does not wait."""
 
 
 @pytest.mark.parametrize("case", SAID)
-def test_half_of_the_conversation_is_asked_again(case: str) -> None:
+def test_half_of_the_conversation_is_sent_again(case: str) -> None:
     said, (whole, half) = generated(refuses(*SAID[case]), GOOD)
     assert said == "Good."
     assert half[0] == whole[0] == {"role": "system", "content": "Be brief."}
     assert half[-1] == whole[-1]
-    assert half[1:] == whole[-len(half) + 1 :]  # the oldest went, and nothing else
+    assert half[1:] == whole[-len(half) + 1 :]  # only the oldest messages are left out
     first = next(at for at, m in enumerate(PROMPT) if m.text.startswith("three"))
     assert len(half) == 1 + len(PROMPT) - first
     kept = sum(map(message_tokens, PROMPT[first:]))
     assert kept <= sum(map(message_tokens, PROMPT[1:])) / 2
 
 
-def test_no_result_loses_its_call() -> None:
+def test_no_tool_result_loses_its_call() -> None:
     _, (_, half) = generated(refuses(413), GOOD)
     called = [call["id"] for m in half for call in m.get("tool_calls", ())]
     assert called == [m["tool_call_id"] for m in half if m["role"] == "tool"] == ["call_three"]
 
 
-def test_it_is_asked_shorter_once() -> None:
+def test_a_shorter_prompt_is_tried_only_once() -> None:
     said, asked = generated(refuses(*SAID["vLLM"]))
     assert (said, len(asked)) == ("context_length_exceeded", 2)
 
 
-def test_nothing_is_left_out_where_that_is_forbidden() -> None:
+def test_nothing_is_left_out_if_truncation_is_off() -> None:
     said, asked = generated(refuses(*SAID["vLLM"]), GOOD, allowed=False)
     assert (said, len(asked)) == ("context_length_exceeded", 1)
 
 
-def test_what_cannot_be_shorter_is_not_asked_again() -> None:
+def test_a_prompt_that_cannot_be_shortened_is_not_sent_again() -> None:
     said, asked = generated(refuses(*SAID["vLLM"]), GOOD, prompt=[SYSTEM, Message("user", "Hi.")])
     assert (said, len(asked)) == ("context_length_exceeded", 1)
 
 
-def test_nothing_is_said_twice() -> None:
-    """It broke off in the middle: what was said is with the user."""
+def test_a_started_answer_is_not_repeated() -> None:
+    """The answer broke off in the middle, and the user has its first words."""
     begun = sse(*text("Once")[:1], {"error": {"message": "context size exceeded"}})
     said, asked = generated(sends(begun), GOOD)
     assert (said, len(asked)) == ("context_length_exceeded", 1)
@@ -244,7 +244,7 @@ def test_nothing_is_said_twice() -> None:
         (None, 4096),
     ],
 )
-def test_ollama_tells_the_context_of_a_model_that_is_loaded(
+def test_the_context_of_a_loaded_model_is_read_from_ollama(
     loaded: Any, context_tokens: int
 ) -> None:
     server = Server(models={"data": [{"id": "tiny", "owned_by": "library"}]})
@@ -258,7 +258,7 @@ def test_ollama_tells_the_context_of_a_model_that_is_loaded(
     assert asyncio.run(scenario()) == context_tokens
 
 
-def test_ollama_is_asked_again_until_the_model_is_loaded() -> None:
+def test_ollama_is_queried_again_until_the_model_is_loaded() -> None:
     server = Server(models={"data": [{"id": "tiny", "owned_by": "library"}]})
     server.loaded = {"models": []}
 
@@ -275,7 +275,7 @@ def test_ollama_is_asked_again_until_the_model_is_loaded() -> None:
     assert server.listings == 2
 
 
-def test_a_name_without_a_tag_is_the_latest_of_ollama() -> None:
+def test_a_name_without_a_tag_means_the_latest_of_ollama() -> None:
     server = Server(models={"data": [{"id": "qwen3:latest", "owned_by": "library"}]})
     server.models["data"].append({"id": "another:1b", "owned_by": "library"})
     server.loaded = {"models": [{"name": "qwen3:latest", "context_length": 16384}]}
@@ -295,7 +295,7 @@ def test_a_name_without_a_tag_is_the_latest_of_ollama() -> None:
         assert "chat_template_kwargs" not in body
 
 
-def test_of_a_model_with_a_latest_and_its_own_name_its_own_counts() -> None:
+def test_an_exact_name_goes_before_one_with_the_latest_tag() -> None:
     entries = [
         {"id": "tiny:latest", "max_model_len": 2048},
         {"id": "tiny", "max_model_len": 4096},

@@ -1,4 +1,4 @@
-"""The engine against a real HTTP server: requests, answers, leaving, and what is served."""
+"""The engine with a real HTTP server: requests, answers, disconnects, and the served models."""
 
 import asyncio
 from contextlib import aclosing
@@ -34,27 +34,27 @@ LIGHT = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": 
 KEY = "sk-very-secret"
 
 
-def test_an_answer_streams_with_its_counts() -> None:
+def test_an_answer_streams_with_its_token_counts() -> None:
     counts = {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}
     server = Server(sends(sse(delta(role="assistant", content=""), *text("Hel", "lo."), counts)))
     assert answers(server) == [TextDelta("Hel"), TextDelta("lo."), TokenUsage(12, 3)]
 
 
-def test_what_the_server_had_in_its_cache_is_counted() -> None:
+def test_cached_tokens_of_the_server_are_counted() -> None:
     details = {"prompt_tokens_details": {"cached_tokens": 8, "audio_tokens": 0}}
     counts = {"prompt_tokens": 12, "completion_tokens": 3, **details}
     server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
     assert answers(server)[-1] == TokenUsage(12, 3, 8)
 
 
-def test_counts_below_nothing_are_nothing() -> None:
+def test_negative_counts_become_zero() -> None:
     details = {"prompt_tokens_details": {"cached_tokens": -1}}
     counts = {"prompt_tokens": -1, "completion_tokens": None, **details}
     server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
     assert answers(server)[-1] == TokenUsage(0, 0, 0)
 
 
-def test_the_request_says_what_is_wanted(tmp_path: Path) -> None:
+def test_the_request_contains_the_settings_and_options(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
     server = Server()
@@ -86,7 +86,7 @@ def test_the_request_says_what_is_wanted(tmp_path: Path) -> None:
     ("asked", "configured", "usual", "sent"),
     [(0.0, 0.3, 0.7, 0.0), (None, 0.3, 0.7, 0.3), (None, None, 0.7, 0.7), (None, None, None, None)],
 )
-def test_a_doors_usual_temperature_comes_last(
+def test_the_usual_temperature_of_an_api_has_the_lowest_precedence(
     asked: float | None, configured: float | None, usual: float | None, sent: float | None
 ) -> None:
     server = Server()
@@ -110,7 +110,9 @@ def test_a_doors_usual_temperature_comes_last(
         (["vllm"], {}),
     ],
 )
-def test_a_penalty_is_sent_to_those_who_have_one(owner: Any, penalty: dict[str, float]) -> None:
+def test_a_penalty_is_sent_to_servers_that_support_one(
+    owner: Any, penalty: dict[str, float]
+) -> None:
     server = Server(models={"data": [{"id": "tiny", "owned_by": owner}]})
 
     async def scenario() -> None:
@@ -125,7 +127,7 @@ def test_a_penalty_is_sent_to_those_who_have_one(owner: Any, penalty: dict[str, 
     assert said == [{"top_p": 0.95, **penalty}, {}]
 
 
-def test_a_call_can_be_demanded() -> None:
+def test_a_tool_call_can_be_required() -> None:
     server = Server()
 
     async def scenario() -> None:
@@ -137,7 +139,7 @@ def test_a_call_can_be_demanded() -> None:
     assert [body.get("tool_choice") for body in server.bodies] == ["required", None]
 
 
-def test_a_model_without_tools_is_offered_none() -> None:
+def test_a_model_without_tools_gets_none() -> None:
     server = Server()
 
     async def scenario() -> None:
@@ -149,7 +151,7 @@ def test_a_model_without_tools_is_offered_none() -> None:
     assert server.bodies[0]["temperature"] == 0.3
 
 
-def test_calls_come_behind_the_text_and_thoughts_not_at_all() -> None:
+def test_calls_follow_the_text_and_thoughts_are_removed() -> None:
     server = Server(
         sends(
             sse(
@@ -168,7 +170,7 @@ def test_calls_come_behind_the_text_and_thoughts_not_at_all() -> None:
     ]
 
 
-def test_a_server_that_does_not_stream_is_understood() -> None:
+def test_an_answer_without_streaming_is_read() -> None:
     body = b'{"choices": [{"message": {"content": "Hi."}}], "usage": {"prompt_tokens": 4}}'
     server = Server(sends(body, "application/json"))
     assert answers(server) == [TextDelta("Hi."), TokenUsage(4, 0)]
@@ -211,8 +213,8 @@ def test_cancelling_before_the_first_token_closes_the_connection_at_once(run: An
     run(scenario())
 
 
-def test_speech_over_an_answer_closes_its_request() -> None:
-    """By a whole session; a voice that falls silent would leave the server writing."""
+def test_an_interruption_closes_the_request() -> None:
+    """A whole session is interrupted; stopping only the voice would leave the server generating."""
     words = sse(delta(content="It is one o'clock, and this will take a while, "), done=False)
     server = Server()
     server.answers = [server.hangs_after(words)]
@@ -272,7 +274,7 @@ SERVED: dict[str, tuple[Any, Any, dict[str, Any], tuple[str, int]]] = {
 
 
 @pytest.mark.parametrize("case", SERVED)
-def test_model_and_context_are_found(case: str) -> None:
+def test_model_and_context_are_detected(case: str) -> None:
     models, props, settings, expected = SERVED[case]
     server = Server(models=models, props=props)
 
@@ -300,8 +302,8 @@ def test_an_answer_leaves_room_for_its_prompt(wanted: int | None, context: int, 
     assert server.bodies[0]["max_tokens"] == most
 
 
-def test_what_a_server_says_while_it_loads_is_not_remembered() -> None:
-    """llama.cpp answers 503 to everything."""
+def test_responses_of_a_loading_server_are_not_cached() -> None:
+    """llama.cpp answers 503 to everything while it loads."""
     server = Server(models=503, props=503)
 
     async def scenario() -> None:
@@ -321,7 +323,7 @@ def test_what_a_server_says_while_it_loads_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("models", [404, {"data": []}, {"data": 7}, ["?"], {"data": [{"id": 7}]}])
-def test_a_server_without_models_needs_one_named(models: Any) -> None:
+def test_a_server_without_a_model_list_needs_a_configured_model(models: Any) -> None:
     with pytest.raises(EngineError, match="model"):
         answers(Server(models=models))
 
@@ -329,7 +331,7 @@ def test_a_server_without_models_needs_one_named(models: Any) -> None:
 GOOD = sends(sse(*text("Good.")))
 
 
-def test_another_model_is_found_once_the_first_is_gone() -> None:
+def test_another_model_is_found_after_the_first_is_gone() -> None:
     server = Server(refuses(404, {"error": {"message": "no model tiny"}}), GOOD)
 
     async def scenario() -> str:

@@ -1,4 +1,4 @@
-"""Servers that are busy, broken or slow: tried once more, or told clearly, without secrets."""
+"""Servers that are busy, broken or slow: one retry, or a clear error without secrets."""
 
 import asyncio
 import socket
@@ -45,14 +45,14 @@ RETRIES: dict[str, tuple[list[Answer], int]] = {
 
 
 @pytest.mark.parametrize("case", RETRIES)
-def test_a_second_try_before_the_first_token(case: str) -> None:
+def test_a_request_is_retried_before_the_first_token(case: str) -> None:
     script, asked = RETRIES[case]
     server = Server(*script)
     assert spoken(answers(server)) == "Good."
     assert len(server.bodies) == asked
 
 
-def test_a_server_that_cannot_count_is_not_asked_again() -> None:
+def test_counts_are_not_requested_again_from_a_server_without_them() -> None:
     server = Server(refuses(400, {"error": "unknown field"}), GOOD)
 
     async def scenario() -> None:
@@ -64,8 +64,8 @@ def test_a_server_that_cannot_count_is_not_asked_again() -> None:
     assert ["stream_options" in body for body in server.bodies] == [True, False, False]
 
 
-def test_a_model_that_will_not_be_told_how_to_sample_is_learned() -> None:
-    """It refuses the limit's old name, too, and names one thing at a time."""
+def test_a_model_that_refuses_sampling_options_is_remembered() -> None:
+    """It refuses the limit's old name, too, and names one option at a time."""
     limit = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     error = {"message": "'temperature' may only be 1.", "code": "unsupported_value"}
     server = Server(
@@ -83,7 +83,7 @@ def test_a_model_that_will_not_be_told_how_to_sample_is_learned() -> None:
     assert [body.get("max_completion_tokens") for body in server.bodies] == [None, 512, 512, 512]
 
 
-def test_a_temperature_out_of_range_changes_no_later_request() -> None:
+def test_a_temperature_out_of_range_does_not_affect_later_requests() -> None:
     why = {"error": {"message": "temperature must be at most 1"}}
     server = Server(refuses(400, why), refuses(400, why), GOOD)
 
@@ -97,7 +97,7 @@ def test_a_temperature_out_of_range_changes_no_later_request() -> None:
     assert server.bodies[-1]["temperature"] == 0.5
 
 
-def test_a_limit_of_another_name_is_learned() -> None:
+def test_another_name_of_the_token_limit_is_remembered() -> None:
     why = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     server = Server(refuses(400, {"error": {"message": why}}), GOOD)
 
@@ -188,7 +188,7 @@ FAILURES: dict[str, tuple[list[Answer], type[Exception], str, int]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_a_failure_is_told_without_secrets(case: str) -> None:
+def test_a_failure_is_reported_without_secrets(case: str) -> None:
     script, kind, message, asked = FAILURES[case]
     server = Server(*script)
 
@@ -204,24 +204,24 @@ def test_a_failure_is_told_without_secrets(case: str) -> None:
     assert len(server.bodies) == asked
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_a_missing_server_is_reported_at_once() -> None:
     llm = OpenAiLlm(Settings(base_url="http://127.0.0.1:9/v1", model="x"))
 
     async def scenario() -> None:
         async with aclosing(llm):
-            await llm.warm("en", ())  # says so in the log, and the server starts all the same
+            await llm.warm("en", ())  # logs it, and the server starts nevertheless
             await collected(llm)
 
     with pytest.raises(EngineUnreachable, match=r"127\.0\.0\.1:9.*refused"):
         asyncio.run(scenario())
 
 
-def test_a_host_that_does_not_react_is_given_up_soon() -> None:
+def test_a_host_that_does_not_react_times_out_soon() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
         address = deaf.getsockname()
-        with socket.create_connection(address):  # it queues one, and drops what comes after
+        with socket.create_connection(address):  # it queues one connection, and drops later ones
             url = f"http://127.0.0.1:{address[1]}/v1"
             settings = Settings(base_url=url, model="x", context_tokens=512, connect_timeout_s=0.1)
 
@@ -242,7 +242,7 @@ def test_a_host_that_does_not_react_is_given_up_soon() -> None:
         (ONE + b": still here\n\n", {"token_timeout_s": 0.1}, "no data for 0.1 s"),
     ],
 )
-def test_a_server_that_hangs_is_left(sent: bytes, limits: dict[str, float], message: str) -> None:
+def test_a_server_that_hangs_times_out(sent: bytes, limits: dict[str, float], message: str) -> None:
     server = Server()
     server.answers = [server.hangs_after(sent)]
 

@@ -1,4 +1,4 @@
-"""Models are told not to think, in the words of their server, which are found out once."""
+"""Reasoning is switched off with the fields of each server, which are detected once."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ def owned_by(owner: Any) -> Any:
 
 
 def thoughts(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request says of them."""
+    """Returns the fields of a request about reasoning."""
     return {field: body[field] for field in FIELDS if field in body}
 
 
 def asked(
     server: Server, turns: int = 1, options: LlmOptions = AS_CONFIGURED, **settings: Any
 ) -> list[dict[str, Any]]:
-    """What each request says of thoughts."""
+    """Returns the fields of each request about reasoning."""
 
     async def scenario() -> None:
         async with talking(server, thinking=False, **settings) as llm:
@@ -64,13 +64,13 @@ def asked(
         (7, {**NO_THINKING_BY_TEMPLATE, **NO_THINKING_BY_EFFORT}),
     ],
 )
-def test_each_server_is_told_in_its_own_words(owner: Any, said: Mapping[str, Any]) -> None:
+def test_each_server_gets_its_own_fields(owner: Any, said: Mapping[str, Any]) -> None:
     server = Server(models=owned_by(owner))
     assert asked(server) == [said]
     assert server.listings == 1
 
 
-def test_a_server_whose_model_is_configured_is_asked_once_who_it_is() -> None:
+def test_the_owner_of_a_configured_model_is_queried_once() -> None:
     server = Server(models=owned_by("vllm"))
     assert asked(server, 3, model="tiny", context_tokens=4096) == [NO_THINKING_BY_TEMPLATE] * 3
     assert server.listings == 1
@@ -86,7 +86,9 @@ def test_a_server_whose_model_is_configured_is_asked_once_who_it_is() -> None:
         ({}, LlmOptions(reasoning_effort="high")),
     ],
 )
-def test_who_wants_thoughts_gets_them(settings: dict[str, Any], options: LlmOptions) -> None:
+def test_requested_reasoning_is_not_switched_off(
+    settings: dict[str, Any], options: LlmOptions
+) -> None:
     answer = HELLO
     if settings.get("starts_thinking"):
         answer = sends(sse(*text("so</think>Hello.")))
@@ -96,7 +98,7 @@ def test_who_wants_thoughts_gets_them(settings: dict[str, Any], options: LlmOpti
     assert said == {**{name: extra[name] for name in FIELDS if name in extra}, **wished}
 
 
-def test_thinking_can_be_allowed() -> None:
+def test_reasoning_can_be_allowed() -> None:
     async def scenario() -> None:
         async with talking(server, thinking=True) as llm:
             await collected(llm)
@@ -136,7 +138,7 @@ def error(message: str) -> Any:
         ),
     ],
 )
-def test_what_a_server_refuses_is_left_out_from_then_on(
+def test_a_refused_field_is_left_out_of_later_requests(
     owner: str, refusals: list[str], said: list[dict[str, Any]]
 ) -> None:
     answers = [*(refuses(400, error(one)) for one in refusals), HELLO]
@@ -145,7 +147,7 @@ def test_what_a_server_refuses_is_left_out_from_then_on(
     assert later == [*said, said[-1]]
 
 
-def test_a_server_that_does_not_say_what_it_refuses_loses_no_more_than_it_must() -> None:
+def test_fields_are_dropped_if_a_refusal_does_not_name_one() -> None:
     server = Server(
         refuses(400, error("bad request")),
         refuses(400, error("bad request")),
@@ -158,7 +160,7 @@ def test_a_server_that_does_not_say_what_it_refuses_loses_no_more_than_it_must()
     assert ["stream_options" in body for body in server.bodies] == [True, False, True, True]
 
 
-def test_a_weaker_effort_of_ours_does_not_touch_a_wish() -> None:
+def test_our_lower_effort_does_not_change_a_requested_one() -> None:
     server = Server(refuses(400, error(BAD_VALUE)), HELLO, models=owned_by("openai"))
 
     async def scenario() -> None:

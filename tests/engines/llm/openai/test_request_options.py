@@ -1,4 +1,4 @@
-"""What a session asks of a model beside its words, and servers that know nothing of it."""
+"""A session's options in requests, and servers that do not know them."""
 
 import asyncio
 from contextlib import aclosing
@@ -34,7 +34,7 @@ def sent(
     tools: tuple[ToolSpec, ...] = (LIGHT,),
     **settings: Any,
 ) -> list[tuple[Any, Any]]:
-    """What each request said of calls side by side, and of thinking."""
+    """Returns the fields of each request about parallel calls and reasoning."""
 
     async def scenario() -> None:
         async with talking(server, **settings) as llm:
@@ -49,16 +49,16 @@ def sent(
 ONE_AT_A_TIME = LlmOptions(parallel_tool_calls=False, reasoning_effort="low")
 
 
-def test_wishes_are_sent_once_somebody_has_them() -> None:
+def test_options_are_sent_only_if_set() -> None:
     assert sent(Server(), ONE_AT_A_TIME, LlmOptions()) == [(False, "low"), (None, None)]
 
 
-def test_without_tools_there_is_nothing_to_call() -> None:
-    """OpenAI refuses the field beside no tools."""
+def test_parallel_calls_are_not_sent_without_tools() -> None:
+    """OpenAI refuses the field in a request without tools."""
     assert sent(Server(), ONE_AT_A_TIME, tools=()) == [(None, "low")]
 
 
-def test_the_operator_has_the_last_word() -> None:
+def test_configured_extra_fields_take_precedence() -> None:
     taken_out = {"parallel_tool_calls": None, "reasoning_effort": "none"}
     assert sent(Server(), ONE_AT_A_TIME, extra_body=taken_out) == [(None, "none")]
 
@@ -71,16 +71,16 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("said", "calls", "effort"), REFUSALS)
-def test_a_refused_wish_is_left_out(said: str, calls: Any, effort: Any) -> None:
-    """And not asked for again."""
+def test_a_refused_option_is_left_out(said: str, calls: Any, effort: Any) -> None:
+    """Later requests leave it out, too."""
     server = Server(refuses(400, {"error": {"message": said}}), GOOD)
     asked = sent(server, ONE_AT_A_TIME, ONE_AT_A_TIME)
     assert asked == [(False, "low"), (calls, effort), (calls, effort)]
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-def test_an_answer_that_began_before_forgets_nothing(is_refused: bool) -> None:
-    """Of what another one found out meanwhile, whether it learns something itself or not."""
+def test_an_earlier_answer_does_not_overwrite_a_later_refusal(is_refused: bool) -> None:
+    """This holds whether the earlier answer was itself refused or not."""
     begun, other_is_done = asyncio.Event(), asyncio.Event()
     no_effort = {"error": {"message": "Unrecognized request argument supplied: reasoning_effort"}}
     no_calls = {"error": {"message": "Unsupported parameter: 'parallel_tool_calls'"}}
@@ -116,7 +116,7 @@ def test_an_answer_that_began_before_forgets_nothing(is_refused: bool) -> None:
     assert ("parallel_tool_calls" in last) != is_refused
 
 
-def test_another_effort_is_another_wish() -> None:
+def test_another_effort_is_tried_separately() -> None:
     said = {"error": {"message": "'reasoning_effort' does not support 'minimal'"}}
     server = Server(refuses(400, said), GOOD)
     minimal, high = LlmOptions(reasoning_effort="minimal"), LlmOptions(reasoning_effort="high")
@@ -149,8 +149,8 @@ def penalties(server: Server, *wishes: LlmOptions, **settings: Any) -> list[dict
 
 
 @pytest.mark.parametrize("case", OWNERS)
-def test_a_penalty_is_sent_where_all_else_is_configured(case: str) -> None:
-    """And who serves the model is asked once, by the first who wants one."""
+def test_a_penalty_is_sent_with_a_configured_model(case: str) -> None:
+    """The server's owner is queried once, by the first request with a penalty."""
     models, model, penalty = OWNERS[case]
     server = Server(models=models)
     wishes = (LlmOptions(), PENALIZED, PENALIZED)
@@ -158,7 +158,7 @@ def test_a_penalty_is_sent_where_all_else_is_configured(case: str) -> None:
     assert server.listings == 1
 
 
-def test_a_server_that_cannot_say_who_it_is_answers_all_the_same() -> None:
+def test_a_server_without_a_model_list_still_answers() -> None:
     server = Server(models=503)
 
     async def scenario() -> None:
@@ -171,7 +171,7 @@ def test_a_server_that_cannot_say_who_it_is_answers_all_the_same() -> None:
     assert ["repetition_penalty" in body for body in server.bodies] == [False, True]
 
 
-def test_nobody_is_asked_for_what_nobody_wants() -> None:
+def test_the_model_list_is_not_queried_without_need() -> None:
     server = Server(models=VLLM)
     assert penalties(server, LlmOptions(), model="tiny", context_tokens=512) == [{}]
     assert server.listings == 0

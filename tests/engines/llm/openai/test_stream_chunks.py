@@ -1,4 +1,4 @@
-"""The pieces of a streamed completion, without a server: events, thoughts, calls, settings."""
+"""The parts of a streamed completion, without a server: events, thoughts, calls, settings."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ STREAMS = [
 
 
 @pytest.mark.parametrize(("wire", "events"), STREAMS)
-def test_events_come_in_any_split(wire: str, events: list[str]) -> None:
+def test_events_are_read_in_any_split(wire: str, events: list[str]) -> None:
     data = wire.encode()
     for cut in range(len(data) + 1):
         reader = SseReader()
@@ -39,7 +39,7 @@ def test_events_come_in_any_split(wire: str, events: list[str]) -> None:
     "data",
     [b"x" * (MAX_EVENT_BYTES + 1), (b"data: " + b"x" * 60_000 + b"\n") * 20, b"data: \xff\n\n"],
 )
-def test_events_that_never_end_are_no_events(data: bytes) -> None:
+def test_oversized_and_undecodable_events_are_refused(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         list(SseReader().receive_data(data))
 
@@ -67,7 +67,7 @@ def test_thoughts_are_never_spoken(written: str, starts: bool, said: str) -> Non
             assert "".join(map(thoughts.push, pieces)) + thoughts.end() == said
 
 
-def test_text_is_not_held_back_without_need() -> None:
+def test_text_is_held_back_no_longer_than_necessary() -> None:
     thoughts = ReasoningFilter()
     assert thoughts.push("Hello") == "Hello"
     assert thoughts.push(" you <") == " you "
@@ -144,7 +144,7 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]
 }
 
 
-def test_calls_are_told_of_while_they_are_written() -> None:
+def test_parts_of_calls_are_reported_while_they_arrive() -> None:
     calls = ToolCallAssembler()
     told: list[tuple[str, str, str]] = []
     for one in (
@@ -177,7 +177,7 @@ def assembled(parts: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
 
 
 @pytest.mark.parametrize("case", CALLS)
-def test_calls_are_put_together(case: str) -> None:
+def test_calls_are_assembled_from_parts(case: str) -> None:
     parts, expected = CALLS[case]
     made = assembled(parts)
     assert [(call.name, call.arguments) for call in made] == [(n, a) for _, n, a in expected]
@@ -199,7 +199,7 @@ def test_calls_are_put_together(case: str) -> None:
         ),
     ],
 )
-def test_calls_that_cannot_be_meant_are_not_made(parts: list[dict[str, Any]], message: str) -> None:
+def test_impossible_calls_are_refused(parts: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(RemoteProtocolError, match=message):
         assembled(parts)
 
@@ -225,7 +225,7 @@ def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None
     assert "secret" not in str(caught.value)
 
 
-def test_secrets_stay_out_of_sight() -> None:
+def test_no_secret_is_in_a_repr() -> None:
     settings = Settings(base_url="http://h/v1", api_key="sk-1", extra_body={"user": "sk-2"})
     assert "sk-" not in repr(settings)
     assert "sk-" not in repr(OpenAiLlm(settings))

@@ -1,6 +1,6 @@
-"""The engine `openai` with a server that is not vLLM: `transformers serve`, with the same model.
+"""The engine `openai` with a server other than vLLM: `transformers serve`, with the same model.
 
-It has no metrics: how much it computes is seen by its processor time.
+It has no metrics, so the test measures its work by processor time.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ SERVE = "import sys; from transformers.cli.transformers import main; sys.exit(ma
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
     python = python_of(installed())
-    # All else of its extra `serving` is there for vLLM. Without what it needs: torch is pinned.
+    # vLLM needs the rest of the extra `serving`. Without dependencies, because torch is pinned.
     pip(python, "install", "--no-deps", "accelerate", tell=print)
     model = str(tiny_llama())
     with reserve_port("llm", "transformers", HOST, 0) as port:
@@ -64,10 +64,10 @@ async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
                 yield llm, psutil.Process(supervisor.pid)
 
 
-def test_it_streams_and_stops_when_nobody_listens() -> None:
+def test_it_streams_and_stops_after_a_disconnect() -> None:
     async def scenario() -> None:
         async with serving() as (llm, server):
-            await cost_s(llm, server)  # the first is cold
+            await cost_s(llm, server)  # the first answer is cold
             short_s = await cost_s(llm, server)
 
             before_s = await quiet(server)
@@ -77,14 +77,14 @@ def test_it_streams_and_stops_when_nobody_listens() -> None:
                 begun_s = cpu_s(server)
                 while cpu_s(server) < begun_s + MORE_S:  # noqa: ASYNC110 - it goes on writing
                     await asyncio.sleep(LOOK_S / 10)
-            # All of it would be a hundred times the short one.
+            # All of it would cost a hundred times the short one.
             assert await quiet(server) - before_s < 30 * short_s
 
     asyncio.run(scenario())
 
 
 async def cost_s(llm: OpenAiLlm, server: psutil.Process) -> float:
-    """Of a short answer."""
+    """Returns the processor time of a short answer."""
     before_s = await quiet(server)
     answer = llm.reply([HELLO], (), language="en", options=SHORT)
     assert len([part async for part in answer if isinstance(part, TextDelta)]) > 30
@@ -97,7 +97,7 @@ def cpu_s(server: psutil.Process) -> float:
 
 
 async def quiet(server: psutil.Process) -> float:
-    """Wait until it computes nothing any more; the processor time that it has taken by then."""
+    """Waits until the server is idle; returns its processor time by then."""
     async with asyncio.timeout(QUIET_S):
         while True:
             before_s = cpu_s(server)

@@ -1,6 +1,6 @@
-"""A real language model in its own process: streams, stops within a token, comes back.
+"""A real language model in its own process: it streams, stops within a token, and is restarted.
 
-torch is none of our own test environment: the process runs in vLLM's, which has it.
+Our own test environment has no torch, so the process runs in vLLM's.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ def pid_of(llm: RemoteLlm) -> int | None:
 
 
 def run(folder: Path, scenario: Callable[[RemoteLlm], Coroutine[Any, Any, None]]) -> None:
-    """In the loop that the server has."""
+    """Runs the scenario in the kind of loop that the server has."""
 
     async def whole() -> None:
         async with running(folder) as llm:
@@ -91,7 +91,7 @@ def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         assert llm.context_tokens == CONTEXT_TOKENS
         *texts, usage = await collected(llm, HELLO, options=LlmOptions(max_output_tokens=20))
-        assert len(texts) == 20  # a token each
+        assert len(texts) == 20  # one token each
         assert set(spoken(texts)) <= set(SPOKEN)
         assert isinstance(usage, TokenUsage)
         assert usage.output_tokens == 20
@@ -101,7 +101,7 @@ def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
 
 
 def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
-    """From what was computed before, from nothing, and beside another answer."""
+    """This holds with cached values, without them, and during another answer."""
 
     async def scenario(llm: RemoteLlm) -> None:
         first = await collected(llm, HELLO, options=twenty)
@@ -129,8 +129,8 @@ def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
     run(tiny, anew)
 
 
-def test_a_request_may_say_how_it_is_sampled(tiny: Path) -> None:
-    """A model of random weights says the same again and again, unless that is made unlikely."""
+def test_a_request_may_set_sampling_options(tiny: Path) -> None:
+    """A model of random weights repeats itself, unless a penalty makes that unlikely."""
 
     async def scenario(llm: RemoteLlm) -> None:
         async def said(**wished: Any) -> str:
@@ -146,7 +146,7 @@ def test_a_request_may_say_how_it_is_sampled(tiny: Path) -> None:
     run(tiny, scenario)
 
 
-def test_what_was_computed_is_not_computed_again(tiny: Path) -> None:
+def test_cached_tokens_are_not_computed_again(tiny: Path) -> None:
     async def scenario() -> None:
         ten = LlmOptions(max_output_tokens=10)
         turns = [Message("user", "a question of some length")]
@@ -162,7 +162,7 @@ def test_what_was_computed_is_not_computed_again(tiny: Path) -> None:
 
 
 def cpu_s(llm: RemoteLlm) -> float:
-    """Processor time that its process has taken."""
+    """Returns the processor time of the model's process."""
     times = psutil.Process(pid_of(llm)).cpu_times()
     return times.user + times.system
 
@@ -170,7 +170,7 @@ def cpu_s(llm: RemoteLlm) -> float:
 def test_leaving_stops_the_model_within_a_token(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
-        for _ in range(8):  # more than there is room for, were they not gone
+        for _ in range(8):  # more than there is room for, if abandoned ones went on
             reply = llm.reply(HELLO, (), language="en", options=endless)
             async with aclosing(reply) as deltas:
                 assert isinstance(await anext(deltas), TextDelta)
@@ -179,12 +179,12 @@ def test_leaving_stops_the_model_within_a_token(tiny: Path) -> None:
             before_s = cpu_s(llm)
             await collected(llm, HELLO, options=LlmOptions(max_output_tokens=tokens))
             took_s.append(cpu_s(llm) - before_s)
-        assert took_s[0] < took_s[1] / 4  # nothing else was being written
+        assert took_s[0] < took_s[1] / 4  # no other answer was being generated
 
     run(tiny, scenario)
 
 
-def test_one_too_many_is_told(tiny: Path) -> None:
+def test_one_answer_too_many_is_refused(tiny: Path) -> None:
     async def scenario() -> None:
         async with running(tiny, at_once=1, max_output_tokens=CONTEXT_TOKENS) as llm:
             async with aclosing(llm.reply(HELLO, (), language="en")) as deltas:
@@ -196,14 +196,14 @@ def test_one_too_many_is_told(tiny: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_one_too_many_is_told_while_the_model_loads(tiny: Path) -> None:
+def test_one_answer_too_many_is_refused_while_the_model_loads(tiny: Path) -> None:
     async def scenario() -> None:
         one = LlmOptions(max_output_tokens=1)
         llm = remote(tiny, at_once=1)
         async with asyncio.timeout(PATIENCE_S), llm.running():
             async with asyncio.TaskGroup() as tasks:
                 first = tasks.create_task(collected(llm, HELLO, options=one))
-                await asyncio.sleep(0)  # it has begun
+                await asyncio.sleep(0)  # the first has begun
                 with pytest.raises(OverloadedError, match="already generates 1 answers"):
                     await collected(llm, HELLO, options=one)
             assert spoken(first.result())
@@ -211,7 +211,7 @@ def test_one_too_many_is_told_while_the_model_loads(tiny: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_prompt_that_is_too_long_is_refused_and_the_room_is_kept_to(tiny: Path) -> None:
+def test_a_prompt_that_is_too_long_is_refused_and_the_context_is_not_exceeded(tiny: Path) -> None:
     async def scenario() -> None:
         async with running(tiny, context_tokens=128) as llm:
             assert llm.context_tokens == 128
@@ -226,7 +226,7 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_room_is_kept_to(tiny: Path
     asyncio.run(scenario())
 
 
-def test_tools_go_through_the_template(tiny: Path) -> None:
+def test_tools_are_part_of_the_templated_prompt(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         one = LlmOptions(max_output_tokens=1)
         *_, without = await collected(llm, HELLO, options=one)
@@ -239,14 +239,14 @@ def test_tools_go_through_the_template(tiny: Path) -> None:
 
 
 async def struck(llm: RemoteLlm, pid: int, blow: signal.Signals) -> None:
-    """In the middle of an answer."""
+    """Sends the signal in the middle of an answer."""
     endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
     async with aclosing(llm.reply(HELLO, (), language="en", options=endless)) as deltas:
         async for _ in deltas:
             os.kill(pid, blow)
 
 
-def test_a_killed_process_is_told_and_replaced(tiny: Path) -> None:
+def test_a_killed_process_fails_its_answer_and_is_replaced(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         pid = pid_of(llm)
         assert pid
@@ -271,7 +271,7 @@ def test_a_hung_process_is_replaced(tiny: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_folder_that_does_not_load_is_told_once_and_for_all(tiny: Path, tmp_path: Path) -> None:
+def test_a_folder_that_does_not_load_gives_the_reason_each_time(tiny: Path, tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((tiny / name).read_bytes())
 

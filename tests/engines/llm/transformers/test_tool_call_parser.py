@@ -36,7 +36,7 @@ WRITTEN: list[tuple[str, str, list[tuple[str, dict[str, Any]]]]] = [
 
 
 @pytest.mark.parametrize(("written", "said", "calls"), WRITTEN)
-def test_calls_are_taken_out_of_text_in_any_split(
+def test_calls_are_extracted_from_text_in_any_split(
     written: str, said: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:
     for cut in range(len(written) + 1):
@@ -48,17 +48,17 @@ def test_calls_are_taken_out_of_text_in_any_split(
 
 
 @pytest.mark.parametrize("inside", ["", "{", '{"nam": "x"}', '{"name": "x", "arguments": [1]}'])
-def test_what_is_no_call_is_not_called(inside: str) -> None:
+def test_invalid_calls_are_refused(inside: str) -> None:
     with pytest.raises(InvalidToolCall):
         ToolCallParser().push(f"<tool_call>{inside}</tool_call>")
 
 
-def test_text_is_spoken_as_it_comes() -> None:
+def test_text_is_passed_on_as_it_comes() -> None:
     text = ToolCallParser()
     assert [text.push("Hel"), text.push("lo <"), text.push("3")] == ["Hel", "lo ", "<3"]
 
 
-def test_ids_are_short_and_stay_the_same() -> None:
+def test_ids_are_short_and_consistent() -> None:
     calls = tuple(ToolCall(f"call_{n:030}", "light", {}) for n in range(2))
     messages = [
         Message("user", "a"),
@@ -80,7 +80,7 @@ def test_ids_are_short_and_stay_the_same() -> None:
         ({}, None, 2048),
     ],
 )
-def test_the_context_is_the_models(
+def test_the_context_is_the_models_or_a_smaller_limit(
     tmp_path: Path, config: dict[str, Any], limit: int | None, tokens: int
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -88,14 +88,14 @@ def test_the_context_is_the_models(
 
 
 @pytest.mark.parametrize("content", [None, "{"])
-def test_a_folder_without_a_model_is_told(tmp_path: Path, content: str | None) -> None:
+def test_a_folder_without_a_model_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(EngineMissing, match=str(tmp_path)):
         read_context(Settings(path=str(tmp_path)))
 
 
-def test_it_says_how_many_answers_it_writes_at_once(tmp_path: Path) -> None:
+def test_the_number_of_simultaneous_answers_is_known(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     llm = TransformersLlm(Settings(path=str(tmp_path), at_once=3))
     assert isinstance(llm, ConcurrencyLimitedLlm)
@@ -120,7 +120,7 @@ def test_it_runs_in_a_worker_with_its_own_limits() -> None:
     assert limits_s == (5, 60, 3)
 
 
-def test_missing_libraries_come_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engines.llm.transformers.find_spec", lambda name: None)
     with pytest.raises(EngineMissing, match="earshot extras add torch"):
         load("llm", "transformers", {"path": "x"})

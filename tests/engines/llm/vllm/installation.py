@@ -1,6 +1,6 @@
 """A vLLM that our own command installed, and a model for it; kept for the next test or run.
 
-`EARSHOT_CI_STATE` says where; CI gives an empty folder, so that the installation is tested too.
+`EARSHOT_CI_STATE` names the folder; in CI it is empty, so that the installation is tested too.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ INSTALL_S = 1200
 
 
 def earshot(*arguments: str, timeout_s: float = 300) -> str:
-    """What the command prints; it must end well."""
+    """Returns the output of the command, which must succeed."""
     done = run(
         [sys.executable, "-m", "server", *arguments],
         env=environment(STATE, EARSHOT_STATE_DIR=str(STATE)),
@@ -39,7 +39,8 @@ def earshot(*arguments: str, timeout_s: float = 300) -> str:
 
 
 def installed() -> Path:
-    """The environment, installed by the first test that needs it; another worker's test waits."""
+    """Returns the environment, installed by the first test that needs it; other workers' tests
+    wait."""
     STATE.mkdir(parents=True, exist_ok=True)
     with (STATE / "vllm-tests.lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -48,7 +49,7 @@ def installed() -> Path:
 
 
 def tiny_llama() -> Path:
-    """Written in there, for our own environment has no torch. vLLM's is not ours to import."""
+    """Writes the model with vLLM's Python, because our own environment has no torch."""
     folder = STATE / "tiny-llama"
     script = ROOT / "tests" / "tiny_llama.py"
     python = python_of(ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""The command line of vLLM, its options, and whether it is installed."""
+"""The command line of vLLM, its options, and the check whether it is installed."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -47,14 +47,14 @@ def test_on_processors_it_computes_in_float32_without_compiling() -> None:
     assert variables(settings(cpu_cache_gb=3), CPU, KEY)["VLLM_CPU_KVCACHE_SPACE"] == "3"
 
 
-def test_on_a_gpu_it_takes_its_share() -> None:
+def test_on_a_gpu_it_uses_its_share_of_memory() -> None:
     words = command(settings(gpu_memory_utilization=0.4), GPU, 8123)
     assert pairs(words) >= {("--dtype", "auto"), ("--gpu-memory-utilization", "0.4")}
     assert "--enforce-eager" not in words
     assert "VLLM_CPU_KVCACHE_SPACE" not in variables(settings(), GPU, KEY)
 
 
-def test_tools_are_offered_where_their_calls_can_be_read() -> None:
+def test_tools_are_offered_only_with_a_parser_for_calls() -> None:
     parsed = settings(tool_parser="hermes")
     words = command(parsed, CPU, 1)
     assert ("--tool-call-parser", "hermes") in pairs(words)
@@ -63,7 +63,7 @@ def test_tools_are_offered_where_their_calls_can_be_read() -> None:
     assert not http_settings(settings(), "http://127.0.0.1:1", KEY).tools
 
 
-def test_the_key_is_in_no_command_line_and_no_makers_are_told() -> None:
+def test_the_key_is_not_in_the_command_line_and_usage_reports_are_off() -> None:
     added = variables(settings(), CPU, KEY)
     assert added["VLLM_API_KEY"] == KEY
     assert added["VLLM_NO_USAGE_STATS"] == "1"
@@ -85,15 +85,15 @@ def test_the_key_is_in_no_command_line_and_no_makers_are_told() -> None:
         ({"request": {"temperature": 3}}, "vllm.request: .*temperature"),
     ],
 )
-def test_options_that_are_not_the_operators_are_named(wrong: dict[str, object], says: str) -> None:
+def test_options_that_the_engine_sets_are_refused(wrong: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(settings(**wrong))
 
 
-# Whether it is there
+# Whether it is installed
 
 
-def test_an_environment_counts_when_its_marker_says_so(tmp_path: Path) -> None:
+def test_an_environment_needs_its_marker_and_python(tmp_path: Path) -> None:
     here = {"model": "org/small-model", "environment": str(tmp_path)}
     with pytest.raises(EngineMissing, match="earshot engines install vllm"):
         vllm.create(settings(environment=""))
@@ -109,7 +109,7 @@ def test_an_environment_counts_when_its_marker_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"device": "tpu"}'])
-def test_a_damaged_marker_is_none(text: str, tmp_path: Path) -> None:
+def test_an_environment_with_a_damaged_marker_is_ignored(text: str, tmp_path: Path) -> None:
     python_of(tmp_path).parent.mkdir()
     python_of(tmp_path).touch()
     (tmp_path / MARKER).write_text(text)
@@ -125,7 +125,7 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
         vllm.create(settings(model=nowhere, environment=str(tmp_path)))
 
 
-def test_unasked_it_says_that_it_was_not_started(tmp_path: Path) -> None:
+def test_an_engine_that_was_not_started_reports_that(tmp_path: Path) -> None:
     python_of(tmp_path).parent.mkdir()
     python_of(tmp_path).touch()
     write_marker(tmp_path, CPU)

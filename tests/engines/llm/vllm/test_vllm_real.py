@@ -1,7 +1,8 @@
 """A real vLLM, from its installation to its end: a tiny Llama with random weights, on processors.
 
-The tests share one server; each waits until it is up and idle. None asks the clock: vLLM's
-processes spin, and on two cores they keep ours waiting for seconds. What vLLM counts decides.
+The tests share one server; each waits until it is up and idle. None measures time, because vLLM's
+processes spin, and on two cores they keep ours waiting for seconds. They compare vLLM's own
+counters.
 """
 
 import asyncio
@@ -75,17 +76,17 @@ class Served:
         return sum(float(line.rpartition(" ")[2]) for line in found)
 
     async def until_running(self, count: int) -> None:
-        """vLLM counts its requests between two steps, and may be asked in between."""
+        """Waits for this number of running requests; vLLM counts them between two steps."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.metric(RUNNING) != count:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.1)
 
     @asynccontextmanager
     async def aborted(self) -> AsyncIterator[None]:
-        """One long answer is begun in here, and not written to its end."""
+        """Asserts that one long answer is begun in the body and aborted before its end."""
         assert (
             ANSWER_TOKENS <= CONTEXT_TOKENS // CONTEXT_PER_ANSWER
-        )  # else fewer would be asked for
+        )  # else fewer would be requested
         await self.until_ready()
         await self.until_running(0)
         before = await self.metric(WRITTEN)
@@ -119,7 +120,7 @@ def engine_of() -> VllmLlm:
             max_model_len=CONTEXT_TOKENS,
             cpu_cache_gb=1,
             tool_parser="hermes",
-            # A row of the whole context for each sequence that it could take at once.
+            # The cache needs room for the whole context of each sequence that it could run at once.
             extra_args=("--hf-overrides", overrides, "--max-num-seqs", "4"),
             start_timeout_s=START_S,
             request=PATIENCE,
@@ -170,7 +171,7 @@ def test_our_command_installs_it_once() -> None:
     assert str(ENVIRONMENT) in listed
 
 
-def test_half_an_environment_is_none() -> None:
+def test_an_incomplete_environment_is_not_used() -> None:
     installed()
     marker = ENVIRONMENT / MARKER
     hidden = marker.rename(marker.with_suffix(".hidden"))
@@ -182,8 +183,8 @@ def test_half_an_environment_is_none() -> None:
         hidden.rename(marker)
 
 
-def test_it_streams(served: Served) -> None:
-    """A hundred pieces come while the answer is being written."""
+def test_an_answer_streams(served: Served) -> None:
+    """A hundred pieces arrive while the answer is being generated."""
 
     async def scenario() -> None:
         answer = served.engine.reply([HELLO], [LIGHT], language="en", options=LONG)
@@ -196,7 +197,7 @@ def test_it_streams(served: Served) -> None:
     assert served.engine.context_tokens == CONTEXT_TOKENS
 
 
-def test_the_second_turn_finds_the_first_one_cached(served: Served) -> None:
+def test_the_second_turn_uses_the_cache_of_the_first(served: Served) -> None:
     async def scenario() -> None:
         await served.until_ready()
         said, usage = await served.answer(RULES, HELLO)
@@ -221,8 +222,8 @@ def test_closing_the_answer_aborts_it(served: Served) -> None:
     served.runner.run(scenario())
 
 
-def test_speech_over_an_answer_aborts_it(served: Served) -> None:
-    """By a whole session, which goes on until vLLM has noticed."""
+def test_an_interruption_aborts_the_answer(served: Served) -> None:
+    """A whole session is interrupted and goes on until vLLM has noticed."""
 
     async def scenario() -> None:
         async with served.aborted():
@@ -236,7 +237,7 @@ def test_speech_over_an_answer_aborts_it(served: Served) -> None:
 
 
 @pytest.mark.parametrize("part", ["server", "engine core"])
-def test_a_killed_server_loses_its_turns_and_comes_back(served: Served, part: str) -> None:
+def test_a_killed_server_loses_its_answers_and_is_restarted(served: Served, part: str) -> None:
     engine = served.engine
 
     async def scenario() -> None:
@@ -257,7 +258,7 @@ def test_a_killed_server_loses_its_turns_and_comes_back(served: Served, part: st
             assert isinstance(lost.value, EngineCrashed)
         with pytest.raises(EngineCrashed, match="is being restarted"):
             await served.answer(HELLO)
-        assert not engine.is_ready  # it was told at once, not when the server was back
+        assert not engine.is_ready  # the error came at once, not when the server was back
         await served.until_ready()
         assert not [one for one in family if one.is_running()]
         assert (await served.answer(HELLO))[1].output_tokens == 40
@@ -275,7 +276,7 @@ def core_of(server: psutil.Process) -> psutil.Process:
     return core
 
 
-def test_the_end_leaves_no_process() -> None:
+def test_stopping_leaves_no_process() -> None:
     installed()
     engine = engine_of()
 
@@ -294,7 +295,7 @@ def test_the_end_leaves_no_process() -> None:
     assert engine.pid is None
 
 
-def test_what_cannot_be_served_is_said_with_its_last_words() -> None:
+def test_a_failed_start_is_reported_with_the_last_output() -> None:
     installed()
     broken = vllm.create(
         vllm.Settings(

@@ -1,4 +1,4 @@
-"""A model server at its worst: it has a child that outlives it and does not end when asked.
+"""A model server of the worst kind: it has a child that outlives it and ignores SIGTERM.
 
 `python fake_model_server.py PORT` prints `ready`, then answers 200 to everything.
 """
@@ -18,7 +18,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 def main() -> None:

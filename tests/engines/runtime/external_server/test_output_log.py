@@ -1,4 +1,4 @@
-"""The lines that a server prints: logged within limits, without its key, and kept for errors."""
+"""The output of a server: logged within limits, without its key, and kept for errors."""
 
 import logging
 
@@ -33,7 +33,7 @@ def test_lines_are_logged_whole_bounded_and_without_the_key(
     assert max(map(len, lines)) == MAX_LINE_CHARS
 
 
-def test_a_flood_is_counted_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_above_the_rate_are_counted_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
     clock = iter([*[1.0] * 1000, 2.0])
     log = ServerLog("tts.parrot", KEY, lambda: next(clock))
@@ -56,7 +56,7 @@ def test_the_summary_has_the_lines_that_name_an_error() -> None:
     assert log.summary() == "none"
 
 
-def test_errors_of_a_server_that_is_ending_are_no_warnings(
+def test_errors_of_a_server_that_is_ending_are_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = ServerLog("tts.parrot", KEY, lambda: 1.0)

@@ -1,4 +1,4 @@
-"""Real processes under a guard: started, killed, orphaned, ended. The server in them is small."""
+"""Real processes under a guard process: started, killed, orphaned, ended. Their server is small."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ LIMIT_S = 20
 
 
 class Heard(ServerLog):
-    """Says when the server is ready, and the pid of its child."""
+    """A log that sets `ready` when the server is ready, and knows the pid of its child."""
 
     def __init__(self) -> None:
         super().__init__("tts.parrot", KEY, lambda: 1.0)
@@ -65,12 +65,12 @@ async def serving(*more: str) -> AsyncIterator[tuple[ServerProcess, Heard]]:
             async with start_server(words, {"MODEL_SERVER_KEY": KEY}, heard, GRACE_S) as process:
                 await heard.ready.wait()
                 with socket.create_connection(("127.0.0.1", port), timeout=5):
-                    pass  # it could take the port that is reserved for it
+                    pass  # the server can use the port that is reserved for it
                 yield process, heard
 
 
 @pytest.mark.parametrize("more", [(), ("--stubborn",), ("--escape",)])
-def test_nothing_of_it_is_left(more: tuple[str, ...]) -> None:
+def test_no_process_of_a_server_is_left(more: tuple[str, ...]) -> None:
     async def scenario() -> list[psutil.Process]:
         async with serving(*more) as (process, heard):
             server = psutil.Process(process.pid)
@@ -82,7 +82,7 @@ def test_nothing_of_it_is_left(more: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--escape",)])
-def test_a_killed_server_takes_its_orphans_with_it(more: tuple[str, ...]) -> None:
+def test_a_killed_server_leaves_no_orphan(more: tuple[str, ...]) -> None:
     async def scenario() -> psutil.Process:
         async with serving(*more) as (process, heard):
             orphan = heard.child
@@ -93,7 +93,7 @@ def test_a_killed_server_takes_its_orphans_with_it(more: tuple[str, ...]) -> Non
     assert not asyncio.run(scenario()).is_running()
 
 
-def test_a_killed_guard_leaves_nothing_either() -> None:
+def test_a_killed_guard_leaves_no_process() -> None:
     async def scenario() -> list[psutil.Process]:
         async with serving() as (process, heard):
             server = psutil.Process(process.pid)
@@ -106,7 +106,7 @@ def test_a_killed_guard_leaves_nothing_either() -> None:
     assert not alive
 
 
-def test_cancelling_ends_it() -> None:
+def test_cancelling_ends_the_server() -> None:
     async def scenario() -> list[psutil.Process]:
         family: list[psutil.Process] = []
 
@@ -130,11 +130,11 @@ def test_cancelling_ends_it() -> None:
 
 
 @pytest.mark.parametrize("victim", ["us", "the guard"])
-def test_it_does_not_outlive_those_who_hold_it(victim: str) -> None:
-    """Killed without a chance to say so."""
+def test_the_server_ends_with_the_process_that_holds_it(victim: str) -> None:
+    """The victim is killed without a chance to clean up."""
     with reserve_port("tts", "parrot", "127.0.0.1", 0) as port:
         guard = [sys.executable, "-I", str(GUARD), str(GRACE_S), *command(port)]
-        # `us` is a shell whose standard output is ours, and whose pipe holds the guard.
+        # `us` is a shell with our standard output, whose pipe holds the guard.
         holder = subprocess.Popen(
             [sys.executable, "-c", HOLDER, *guard], stdout=subprocess.PIPE, text=True
         )
@@ -164,7 +164,7 @@ time.sleep(600)
 """
 
 
-def test_its_key_travels_in_no_command_line_and_is_not_logged(
+def test_the_key_is_in_no_command_line_and_no_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
@@ -183,7 +183,7 @@ def test_its_key_travels_in_no_command_line_and_is_not_logged(
     assert KEY not in caplog.text
 
 
-def test_a_server_that_fails_says_why_and_how() -> None:
+def test_a_server_that_fails_gives_its_status_and_error() -> None:
     async def scenario() -> None:
         heard = Heard()
         async with asyncio.timeout(LIMIT_S):
@@ -194,7 +194,7 @@ def test_a_server_that_fails_says_why_and_how() -> None:
     asyncio.run(scenario())
 
 
-def test_a_program_that_is_not_there_cannot_be_started() -> None:
+def test_a_missing_program_cannot_be_started() -> None:
     async def scenario() -> None:
         async with start_server(["/nonexistent/python"], {}, Heard(), GRACE_S):
             pytest.fail("it was started")
@@ -211,7 +211,7 @@ def test_a_port_in_use_is_named() -> None:
             held.__enter__()
 
 
-def test_ending_takes_no_longer_than_its_grace() -> None:
+def test_ending_takes_no_longer_than_the_grace_period() -> None:
     async def scenario() -> float:
         async with serving("--stubborn"):
             began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""A program that is no vLLM, described and run as an engine does it."""
+"""A program other than vLLM, described and run as an engine does it."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 LIMIT_S = 30
 
 
-def test_an_engine_of_another_kind_runs_its_own_server_and_gets_it_back() -> None:
+def test_an_engine_of_another_kind_runs_and_restarts_its_server() -> None:
     async def scenario() -> None:
         with reserve_port("tts", "parrot", HOST, 0) as port:
             program = ServerProgram(
@@ -42,7 +42,7 @@ def test_an_engine_of_another_kind_runs_its_own_server_and_gets_it_back() -> Non
     asyncio.run(scenario())
 
 
-def test_a_program_that_ends_at_once_says_why_without_its_secret() -> None:
+def test_a_program_that_ends_at_once_gives_the_reason_without_its_secret() -> None:
     words = [sys.executable, "-c", "import os, sys; sys.exit('Error: ' + os.environ['KEY'])"]
     program = ServerProgram("tts", "parrot", words, {"KEY": "s3cret"}, "s3cret")
 

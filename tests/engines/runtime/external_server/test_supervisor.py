@@ -1,4 +1,4 @@
-"""When a server of our own is started, said to be down, started again and given up."""
+"""The supervision of our own servers: start, error while down, restart and giving up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,8 @@ from tests.loop import run_virtual
 
 @dataclass
 class Script:
-    """A server that comes up after `starts_s` and lives for `lives_s`, times without end."""
+    """A server that comes up after `starts_s` and lives for `lives_s`, as often as it is
+    started."""
 
     starts_s: float = 10.0
     lives_s: float = 1e9
@@ -64,7 +65,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_the_body_begins_when_the_server_is_up_and_ends_it() -> None:
+def test_the_body_runs_while_the_server_is_up() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10)
         one = script.supervised()
@@ -81,7 +82,7 @@ def test_the_body_begins_when_the_server_is_up_and_ends_it() -> None:
     run_virtual(scenario())
 
 
-def test_what_does_not_come_up_the_first_time_is_not_tried_again() -> None:
+def test_a_server_that_fails_at_its_first_start_is_not_restarted() -> None:
     async def scenario(script: Script, kind: type[EngineError], says: str) -> None:
         one = script.supervised()
         with pytest.raises(kind, match=says):
@@ -97,7 +98,7 @@ def test_what_does_not_come_up_the_first_time_is_not_tried_again() -> None:
     run_virtual(scenario(Script(starts_s=61), EngineTimeout, "did not come up in 60 s"))
 
 
-def test_a_dead_server_is_said_at_once_and_started_again() -> None:
+def test_a_dead_server_is_reported_at_once_and_restarted() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10, lives_s=100)
         one = script.supervised()
@@ -114,7 +115,7 @@ def test_a_dead_server_is_said_at_once_and_started_again() -> None:
     run_virtual(scenario())
 
 
-def test_a_hung_server_is_ended_and_started_again() -> None:
+def test_a_hung_server_is_ended_and_restarted() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10)
         one = script.supervised()
@@ -130,7 +131,7 @@ def test_a_hung_server_is_ended_and_started_again() -> None:
     run_virtual(scenario())
 
 
-def test_rapid_failures_wait_longer_and_are_given_up() -> None:
+def test_rapid_failures_are_retried_ever_later_and_given_up() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10, lives_s=1)
         one = script.supervised()
@@ -149,7 +150,7 @@ def test_rapid_failures_wait_longer_and_are_given_up() -> None:
     run_virtual(scenario())
 
 
-def test_failures_far_apart_are_not_counted_together() -> None:
+def test_failures_far_apart_are_counted_separately() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10, lives_s=supervisor.STABLE_AFTER_S + 10)
         one = script.supervised()

@@ -1,4 +1,4 @@
-"""What is left of a quota, from a server's headers to whoever reads the answer."""
+"""Rate limits, from a server's headers to the reader of the answer."""
 
 import asyncio
 from contextlib import aclosing
@@ -39,7 +39,7 @@ RESETS: list[tuple[str, float | None]] = [
 
 
 @pytest.mark.parametrize(("header", "seconds"), RESETS)
-def test_times_are_read_as_servers_write_them(header: str, seconds: float | None) -> None:
+def test_reset_times_are_read_in_all_formats_of_servers(header: str, seconds: float | None) -> None:
     found = reset_s(header)
     assert found is None if seconds is None else found == pytest.approx(seconds)
 
@@ -64,13 +64,11 @@ HEADERS: list[tuple[dict[str, str], RateLimits | None]] = [
 
 
 @pytest.mark.parametrize(("said", "limits"), HEADERS)
-def test_a_limit_is_told_whole_or_not_at_all(
-    said: dict[str, str], limits: RateLimits | None
-) -> None:
+def test_an_incomplete_limit_is_ignored(said: dict[str, str], limits: RateLimits | None) -> None:
     assert read_limits(said) == limits
 
 
-def test_time_goes_on_after_it_was_told() -> None:
+def test_the_reset_time_decreases_with_elapsed_time() -> None:
     assert [one.reset_s for one in BOTH.after(10).limits] == [0, 350]
 
 
@@ -92,15 +90,15 @@ def given(*script: Answer) -> list[Any]:
     return asyncio.run(scenario())
 
 
-def test_they_come_with_the_answer() -> None:
+def test_limits_come_with_the_answer() -> None:
     named_otherwise = {name.title(): value for name, value in {**REQUESTS, **TOKENS}.items()}
     assert given(says(named_otherwise)) == [BOTH, TextDelta("Hi.")]
 
 
-def test_those_of_the_request_that_was_answered_count() -> None:
+def test_only_limits_of_the_answered_request_count() -> None:
     refused = refuses(503, None, **{name.replace("-", "_"): "0" for name in REQUESTS})
     assert given(refused, says(TOKENS)) == [RateLimits(BOTH.limits[1:]), TextDelta("Hi.")]
 
 
-def test_a_server_without_a_quota_tells_of_none() -> None:
+def test_a_server_without_a_quota_gives_no_limits() -> None:
     assert given(says({"x-ratelimit-limit-requests": "60"})) == [TextDelta("Hi.")]

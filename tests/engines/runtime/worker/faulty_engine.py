@@ -1,4 +1,4 @@
-"""A third party's ASR engine for tests: it prints, fails and miscounts on demand."""
+"""A third party's ASR engine for tests: it prints, fails and returns too few results on demand."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OddModel:
-    """Its text is what the prompt says, or the number of samples and of forgotten utterances."""
+    """A model whose text is the prompt, or the number of samples and the forgotten utterances."""
 
     def __init__(self) -> None:
         self.info = AsrInfo("odd", "odd-1", ("en",), 4, is_incremental=False)

@@ -1,4 +1,4 @@
-"""The host of a recogniser that has a thread of its own: calls overlap, and can be cancelled."""
+"""The worker's host of a recogniser with its own thread: calls overlap, and can be cancelled."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ ITEM = AsrItemMessage.of(AsrItem("utt", np.zeros(160, np.int16), True, AsrOption
 
 
 class Slow:
-    """Answers when it is told to."""
+    """A model that answers when the test calls its callback."""
 
     def __init__(self) -> None:
         self.info = AsrInfo("slow", "slow", ("en",), 4, is_incremental=False)
@@ -33,17 +33,17 @@ class Slow:
         raise NotImplementedError
 
     def forget(self, utterance: str) -> None:
-        """Nothing is kept."""
+        """Does nothing, because no state is kept."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
 
 def decode_call(request_id: int, *items: AsrItemMessage) -> CallRequest[Raw]:
     return CallRequest(request_id, "decode", Raw(encode(AsrBatch(list(items)))))
 
 
-def test_answers_come_in_the_order_in_which_they_are_done() -> None:
+def test_answers_are_sent_in_the_order_in_which_they_are_done() -> None:
     replies: list[Struct] = []
     model = Slow()
     assert isinstance(model, ConcurrentAsrModel)

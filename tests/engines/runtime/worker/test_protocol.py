@@ -1,4 +1,4 @@
-"""Worker messages survive any split, and a stream out of step is refused."""
+"""Worker messages: read in any split, and refused in the wrong state."""
 
 import numpy as np
 import pytest
@@ -69,14 +69,14 @@ DELTAS: list[LlmDelta] = [
 ]
 
 
-def test_requests_accept_any_split() -> None:
+def test_requests_are_read_in_any_split() -> None:
     data = b"".join(map(frame, REQUESTS))
     for cut in range(len(data) + 1):
         reader = request_reader()
         assert [*reader.receive_data(data[:cut]), *reader.receive_data(data[cut:])] == REQUESTS
 
 
-def test_replies_accept_single_bytes() -> None:
+def test_replies_are_read_byte_by_byte() -> None:
     reader = reply_reader()
     data = b"".join(map(frame, REPLIES))
     assert [m for byte in data for m in reader.receive_data(bytes([byte]))] == REPLIES
@@ -95,7 +95,7 @@ def test_deltas_of_a_language_model_keep_their_type(delta: LlmDelta) -> None:
     assert message.to_delta() == delta
 
 
-def test_numbers_of_numpy_are_sent_as_numbers() -> None:
+def test_numbers_of_numpy_are_sent_as_plain_numbers() -> None:
     (reply,) = reply_reader().receive_data(
         bytes(frame(DoneReply(1, [np.float32(0.5), np.int64(3)])))
     )

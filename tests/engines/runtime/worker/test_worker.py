@@ -1,4 +1,5 @@
-"""A worker process answers in order, survives its library's errors and ends with its gateway."""
+"""A worker process: it answers in order, survives errors of its library and ends with its
+gateway."""
 
 import os
 import signal
@@ -40,7 +41,7 @@ ODD = "tests.engines.runtime.worker.faulty_engine"
 
 
 class Gateway:
-    """The parent's end, blocking."""
+    """The gateway's end of the socket, blocking."""
 
     def __init__(self, connection: socket.socket, process: "subprocess.Popen[bytes]") -> None:
         self.connection, self.process = connection, process
@@ -99,7 +100,7 @@ def text(value: str) -> AsrResult:
     return AsrResult(value, 1.0, "en")
 
 
-def test_it_answers_in_order_and_ends_with_the_socket() -> None:
+def test_requests_are_answered_in_order_and_the_worker_ends_with_the_socket() -> None:
     with worker() as gateway:
         gateway.send(
             LoadRequest("asr", ODD, {}),
@@ -145,7 +146,7 @@ def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
         gateway.connection.close()
         _, err = gateway.output()
         assert b"faulty_engine.py" in err
-        assert b"confused" not in err  # it may hold what was heard
+        assert b"confused" not in err  # an error's text may contain what a user said
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
         ("asr", ODD, {"fails_to_load": True}, "engine_failed", "OSError: the disk is confused"),
     ],
 )
-def test_a_load_that_fails_says_why_and_ends(
+def test_a_failed_load_gives_the_reason_and_ends_the_worker(
     kind: str, name: str, options: dict[str, Any], code: str, message: str
 ) -> None:
     with worker() as gateway:
@@ -174,7 +175,7 @@ def test_a_load_that_fails_says_why_and_ends(
 @pytest.mark.parametrize(
     "requests", [[PingRequest(1)], [LoadRequest("asr", ODD, {}), LoadRequest("asr", ODD, {})]]
 )
-def test_a_gateway_out_of_step_ends_the_worker_loudly(requests: list[Struct]) -> None:
+def test_an_unexpected_request_ends_the_worker_with_an_error(requests: list[Struct]) -> None:
     with worker() as gateway:
         gateway.send(*requests)
         _, err = gateway.output()
@@ -199,7 +200,7 @@ def test_whisper_works_in_a_worker() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
-def test_it_dies_with_a_killed_gateway_that_leaves_the_socket_open() -> None:
+def test_a_worker_ends_with_a_killed_gateway_that_leaves_the_socket_open() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(PATIENCE_S)
@@ -215,5 +216,5 @@ def test_it_dies_with_a_killed_gateway_that_leaves_the_socket_open() -> None:
         gateway = Gateway(ours, parent)
         assert isinstance(gateway.receive(), ReadyReply)
         os.kill(parent.pid, signal.SIGKILL)
-        parent.communicate(timeout=PATIENCE_S)  # its stderr closes when the worker is gone too
+        parent.communicate(timeout=PATIENCE_S)  # its stderr closes when the worker has ended, too
     assert parent.returncode == -signal.SIGKILL

@@ -1,4 +1,5 @@
-"""The voice: streams, stops at once, serves sessions in turn, and refuses what it cannot say."""
+"""The eSpeak voice: it streams, stops at once, serves sessions in turn, and refuses bad
+requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.live
 
 CHUNK: Pcm = np.ones(1000, np.int16)
 PATIENCE_S = 30
-"Only ever waited for in full by a failing test."
+"Only a failing test waits for all of it."
 
 
 class FakeLibrary:
@@ -69,7 +70,7 @@ async def speak(
         return [frame async for frame in frames]
 
 
-def test_audio_streams_before_the_synthesis_is_over() -> None:
+def test_audio_streams_before_the_synthesis_has_ended() -> None:
     library = FakeLibrary(is_open=False)
 
     async def scenario() -> None:
@@ -83,7 +84,7 @@ def test_audio_streams_before_the_synthesis_is_over() -> None:
     asyncio.run(scenario())
 
 
-def test_closing_stops_the_thread_and_frees_it_for_the_next() -> None:
+def test_closing_stops_the_synthesis_and_frees_its_thread() -> None:
     library = FakeLibrary(chunks=1000, is_open=False)
     tts = engine(library)
 
@@ -98,7 +99,7 @@ def test_closing_stops_the_thread_and_frees_it_for_the_next() -> None:
     asyncio.run(scenario())
 
 
-def test_a_cancelled_clause_that_waits_never_runs() -> None:
+def test_a_waiting_clause_that_is_cancelled_never_runs() -> None:
     library = FakeLibrary(is_open=False)
     tts = engine(library)
 
@@ -132,7 +133,7 @@ def test_sessions_take_turns_clause_by_clause() -> None:
     assert set(texts[2:4]) == {"a1", "b1"}
 
 
-def test_a_lagging_listener_does_not_hold_up_others() -> None:
+def test_a_slow_reader_does_not_delay_others() -> None:
     library = FakeLibrary(chunks=50)
     tts = engine(library)
 
@@ -155,7 +156,7 @@ def test_a_failing_clause_raises_and_the_next_works() -> None:
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["  \n"], ["..."], ["\x00\x01"], ["", "—", "?!"]])
-def test_no_words_make_no_sound(texts: list[str]) -> None:
+def test_text_without_words_gives_no_audio(texts: list[str]) -> None:
     library = FakeLibrary()
     assert asyncio.run(speak(engine(library), *texts)) == []
     assert library.spoken == []
@@ -165,7 +166,7 @@ def test_no_words_make_no_sound(texts: list[str]) -> None:
     ("factor", "speed", "words_per_minute"),
     [(1, 1, 175), (1, 2, 350), (1.2, 1, 210), (1, 0.25, 80), (1, 4, 450)],
 )
-def test_speed_is_a_factor_within_what_the_library_can(
+def test_the_speed_factor_is_limited_to_the_librarys_range(
     factor: float, speed: float, words_per_minute: int
 ) -> None:
     library = FakeLibrary()
@@ -181,7 +182,7 @@ def test_speed_is_a_factor_within_what_the_library_can(
         ("en", None, 5, "speed 5 is not allowed; allowed: 0.25 to 4.0", "speed"),
     ],
 )
-def test_wrong_requests_say_what_is_allowed(
+def test_errors_of_wrong_requests_say_what_is_allowed(
     language: str, voice: str | None, speed: float, message: str, param: str
 ) -> None:
     async def scenario() -> None:
@@ -193,7 +194,7 @@ def test_wrong_requests_say_what_is_allowed(
     assert caught.value.param == param
 
 
-def test_a_chunk_has_a_limit() -> None:
+def test_the_length_of_a_text_is_limited() -> None:
     library = FakeLibrary()
     with pytest.raises(
         PayloadTooLarge, match="the text has 20001 characters; allowed: up to 20000"
@@ -211,7 +212,7 @@ def test_a_chunk_has_a_limit() -> None:
         ("Grüße, señor 21 °C 😀", "Grüße, señor 21 °C 😀"),
     ],
 )
-def test_text_is_only_text(raw: str, clean: str) -> None:
+def test_control_characters_are_removed_and_markup_is_text(raw: str, clean: str) -> None:
     assert sanitise(raw) == clean
 
 
@@ -226,7 +227,7 @@ def test_text_is_only_text(raw: str, clean: str) -> None:
         "short",
     ],
 )
-def test_long_text_is_cut_into_bounded_clauses_and_nothing_is_lost(text: str) -> None:
+def test_long_text_is_cut_into_bounded_clauses_without_loss(text: str) -> None:
     parts = list(split_clauses(text))
     clauses = [clause for _, clause in parts]
     assert all(text.startswith(clause, start) for start, clause in parts)
@@ -256,7 +257,7 @@ def test_the_real_voices_speak(language: str, text: str) -> None:
     assert [f.start for f in frames] == [0, *np.cumsum([len(f.pcm) for f in frames])[:-1]]
 
 
-def test_real_sessions_at_once_hear_their_own_words() -> None:
+def test_simultaneous_real_sessions_get_their_own_audio() -> None:
     tts = create(Settings())
     texts = {"en": "Good evening everyone.", "de": "Guten Abend zusammen.", "fr": "Bonsoir à tous."}
     alone = {
@@ -286,7 +287,7 @@ def test_real_sessions_at_once_hear_their_own_words() -> None:
         ("es", "15 minutos", "quince minutos"),
     ],
 )
-def test_numbers_are_read_as_words(voice: str, digits: str, words: str) -> None:
+def test_numbers_are_spoken_as_words(voice: str, digits: str, words: str) -> None:
     assert len(say(digits, voice)) == pytest.approx(len(say(words, voice)), rel=0.05)
 
 

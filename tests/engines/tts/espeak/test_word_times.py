@@ -1,4 +1,4 @@
-"""When the words of an answer sound: as the voice says it, in the caller's own text."""
+"""The times at which the words of an answer sound, for the caller's own text."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +28,7 @@ async def given(texts: Sequence[str]) -> AsyncIterator[str]:
 def spoken(
     *texts: str, language: str = "en", speed: float = 1
 ) -> tuple[list[WordMark], Pcm, list[tuple[WordMark, int]]]:
-    """Marks, the whole sound, and each mark with the samples that were out when it came."""
+    """Returns marks, the whole sound, and each mark with the number of samples given before it."""
     tts = create(Settings())
     marks: list[tuple[WordMark, int]] = []
     frames: list[Pcm] = []
@@ -47,7 +47,7 @@ def spoken(
 
 
 def words(texts: Sequence[str], marks: Sequence[WordMark]) -> list[str]:
-    """What each mark adds to the one before it."""
+    """Returns the text that each mark adds to the one before it."""
     out, before = [], (0, 0)
     for mark in marks:
         start = before[1] if mark.chunk == before[0] else 0
@@ -67,12 +67,12 @@ def words(texts: Sequence[str], marks: Sequence[WordMark]) -> list[str]:
         ("en", ["  word " * 100]),
     ],
 )
-def test_every_word_in_order_with_its_time(language: str, texts: list[str]) -> None:
+def test_every_word_has_its_time_in_order(language: str, texts: list[str]) -> None:
     marks, pcm, told = spoken(*texts, language=language)
     expected = [word for text in texts for word in text.replace("\x01", " ").split()]
     found = " ".join(words(texts, marks)).replace("\x01", " ")
     assert found.split() == expected
-    assert len(marks) >= len(expected) - 2  # `z. B.` and ` !` may be one with what is before
+    assert len(marks) >= len(expected) - 2  # `z. B.` and ` !` may be joined with the word before
     total_ms = 1000 * len(pcm) / 22_050
     assert all(0 <= mark.start_ms <= mark.end_ms <= total_ms for mark in marks)
     assert all(one.end_ms <= two.start_ms + 1 for one, two in pairwise(marks))
@@ -99,7 +99,7 @@ def test_times_follow_the_speed() -> None:
     assert fast[-1].start_ms < 0.7 * slow[-1].start_ms
 
 
-def test_what_has_no_sound_has_no_words() -> None:
+def test_text_without_sound_has_no_words() -> None:
     marks, _, _ = spoken("...", "Anna.", " — ", "Otto.")
     assert [(mark.chunk, mark.end_char) for mark in marks] == [(1, 5), (3, 5)]
 
@@ -111,18 +111,18 @@ def test_chinese_words_are_characters() -> None:
     assert len(marks) >= 6
 
 
-def test_asking_for_times_changes_no_sound() -> None:
+def test_requesting_times_does_not_change_the_sound() -> None:
     text = "Hello there, Dr. Smith. It is 3.5 degrees!"
 
     async def plain() -> Pcm:
         async with aclosing(create(Settings()).speak(given([text]), language="en")) as frames:
             return np.concatenate([frame.pcm async for frame in frames])
 
-    # The library's filters remember the text before: a few samples more or less.
+    # The library's filters remember earlier text: a few samples more or less.
     assert len(spoken(text)[1]) == pytest.approx(len(asyncio.run(plain())), abs=100)
 
 
-def test_a_word_is_told_before_the_frame_in_which_it_ends() -> None:
+def test_a_word_is_reported_with_the_chunk_in_which_it_ends() -> None:
     clause = ClauseWords("one two", RATE_HZ)
     loud, quiet = np.full(50, 999, np.int16), np.zeros(50, np.int16)
     parts: list[SpeechChunk] = []

@@ -1,4 +1,5 @@
-"""Silero's network in numpy: what onnxruntime makes of the same file, for every stream alone."""
+"""Silero's network in numpy: it equals onnxruntime with the same file, for each stream
+separately."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -31,7 +32,7 @@ CONTEXT_SAMPLES = 64
 
 
 class Reference:
-    """One stream as onnxruntime computes it."""
+    """One stream, computed by onnxruntime."""
 
     h: npt.NDArray[np.float32]
     c: npt.NDArray[np.float32]
@@ -91,7 +92,9 @@ def sounds() -> dict[str, Pcm]:
     "sound",
     ["speech", "another voice", "hiss", "noise", "clipped noise", "silence", "one step"],
 )
-def test_it_gives_what_onnxruntime_gives(network: SileroNetwork, session: Any, sound: str) -> None:
+def test_probabilities_equal_those_of_onnxruntime(
+    network: SileroNetwork, session: Any, sound: str
+) -> None:
     vad, reference = SileroVad(network), Reference(session)
     for frame in frames(sounds()[sound]):
         assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
@@ -104,11 +107,11 @@ def test_it_gives_what_onnxruntime_gives(network: SileroNetwork, session: Any, s
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32))
-def test_streams_that_come_and_go_stay_their_own(
+def test_streams_that_begin_and_end_are_independent(
     network: SileroNetwork, session: Any, seed: int
 ) -> None:
-    """Frames of a few streams in any order; now and then one ends and another takes its place, or
-    begins anew."""
+    """Frames of a few streams come in any order; now and then a stream ends and another replaces
+    it, or it is reset."""
     random, clips = Random(seed), list(sounds().values())
     streams: list[tuple[SileroVad, Reference, Iterator[Pcm]]] = []
     for _ in range(120):
@@ -129,7 +132,7 @@ def test_streams_that_come_and_go_stay_their_own(
         assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
 
 
-def test_no_threads_wait_for_each_other_over_so_little() -> None:
+def test_the_matrix_library_uses_one_thread() -> None:
     threadpool_limits(limits=2, user_api="blas")
     load("vad", "silero", {})
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
@@ -151,7 +154,7 @@ def test_a_file_of_another_network_is_named(tmp_path: Path) -> None:
                 load("vad", engine, {"path": str(tmp_path / name)})
 
 
-def test_a_first_layer_that_is_no_transform_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_a_first_layer_that_is_no_fourier_transform_is_refused(tmp_path: Path) -> None:
     weights = bundled_weights().read_bytes()
     window = np.hanning(257)[:256].astype("<f4").tobytes()[40:80]
     file = tmp_path / "other.onnx"

@@ -1,5 +1,5 @@
-"""Answers that end by themselves, each after another number of tokens: transformers' tokens, on
-random weights of tiny's shape."""
+"""Answers that end by themselves, each after a different number of tokens: they equal those of
+transformers, with random weights of tiny's shape."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 @pytest.fixture(scope="module")
 def windows(pair: Pair) -> Sequence[torch.Tensor]:
-    """Two of speech, and what is no sound at all: to random weights speech is much alike."""
+    """Returns two windows of speech and five of noise, because random weights hardly tell speech
+    apart."""
     source = torch.Generator().manual_seed(2)
     drawn = torch.randn(5, pair.ours.shape.mels, 3000, generator=source)
     return [*(mel(pair.ours, pcm) for pcm in clips()[:2]), *drawn]

@@ -1,4 +1,4 @@
-"""A row's tokens never depend on its neighbours: who joins, leaves, draws, searches compare it."""
+"""The tokens of a row never depend on its neighbours, with joining, leaving, sampling and beams."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> DeviceModel:
 
 @pytest.fixture(scope="module")
 def encoded(device: DeviceModel) -> Sequence[torch.Tensor]:
-    """Windows of four lengths."""
+    """Returns windows of four lengths."""
     pairs = zip(clips(), FRAMES, strict=True)
     return encoded_windows(device, [mel(device, pcm, frames) for pcm, frames in pairs])
 
@@ -59,7 +59,7 @@ wishes = st.builds(Wish, clip=st.integers(0, 3), new=rows(), after=st.integers(0
 
 
 def alike(one: GeneratedTokens, other: GeneratedTokens) -> bool:
-    """But for the last digits of scores."""
+    """Compares two answers; the last digits of scores may differ."""
     return (one.tokens, one.has_ended) == (other.tokens, other.has_ended) and (
         one.logprob == pytest.approx(other.logprob, abs=1e-3)
         and one.no_speech == pytest.approx(other.no_speech, abs=1e-3)
@@ -70,10 +70,11 @@ def alike(one: GeneratedTokens, other: GeneratedTokens) -> bool:
 @given(
     st.lists(wishes, min_size=2, max_size=6), st.dictionaries(st.integers(0, 5), st.integers(1, 9))
 )
-def test_answers_are_those_of_a_row_alone(
+def test_answers_equal_those_of_a_row_alone(
     device: DeviceModel, encoded: Sequence[torch.Tensor], wished: list[Wish], leaves: dict[int, int]
 ) -> None:
-    """In any order of joining and leaving; who left has no answer, or the one it had already."""
+    """Rows join and leave in any order; a row that left has no answer, or the one that it had
+    already."""
     together = answers(device, encoded, wished, leaves)
     assert set(range(len(wished))) - set(together) <= set(leaves)
     for index, written in together.items():
@@ -82,7 +83,7 @@ def test_answers_are_those_of_a_row_alone(
     assert not device.rows.slot_ranges
 
 
-def test_a_suppressed_token_is_never_said(
+def test_a_suppressed_token_is_never_generated(
     device: DeviceModel, encoded: Sequence[torch.Tensor]
 ) -> None:
     new = NewRow((START, NO_TIMES), 30)
@@ -92,7 +93,9 @@ def test_a_suppressed_token_is_never_said(
     assert not set(free.tokens[:2]) & set(other.tokens)
 
 
-def test_draws_follow_the_seed(device: DeviceModel, encoded: Sequence[torch.Tensor]) -> None:
+def test_samples_are_determined_by_the_seed(
+    device: DeviceModel, encoded: Sequence[torch.Tensor]
+) -> None:
     def drawn(seed: int, temperature: float = 2.0) -> tuple[int, ...]:
         new = NewRow((START, NO_TIMES), 14, temperature=temperature, seed=seed)
         (written,) = answers(device, encoded, [Wish(0, new)]).values()
@@ -102,7 +105,7 @@ def test_draws_follow_the_seed(device: DeviceModel, encoded: Sequence[torch.Tens
     assert len({drawn(seed) for seed in range(8)}) > 4
 
 
-def test_draws_have_the_model_s_chances(device: DeviceModel) -> None:
+def test_samples_follow_the_model_s_probabilities(device: DeviceModel) -> None:
     """Of three tokens with 0.6, 0.3 and 0.1, over many seeds."""
     from engines.asr.whisper_torch.batching.kv_cache import DecoderState
     from engines.asr.whisper_torch.batching.sampling import _gumbel
@@ -117,7 +120,7 @@ def test_draws_have_the_model_s_chances(device: DeviceModel) -> None:
     assert (found / count).tolist() == pytest.approx([0.6, 0.3, 0.1], abs=0.03)
 
 
-def test_a_long_prompt_read_at_once_is_as_good_as_token_by_token(
+def test_a_long_prompt_read_at_once_gives_the_same_as_token_by_token(
     device: DeviceModel, encoded: Sequence[torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = (565, *range(280, 340), START, NO_TIMES)
@@ -128,7 +131,7 @@ def test_a_long_prompt_read_at_once_is_as_good_as_token_by_token(
     assert all(alike(at_once[i], by_token[i]) for i in range(2))
 
 
-def test_an_answer_without_room_ends_at_its_limit(
+def test_an_answer_that_never_ends_stops_at_its_limit(
     device: DeviceModel, encoded: Sequence[torch.Tensor]
 ) -> None:
     new = NewRow((START,), 448, is_timed=True, suppressed=(560,))
@@ -165,7 +168,8 @@ def test_steps_have_few_shapes(
 def test_fewer_bits_keep_the_words(
     device: DeviceModel, tmp_path_factory: pytest.TempPathFactory, kind: str, share: float
 ) -> None:
-    """`share` of the memory. Those that are for GPUs count alike on a processor, slowly."""
+    """`share` is the share of the memory. Storage for GPUs gives the same on a processor,
+    slowly."""
     folder = checkpoints.nano(tmp_path_factory.mktemp("nano8"))
     small = opened(folder, compute_type=kind)
     assert small.weights.nbytes < share * device.weights.nbytes

@@ -1,4 +1,4 @@
-"""Windows of several lengths in one batch: transformers' tokens."""
+"""Windows of several lengths in one batch give the tokens of transformers."""
 
 import pytest
 import torch
@@ -35,10 +35,10 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("prompted", [False, True], ids=["bare", "prompted"])
 @pytest.mark.parametrize("timed", [False, True], ids=["text", "timestamps"])
 @pytest.mark.parametrize("beams", [1, 5])
-def test_answers_are_those_of_transformers(
+def test_answers_equal_those_of_transformers(
     pair: Pair, beams: int, timed: bool, prompted: bool
 ) -> None:
-    """It takes one length only: each time a model of as many positions."""
+    """transformers takes one length only, so each window needs a model of as many positions."""
     model = pair.ours
     start = pair.start(timed=timed, prompt=range(300, 320) if prompted else (), language=3)
     new = NewRow(tuple(start), len(start) + MOST, is_timed=timed, beam_size=beams)

@@ -1,5 +1,5 @@
-"""CUDA graphs without a GPU: what is captured is a list of kernels and the tensors they were given,
-and a replay runs these again, on the same tensors, without the code that launched them."""
+"""CUDA graphs without a GPU: a capture is a list of kernels with the tensors they were given, and a
+replay runs these again, on the same tensors, without the code that launched them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What a kernel made: at each replay anew."""
+    """A result of a kernel, which each replay computes again."""
 
     number: int
 
@@ -30,7 +30,7 @@ class _Kernel:
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
-    """Runs kernels, and notes them."""
+    """Runs and records kernels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _slot(self, tensor: torch.Tensor) -> int:
         slot = _Slot(len(self.made))
-        self.made.append(tensor)  # kept while recording: no other tensor gets its id
+        self.made.append(tensor)  # kept while recording, so that no other tensor gets its id
         if not any(tensor is one for one in self.made[:-1]):
             self._slots[id(tensor)] = slot
         return slot.number
@@ -59,7 +59,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class Graph:
-    """A `torch.cuda.CUDAGraph`."""
+    """Replaces `torch.cuda.CUDAGraph`."""
 
     kernels: Sequence[_Kernel] = ()
     outputs: dict[int, Any] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def _results(found: Any) -> list[torch.Tensor]:
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """A `torch.cuda.Stream`: who has waited for whom, in `Cuda.told`."""
+    """Replaces `torch.cuda.Stream`; `Cuda.told` records its waits."""
 
     cuda: "Cuda"
     name: str
@@ -93,7 +93,7 @@ class Stream:
 
 
 class Cuda:
-    """What `graphs.py` asks of `torch.cuda`, with what it did in `told`."""
+    """Replaces the parts of `torch.cuda` that `graphs.py` uses; `told` records the calls."""
 
     def __init__(self, fails_at: int | None) -> None:
         self.told: list[str] = []
@@ -118,7 +118,7 @@ class Cuda:
     def graph(
         self, graph: Graph, pool: Any, stream: Stream, *, capture_error_mode: str
     ) -> Iterator[None]:
-        """As torch's: where capturing fails, the stream stays the one that captures."""
+        """Captures as torch does: if it fails, the capturing stream stays the current one."""
         assert (pool, capture_error_mode) == ("pool", "thread_local")
         self._captures += 1
         before, self.current = self.current, stream
@@ -133,7 +133,7 @@ class Cuda:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, fails_at: int | None = None) -> Cuda:
-    """`fails_at`: the capture that finds no memory."""
+    """Patches `torch.cuda`. `fails_at`: the number of the capture that runs out of memory."""
     cuda = Cuda(fails_at)
     for name, stands_in in (
         ("Stream", cuda.new_stream),

@@ -1,4 +1,4 @@
-"""How graphs are captured and replayed, and what a GPU is asked, without one."""
+"""The capture and replay of graphs, and the operations on a GPU, tested without one."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,9 +37,9 @@ def small(capacity: int = 3) -> DeviceModel:
     return DeviceModel(build(named, SMALL, dtype=torch.float32, device="cpu"), SPECIAL, capacity)
 
 
-def test_what_is_captured_does_what_its_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same kernels run again on the same tensors: nothing that a step needs is decided or moved
-    while it is launched."""
+def test_a_replay_computes_the_same_as_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same kernels run again on the same tensors, so no step may depend on a decision or a copy
+    made during the launch."""
     pretend(monkeypatch)
     steps = [StepShape(3, said, 500, kind) for kind in StepKind for said in (64, 448)]
     shapes: list[StepShape | EncodeShape] = [*steps]
@@ -65,8 +65,9 @@ def test_an_encoding_is_not_overwritten_by_the_next(monkeypatch: pytest.MonkeyPa
             assert torch.allclose(mine, eager.encode(mel), atol=1e-5)
 
 
-def test_a_capture_is_rehearsed_beside_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And captured on a stream of its own: cuBLAS takes that stream's memory from the graphs'."""
+def test_a_capture_is_rehearsed_on_a_side_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is captured on a stream of its own, because cuBLAS takes that stream's memory from the
+    graphs'."""
     cuda = pretend(monkeypatch)
     with torch.inference_mode():
         device = small()
@@ -79,7 +80,7 @@ def test_a_capture_is_rehearsed_beside_what_came_before(monkeypatch: pytest.Monk
     assert cuda.told == [*one, *one, "synchronize"]
 
 
-def test_a_capture_that_fails_leaves_the_stream_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_capture_restores_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = pretend(monkeypatch, fails_at=2)
     with torch.inference_mode():
         count, _ = small().capture((1000,), 1e9, lambda: 0.0)
@@ -88,8 +89,8 @@ def test_a_capture_that_fails_leaves_the_stream_as_it_was(monkeypatch: pytest.Mo
     assert cuda.told[-1] == "synchronize"
 
 
-def test_a_thread_can_enter_the_model_s_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It needs the GPU's number, also where only `cuda` was said."""
+def test_a_thread_can_select_the_model_s_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs the GPU's number, even if only `cuda` was configured."""
     named = tensors(SMALL, "cpu", torch.float32)
 
     def moved(self: Any, name: str) -> torch.Tensor:
@@ -103,7 +104,7 @@ def test_a_thread_can_enter_the_model_s_device(monkeypatch: pytest.MonkeyPatch) 
         _get_device_index(torch.device("cuda"))
 
 
-def test_a_gpu_attends_without_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_on_a_gpu_does_not_use_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(True)
@@ -115,8 +116,8 @@ def test_a_gpu_attends_without_plans(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-def test_transforms_have_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU plans each of them when it first meets it."""
+def test_fourier_transforms_have_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU plans each size when it first computes it."""
     sizes, transform = set[int](), torch.stft
 
     def noted(samples: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
@@ -137,7 +138,7 @@ def test_transforms_have_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Event:
-    """A `torch.cuda.Event` on a device that is as slow as it is told to be."""
+    """Replaces `torch.cuda.Event` for a device that is as slow as the test sets."""
 
     is_reached: bool = False
     waits: int = 0
@@ -168,8 +169,9 @@ def test_the_device_is_waited_for_only_when_it_is_behind() -> None:
     assert event.waits == 1
 
 
-def test_who_took_a_place_over_has_not_ended_with_who_left_it() -> None:
-    """Both want the same, and the first one's end is told when the second one is there."""
+def test_a_new_row_has_not_ended_with_the_former_one_of_its_slot() -> None:
+    """Both have the same request, and the end of the first is reported once the second has
+    joined."""
     with torch.inference_mode():
         device, event = small(), Event()
         rows = device.rows
@@ -179,7 +181,7 @@ def test_who_took_a_place_over_has_not_ended_with_who_left_it() -> None:
         first = rows.join(0, short, encoded)
         rows.step()
         rows.step()
-        assert rows.ended() == []  # asked: it is done
+        assert rows.ended() == []  # queried: the row has ended
         rows.leave(first)
         second = rows.join(0, short, encoded)
         rows.step()

@@ -1,4 +1,4 @@
-"""Numbers near the end of float16 stay numbers."""
+"""Values near the limit of float16 stay finite."""
 
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ WIDTH = 1280
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kept", ["int8", "fp8"])
-def test_a_matrix_of_8_bits_gives_what_the_whole_one_gives(
+def test_a_matrix_of_8_bits_gives_the_same_as_the_unquantized_one(
     kept: WeightStorage, dtype: torch.dtype
 ) -> None:
-    """Its whole numbers add up to more than float16 holds, long before the outputs do."""
+    """The sum of its integers exceeds float16 long before the outputs do."""
     weight = torch.stack([torch.full((WIDTH,), 120 / WIDTH), torch.full((WIDTH,), 1e-3)]).to(dtype)
     x, bias = torch.ones(1, WIDTH, dtype=dtype), torch.tensor([0.0, 7.0], dtype=dtype)
     found = quantize_linear(weight, bias, kept)(x)
@@ -32,7 +32,8 @@ def test_a_matrix_of_8_bits_gives_what_the_whole_one_gives(
 
 
 def test_the_encoder_stays_within_float16_as_transformers_does(tmp_path: Path) -> None:
-    """The second layer would leave it: infinity minus infinity is all that a norm says of that."""
+    """Otherwise the second layer would overflow, and the norm would give infinity minus
+    infinity."""
     folder = checkpoints.random(tmp_path / "wide", layers=2, width=192)
     file = folder / "model.safetensors"
     weights: dict[str, Any] = load_file(file)

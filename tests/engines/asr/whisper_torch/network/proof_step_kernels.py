@@ -1,7 +1,7 @@
-"""What a GPU is asked to do in a step, seen without one: no waiting for it, and few kernels.
+"""The operations of a step on a GPU, counted without one: no wait for the device, and few kernels.
 
-On torch's device `meta` there are shapes and no numbers: what needs some (`item`, `nonzero`, a mask
-as an index, a copy) raises.
+Tensors on torch's device `meta` have shapes but no values, so an operation that needs some (`item`,
+`nonzero`, a mask as an index, a copy) raises.
 """
 
 import logging
@@ -38,7 +38,7 @@ SPECIAL = SpecialTokens(50258, 50257, 50363, 50362, suppressed=(1, 2), suppresse
 
 
 class Kernels(TorchDispatchMode):  # type: ignore[misc]
-    """Counts what is computed; a view is not."""
+    """Counts the computed operations; a view is not counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,13 +82,13 @@ def test_a_step_neither_waits_for_the_device_nor_leaves_it(
 @pytest.mark.parametrize(
     "waiting", [lambda x: x[0].item(), lambda x: x.nonzero(), lambda x: x[x > 0], lambda x: x.cpu()]
 )
-def test_waiting_would_be_seen(waiting: Callable[[torch.Tensor], Any]) -> None:
-    """What the test above relies on."""
+def test_waiting_for_the_device_would_be_detected(waiting: Callable[[torch.Tensor], Any]) -> None:
+    """The test above relies on it."""
     with pytest.raises((RuntimeError, NotImplementedError)):
         waiting(torch.zeros(3, device="meta"))
 
 
-def test_another_device_would_be_seen() -> None:
+def test_another_device_would_be_detected() -> None:
     with Kernels() as kernels:
         torch.zeros(3, device="meta").masked_fill(torch.zeros(3, device="meta") > 0, 1)
         torch.arange(3)
@@ -106,7 +106,7 @@ def test_another_device_would_be_seen() -> None:
     ids=["greedy", "timed", "drawn", "beam"],
 )
 def test_a_token_takes_few_kernels(new: NewRow, most: int) -> None:
-    """70 are four layers, as turbo has them. Without graphs each is launched on its own."""
+    """Four layers, as turbo has, take 70 of them. Without graphs each is launched on its own."""
     with torch.inference_mode():
         device = small()
         device.rows.join(0, new, torch.randn(1500, 64))
@@ -117,7 +117,7 @@ def test_a_token_takes_few_kernels(new: NewRow, most: int) -> None:
 
 
 @pytest.mark.parametrize("new", [NewRow((50258, 50363), 20), NewRow((50258,), 20, is_timed=True)])
-def test_only_beams_copy_what_was_said(new: NewRow) -> None:
+def test_only_beams_copy_tokens(new: NewRow) -> None:
     with torch.inference_mode():
         device = small()
         device.rows.join(0, new, torch.randn(1500, 64))
@@ -149,7 +149,7 @@ def test_startup_survives_a_graph_that_cannot_be_captured(
     )
 
 
-def test_capturing_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capturing_stops_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
     seconds = iter(range(100))
     with torch.inference_mode():
@@ -159,7 +159,7 @@ def test_capturing_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("padding", ["max", "bucket", "longest", "nopad"])
 def test_every_window_and_step_has_a_graph(padding: AsrPadding) -> None:
-    """Of short answers of any kind, to windows of any length there is."""
+    """This covers short answers of any kind, for windows of any possible length."""
     frames = all_window_frames(padding)
     wanted = shapes_to_capture(SMALL, frames, 8)
     assert len(wanted) == len(set(wanted))
@@ -175,8 +175,8 @@ def test_every_window_and_step_has_a_graph(padding: AsrPadding) -> None:
                 assert graph_shape(state, 3, 20, length // 2, kind) in wanted
 
 
-def test_captured_graphs_are_those_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows as the engine cuts them, without one kernel launched by itself."""
+def test_captured_graphs_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows have the engine's lengths, and no kernel is launched on its own."""
     pretend(monkeypatch)
     with torch.inference_mode():
         device = small(capacity=2)
