@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 
 UNIT_CPU_S = 10.0
-"Of processor time for all unit tests: what else the machine does counts little."
+"The limit of processor time for all unit tests; other load on the machine hardly counts."
 
 UNIT_S = 30.0
-"By the clock, on a busy machine; a test that waits shows here."
+"The limit of elapsed time on a busy machine; a test that waits shows here."
 
 SECOND_TRIES = 4
-"""A test in real time may fail once for what else the machine does; more than this many in one
-run is no accident (ADR 23). Unit tests get none: nothing about them is left to chance."""
+"""A test in real time may fail once because of other load on the machine; more than this many in
+one run are no accident (ADR 23). Unit tests get none, because nothing in them is random."""
 
 TALLY = "TESTS_TRIED_AGAIN"
-"""The variable with a file's name: the runs of one `make test` count their second tries together.
-Not one of `EARSHOT_*`: the server refuses such a name that is no setting."""
+"""The environment variable with a file's name: the runs of one `make test` count their second tries
+together. Its name does not begin with `EARSHOT_`, because the server refuses such a name that is no
+setting."""
 
 
 def too_slow(cpu_s: float, wall_s: float) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 _BEYOND_UNIT = ("live", "real", "soak", "browser")
-"A test with one of these markers is no unit test; pyproject.toml says what each means."
+"A test with one of these markers is no unit test; pyproject.toml defines each marker."
 
 _BEYOND_UNIT_FILE = re.compile(
     rf"^pytestmark = .*\bmark\.({'|'.join(_BEYOND_UNIT)})\b", flags=re.MULTILINE

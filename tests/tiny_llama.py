@@ -17,7 +17,7 @@ CONTEXT_TOKENS = 2048
 END, UNKNOWN = "<|end|>", "<|unknown|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 SPOKEN = string.ascii_lowercase + " "
-"What it writes: one token per character, so that any cut of its output is text."
+"The letters it writes: one token per character, so that any cut of its output is text."
 
 CHAT_TEMPLATE = """
 {%- if tools %}<|system|>Tools: {{ tools | tojson }}<|end|>{% endif %}

@@ -8,7 +8,7 @@ from xdist.scheduler import LoadGroupScheduling
 from tests.tiers import tier
 
 _REAL_TIME_GROUP = "talkers"
-"""These tests talk in real time and hardly use the processor. They take the longest of all groups,
+"""These tests speak in real time and hardly use the processor. They take the longest of all groups,
 so a worker begins with them."""
 
 

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.live
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "asr.faster_whisper": {"model": str(NANO), "cpu_threads": 1},
 }
-"Options for engines that cannot do without."
+"Options for engines that cannot be created without any."
 
 HELD_ELSEWHERE = {
     "llm.transformers": "tests/engines/llm/transformers/test_engine.py, where torch is installed",

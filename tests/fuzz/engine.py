@@ -27,13 +27,13 @@ PACKAGES = (
 )
 
 TIMEOUT_S = 10
-"By the clock, for one input; the longest take some milliseconds of a processor."
+"The time limit of one input; the longest take some milliseconds of processor time."
 
 MAX_MEMORY_MB = 500
-"A process has 130 at the start: a million inputs that keep 400 bytes each are found out."
+"A process has 130 MB at the start, so a million inputs that keep 400 bytes each are detected."
 
 INPUT = "input"
-"The file that holds what broke, or took too long or too much."
+"The file with the input that failed, or took too long or too much memory."
 
 BROKEN = 77
 "The exit code of a finding; libFuzzer's own are 70 for time and 71 for memory."

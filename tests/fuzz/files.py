@@ -62,7 +62,7 @@ SAMPLES = 1920
 MAX_PACKET_SAMPLES = 5760
 "120 ms at 48 kHz."
 MAX_FILE_S = 60.0
-"A head may promise days."
+"The limit of a file's duration; a header may promise days."
 
 
 def framing(data: bytes) -> None:

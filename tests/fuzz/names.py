@@ -15,7 +15,8 @@ from tests.fuzz.target import Target
 
 ROOT = PurePosixPath("/firmware")
 IMAGE = b"\xe9" + bytes(31) + bytes.fromhex("3254cdab") + bytes(12)
-"As far as the version: two headers, the mark of `esp_app_desc_t`, its number of security."
+"""The start of an image up to its version: two headers, the magic number of `esp_app_desc_t`, and
+its security version."""
 
 PAIRS = (
     *(b"123-456\n123 456", b"0.10\n0.9", b"0.10-rc.10\n0.10-rc.9", b"1.2.3+4\n1.2.3"),

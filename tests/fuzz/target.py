@@ -10,13 +10,13 @@ from typing import Any
 class Target:
     name: str
     one_input: Callable[[bytes], None]
-    "Asserts what must hold for these bytes; whatever else it raises is a finding."
+    "Asserts what must hold for these bytes; any other exception is a finding, too."
     seeds: tuple[bytes, ...]
-    "Good inputs."
+    "Valid inputs."
     words: tuple[str, ...] = ()
-    "What is worth writing into an input."
+    "Words that the fuzzer may insert into an input."
     is_json: bool = False
-    "One JSON value in each line, changed as such half of the time."
+    "Each line is one JSON value, which half of the mutations change as JSON."
     few: int = 10_000
     "Inputs of `make test-real`; `make test` tries a fifth of them."
     many: int = 1_000_000

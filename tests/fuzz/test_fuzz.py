@@ -21,14 +21,14 @@ from tests.shared import ROOT
 pytestmark = pytest.mark.live
 
 SEED = os.environ.get("EARSHOT_FUZZ_SEED", "7")
-"Another number gives other inputs; the same one the same."
+"Another seed gives other inputs; the same seed gives the same inputs."
 
 MAX_LOG_CHARS = 4000
-"Of its end, in a failure; the traceback comes last."
+"The part of the log's end that a failure shows; the traceback comes last."
 
 QUICK_SHARE = 5
-"""`make test` divides the `few` inputs of each target by this: all of them take half a minute of a
-processor more, and `make test-real` tries them."""
+"""`make test` divides the `few` inputs of each target by this: all of them take half a minute more
+of processor time, and `make test-real` tries them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ NVS = NvsSettings("ws://any:hushed@a/ws", "home", "hushed hushed")
 DEVICE = Device(id="dev_1", kind="willow", hardware_id="a", name="a")
 NUMBERS = {"repeat": range(1, 101), "volume": range(101), "strobe_period_ms": range(10_001)}
 PASSWORD = re.compile(r"[a-z]://[^/?#:@]*:(?!\*{8}@)[^/?#@]*@")
-"One that is not masked."
+"Matches a password that is not masked."
 
 
 def was_bodies(data: bytes) -> None:

@@ -36,8 +36,9 @@ pytestmark = pytest.mark.live
 
 LIMIT_S = 60
 LEFT_S = 2.0
-"""Within this time a decoder ends whose client has left, on a busy machine. It would go on for much
-longer: one waits for its reader for ever, the other has 5 s of processor time."""
+"""The time within which a decoder ends after its client has left, on a busy machine. Otherwise
+it would go on for much longer: one waits for its reader for ever, the other has 5 s of processor
+time."""
 LONG_S = 1800
 
 

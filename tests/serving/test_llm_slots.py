@@ -60,7 +60,7 @@ class SeatedLlm(EchoLlm):
 
 
 Script = tuple[int, Callable[[Session], Awaitable[None]]]
-"Silence that ends a turn, and what is done in the session."
+"The silence in ms that ends a turn, and the actions in the session."
 
 
 def run_sessions(world: World, *scripts: Script) -> list[list[SessionEvent]]:

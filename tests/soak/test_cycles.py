@@ -11,11 +11,11 @@ from pipeline.conversation.conversation import MAX_CONVERSATIONS
 CYCLES = 1000
 
 WARM_UP = MAX_CONVERSATIONS + 200
-"""Conversations are remembered on purpose, the last thousand, some 12 kB for each of these: when
-all places are taken, each new one takes that of another."""
+"""Conversations are kept on purpose, the last thousand of them, some 12 kB for each of these: once
+all places are taken, each new one replaces another."""
 
 MAX_GROWTH_MB = 2.0
-"Two kilobytes for each: less than anything that a connection could leave behind."
+"Two kilobytes for each connection: less than any object that one could leave behind."
 
 pytestmark = pytest.mark.soak
 

@@ -22,7 +22,7 @@ WARM_UP = 500
 UTTERANCES = 2000
 AT_ONCE = 4
 ROOM_MB = 6
-"Of two processes of 150 MB each, over all utterances: 3 kB for each would show."
+"The growth of two processes of 150 MB each, over all utterances: 3 kB for each would exceed it."
 
 pytestmark = pytest.mark.soak
 

@@ -16,22 +16,22 @@ pytestmark = pytest.mark.live
 SOAK_S = float(os.environ.get("EARSHOT_SOAK_S", "600"))
 
 ROUND_S = 45.0
-"After each round everybody leaves, and the server is measured empty."
+"After each round all talkers disconnect, and the server is measured empty."
 
 WARM_UP_ROUNDS = 2
-"Caches fill, thread pools start and memory is split up once."
+"Caches fill, thread pools start and memory is fragmented once."
 
 MAX_GROWTH_MB = 24.0
-"A call costs some 10 MB while it lives; one in a hundred that stays would be seen in an hour."
+"A call needs some 10 MB while it lives, so one in a hundred that stays is detected in an hour."
 
 MAX_CONVERSATION_MB = 0.05
-"Per call: conversations are remembered on purpose, the last thousand of them."
+"Conversations are kept on purpose, the last thousand of them; this is the limit per call."
 
 MAX_WRONG = 0.02
-"Of all turns: clients and server share the machine, and a frame that came too late is a word."
+"The share of wrong turns: clients and server share the machine, and a late frame costs a word."
 
 MAX_STRAY_FILES = 2
-"A socket of a client that has just left."
+"The sockets of clients that have just disconnected."
 
 
 @pytest.mark.soak

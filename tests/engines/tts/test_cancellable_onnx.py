@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 RATE_HZ = 16_000
 PATIENCE_S = 30
 SIZE, NODES = 600, 4000
-"A minute of one core: whoever waits for it has not stopped it."
+"The run takes a minute of one core, so a test that waits for all of it fails."
 
 
 def slow_model() -> CancellableOnnxSession:

@@ -99,7 +99,8 @@ def test_an_unknown_sample_rate_is_refused() -> None:
 
 
 MAX_TAIL_FRAMES = 20
-"Of 20 ms, until libopus finds nothing but silence; its filter against constant voltage is slow."
+"""The number of frames of 20 ms until libopus has only silence; its filter of constant voltage is
+slow."""
 
 
 class EveryFrame(OpusEncoder):

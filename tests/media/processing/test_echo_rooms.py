@@ -24,11 +24,11 @@ from tests.shared import ROOT, shared_data
 pytestmark = pytest.mark.live
 
 CONVERGED = 2 * ASR_RATE_HZ
-"From the first sound of the session on: what is heard before may be an echo."
+"The time from the session's first sound after which no echo may start a turn."
 LATE_MS = 150
-"By this much an echo may delay the moment at which most people are heard,"
+"The most that an echo may delay the detection of most people,"
 VERY_LATE_MS = 1000
-"and anybody."
+"and of any person."
 PEOPLE = 6
 
 

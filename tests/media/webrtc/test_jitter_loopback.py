@@ -9,7 +9,7 @@ from bench.voice.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measu
 pytestmark = pytest.mark.live
 
 MAX_DELAY_MS = 45
-"3 ms on a quiet machine, of which 2 are resampling; aiortc's own buffer is never under 78."
+"The delay is 3 ms on a quiet machine, of which 2 are resampling; aiortc's buffer takes 78 or more."
 
 
 def third_quartile(values: list[float]) -> float:

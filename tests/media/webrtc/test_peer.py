@@ -96,7 +96,7 @@ def test_texts_sent_before_the_channel_opens_arrive_in_order() -> None:
 
 
 DNS_THREADS = 1
-"The event loop keeps a thread of its pool."
+"The event loop keeps one thread of its pool."
 
 
 @on_both_paths
@@ -285,7 +285,7 @@ def test_a_second_offer_on_a_closed_call_is_a_conflict(path: PeerSettings) -> No
 
 
 TWO_CHANNELS = OFFER.replace("a=mid:1\n", "") + OFFER[OFFER.index("m=application") :]
-"Passes every check of ours; aiortc notices when it answers."
+"It passes all checks of ours, but aiortc refuses it when it answers."
 
 
 @pytest.mark.parametrize("offer", ["", "hello", "v=0\r\n", TWO_CHANNELS])

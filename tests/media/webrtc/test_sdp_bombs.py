@@ -15,7 +15,7 @@ from tests.media.offers import OFFER
 pytestmark = pytest.mark.live
 
 MAX_CPU_S = 0.5
-"The loop of all calls stands still so long, at most."
+"The longest time for which the loop of all calls may stall."
 
 AUDIO, DATA = OFFER.index("m=audio"), OFFER.index("m=application")
 

@@ -153,7 +153,7 @@ def test_packets_of_another_length_become_frames_of_20_ms() -> None:
 
 
 Sent = asyncio.Queue[tuple[int, bytes]]
-"Timestamps and payloads, as they go out."
+"Timestamps and payloads of sent packets."
 
 
 @asynccontextmanager

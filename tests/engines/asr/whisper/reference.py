@@ -20,7 +20,7 @@ from media.files.decode import decode_file
 from tests.shared import shared_data
 
 Clip = tuple[str, Pcm]
-"A name, with where in its file it begins, and the samples."
+"A name, with the position in its file in seconds, and the samples."
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ pytestmark = pytest.mark.live
 
 BATCH = 8
 REAL_SHARE = {"nano": 1, "random tiny": 4}
-"One recording in so many: a window of tiny takes a second."
+"Only one of this many recordings is used, because a window takes the tiny model a second."
 
 EVERY_NTH = 200
-"Of all recordings, for the normal run: two for each case, a dozen in all."
+"The normal run uses one of this many recordings: two for each case, a dozen in all."
 
 
 @pytest.fixture(

@@ -6,7 +6,7 @@ from engines.asr.whisper.prompt import LanguageDetection, choose_language
 from engines.asr.whisper.segments import split_segments
 
 T = 1000
-"The first timestamp; words are below."
+"The first timestamp; tokens of words have lower numbers."
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ LOUD = 5.0
 "Spreads the random tokens' logits: timestamps outweigh words at some steps and not at others."
 
 END_SEED, END_SIZE = 284, 7.8
-"""Of the end's numbers, where answers are to end by themselves. Most draws end all of them at one
-position; with this one each of `proof_end_tokens.py`'s windows has another."""
+"""The seed and size of the end token's embedding, with which answers end by themselves. With most
+seeds all answers end at one position; with this one each of `proof_end_tokens.py`'s windows has
+another."""
 
 _RENAMED = (
     ("layer_", "layers."),

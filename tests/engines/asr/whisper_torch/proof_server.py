@@ -25,7 +25,7 @@ PATIENCE_S = 60
 CLIPS_OF_LONG = 150
 "Six minutes: a dozen windows at least, which take some seconds."
 SHORT_AFTER, UNDER_WAY = 30, 3
-"So many others are answered after a long one was left, and so few calls were the long one's."
+"The number of short requests after the abandoned one, and the most calls that it may have had."
 
 
 def client(server: Running) -> aiohttp.ClientSession:

@@ -28,7 +28,7 @@ from tests.engines.asr.whisper_torch.driver import (
 pytestmark = pytest.mark.live
 
 MOST = 20
-"Tokens of an answer."
+"The limit of an answer, in tokens."
 
 
 @dataclass(frozen=True, slots=True)

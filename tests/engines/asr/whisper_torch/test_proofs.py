@@ -20,7 +20,7 @@ from tests.shared import ROOT
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 
 PROOF_S = 1500
-"Some take minutes of one core, and others may have it."
+"Some proofs take minutes of one core, which other programs may use, too."
 FOLDER = Path(__file__).parent
 
 PROOFS = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("proof_*.py"))

@@ -48,7 +48,7 @@ class Announced:
 @dataclass(frozen=True)
 class Said:
     calls: tuple[tuple[str, Mapping[str, Any]], ...]
-    "Tools called, with their arguments."
+    "The tools that were called, with their arguments."
     reply: str
 
 

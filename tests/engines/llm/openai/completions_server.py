@@ -77,14 +77,14 @@ class Server:
         self.models = {"data": [{"id": "tiny"}]} if models is None else models
         self.props = props
         self.loaded: Any = None
-        "What Ollama says of the models in memory."
+        "Ollama's answer about the models in memory."
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Any] = []
         self.listings = 0
         self.peers: set[Any] = set()
-        "Connections that completions came over."
+        "The connections on which completions were requested."
         self.left = asyncio.Event()
-        "Somebody closed the connection while `hangs_after` was waiting."
+        "Set when a client closed the connection while `hangs_after` was waiting."
         self.url = ""
 
     def hangs_after(self, body: bytes) -> Answer:

@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 HELLO = Message("user", "hello")
 SHORT, LONG = LlmOptions(max_output_tokens=300), LlmOptions(max_output_tokens=30_000)
 DEFAULT_CONTEXT_TOKENS = 4 * 30_000
-"A quarter is the answer's: else fewer tokens would be asked for."
+"The answer may use a quarter of it; with less, fewer tokens would be requested."
 PATIENCE: Mapping[str, Any] = {
     "connect_timeout_s": 30,
     "first_token_timeout_s": 120,
@@ -35,7 +35,7 @@ PATIENCE: Mapping[str, Any] = {
 QUIET_S, LOOK_S, MORE_S = 60, 0.5, 0.2
 
 SERVE = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
-"As its command does; that script names the folder that the environment was made in."
+"Does what its command does; the command's script names the folder of its own environment."
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ STATE = Path(os.environ.get("EARSHOT_CI_STATE") or Path.home() / ".cache" / "ear
 ENVIRONMENT = STATE / "engines" / "vllm"
 
 CONTEXT_TOKENS = 524_288
-"Room for an answer that nobody waits for, which may be a quarter of it."
+"Room for an abandoned answer, which may use a quarter of it."
 
 INSTALL_S = 1200
 

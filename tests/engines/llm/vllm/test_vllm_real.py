@@ -38,11 +38,11 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 START_S = 600
 
 PATIENCE_S = 120
-"For what takes milliseconds on an idle machine."
+"The timeout of steps that take milliseconds on an idle machine."
 
 LONG = LlmOptions(max_output_tokens=ANSWER_TOKENS)
-"""More than a minute of writing on any machine that runs these tests. The model never ends by
-itself: an answer of fewer tokens was aborted."""
+"""It takes more than a minute on any machine that runs these tests. The model never ends by itself,
+so an answer of fewer tokens was aborted."""
 
 RUNNING, WRITTEN = "vllm:num_requests_running", "vllm:generation_tokens_total"
 
@@ -60,7 +60,7 @@ PATIENCE = {
     "first_token_timeout_s": PATIENCE_S,
     "token_timeout_s": PATIENCE_S,
 }
-"On a busy processor, where the first requests also compile what they run."
+"The timeouts for a busy processor, on which the first requests also compile their kernels."
 
 
 class Served:

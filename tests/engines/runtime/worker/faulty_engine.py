@@ -14,7 +14,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     fails_to_load: bool = False
     dies_loading: bool = False
     weights: str = ""
-    "A file without which it does not load."
+    "A file without which the model does not load."
 
 
 class OddModel:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.live
 
 EXACT = 1e-5
 KEPT = 1e-4
-"Of what is remembered: steps at full scale are 7e-5 apart, anything quieter 1e-5."
+"The tolerance of the state: it differs by 7e-5 for steps at full scale, by 1e-5 for other sound."
 CONTEXT_SAMPLES = 64
 
 

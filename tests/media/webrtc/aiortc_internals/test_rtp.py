@@ -46,7 +46,7 @@ class Pair:
         self.came = asyncio.Event()
         receive_rtp(self.receiver, self._sink)
         self.slow: list[RtpPacket] = []
-        "Those that came by way of aiortc."
+        "The packets that came through aiortc."
         self._watch(self.receiver)
         gather_with(self.receiver.transport.transport.iceGatherer, IceSettings())
 

@@ -16,7 +16,7 @@ class Nat:
         self._client: Any = None
         self._packets = 0
         self.answered = asyncio.Event()
-        "A second of sound came to the client's newest port."
+        "Set when a second of sound came to the client's newest port."
 
     @property
     def port(self) -> int:

@@ -21,7 +21,7 @@ from tests.engines.asr.whisper_torch.proof_transformers_parity import Pair, load
 pytestmark = pytest.mark.live
 
 MOST = 40
-"Tokens of an answer."
+"The limit of an answer, in tokens."
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ class _Kernel:
     args: Any
     kwargs: Any
     made: list[int]
-    "Its results' slots."
+    "The slots of its results."
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -63,7 +63,7 @@ class Graph:
 
     kernels: Sequence[_Kernel] = ()
     outputs: dict[int, Any] = field(default_factory=dict)
-    "Slots whose tensors somebody still has: a replay writes where they are."
+    "Slots whose tensors are still in use: a replay copies the results into them."
 
     def replay(self) -> None:
         made: dict[int, torch.Tensor] = {}

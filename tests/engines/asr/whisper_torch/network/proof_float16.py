@@ -15,7 +15,7 @@ from tests.engines.asr.whisper_torch.driver import encoded_windows, opened
 pytestmark = pytest.mark.live
 
 WIDTH = 1280
-"turbo's and large's."
+"The width of turbo and large."
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -33,7 +33,7 @@ from tests.engines.asr.whisper_torch.network.fake_cuda_graphs import pretend
 pytestmark = pytest.mark.live
 
 SMALL = ModelShape(80, 64, 2, 2, 4, 2, 51865)
-"As many decoder layers as turbo."
+"It has as many decoder layers as turbo."
 SPECIAL = SpecialTokens(50258, 50257, 50363, 50362, suppressed=(1, 2), suppressed_first=(220,))
 
 
