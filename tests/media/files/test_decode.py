@@ -340,7 +340,7 @@ def test_decoded_blocks_joined_are_the_whole_sound() -> None:
     assert all(abs(len(piece) - BLOCK_S * 16000) < 16000 for piece in pieces[:-1])
 
 
-@pytest.mark.many  # samples
+@pytest.mark.many  # many samples
 def test_a_long_file_takes_little_memory() -> None:
     """A quarter of an hour of silence as FLAC is small; decoded it would be 29 MB."""
     long = encoded_silence(900)

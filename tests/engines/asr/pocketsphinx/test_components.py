@@ -63,7 +63,7 @@ def test_every_built_in_template_is_valid() -> None:
         assert all(sample(template, RULES, Random(seed)) for seed in range(5))
 
 
-@pytest.mark.many  # sentences
+@pytest.mark.many  # many sentences
 def test_the_built_in_sentences_are_the_same_each_time() -> None:
     first = default_phrases()
     assert first == default_phrases()
@@ -71,7 +71,7 @@ def test_the_built_in_sentences_are_the_same_each_time() -> None:
     assert "what time is it" in first
 
 
-@pytest.mark.many  # sentences
+@pytest.mark.many  # many sentences
 def test_given_phrases_get_half_of_the_weight() -> None:
     text = training_text(("Turn on the Wurlitzer!", "don't panic", "?"))
     given = [line for line in text if line in {"turn on the wurlitzer", "don't panic"}]

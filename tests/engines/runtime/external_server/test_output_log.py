@@ -56,7 +56,7 @@ def test_the_summary_has_the_lines_that_name_an_error() -> None:
     assert log.summary() == "none"
 
 
-def test_errors_of_a_server_that_is_ending_are_not_logged(
+def test_errors_of_an_ending_server_are_not_logged_as_warnings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = ServerLog("tts.parrot", KEY, lambda: 1.0)

@@ -122,7 +122,7 @@ def test_requesting_times_does_not_change_the_sound() -> None:
     assert len(spoken(text)[1]) == pytest.approx(len(asyncio.run(plain())), abs=100)
 
 
-def test_a_word_is_reported_with_the_chunk_in_which_it_ends() -> None:
+def test_a_word_ends_where_its_sound_ends() -> None:
     clause = ClauseWords("one two", RATE_HZ)
     loud, quiet = np.full(50, 999, np.int16), np.zeros(50, np.int16)
     parts: list[SpeechChunk] = []

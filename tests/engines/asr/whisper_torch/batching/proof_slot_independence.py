@@ -106,7 +106,7 @@ def test_samples_are_determined_by_the_seed(
 
 
 def test_samples_follow_the_model_s_probabilities(device: DeviceModel) -> None:
-    """Of three tokens with 0.6, 0.3 and 0.1, over many seeds."""
+    """The test draws from three tokens with 0.6, 0.3 and 0.1, over many seeds."""
     from engines.asr.whisper_torch.batching.kv_cache import DecoderState
     from engines.asr.whisper_torch.batching.sampling import _gumbel
 
