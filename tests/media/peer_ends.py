@@ -1,4 +1,4 @@
-"""One end of a call, and what it noticed."""
+"""One end of a call, with a record of its callbacks."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -238,7 +238,7 @@ def test_the_engine_starts_and_stops_its_model() -> None:
     assert asyncio.run(scenario(Model())) == (False, 512)
 
 
-def test_it_works_with_a_real_server() -> None:
+def test_the_engine_works_with_a_real_server() -> None:
     server = Completions(sends(sse(delta(role="assistant"), *text("Paris", "."))))
 
     async def scenario() -> str:
@@ -332,7 +332,7 @@ class SeatedModel(Model):
     at_once = 3
 
 
-def test_it_has_the_slots_of_its_model() -> None:
+def test_the_engine_has_the_slots_of_its_model() -> None:
     assert [made(model).at_once for model in (Model(), SeatedModel())] == [None, 3]
 
 

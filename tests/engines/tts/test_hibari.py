@@ -62,7 +62,7 @@ def test_speech_is_loud_enough_and_reproducible(tts: Tts) -> None:
     np.testing.assert_array_equal(pcm, _pcm(_speak(tts, TEXT)))
 
 
-def test_sound_begins_without_silence(tts: Tts) -> None:
+def test_sound_begins_within_60_ms(tts: Tts) -> None:
     for frame in _speak(tts, TEXT):
         audible = np.flatnonzero(np.abs(frame.pcm) > 300)
         assert audible[0] < 0.06 * tts.info.rate_hz

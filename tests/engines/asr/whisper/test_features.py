@@ -65,7 +65,7 @@ def test_only_new_samples_are_computed() -> None:
     assert extractor.samples < 1.5 * len(pcm)
 
 
-def test_other_audio_of_the_same_utterance_is_computed_anew() -> None:
+def test_other_audio_of_the_same_utterance_is_computed_again() -> None:
     log_mel = LogMelExtractor(FeatureExtractor(80))
     first, second = noise(32_000), noise(32_001)
     log_mel.powers(first, "utt")

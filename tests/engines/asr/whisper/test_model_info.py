@@ -44,7 +44,7 @@ def test_languages_are_the_tokens_before_the_tasks(
         (500, '{"tells_noise": true}', True),
     ],
 )
-def test_noise_detection_is_true_for_openai_weights_and_set_by_notes(
+def test_noise_detection_depends_on_the_vocabulary_and_the_notes(
     tmp_path: Path, first: int, notes: str, tells: bool
 ) -> None:
     settings = folder(tmp_path, first)

@@ -73,7 +73,7 @@ async def leaving(request: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
         await task
 
 
-def test_it_serves_survives_a_disconnect_and_restarts_after_a_crash(
+def test_the_server_survives_a_disconnect_and_a_crash_of_its_worker(
     tmp_path: Path, pcm: Pcm
 ) -> None:
     folder = checkpoints.nano(tmp_path / "nano")

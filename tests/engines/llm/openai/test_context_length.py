@@ -123,7 +123,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("said", OTHERS)
-def test_other_refusals_are_not_taken_for_it(said: str) -> None:
+def test_other_refusals_are_not_taken_for_one_of_length(said: str) -> None:
     assert not is_about_length(said)
     with pytest.raises(EngineError) as caught:
         answered(Server(refuses(400, {"error": {"message": said}})))

@@ -64,7 +64,7 @@ async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
                 yield llm, psutil.Process(supervisor.pid)
 
 
-def test_it_streams_and_stops_after_a_disconnect() -> None:
+def test_an_answer_streams_and_stops_after_a_disconnect() -> None:
     async def scenario() -> None:
         async with serving() as (llm, server):
             await cost_s(llm, server)  # the first answer is cold

@@ -111,7 +111,7 @@ def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None
         load("llm", "transformers", options)
 
 
-def test_it_runs_in_a_worker_with_its_own_limits() -> None:
+def test_the_engine_runs_in_a_worker_with_its_own_limits() -> None:
     options = {"path": "x", "load_timeout_s": 5, "token_timeout_s": 3}
     profile = worker_profile("llm", "transformers", options)
     assert profile is not None

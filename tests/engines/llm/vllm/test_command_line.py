@@ -30,7 +30,7 @@ def settings(**more: object) -> vllm.Settings:
     return vllm.Settings(**given)  # type: ignore[arg-type]
 
 
-def test_on_processors_it_computes_in_float32_without_compiling() -> None:
+def test_on_processors_vllm_computes_in_float32_without_compiling() -> None:
     words = command(settings(max_model_len=4096), CPU, 8123)
     assert words[:3] == ["/opt/vllm/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
     assert pairs(words) >= {
@@ -47,7 +47,7 @@ def test_on_processors_it_computes_in_float32_without_compiling() -> None:
     assert variables(settings(cpu_cache_gb=3), CPU, KEY)["VLLM_CPU_KVCACHE_SPACE"] == "3"
 
 
-def test_on_a_gpu_it_uses_its_share_of_memory() -> None:
+def test_on_a_gpu_vllm_uses_its_share_of_memory() -> None:
     words = command(settings(gpu_memory_utilization=0.4), GPU, 8123)
     assert pairs(words) >= {("--dtype", "auto"), ("--gpu-memory-utilization", "0.4")}
     assert "--enforce-eager" not in words

@@ -159,7 +159,7 @@ def served() -> Iterator[Served]:
         runner.run(end())
 
 
-def test_our_command_installs_it_once() -> None:
+def test_our_command_installs_vllm_once() -> None:
     installed()
     marker = ENVIRONMENT / MARKER
     made = marker.stat().st_mtime_ns
