@@ -212,10 +212,10 @@ class SessionServices:
     instructions: DefaultInstructions = NO_DEFAULT
     "Instructions for language models where neither client nor operator gives any."
     mcp_policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
-    "Which MCP servers clients may name."
+    "Limits on the MCP servers that clients may name."
 
     def open_trace(self, session_id: str) -> SessionTrace | None:
-        """The trace of a new session; None if no trace is written."""
+        """Returns the trace of a new session; None if no trace is written."""
         if self.trace is None:
             return None
         words, sound = self.traces_words, self.traces_sound

@@ -1,5 +1,5 @@
-"""Instructions for the language model: those of the client or operator, else the built-in ones.
-Pure."""
+"""Makes the instructions for the language model: those of the client or operator, else the built-in
+ones. Pure."""
 
 import tomllib
 from collections.abc import Mapping

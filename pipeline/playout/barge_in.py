@@ -24,7 +24,8 @@ from pipeline.user_turn.turn_detection import CommandCheck
 
 @dataclass(slots=True)
 class _OverlapState:
-    """The user's speech over an answer, and what is known of it; see `OverlappingSpeech`."""
+    """State of the user's speech over an answer, as far as it is known; the fields are those of
+    `OverlappingSpeech`."""
 
     turn: Turn
     policy: Literal["on", "patient"]
@@ -33,14 +34,14 @@ class _OverlapState:
     continuation: Continuation | None
     is_late: bool = False
     is_paused: bool = True
-    "The answer is paused because of it."
+    "True while the answer is paused because of this speech."
     words: str = ""
     is_wordless: bool = False
     is_silent: bool = False
     is_brief: bool = False
     is_final: bool = False
     checked: tuple[str, bool] | None = None
-    "Words that were checked, and whether the assistant would act on them."
+    "The words that were checked last, and whether the assistant would act on them."
 
     def overlap(self, words: str) -> OverlappingSpeech:
         """Returns the state of the speech, with these words."""

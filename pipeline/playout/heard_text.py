@@ -28,7 +28,7 @@ class HeardText:
 
         text.begin("It is noon.", at_ms=0)
         text.end(at_ms=900)
-        text.heard(450, total_ms=900)  # "It"
+        text.text_until(450, total_ms=900)  # "It"
     """
 
     def __init__(self) -> None:

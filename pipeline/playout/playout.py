@@ -113,8 +113,11 @@ class PlayoutWriter:
         self._playout.finished(self)
 
     def _frames(self, pcm: Pcm) -> Iterable[AudioFrame]:
-        """Only a track needs frames of exactly 20 ms. Cutting and joining them costs more than all
-        other work on an answer's sound on its way to a client."""
+        """Cuts sound into frames: of 20 ms for a track, else of up to MAX_PIECE_SAMPLES.
+
+        Only a track needs frames of exactly 20 ms. Cutting and joining them costs more than all
+        other work on an answer's sound on its way to a client.
+        """
         if self._playout.paced_by == "server":
             return self._framer.push(pcm)
         size = MAX_PIECE_SAMPLES
@@ -284,7 +287,8 @@ class Playout:
             self._listener.playout_started(writer)
 
     def _paused(self) -> None:
-        """Measures how long a pause took until the speaker was without sound."""
+        """Reports, after a pause was asked for, how long it took until the speaker got no more
+        sound."""
         if self._pausing_since is not None:
             paused_s = self._clock.now() - self._pausing_since
             self._metrics.observe("earshot_barge_in_pause_seconds", paused_s)

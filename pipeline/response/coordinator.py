@@ -1,4 +1,5 @@
-"""The choice of which responses are made: to speech, to a client's request, or as announcements."""
+"""Decides which responses a session makes: to the user's speech, to a client's request, or as
+announcements."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,9 +46,9 @@ from pipeline.user_turn.events import (
 class ResponseCoordinator:
     """Decides which responses a session makes, and when.
 
-    It is the `TurnResponder` of the user's turns (`handle` and others), and takes the client's
-    requests (`create`, `cancel`, `truncate`). It puts responses into the `queue`, whose task
-    `queue.run` runs them one after another.
+    It implements `TurnResponder`: `UserTurnController` calls it with the events of the user's turn.
+    Through `Session` the client's requests come in (`create`, `cancel`, `truncate`). Every response
+    goes into `queue`; the session's task `queue.run` runs them one after another.
     """
 
     def __init__(
@@ -62,8 +63,9 @@ class ResponseCoordinator:
         on_idle: Callable[[], None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """Takes the parts of the session. `on_idle`: called when no response runs and none may
-        begin. `tasks`: the session's group, which runs all work on responses."""
+        """Takes the parts of the session. `settings`: returns the settings in force. `on_idle`:
+        called when no response runs and none may begin. `tasks`: the session's group, which runs
+        all work on responses."""
         self._clock, self._tasks = services.clock, tasks
         self.queue = ResponseQueue(
             self._make,
@@ -93,7 +95,8 @@ class ResponseCoordinator:
     # Requests of clients.
 
     def create(self, request: ResponseRequest) -> None:
-        """Makes a response that the client asks for, now or after the transcript that is under way.
+        """Makes a response that the client asks for. If a transcript is still under way, the
+        response begins after it.
 
         Raises Conflict conversation_already_has_active_response, Conflict
         too_many_active_responses, or RequestError.
@@ -149,10 +152,10 @@ class ResponseCoordinator:
         self._emit(ItemTruncated(item_id, audio_end_ms))
 
     def decide_call(self, item: McpApprovalResponseItem) -> Callable[[], None]:
-        """Stores the client's decision about an MCP call.
+        """Stores the client's decision about an MCP call (approved or denied).
 
-        Returns a function that continues the response. Call it after the decision was reported to
-        the client. Raises Conflict.
+        Returns a function that queues the response which continues the call. Call it after the
+        decision was reported to the client. Raises Conflict.
         """
         take_request = self.remote.approvals.decide(item)
 
@@ -172,7 +175,7 @@ class ResponseCoordinator:
         self.queue.enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
 
-    # What a `TurnResponder` does for the user's turn.
+    # Implementation of `TurnResponder`.
 
     def handle(self, event: UserTurnEvent) -> None:
         """Handles an event of the user's turn before it returns."""
@@ -228,7 +231,8 @@ class ResponseCoordinator:
         await self._barge_in.check_interruption(turn, words, self._planner.is_command)
 
     def _speech_started(self, turn: Turn, continuation: Continuation | None) -> None:
-        """Begins to judge speech over an answer, if the session allows barge-in.
+        """Begins to judge whether speech over an answer is an interruption, if the session allows
+        barge-in.
 
         continuation: the earlier utterance that this speech may continue.
         """
@@ -248,8 +252,8 @@ class ResponseCoordinator:
             self._barge_in.begin(turn, *context, is_question=is_question, continuation=continuation)
 
     async def _draft_unless_interrupted(self, turn: Turn, result: AsrResult) -> None:
-        """Does the same as `_draft` while an answer is played, which must end before another is
-        begun."""
+        """Checks whether the words interrupt the answer that is being played. If so, begins a
+        speculative response as `_draft` does."""
         if await self._barge_in.check_interruption(turn, result.text, self._planner.is_command):
             self._draft(turn, result)
 
@@ -289,7 +293,8 @@ class ResponseCoordinator:
         self.finish_without_response()
         self._unanswered = turn
         self.decide()
-        # no response was begun: it comes later with more words, or never
+        # No response was begun, for example because the user is speaking again. The next one will
+        # have another prompt, so the draft is of no use.
         if not self.queue.has_response:
             self._speculation.drop("dropped")
 
@@ -312,9 +317,10 @@ class ResponseCoordinator:
         return is_automatic and settings.modality == "audio" and not self.queue.has_response
 
     def transcript_known(self, turn: Turn, error: EarshotError | None) -> None:
-        """Continues after a transcript or an error. A requested response fails with the error.
+        """Continues after the transcript of an utterance or of an added item, or after its error.
 
-        It does not fail if another transcript is there or under way.
+        A response that the client requested meanwhile fails with the error. It is made after all if
+        there is another transcript that it can answer, or if one is under way.
         """
         is_requested = self._requested is not None and self._unanswered is None
         if error is None or not is_requested or self._input_activity.is_transcribing:
@@ -329,7 +335,7 @@ class ResponseCoordinator:
         settings = self._settings()
         detection = settings.turn_detection
         if self._input_activity.is_transcribing:
-            return  # more words are coming; one response takes them all
+            return  # more words are coming; one response answers all of them
         if self._requested is not None:
             request, self._requested = self._requested, None
             self._answer(self._unanswered or self._written_turn(), request)
@@ -346,9 +352,9 @@ class ResponseCoordinator:
         self._speculation.drop("changed")
 
     def finish_without_response(self) -> None:
-        """Ends the turn without a response of its own.
+        """Ends the unanswered turn without a response of its own.
 
-        The next response has its words in the history.
+        Its words stay in the history, so the next response takes them into account.
         """
         if self._unanswered is not None:
             self._finish_turn(self._unanswered, "transcribed")
@@ -372,11 +378,13 @@ class ResponseCoordinator:
         self._barge_in.end()
         self.finish_without_response()
         self._retraction.finish()
-        for answer in self.queue.close():  # a response that is being played ends with its sound
+        # a turn whose sound is playing is already "answered" and keeps that status
+        for answer in self.queue.close():
             self._finish_turn(answer.turn, "cancelled")
 
     def deliver(self, response_id: str, pcm: Pcm) -> None:
-        """Sends sound of a client-paced session as events."""
+        """Sends a piece of a response's sound to the client as an event, in a client-paced
+        session."""
         answer = self.queue.find_response(response_id)
         if answer is not None and answer.item_id is not None:
             self._emit(OutputAudioDelta(response_id, answer.item_id, answer.output_index, pcm))

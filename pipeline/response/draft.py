@@ -84,12 +84,14 @@ class ResponseDraft:
         self.work = WorkTime(services.clock)
         self._is_confirmed = asyncio.Event()
         self.wait_until_settled: Callable[[], Awaitable[object]] = self._is_confirmed.wait
-        "Awaited before a tool changes anything: the user may be going on with the sentence."
+        """Awaited before a tool changes anything, because the user may be going on with the
+        sentence. `ResponseCoordinator` replaces it when the response begins; see
+        `Retraction.wait_until_settled`."""
         is_spoken = plan.modality == "audio"
         self._clauses = ClauseQueue(plan.language) if is_spoken else None
         "Clauses for the voice. None for a text response."
         self._has_spoken = False
-        "True when the voice has taken the first clause."
+        "True once the voice has taken the first clause."
         self._recorded: list[Item] = []
         self._record: Callable[[Item], None] = self._recorded.append
         self._task: asyncio.Task[None] | None = None
@@ -102,7 +104,8 @@ class ResponseDraft:
 
     @property
     def rate_limits(self) -> RateLimits | None:
-        """Rate limits that the model's server sent last, counted on to now. None: it sent none."""
+        """Newest rate limits that the model's server sent, brought up to date for the time since.
+        None: it sent none."""
         if self._rate_limits is None:
             return None
         limits, received_at = self._rate_limits
@@ -116,7 +119,8 @@ class ResponseDraft:
     def confirm(self, record: Callable[[Item], None]) -> None:
         """Lets the draft make all of the response: the turn is over.
 
-        record: receives the internal items of its tools, the earlier ones at once.
+        record: called with each internal item (a call of a server's tool, or its result). The items
+        that the draft has made already are passed at once.
         """
         for item in self._recorded:
             record(item)
@@ -179,9 +183,9 @@ class ResponseDraft:
             await self._clauses.finish()
 
     def _apology(self, error: EarshotError) -> str | None:
-        """Returns the sentence that the user hears in place of an answer, or after its first part.
+        """Returns the apology that the user hears in place of an answer, or after its first part.
 
-        None where nobody listens: to a text response, or to a draft of a turn that may go on.
+        None where nobody listens: for a text response, and for a draft that is not confirmed.
         """
         if self._clauses is None or not self._is_confirmed.is_set():
             return None

@@ -84,9 +84,9 @@ class TextGeneration:
         slot: LlmSlotContext,
         metrics: Metrics,
     ) -> None:
-        """Takes what the response is made of, and the tools that it may use.
+        """Takes the plan and the prompt of the response, and the tools that it may use.
 
-        slot: opened around each request to the model.
+        slot: context that holds an LLM slot; opened around each request to the model.
         """
         self._plan, self._prompt, self._access = plan, prompt, access
         self._slot, self._metrics = slot, metrics
@@ -100,7 +100,7 @@ class TextGeneration:
     async def stream(self) -> AsyncGenerator[GeneratedDelta, None]:
         """Yields the response piece by piece. Closing it closes the request to the model.
 
-        Between the model and the reader is no other generator, so each piece is passed on once.
+        The loop is flat on purpose: each token passes only this generator between model and reader.
         Raises EngineError, also if the model calls tools without end, and RequestError.
         """
         if self._plan.text is not None:
@@ -147,7 +147,7 @@ class TextGeneration:
                 yield sentence
 
     async def _run_decided_calls(self) -> None:
-        """Runs the calls that the client approved since the response before."""
+        """Runs the MCP calls that the client approved since the last response."""
         if (offer := self._plan.mcp_offer) is None:
             return
         await offer.ready()
@@ -174,7 +174,8 @@ class TextGeneration:
 
     @asynccontextmanager
     async def _request(self, round_: _Round) -> AsyncIterator[AsyncGenerator[LlmDelta, None]]:
-        """Opens a request to the model and takes a slot for it. Raises only our errors."""
+        """Takes an LLM slot and opens a request to the model. Raises only subclasses of
+        EarshotError."""
         plan, tools = self._plan, round_.tools
         async with self._slot():
             with plugin_errors("llm", plan.llm.name, self._metrics):
@@ -191,9 +192,10 @@ class TextGeneration:
             self._failed.clear()
 
     def _shorten(self, round_: _Round, exc: ContextLengthExceeded) -> None:
-        """Leaves half of the messages, for one more request. Raises `exc` where that is no help.
+        """Drops half of the messages, for one more request. Raises `exc` where that cannot help.
 
-        The model's server counts more tokens than we do, or has a smaller window than it reported.
+        Needed when the model's server counts more tokens than we estimate, or has a smaller window
+        than it reported.
         """
         halved = halve_messages(round_.messages)
         is_allowed = self._plan.truncation.is_allowed and not round_.is_repeated
@@ -220,7 +222,7 @@ class TextGeneration:
         calls = _with_unique_ids(written, self._messages)
         batch = round_.mcp_calls.batch(written, calls)
         results = await run_calls(batch, access, self._silence)
-        # the text before the calls could not mention these
+        # text that the model wrote before the calls cannot have mentioned these failures
         self._failed = _still_failed(self._failed, calls, results)
         self._has_called = True
         for call, result in zip(calls, results, strict=True):
@@ -249,7 +251,8 @@ class TextGeneration:
         return is_heard and has_asked
 
     def _selected(self, tools: ToolOffer) -> ToolOffer:
-        """Returns the offer with only the tools that the model probably needs.
+        """Returns the offer with only the tools that the model probably needs, to keep the prompt
+        short.
 
         The model may call the others all the same. If it must call a tool, it is shown all.
         """
@@ -298,8 +301,8 @@ def _failed(approved: Sequence[ApprovalDecision], messages: Sequence[Message]) -
 def _still_failed(failed: set[str], calls: Sequence[ToolCall], results: Sequence[str]) -> set[str]:
     """Returns the tools that have failed and not succeeded since, after one more round.
 
-    Success of the same tool makes up for its failure. Success of another tool does not: it may only
-    have looked something up.
+    A later success of the same tool cancels its failure. Success of another tool does not: it may
+    only have looked something up.
     """
     ends = [(call.name, is_error(result)) for call, result in zip(calls, results, strict=True)]
     done = {name for name, has_failed in ends if not has_failed}

@@ -50,6 +50,6 @@ class ResponsePlan:
 
     @property
     def speech(self) -> SpeechPlan:
-        """Which voice speaks the response, and how."""
+        """Voice, language and speed with which the response is spoken."""
         voice = None if self.voice == DEFAULT else self.voice
         return SpeechPlan(self.tts, self.language, voice, self.speed)

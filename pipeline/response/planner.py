@@ -1,4 +1,4 @@
-"""The plan and the prompt of a response, from the settings and the conversation."""
+"""Makes the plan and the prompt of a response from the settings and the conversation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -148,7 +148,8 @@ class ResponsePlanner:
     ) -> Sequence[Message]:
         """Returns the messages for the model.
 
-        words: words of the user that are not in the history yet. They replace the items `without`.
+        words: words of the user that are not in the history yet. without: ids of items that they
+        replace.
         """
         history = self._conversation.history
         items = plan.input
@@ -185,7 +186,8 @@ class ResponsePlanner:
         return self._fillers.apology(error, self.language())
 
     def language(self, detected: str | None = None) -> str:
-        """Returns the language of the next response."""
+        """Returns the ISO 639-1 code of the next response's language. detected: language of the
+        user's latest words, if the recogniser reported one."""
         return (
             self._settings().language
             or detected
@@ -208,7 +210,7 @@ class ResponsePlanner:
 
     def may_work_ahead(self) -> bool:
         """Returns whether speculation is worth it: turns are answered automatically, and the
-        recogniser has room."""
+        recogniser has time left for speculative work."""
         settings = self._settings()
         detection = settings.turn_detection
         if not (settings.answers and detection and detection.create_response):

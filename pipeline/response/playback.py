@@ -1,6 +1,6 @@
-"""Responses that are being played, and the end of their sound, at which their turns are finished.
+"""Tracks the responses that are being played. When the sound of one ends, its turn is finished.
 
-The end is read from the clock that owns the playout. In server-paced sessions that is ours: the
+The end is taken from the side that paces the playout. In server-paced sessions that is ours: the
 moment of the last packet. In client-paced sessions it is the first packet plus the length of the
 sound, or the position that the client reports with `truncate`. A client that paces itself stops
 playing by itself when it gets the event "speech started". It may report its last sample a moment
@@ -69,7 +69,7 @@ class PlaybackTracker:
         "By response."
         self._alarm = Alarm(clock.now)
 
-    # What playout reports.
+    # Implementation of `PlayoutObserver`.
 
     def playout_started(self, writer: PlayoutWriter) -> None:
         """Notes the first sound of a response: its turn is answered."""
@@ -93,7 +93,7 @@ class PlaybackTracker:
         self._emit(PlayoutCleared(writer.response_id))
         self._sound_ended(writer)
 
-    # What the client does, if it paces itself.
+    # Reports of a client that paces its own playout.
 
     def client_stopped(self) -> None:
         """Notes that the client stopped playing, because it got the event "speech started"."""
@@ -115,7 +115,7 @@ class PlaybackTracker:
             if playing.answer.item_id == item_id:
                 self._finish(playing, min(playing.writer.heard_at(audio_end_ms), self._clock.now()))
 
-    # Within the session.
+    # Lifetime.
 
     async def run(self) -> None:
         """Finishes turns when the client will have played their sound."""

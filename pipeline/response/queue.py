@@ -1,4 +1,5 @@
-"""Queue of the responses of one session: which runs, which wait, which an interruption cancels."""
+"""Queue of the responses of one session: one runs, others wait, and an interruption cancels
+some."""
 
 import asyncio
 import logging
@@ -29,8 +30,8 @@ played."""
 
 
 AUTOMATIC = ResponseRequest()
-"""Request of a response that starts because the turn ended. No client asked for it. It answers
-everything that the user says until it begins."""
+"""Request of a response that starts because the user's turn ended, without a request of the client.
+The response answers everything that the user says until it begins."""
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class ResponseQueue:
         "True once `run` runs."
         self._running: _ActiveResponse | None = None
         self._last_made: _ActiveResponse | None = None
-        "The one before; what is made may still wait for the speaker."
+        "The response whose task ended last. Its sound may still wait for the speaker."
         self._out_of_band: list[Response] = []
         self._remembered: OrderedDict[str, Response] = OrderedDict()
 
@@ -155,7 +156,8 @@ class ResponseQueue:
             await self._alarm.wait()
 
     def wake(self) -> None:
-        """Looks at once for a response that may begin; announcements wait for a transcript."""
+        """Makes `run` look at once for a response that may begin. Call it when the user's input
+        changed: announcements wait for the end of speech and for its transcript."""
         self._alarm.set(self._clock.now())
 
     def _next(self) -> QueuedResponse | None:
@@ -178,7 +180,8 @@ class ResponseQueue:
         return may_wait and is_asking
 
     def _wait_until(self) -> float | None:
-        """When the first of those that are left waits no longer; None: nothing is left."""
+        """Returns the monotonic seconds at which the oldest waiting announcement may begin although
+        the user still speaks. None: nothing waits."""
         return self._waiting[0].since + MAX_SILENT_S if self._waiting else None
 
     def enqueue(
@@ -204,7 +207,8 @@ class ResponseQueue:
             self._out_of_band.append(answer)
             self._tasks.create_task(self._run_out_of_band(answer), name=answer.response_id)
             return
-        if entry.answers_all:  # together with what waits for an answer already: one is enough
+        # it answers the words of the automatic response that waits already, too
+        if entry.answers_all:
             self._drop_if(lambda one: one.answers_all and one.cancelled is None)
         answers = [e for e in self._waiting if not (e.is_announcement or e.is_out_of_band)]
         if len(answers) >= MAX_WAITING:
@@ -277,13 +281,14 @@ class ResponseQueue:
         self.wake()
 
     def close(self) -> list[Response]:
-        """Drops all waiting responses. Returns the recent ones and those that run."""
+        """Drops all waiting responses. Returns the recent ones (at most MAX_REMEMBERED) and those
+        that run."""
         self._drop_if(lambda _: True)
         running = [] if self._running is None else [self._running.answer]
         return [*self._remembered.values(), *running, *self._out_of_band]
 
     def find(self, item_id: str) -> Response | None:
-        """Returns the recent response that made this item."""
+        """Returns the response that made this item, if it runs or is recent."""
         running = [] if self._running is None else [self._running.answer]
         known = (*running, *self._out_of_band, *self._remembered.values())
         return next((answer for answer in known if answer.item_id == item_id), None)

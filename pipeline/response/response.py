@@ -40,7 +40,7 @@ class Response:
 
     A response is made by `ResponseCoordinator` and run once, as a task:
 
-        response = Response(draft, history, playout, clock, emit, finish_turn, used)
+        response = Response(draft, history, playout, clock, emit, finish_turn, on_internal_item)
         task = tasks.create_task(response.run())
         response.cancel("client_cancelled")  # from anywhere, at any time
 
@@ -60,7 +60,8 @@ class Response:
     ) -> None:
         """Takes the draft to deliver and the session's parts that it is delivered through.
 
-        history: where the response's items are added; an empty one for an out-of-band response.
+        history: history to which the response's items are added; an empty one for an out-of-band
+        response.
         emit: sends an event to the client.
         finish_turn: reports how the turn ended.
         on_internal_item: receives each internal item: a tool call of the server, or its result.
@@ -187,9 +188,12 @@ class Response:
         return writer.written > 0 and not writer.has_started
 
     def is_hardly_heard(self, now: float) -> bool:
-        """Returns whether so little was played that the user knows nothing of the response yet.
+        """Returns whether less than `RETRACTABLE_MS` was played, so that the user knows nothing of
+        the response yet.
 
-        False when the client cancelled it: then the user has refused it. now: monotonic seconds.
+        False when the client cancelled it: then the user has refused it.
+
+        now: monotonic seconds up to which playout counts.
         """
         writer = self._writer
         if self._cancelled == "client_cancelled":
@@ -233,7 +237,7 @@ class Response:
 
     @property
     def cut(self) -> TruncationPoint | None:
-        """Point where the sound was cut, and what was heard until there.
+        """Point where the sound was cut, and the words that were heard up to it.
 
         None while nothing cut it.
         """

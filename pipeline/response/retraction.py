@@ -47,7 +47,7 @@ class Retraction:
     def may_replace(self, turn: Turn) -> bool:
         """Returns whether the turn may still replace the utterance that it continues.
 
-        Not if the response to that changed something.
+        False if a tool of the response to that utterance changed something.
         """
         continuation = self._continuations.get(turn.id)
         if continuation is None or not self._is_open(
@@ -57,7 +57,10 @@ class Retraction:
         return not self._has_acted(continuation)
 
     def transcript_if_final(self, turn: Turn, words: str) -> tuple[str, tuple[str, ...]]:
-        """Returns (transcript, ids of the items that it would replace) if `words` were final."""
+        """Returns (transcript, ids of the items that it would replace) if `words` were final.
+
+        words: words of the turn so far, including those of the utterance that it continues.
+        """
         continuation = self._continuations.get(turn.id)
         if continuation is None or continuation.stands_alone:
             return words, ()
@@ -87,7 +90,8 @@ class Retraction:
         """
         while (continuation := self._open_continuation(answer.turn)) is not None:
             await continuation.alone_event.wait()
-        # the user's words interrupted it; its task is about to be cancelled
+        # The user's words interrupted the response. Its task is about to be cancelled, so wait for
+        # that.
         if answer.is_cancelled:
             await asyncio.Event().wait()
 
@@ -102,7 +106,8 @@ class Retraction:
         )
 
     def finish(self) -> None:
-        """Deletes items that were replaced, once no response to them is running."""
+        """Deletes items that were replaced, once no response to them is running. Called whenever a
+        response begins or the queue is idle."""
         for turn_id, continuation in [
             one for one in self._continuations.items() if one[1].is_taken
         ]:
@@ -126,9 +131,10 @@ class Retraction:
         )
 
     def _heard_until(self, answer: Response, since: float) -> float:
-        """Returns the time up to which to count what was heard of `answer`.
+        """Returns the monotonic seconds up to which the sound of `answer` counts as heard.
 
-        A client that paces itself stops playing at the event "speech started".
+        That is `since`, the start of the new speech, if the answer was already audible then: a
+        client that paces itself stops playing at the event "speech started". Otherwise now.
         """
         now = self._clock.now()
         return since if answer.turn.marks.get(TurnMark.PLAYOUT_START, now) < since else now

@@ -1,6 +1,6 @@
 """Speculation: a response is begun before the turn is certainly over.
 
-A session has at most one such draft, a server few.
+A session has at most one such draft. `DraftBudget` limits how many a server has at once.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ SpeculationOutcome = Literal["used", "resumed", "changed", "noise", "dropped", "
 - resumed: the user spoke on.
 - changed: in the end the words, the history or the settings were different.
 - noise: in the end there were no words.
-- dropped: the session or the server had no use for it.
+- dropped: the session did not need it any more.
 - failed: an engine gave no answer.
 - load: its language model was needed for a response that a user waits for.
 """

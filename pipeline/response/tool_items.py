@@ -1,4 +1,4 @@
-"""Tool calls as items of a response, reported to the client as they come about."""
+"""Reports the tool calls of a response to the client, as items that grow while the model writes."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -46,8 +46,9 @@ class McpToolCallItems:
     """Turns the MCP calls of one response into items and events.
 
     next_index: allocates the next output index of the response.
-    output: finished items by output index, shared with `Response`. An item is in the history from
-        its beginning: clients ask for it when they get its first event.
+    output: finished items by output index, shared with `Response`.
+
+    An item is in the history from its beginning: clients ask for it when they get its first event.
     """
 
     def __init__(

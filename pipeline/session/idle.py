@@ -1,4 +1,4 @@
-"""The user's silence after an answer: after a set time the assistant speaks again."""
+"""Measures the user's silence after an answer. After a set time the assistant speaks again."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,8 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
 def idle_response_request(items: tuple[Item, ...]) -> ResponseRequest:
-    """Returns a request for a response to `items` and a silence that is not remembered."""
+    """Returns a request for a response to `items` followed by a silence. The silence is not kept in
+    the history."""
     return ResponseRequest(input=(*items, NOTHING_SAID))
 
 

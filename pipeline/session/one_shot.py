@@ -24,7 +24,8 @@ from pipeline.tools.fillers import Fillers
 from pipeline.tools.rounds import ToolAccess
 from serving.llm_slots import SlotHolder
 
-# Texts while they are written, and between them what is said while their writer is busy.
+# Merges an answer's text, piece by piece as it is written, with the fillers for the time in which
+# its writer is busy with a tool.
 
 FillerSink = Callable[[str], bool]
 "Takes the sentence of a filler. Returns False if it cannot be spoken now; try again later."
@@ -32,7 +33,7 @@ FillerSink = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class FillerText:
-    """A sentence over a silence. It is not part of the answer."""
+    """Filler: a sentence that is spoken over a silence. It is not part of the answer."""
 
     sentence: str
 
@@ -40,11 +41,11 @@ class FillerText:
 async def stream_with_fillers(
     write: Callable[[FillerSink], AsyncGenerator[str, None]], tasks: asyncio.TaskGroup
 ) -> AsyncGenerator[str | FillerText, None]:
-    """Yields the texts of `write`, at most one piece ahead of the reader, with its fillers in
-    between.
+    """Yields the texts that `write` yields, with fillers in between.
 
-    A filler is only taken when the reader has read all there was. Closing this generator closes
-    that of `write`. Raises EarshotError, as `write` does.
+    `write` runs at most one piece ahead of the reader. It is given the sink for its fillers, which
+    takes one only if the reader has read everything before. Closing this generator closes that of
+    `write`. Raises EarshotError, as `write` does.
     """
     made = asyncio.Queue[str | FillerText | EarshotError | None]()
     room = asyncio.Semaphore(1)
@@ -148,14 +149,15 @@ class OneShotResponses:
         await self._places.drain()
 
     def conversation(self, conversation_id: str | None) -> Conversation:
-        """Returns the conversation to keep it open for announcements. Without an id a new one."""
+        """Returns the conversation with this id, or a new one without an id. A door keeps it to
+        receive its announcements."""
         return self._conversations.get(conversation_id)
 
     @asynccontextmanager
     async def open(self, question: OneShotRequest) -> AsyncIterator["OneShotResponse"]:
         """Opens the response to one question. A conversation takes one question at a time.
 
-        Raises NotFound model_not_found; Conflict; Overloaded.
+        Raises NotFound model_not_found; Conflict; OverloadedError.
         """
         llm = self._engines.language_model(question.model)
         conversation = self._conversation(question)
@@ -247,7 +249,8 @@ class OneShotResponse:
         self._fillers, self._tasks = fillers, tasks
 
     def texts(self) -> AsyncGenerator[str, None]:
-        """Yields the answer as it is written; one that is spoken with fillers while tools are slow.
+        """Yields the answer's text as it is written. If the answer is spoken, fillers come in
+        between while tools are slow.
 
         The text without fillers is added to the history, also if this is closed early. Raises
         EngineError, Overloaded, RequestError.

@@ -105,7 +105,7 @@ class Session:
         self._tasks = asyncio.TaskGroup()
         "Entered by `run`. All tasks of the session belong to it."
         self.running = asyncio.Event()
-        "Set once the tasks run that take commands."
+        "Set once the session's tasks run. From then on commands have an effect."
         self._closing = asyncio.Event()
         self._changed = asyncio.Event()
         "Set by every event: `settled` checks then whether the session is at rest."
@@ -320,7 +320,8 @@ class Session:
 
     @property
     def next_sound_event(self) -> asyncio.Event | None:
-        """Event that is set when there is sound to pull, for a server-paced session.
+        """Event that is set when there is sound to pull, for a server-paced session. A WebRTC call
+        waits for it before it sends silence.
 
         None if no response is on its way, or it is already being played.
         """

@@ -46,9 +46,9 @@ class Sessions:
         )
         self._live: dict[str, Session] = {}
         self._secret_keys: dict[str, bytes] = {}
-        "Session id -> the guest's key that opened it."
+        "Session id -> digest of the client secret that opened it (`ClientSecretHolder.key`)."
         self._is_used = asyncio.Event()
-        "Somebody is there."
+        "Set while there is at least one session."
 
     @property
     def count(self) -> int:
@@ -79,9 +79,9 @@ class Sessions:
         """Opens a session that runs while the body of the `async with` runs, and then frees
         everything.
 
-        secret_holder: None when the client came with the server's key. Raises Overloaded
-        server_full,
-            draining or too_many_sessions, and RequestError for settings that are not possible.
+        secret_holder: None when the client came with the server's key. Raises OverloadedError
+        server_full, draining or too_many_sessions, and RequestError for settings that are not
+        possible.
         """
         self._admit(secret_holder)
         conversation = self._conversations.get(conversation_id)
@@ -112,7 +112,7 @@ class Sessions:
                 logger.info("= session %s closed, %d live", session.id, self.count)
 
     async def left(self, quiet_s: float) -> None:
-        """Waits until there was a session, and then none for `quiet_s` seconds."""
+        """Waits until there has been a session, and then none for `quiet_s` seconds."""
         while True:
             await self._is_used.wait()
             await self._places.idle()
@@ -166,5 +166,6 @@ class Sessions:
 
 
 def _reserved_places(secret_holder: ClientSecretHolder | None) -> int:
-    """Returns how many places stay free: the last one is the owner's, whom no secret locks out."""
+    """Returns how many places must stay free. The last one is kept for the owner (a client with the
+    server's key), so that holders of secrets cannot lock the owner out."""
     return 0 if secret_holder is None else 1

@@ -1,4 +1,4 @@
-"""MCP servers that a client names: which of their tools may be used, and which need its
+"""MCP servers that a client names: which of their tools may be used, and which need the client's
 approval."""
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ ALL_TOOLS = McpToolFilter()
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
-    """Which tool calls need the client's approval. A tool in neither filter needs it, and so does a
-    tool in both."""
+    """Policy for the client's approval of tool calls. A tool in neither filter needs it, and so
+    does a tool in both."""
 
     always: McpToolFilter | None = ALL_TOOLS
     never: McpToolFilter | None = None
@@ -83,7 +83,7 @@ class ClientMcpServer:
 
 @dataclass(frozen=True, slots=True)
 class ClientMcpPolicy:
-    """Which MCP servers clients may name."""
+    """Limits on the MCP servers that clients may name."""
 
     hosts: HostAllowlist = field(default_factory=HostAllowlist)
     "Hosts of allowed servers. Empty: no server is allowed."

@@ -26,8 +26,8 @@ def plugin_errors(
     """Turns any exception of an engine into an EngineError, logs where it came from, and counts it.
 
     `stage`: asr, llm, tts, endpoint, vad or wake. `name`: of the engine. `metrics`: None where the
-    caller counts errors itself. `is_told`: an error of this kind was logged and counted before, so
-    this one is not. An EarshotError passes through unchanged.
+    caller counts errors itself. `is_told`: True if an error of this kind was logged and counted
+    before, so that this one is not. An EarshotError passes through unchanged.
     """
     try:
         yield

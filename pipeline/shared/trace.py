@@ -49,7 +49,7 @@ MAX_SOUND_MS = 600_000
 
 CONFIGURED, HEARD, NOT_HEARD = "Configured", "InputAudio", "InputAudioOmitted"
 CALLED, ANSWERED = "ToolCalled", "ToolAnswered"
-"Names of records that are no events."
+"Names of records that are not events: a call of the server's own tool, and its output."
 
 RECORD_NAMES: Mapping[type, str] = {
     ErrorEvent: "Failed",
@@ -143,7 +143,7 @@ class SessionTrace:
         self._write_sound()
 
     def _record(self, event: str, fields: dict[str, Any]) -> None:
-        """Writes waiting sound first, so that a record stands where it happened."""
+        """Writes a record. Waiting sound is written first, so that the records stay in order."""
         self._write_sound()
         self._put(event, fields)
 

@@ -1,4 +1,4 @@
-"""Measures how long was worked on a response that may be dropped, without idle time."""
+"""Measures the work on a response that may be dropped, in seconds and without idle time."""
 
 import asyncio
 from collections.abc import Iterator

@@ -204,7 +204,7 @@ class CachedTts:
             async for frame in frames:
                 waited_s, sound_s = waited_s + now() - since, sound_s + frame.duration_ms / 1000
                 yield AudioFrame(frame.pcm, frame.rate_hz, clause.start + frame.start)
-                since = now()  # the time that the caller takes is not the voice's
+                since = now()  # do not count the time that the caller takes
         if sound_s > 0:
             self._cache.count_time(waited_s + now() - since, sound_s)
 

@@ -1,4 +1,4 @@
-"""Text to speech as files, for every door that gives speech without a session."""
+"""Makes sound files of texts, for every door that gives speech without a session."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -99,7 +99,7 @@ class SpeechFiles:
         """Returns the sound file of a text; it is made while it is read.
 
         texts: pieces of one text as they come.
-        kind: file format, as `media.files.encode` names it.
+        kind: file format, by the names in `media.files.encode`.
         rate_hz: sample rate of the file. Raises NotFound model_not_found; RequestError
             voice_not_found, unsupported_language.
         """
@@ -133,7 +133,7 @@ class SpeechFile:
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yields the file's bytes while it is made; none if there is nothing to speak.
 
-        Closing it stops the voice. Raises Overloaded, EngineError, RequestError.
+        Closing it stops the voice. Raises OverloadedError, EngineError, RequestError.
         """
         with self._places.take():
             coder = _SpeechFileEncoder(

@@ -20,8 +20,9 @@ MAX_WAITING_CLAUSES = 32
 "Most clauses that wait for the voice. A model writes faster than a voice speaks; then it waits."
 
 GATHERED_MS = 400
-"""Most ms of sound that are passed on as one chunk. It costs a twentieth of the work of 20 ms
-chunks, here and at the client, and delays nothing."""
+"""Most ms of sound that are passed on as one chunk. A chunk of this length costs a twentieth of the
+work of 20 ms chunks, here and at the client. Nothing is delayed: only chunks that wait already are
+joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _whole(parts: list[Pcm]) -> Pcm:
 
 @dataclass(frozen=True, slots=True)
 class SpeechPlan:
-    """Which voice speaks a text, and how."""
+    """Voice, language and speed with which a text is spoken."""
 
     tts: Tts
     language: str

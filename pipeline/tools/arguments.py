@@ -30,7 +30,7 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
 )
 
 _NOTHING_ELSE: Registry[Any] = Registry()
-"Registry that resolves nothing: a `$ref` to another place is never fetched."
+"Registry without entries: a `$ref` to another document is never fetched."
 
 
 class ArgumentCheck:

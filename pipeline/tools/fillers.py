@@ -57,7 +57,7 @@ class FillerSentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 AWAY = (EngineUnreachable, EngineTimeout, EngineCrashed, EngineMissing)
-"Errors after which the language model counts as away."
+"Errors after which the language model counts as unreachable (`FillerSentences.away`)."
 
 
 class Fillers:
@@ -136,7 +136,7 @@ class SilenceTimer:
             self._wait(max(now, self._quiet_from))
 
     def on_text(self, text: str) -> None:
-        """Stops the clock: the model wrote text that will be audible."""
+        """Notes text of the model, which will be audible: the silence begins only after it."""
         if not text.strip():
             return
         self._stop()

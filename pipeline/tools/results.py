@@ -77,7 +77,8 @@ def _beginning(data: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 class _ResultTruncator:
-    """Keeps the first entries of everything, and says how many it left out."""
+    """Cuts a result: keeps the first entries of each list and table, and says how many it left
+    out."""
 
     def __init__(self, entries: int, chars: int, nodes: int) -> None:
         self._entries, self._chars = entries, chars

@@ -1,5 +1,8 @@
-"""Tools of one round: those that the model is offered, and those that it calls. The server runs a
-call, leaves it to the client, or asks the client to approve it."""
+"""Tools of one round of generation: offers them to the model, and runs the calls that the model
+makes.
+
+The server runs a call, leaves it to the client, or asks the client to approve it.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Audio of one utterance, kept once. Whoever needs a part of it takes a view."""
+"""Audio of one utterance. It is kept once: code that needs a part of it takes a view."""
 
 import numpy as np
 

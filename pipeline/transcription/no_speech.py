@@ -16,7 +16,7 @@ from engines.base import AsrInfo, AsrResult
 
 NoSpeechMode = Literal["off", "normal", "strict"]
 """Handling of noise. off: nothing is filtered. normal: the recogniser's scores decide, or the VAD's
-where a recogniser has no reliable ones. strict: both must believe that the user spoke."""
+where a recogniser has no reliable scores. strict: recogniser and VAD must both find speech."""
 
 
 SPEECH_PROBABILITY = 0.5
@@ -97,7 +97,8 @@ class NoSpeechFilter:
 
 
 def _surest_of(*frames: tuple[float, float]) -> tuple[tuple[float, float], ...]:
-    """Returns the surest of these frames, as `NoSpeechFilter.surest_frames` has them."""
+    """Returns the frames with the highest probability, in the form of
+    `NoSpeechFilter.surest_frames`."""
     kept, total_ms = [], 0.0
     for one in sorted(frames, reverse=True):
         if total_ms >= SUREST_MS:
@@ -115,11 +116,11 @@ class NoSpeechCriterion(Enum):
     """Which scores decide whether the user spoke."""
 
     NONE = auto()
-    "None: the recogniser's text stands, nothing is filtered."
+    "No scores: nothing is filtered."
     RECOGNISER = auto()
-    "The recogniser's own. Where they disagree, the VAD must have seen something."
+    "The recogniser's own scores. Where they disagree, the VAD must have seen something."
     BOTH = auto()
-    "The recogniser and the VAD must both believe it."
+    "The recogniser and the VAD must both find speech."
 
 
 def no_speech_criterion(

@@ -1,4 +1,5 @@
-"""Decides when to ask for the next partial. Pure: the caller passes the time in seconds."""
+"""Decides when to ask for the next partial, and finds the stable prefix of partials. Pure: the
+caller passes the time in seconds."""
 
 from dataclasses import dataclass
 
@@ -30,14 +31,15 @@ class PartialPacing:
         self._requested_at = now
 
     def returned(self, now: float) -> None:
-        """Notes that it returned. The measured cost rises at once and falls slowly: one fast call
-        in an idle moment says little."""
+        """Notes that the partial has returned. The measured cost rises at once and falls slowly:
+        one fast call in an idle moment says little."""
         cost_s = now - self._requested_at
         self._cost_s = max(cost_s, (self._cost_s + cost_s) / 2)
         self._backoff = max(1, self._backoff // 2)
 
     def refused(self) -> None:
-        """Notes that it was refused: by overload, or because something more urgent came."""
+        """Notes that the partial was refused: by overload, or because something more urgent
+        came."""
         self._backoff = min(32, self._backoff * 2)
 
     def _spacing_s(self) -> float:

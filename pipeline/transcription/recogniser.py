@@ -43,7 +43,7 @@ class Recogniser(Protocol):
         ...
 
     def hurry(self, utterance: str) -> None:
-        """Makes a speculative decode urgent: its speculation came true."""
+        """Makes a speculative decode urgent: the utterance is over, so the result is needed now."""
         ...
 
 

@@ -69,8 +69,8 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class _SegmentRequest:
-    """A segment that was handed over, without its samples: results may wait long until they are
-    read."""
+    """A segment whose decode was requested. It keeps no samples: results may wait long until they
+    are read."""
 
     start: int
     "Sample of the recording at which it begins."
@@ -149,8 +149,8 @@ class Transcriber:
 
 
 class RecordingTranscription:
-    """One recording. Call `push`, then `end`, then read `parts` or `transcript` once. `parts` may
-    also be read while audio is pushed."""
+    """Transcription of one recording. Call `push`, then `end`, then read `parts` or `transcript`
+    once. `parts` may also be read while audio is pushed."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Decode of one segment, of a live utterance or of a recording, begun in the pause that may be its
+"""Decodes one segment of a live utterance or of a recording, beginning in the pause that may be its
 end."""
 
 import asyncio
@@ -51,7 +51,7 @@ class SegmentDecode:
         self.error: EngineError | OverloadedError | None = None
         "Error of the last attempt."
         self.time: TaskTime | None = None
-        "Time of the newest attempt that `begin` began; None: none was needed."
+        "Running time of the newest attempt that `begin` started; None: it started none."
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -69,13 +69,14 @@ class SegmentDecode:
         return self._task is not None and not self._task.done()
 
     def covers(self, segment: AudioSegment, options: AsrOptions) -> bool:
-        """Returns whether it decodes all of the segment, but perhaps silence at the end, with these
-        options."""
+        """Returns whether this decode is for the same segment and options, apart from silence at
+        the end."""
         own = self.start, self.speech_end, self.options
         return own == (segment.start, segment.speech_end, options)
 
     def begin(self, tasks: asyncio.TaskGroup, priority: DecodePriority) -> None:
-        """Begins the decode, unless it runs or is known. FINAL makes a running one urgent."""
+        """Begins the decode, unless it runs or its result is known. With the priority FINAL, a
+        running decode becomes urgent."""
         if self.result is not None:
             return
         if not self.is_running:
@@ -134,10 +135,10 @@ class SegmentDecode:
 
 
 class PauseDecoder:
-    """Begins a decode at each pause of a recording that arrives as it is spoken. It is the final
-    one if nothing more is said.
+    """Begins a decode at each pause of a recording that arrives as it is spoken. If nothing more is
+    said, that decode is the final one.
 
-    An incremental engine's final result differs from its partials, so such an engine is fed
+    An incremental engine's final result differs from its partials. So such an engine is fed
     instead: at the end, only the newest audio is left to decode.
     """
 

@@ -35,16 +35,18 @@ _EVERY = round(EVERY_S * ASR_RATE_HZ)
 
 
 def ends_part(pause_ms: float, part_ms: float, window_ms: float) -> bool:
-    """Returns whether a pause ends the segment before it, so that its words can be fixed."""
+    """Returns whether a pause ends the segment before it, whose words then do not change any more.
+    `part_ms`: length of that segment. `window_ms`: the recogniser's window."""
     return pause_ms >= LONG_PAUSE_MS or (pause_ms >= QUIET_MS and part_ms >= window_ms / 2)
 
 
 class TranscriptStream:
-    """One utterance: takes audio, reports partials while it is spoken, and returns one final
-    result.
+    """Transcription of one utterance: takes audio, reports partials while it is spoken, and returns
+    one final result.
 
     Audio that exceeds the recogniser's window is cut at pauses into segments, each decoded once.
-    Only the open segment after them is decoded again and again. Tasks belong to the caller's group.
+    Only the open segment, the one after them, is decoded again for each partial. Tasks belong to
+    the caller's group.
 
         stream = TranscriptStream(recogniser, new_id("item"), options, clock, tasks)
         stream.push(pcm)  # as often as samples arrive
@@ -75,7 +77,7 @@ class TranscriptStream:
         self._prepared: SegmentDecode | None = None
         "Final decode of the open segment up to a pause; dropped when speech resumes."
         self._speech_end = 0
-        "Sample at which the pause began."
+        "Sample of the utterance one past its speech, at the last pause."
         self._last_pause = 0
         "Sample in the middle of the last pause after which speech resumed."
         self._is_silent = False
@@ -216,8 +218,8 @@ class TranscriptStream:
         return samples_to_ms(self.audio.end - self._start, ASR_RATE_HZ)
 
     def _close_parts(self) -> None:
-        """Closes the open segment if it is long enough or its pause is. None may exceed the
-        window."""
+        """Closes the open segment if it, or the pause after it, is long enough. No segment may
+        exceed the window."""
         if self._is_silent:
             self._start = max(self._start, self.audio.end - _PAD)
             return

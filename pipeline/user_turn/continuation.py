@@ -172,8 +172,8 @@ class Continuation:
     def is_spoken(
         self, result: AsrResult, all_evidence: NoSpeechFilter, criterion: NoSpeechCriterion
     ) -> bool:
-        """Returns whether the new words were spoken, by the evidence for the new audio. The former
-        words were judged when their utterance ended; if it had none, all words are new.
+        """Returns whether the new words were really spoken, by the evidence for the new audio. The
+        former words were judged when their utterance ended; if there were none, all words are new.
 
         `all_evidence`: evidence for all audio together.
         """

@@ -84,7 +84,8 @@ class UserTurnController:
         tasks: asyncio.TaskGroup,
     ) -> None:
         """Takes the parts of the session. `activity`: the controller keeps it up to date. `tasks`:
-        the session's group; it must have been entered before the first frame."""
+        the session's group; it must have been entered before the first frame. `settings`: returns
+        the settings in force."""
         self._detector, self._engines, self._history = detector, engines, history
         self._settings, self._activity, self._responder = settings, activity, responder
         self._clock, self._emit, self._tasks = clock, emit, tasks
@@ -98,7 +99,9 @@ class UserTurnController:
         "Samples since the last commit or clear (push-to-talk)."
 
     def is_ending_within(self, seconds: float) -> bool:
-        """Returns whether the utterance ends within `seconds` if the user stays silent."""
+        """Returns whether the utterance ends within `seconds` if the user stays silent. A WebRTC
+        call then holds back its next silent packet, so that the answer's first sound can take its
+        place."""
         return self._endpoint_timer.is_due_within(seconds)
 
     async def run(self) -> None:
@@ -122,7 +125,8 @@ class UserTurnController:
                     f"the input audio buffer holds less than {MIN_COMMIT_MS} ms of audio",
                     code="input_audio_buffer_commit_empty",
                 )
-            # None of the audio was speech: commit what the detector still keeps.
+            # None of the audio was speech: commit the newest audio, which the detector still keeps
+            # as pre-roll.
             recent = self._detector.recent()
             start = self._detector.samples - len(recent)
             open_ = self._begin(start, is_announced=False)
@@ -132,7 +136,7 @@ class UserTurnController:
         self._window.forget()  # the client has said that it is over, so nothing may continue it
 
     def clear(self) -> None:
-        """Drops audio that is not committed."""
+        """Drops audio that is not committed, and the utterance that is open."""
         self._detector.reset()
         self._window.forget()
         self._uncommitted = 0
@@ -173,7 +177,7 @@ class UserTurnController:
         open_.record.evidence.push(detected.probability, len(detected.pcm))
         if detected.edge is None:
             return
-        # in push to talk too: the settings may have changed during the pause
+        # Also in push to talk: the settings may have changed during the pause.
         if edge is EdgeKind.RESUMED:
             open_.end = None
             open_.pause_marks.clear()
@@ -203,8 +207,8 @@ class UserTurnController:
         self._endpoint_timer.update()
 
     def _pause(self, open_: OpenUtterance, pause: SpeechEdge) -> None:
-        """Begins what can be done during the pause: a decode of all speech so far, turn
-        detection."""
+        """Begins the work that can be done during the pause: a decode of all speech so far, and
+        turn detection."""
         detection, heard_until = self._settings().turn_detection, pause.until - open_.start
         if detection is None:
             open_.stream.prepare(heard_until)
@@ -217,7 +221,8 @@ class UserTurnController:
         open_.stream.prepare(heard_until, partial(self._on_provisional, open_))
 
     def _on_provisional(self, open_: OpenUtterance, result: AsrResult) -> None:
-        """Takes the transcript of a pause."""
+        """Takes the transcript of all speech before a pause, before it is known whether the
+        utterance is over."""
         provisional = open_.set_provisional(result, self._clock.now())
         self._turn_detector.take_words(result.text, result.language)
         self._responder.handle(UserTurnMaybeOver(open_.turn, provisional))

@@ -1,4 +1,4 @@
-"""Events of the user's turn, the state of the user's input, and the Protocol of who responds."""
+"""Events of the user's turn, the state of the user's input, and the Protocol that answers them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,14 +120,15 @@ class TurnResponder(Protocol):
         ...
 
     async def check_interruption(self, turn: Turn, words: str) -> None:
-        """Finds out whether these words make sense as a command, where that decides about an
-        interruption. Called just before `UserTurnTranscribed`."""
+        """Checks whether these words are a command, if that decides whether they interrupt an
+        answer. Called just before `UserTurnTranscribed`."""
         ...
 
 
 @dataclass(slots=True)
 class InputActivity:
-    """State of the user's input in one session. What takes input writes it, all others read it."""
+    """State of the user's input in one session. The parts that take input write it
+    (`UserTurnController`, `ConversationItems`); all others read it."""
 
     is_speaking: bool = False
     "True while an utterance is open: begun, and neither committed nor dropped."

@@ -14,7 +14,8 @@ from pipeline.shared.settings import PlayoutPacing
 
 
 class PlayoutState(Protocol):
-    """State of the speaker for echo cancellation; `pipeline.playout.playout.Playout`."""
+    """State of the speaker for echo cancellation. Implemented by
+    `pipeline.playout.playout.Playout`."""
 
     @property
     def paced_by(self) -> PlayoutPacing: ...
@@ -34,8 +35,8 @@ class PlayoutState(Protocol):
 
 
 class InputFilters:
-    """Echo and noise filters of one session. `guard` is called with each frame: True while a start
-    of speech needs more evidence, because the assistant is audible."""
+    """Echo and noise filters of one session. `guard` is called for each frame, with True while the
+    assistant is audible: a start of speech then needs more evidence."""
 
     def __init__(self, playout: PlayoutState, guard: Callable[[bool], None]) -> None:
         self._playout, self._guard = playout, guard
@@ -72,8 +73,8 @@ class InputFilters:
         return frame if pcm is frame.pcm else frame._replace(pcm=pcm)
 
     def on_pulled(self, frame: AudioFrame | None) -> AudioFrame | None:
-        """Notes what a server-paced speaker takes now; None while there is nothing to play. Returns
-        the same frame."""
+        """Notes the frame that a server-paced speaker takes now; None while there is nothing to
+        play. Returns the same frame."""
         if frame is not None:
             self._echo.play(frame.pcm, self._fed)
         elif self._playout.writer is not None:  # paused: the speaker plays silence

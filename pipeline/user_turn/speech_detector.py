@@ -88,9 +88,9 @@ class SpeechDetector:
         self._endpointer.is_guarded = is_guarded
 
     def set_delay(self, probability: float | None, pause: int | None = None) -> None:
-        """Sets the delay of the present pause from the probability (0 to 1) that the turn is over.
-        If the pause is already longer, ENDED comes with the next frame. May be called again when
-        more is known.
+        """Sets the endpointing delay of the present pause from the probability (0 to 1) that the
+        turn is over. If the pause is already longer, ENDED comes with the next frame. May be called
+        again when more is known.
 
         `pause`: the CANDIDATE's `at`; no effect when speech has resumed since. No effect with
         `server_vad` and push to talk.

@@ -1,8 +1,10 @@
-"""Estimates how likely a turn is complete, by its words: "turn on the" is not, "thanks" is.
+"""Estimates how likely a turn is complete, by its words, its sound and its sense. By the words,
+"turn on the" is incomplete and "thanks" is complete.
 
-Cheap and pure: it reads the first words and the end of the text. Word lists are in
-`completeness.toml`; in other languages only punctuation counts. The values are judgements, not
-measurements.
+`completeness` is cheap and pure: it reads the first words and the end of the text. Word lists are
+in `completeness.toml`; in languages without a list only punctuation counts. The probabilities are
+judgements, not measurements. `TurnDetector` combines them with the judgement of a model that
+listens to the sound, and with the check for a complete command.
 """
 
 import asyncio
@@ -163,8 +165,8 @@ def _table() -> Mapping[str, CompletenessWords]:
     return msgspec.convert(tomllib.loads(text), dict[str, CompletenessWords])
 
 
-# What speaks for the end of a turn while a pause lasts: how it sounded, what it says, and whether
-# it is a whole command.
+# The estimate while a pause lasts, from three sources: how the speech sounded, its words, and
+# whether they are a complete command.
 
 UNDERSTOOD = 0.85
 """Probability that the turn is over when its words are a complete command. Half a sentence can be
@@ -179,7 +181,8 @@ unknown."""
 
 
 class TurnDetector:
-    """Estimates during a pause how likely the turn is over, from sound, words and sense.
+    """Estimates during a pause how likely the turn is over, from its sound, its words, and whether
+    they are a complete command.
 
     `engine`: judges the sound; None: only words count. `is_command`: checks for a complete
     command. `set_delay(probability, pause)` is called whenever more is known; `pause` is the sample

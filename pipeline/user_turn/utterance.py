@@ -1,4 +1,4 @@
-"""An utterance from its start until its transcript is known, and the choice of that transcript."""
+"""The state of an utterance until its transcript is known, and the choice of that transcript."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -19,12 +19,12 @@ from pipeline.user_turn.events import TurnResponder
 
 @dataclass(frozen=True, slots=True)
 class ProvisionalTranscript:
-    """Words of an utterance as they would be if it is over."""
+    """Words of an utterance during a pause. They hold if the pause turns out to be its end."""
 
     words: str
     "All words of the utterance, including those of the one it continues."
     new: str
-    "Words that remain if it stands alone."
+    "Words that it adds to the utterance before it; all of them if it continues none."
     known_at: float
     "Monotonic seconds at which they were known."
 
@@ -36,7 +36,7 @@ class OpenUtterance:
     stream: TranscriptStream
     "Transcription of the utterance."
     record: EndedUtterance
-    "Record of it that remains after its end."
+    "The part of its state that is kept after its end, for the next utterance."
     is_announced: bool
     "True if the client received SpeechStarted, so that it will also receive SpeechStopped."
     criterion: NoSpeechCriterion = NoSpeechCriterion.BOTH
@@ -52,7 +52,7 @@ class OpenUtterance:
 
     @property
     def settings(self) -> SessionSettings:
-        """Settings from when it began; it is decoded by them."""
+        """Settings that were in force when it began. They apply to all of it."""
         return self.record.settings
 
     @property
@@ -111,7 +111,8 @@ class OpenUtterance:
         )
 
     def give_up(self) -> None:
-        """Gives up: its words will never be known."""
+        """Ends the utterance without a transcript: tasks that wait for its words get an empty
+        text."""
         self.stream.discard()
         self.record.settle_continuation()
         self.record.set_text("")

@@ -138,8 +138,8 @@ class WakeWordGate:
         return self._stream is not None and self._state.until is None
 
     def configure(self, settings: SessionSettings) -> None:
-        """Applies the settings. A new wake word puts the session to sleep. The name was checked by
-        `find_word`. Raises EngineError when the engine cannot open a detector for it."""
+        """Applies the settings. A new wake word puts the session to sleep. `EngineSet.check` has
+        checked its name. Raises EngineError when the engine cannot open a detector for it."""
         name = settings.wake_word if settings.turn_detection is not None else ""
         self._answers = settings.answers
         if name == (self._word.name if self._word else ""):

@@ -1,4 +1,4 @@
-"""Text that keeps, through every replacement, the places of the written characters. Pure."""
+"""Text that keeps, through every replacement, the positions of the written characters. Pure."""
 
 import re
 from collections.abc import Callable, Iterable

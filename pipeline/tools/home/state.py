@@ -69,16 +69,17 @@ class HomeState(msgspec.Struct, frozen=True):
 
 
 class HomeFeed(Protocol):
-    """A home that tells of its changes."""
+    """Home whose changes can be watched."""
 
     def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """The home now, then after each change; a slow reader skips to the latest state."""
+        """Yields the present state, then the state after each change. A slow reader gets only the
+        latest."""
         ...
 
 
 class HomeSource(HomeFeed, Protocol):
-    """A home that also shows what it is now."""
+    """Home that can be watched, and whose present state can be read."""
 
     def snapshot(self, language: str | None = None) -> HomeState:
-        """The home now, named in `language`."""
+        """Returns the present state, with names in `language`."""
         ...

@@ -51,7 +51,7 @@ class Approvals:
             self._forget(next(iter(self._waiting)))
 
     def decide(self, item: McpApprovalResponseItem) -> Callable[[], ResponseRequest | None]:
-        """Checks a decision and returns the function that takes it.
+        """Checks a decision, and returns a function that stores it.
 
         That function returns the request of the response that follows, or None while other calls of
         the round are undecided. Raises Conflict mcp_approval_not_pending.

@@ -39,7 +39,8 @@ LISTEN_AGAIN_S = 5.0
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
-"First and longest wait between attempts, in seconds; doubled each time."
+"""FIRST_WAIT_S and LONGEST_WAIT_S: first and longest wait between two attempts to connect, in
+seconds. The wait is doubled each time."""
 
 LASTED_S = 10.0
 "A connection that lasted this many seconds was good: the wait starts at FIRST_WAIT_S again."

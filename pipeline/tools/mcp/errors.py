@@ -13,7 +13,7 @@ def is_cancelling() -> bool:
 
 
 def is_broken_off(error: Exception) -> bool:
-    """Returns whether something answered, but not as such a server does."""
+    """Returns whether a server answered, but not as an MCP server does."""
     from httpx2 import ConnectError
 
     return not isinstance(first_error(error), TimeoutError | EarshotError | ConnectError)

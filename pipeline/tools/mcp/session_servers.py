@@ -52,7 +52,8 @@ class _McpLink:
 
 
 class McpListHistory(Protocol):
-    """Where the lists of tools stand; `pipeline.conversation.history.History`."""
+    """History that holds the lists of tools as items. Implemented by
+    `pipeline.conversation.history.History`."""
 
     def add(self, item: McpListItem) -> str | None:
         """Adds the item at the end and returns the id of the item before it."""
