@@ -190,15 +190,15 @@ def _module(kind: EngineKind, name: str, path: str) -> ModuleType:
 
 
 def _built_in(kind: EngineKind) -> Mapping[str, ModuleType]:
-    """Modules of our own engines by name. Helper modules in the same folder, which have no
-    `create`, are left out."""
+    """Returns the modules of our own engines by name. Helper modules in the same folder, which have
+    no `create`, are left out."""
     names = [module.name for module in iter_modules(import_module(_package(kind)).__path__)]
     modules = {name: import_module(f"{_package(kind)}.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "create")}
 
 
 def _plugins(kind: EngineKind) -> Mapping[str, Plugin]:
-    """Engines of other packages, by name without the kind."""
+    """Returns the engines of other packages, by name without the kind."""
     return {
         name.removeprefix(f"{kind}."): plugin
         for name, plugin in find_plugins("earshot.engines").items()
@@ -241,7 +241,7 @@ def _package(kind: EngineKind) -> str:
 
 
 def _requirements(module: Any) -> Mapping[str, str]:
-    """Libraries that an engine's module needs: import name -> name for pip."""
+    """Returns the libraries that an engine's module needs: import name -> name for pip."""
     requirements: Mapping[str, str] = getattr(module, "REQUIRES", {})
     return requirements
 
@@ -253,7 +253,8 @@ def _missing_weights(module: Any) -> str:
 
 
 def _unavailable_reason(module: Any) -> str:
-    """Why an engine's libraries do not run here though they are installed; most say nothing."""
+    """Returns why an engine's libraries do not run here although they are installed; empty if they
+    run, or if the engine's module has no such check."""
     read_reason: Callable[[], str] | None = getattr(module, "unavailable_reason", None)
     return read_reason() if read_reason else ""
 

@@ -49,7 +49,8 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     languages: str = "99 languages"
     "Languages that it knows, as text."
     padding: Literal["nopad"] | None = None
-    "nopad: trained on windows as short as the utterance. It is written into the model's own notes."
+    """nopad: the model was trained on windows as short as the utterance. `earshot models convert`
+    writes this into the model's `earshot.json`."""
     is_automatic: bool = False
     "True: `auto` may choose it. These are the sizes from small to large."
     aliases: tuple[str, ...] = ()

@@ -28,7 +28,8 @@ class MemoryBudget:
         self._changed = asyncio.Event()
 
     def pin(self, model: AnyModel) -> None:
-        """Gives a model its room always, and never takes it back."""
+        """Makes a model permanent: it always gets its room, and is never unloaded for another. Used
+        for the default model of each kind."""
         self._pinned.append(model)
 
     def retry(self) -> None:

@@ -1,4 +1,4 @@
-"""One model of any kind as its users see it, loaded or not, and the time during which it is in
+"""One model of any kind for its users, loaded or not, and the times during which it is in
 memory."""
 
 import asyncio
@@ -58,7 +58,7 @@ LoadedT = TypeVar("LoadedT", bound=LoadedModel[Any])
 
 @dataclass(frozen=True, slots=True)
 class ModelLoader(Generic[InfoT, LoadedT]):
-    """How the models of one kind are described and loaded."""
+    """Functions that describe and load the models of one kind."""
 
     kind: EngineKind
     "Kind of the models: in errors, in names of tasks, and in names of metrics."
@@ -212,4 +212,4 @@ class ServedModel(Generic[InfoT, LoadedT]):
 
 
 AnyModel = ServedModel[Any, Any]
-"A model of whatever kind."
+"A model of any kind."

@@ -77,7 +77,7 @@ class Word:
 
 
 AsrPadding = Literal["max", "bucket", "longest", "nopad"]
-"""How much of Whisper's window of 30 s is computed for an utterance. The encoder's cost grows with
+"""Part of Whisper's window of 30 s that is computed for an utterance. The encoder's cost grows with
 it.
 
   max      always 30 s, as the official weights were trained
@@ -393,22 +393,28 @@ class Llm(Protocol):
 
 @runtime_checkable
 class WarmableLlm(Protocol):
-    """A language model that is slow the first time unless it is told beforehand."""
+    """A language model whose first answer is slow unless it is prepared for it."""
 
-    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
+    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
+        """Prepares answers in this language (ISO 639-1; empty: any) with these tools, for example
+        by loading the model. Raises EngineError when the model can never become available."""
+        ...
 
 
 @runtime_checkable
 class LlmWithServer(Protocol):
-    """A language model with a server of its own."""
+    """A language model that starts and watches a server of its own."""
 
-    def running(self) -> AbstractAsyncContextManager[None]: ...
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Keeps the server running while the context is open. Raises EngineError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerProfile:
-    """How a voice or a language model runs in a worker process. An engine's module that has
-    `worker_profile(settings)`, which returns this, is loaded in such a process only."""
+    """Environment, time limits and niceness of the worker process of a voice or a language model.
+    An engine's module that has `worker_profile(settings)`, which returns this, is loaded in such a
+    process only."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     "Environment variables of the process, in addition to those that all workers have."
@@ -438,7 +444,9 @@ class LoadableEngine(Protocol):
 class ClosableEngine(Protocol):
     """An engine that holds connections or a process."""
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Closes the connections, or ends the process."""
+        ...
 
 
 @runtime_checkable

@@ -31,7 +31,8 @@ class CancellableOnnxSession:
 
     @contextmanager
     def heard_by(self, listener: ClauseReceiver) -> Iterator[None]:
-        """While entered, runs of this thread end as soon as `listener` leaves."""
+        """Lets a receiver cancel the model: while the context is open, runs of this thread end as
+        soon as `listener` leaves. The run then raises ONNX Runtime's error."""
         from onnxruntime import RunOptions
 
         options = self._thread.options = RunOptions()

@@ -1,4 +1,4 @@
-"""Engine for hibari: small neural voices for English that need no weights but those of the package.
+"""Engine for hibari: small neural voices for English, whose Python package contains their weights.
 
 A voice has 8 MB and speaks more than a hundred times faster than real time on one core. It knows
 English only; the server takes eSpeak for other languages, and for text in another script. A clause
@@ -68,7 +68,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HibariVoice:
-    """One voice of the package, whose runs can be cancelled and tell the durations of phonemes."""
+    """One voice of the package. Its runs can be cancelled, and report the durations of phonemes."""
 
     def __init__(self, model: "Hibari") -> None:
         from hibari.dsp import synth

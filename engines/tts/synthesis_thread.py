@@ -1,7 +1,5 @@
-"""Synthesis in threads, clause by clause, so that sessions take turns.
-
-eSpeak runs so in the gateway, the neural voices in their worker process.
-"""
+"""Synthesis in threads, clause by clause, so that sessions take turns. eSpeak uses it in the
+gateway, the neural voices in their worker process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -15,8 +13,8 @@ from engines.base import TtsInfo, WordMark
 from engines.tts.text import clauses_of
 
 VOICE_NICE = 5
-"""Niceness of the process of a neural voice. It computes ahead of what is heard; the gateway's
-packets have 20 ms."""
+"""Niceness of the process of a neural voice. A voice computes its sound seconds before it is
+played, but the gateway must send a packet every 20 ms. So the gateway goes first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class SelectedPair:
 
 @dataclass(frozen=True, slots=True)
 class PathCallbacks:
-    """What a path calls in the event loop. None of them raises."""
+    """Callbacks of a path. They are called in the event loop, and none of them raises."""
 
     on_packet: RtpPacketSink
     "Takes a packet that was received, as it was encoded. The fast path calls it."
@@ -56,7 +56,8 @@ class PathCallbacks:
 
 
 class CallPath(Protocol):
-    """How one peer's audio and ICE reach aiortc."""
+    """Connection of one peer's audio and ICE to aiortc. `FastPath` and `PublicPath` implement
+    it."""
 
     @property
     def audio(self) -> "RTCRtpTransceiver":

@@ -281,7 +281,7 @@ class Peer:
                 self._callbacks.on_message(message)
 
     def _pull(self) -> AudioFrame | None:
-        """Returns the next frame to play. An exception ends `_play`."""
+        """Returns the next frame to play; None for silence. An exception ends `_play`."""
         if self._channel.is_holding:  # release the texts once this packet has been sent
             asyncio.get_running_loop().call_soon(self._channel.release)
         return None if self._over.is_set() else self._callbacks.pull()

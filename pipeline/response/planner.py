@@ -148,8 +148,8 @@ class ResponsePlanner:
     ) -> Sequence[Message]:
         """Returns the messages for the model.
 
-        words: words of the user that are not in the history yet. without: ids of items that they
-        replace.
+        words: words of the user that are not in the history yet.
+        without: ids of items that the words replace.
         """
         history = self._conversation.history
         items = plan.input

@@ -69,6 +69,8 @@ class QueuedResponse:
 
 @dataclass(frozen=True, slots=True)
 class _ActiveResponse:
+    """A response that runs or ran last, with its entry in the queue."""
+
     entry: QueuedResponse
     answer: Response
 

@@ -86,6 +86,7 @@ class UserIdleTimer:
         self._update_alarm()
 
     async def run(self) -> None:
+        """Calls `remind` each time the silence is long enough. Runs until it is cancelled."""
         while True:
             await self._alarm.wait()
             if (timeout_ms := self._timeout_ms()) is not None:

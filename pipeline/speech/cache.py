@@ -103,6 +103,7 @@ class VoiceCache:
         self._metrics.observe("earshot_tts_realtime_factor", took_s / sound_s)
 
     def clear(self) -> None:
+        """Forgets all clauses and all fingerprints."""
         self._sounds.clear()
         self._seen.clear()
         self._bytes = 0

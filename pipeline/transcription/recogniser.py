@@ -59,7 +59,8 @@ class Recognisers(Protocol):
 
 
 class RecordingEngines(Protocol):
-    """Engines as the transcription of recordings uses them; `pipeline.services.EngineSet`."""
+    """Engines as the transcription of recordings uses them. `pipeline.services.EngineSet`
+    implements it, and documents the methods."""
 
     @property
     def vad(self) -> VadEngine: ...

@@ -123,6 +123,7 @@ class SegmentDecode:
         return self.result
 
     def cancel(self) -> None:
+        """Cancels the decode, if it runs."""
         if self._task is not None:
             self._task.cancel()
 

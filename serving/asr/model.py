@@ -1,5 +1,5 @@
-"""ASR models as the registry serves them: their worker processes, and the recogniser that all
-sessions share."""
+"""ASR models for the registry: their worker processes, and the recogniser that all sessions
+share."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -23,7 +23,7 @@ PITCH_HZ = 140
 SYLLABLES_HZ = 4
 "Rate at which the warm-up hum becomes loud and quiet."
 LOUDNESS = 6000
-"Amplitude of the warm-up hum, as s16."
+"Amplitude of the warm-up hum; full scale is 32767."
 
 
 class LoadedRecogniser(LoadedModel[AsrInfo], Protocol):

@@ -45,4 +45,5 @@ ASR_SCHEDULING: SchedulingPolicy[AsrItem] = SchedulingPolicy(
     sequence_of=lambda item: item.utterance,
     is_last=lambda item: item.is_final,
 )
-"Utterances are the sequences: a newer request of one replaces older ones, and a worker keeps it."
+"""Utterances are the sequences: a newer request of an utterance replaces the older ones that wait,
+and one worker keeps the state of the utterance."""

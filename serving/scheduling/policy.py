@@ -1,7 +1,5 @@
-"""What the scheduler must know about one kind of model: a policy, and the Protocol of its workers.
-
-The scheduler itself never looks into an item.
-"""
+"""Policy that tells the scheduler about one kind of model, and the Protocol of that model's
+workers. The scheduler itself never looks into an item."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
-"Type of what is computed: for speech recognition the audio of an utterance."
+"Type of one item to compute: for speech recognition the audio of an utterance."
 ItemT_contra = TypeVar("ItemT_contra", contravariant=True)
 ResultT = TypeVar("ResultT")
 "Type of the result of one item."
@@ -17,7 +15,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class PriorityRule:
-    """How requests of one priority are treated."""
+    """Rule for the requests of one priority."""
 
     wait_limit_s: float
     "Expected wait in seconds above which a new request is refused."
@@ -47,7 +45,7 @@ def _always(_: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPolicy(Generic[ItemT]):
-    """How one kind of model is scheduled.
+    """Rules by which the scheduler treats one kind of model.
 
     Items of one sequence belong together, as the growing audio of one utterance does: a newer item
     replaces an older one that waits, and a worker may keep state between them.
@@ -70,7 +68,7 @@ class SchedulingPolicy(Generic[ItemT]):
     kind: str
     "Kind of the model, such as asr: in errors, and in the names of metrics (`earshot_KIND_...`)."
     work: str
-    "What a request asks for, as a noun in error messages: recognition."
+    "Name of the work in error messages, a noun such as recognition."
     rules: Mapping[IntEnum, PriorityRule]
     "Rule of each priority. A smaller number is more urgent."
     sequence_of: Callable[[ItemT], str | None] = _no_sequence
@@ -99,7 +97,7 @@ class BatchModelInfo(Protocol):
 
 
 class BatchWorker(Protocol[ItemT_contra, ResultT]):
-    """Place where a model of one kind runs; for speech recognition
+    """Process or thread that computes with one loaded model; for speech recognition
     `serving.workers.process.ProcessWorker`."""
 
     @property
@@ -118,8 +116,10 @@ class BatchWorker(Protocol[ItemT_contra, ResultT]):
         ...
 
     async def decode(self, items: Sequence[ItemT_contra], /) -> list[ResultT]:
-        """Computes the items and returns one result for each, in their order. Ends within a bounded
-        time: raises EngineTimeout when the model hangs."""
+        """Computes one batch of items and returns one result for each, in their order.
+
+        Ends within a bounded time: raises EngineTimeout when the model hangs.
+        """
         ...
 
     def forget(self, sequence: str, /) -> None:

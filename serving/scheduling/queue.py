@@ -13,7 +13,7 @@ from serving.scheduling.cost_model import BatchCostModel
 from serving.scheduling.policy import ItemT, PriorityRule, ResultT
 
 WorkerLookup = Callable[[str | None], int | None]
-"Function that returns the worker that a sequence must wait for; None: any worker."
+"Function that returns the index of the worker that a sequence must wait for; None: any worker."
 
 
 @dataclass(eq=False, slots=True)

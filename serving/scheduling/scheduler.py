@@ -178,8 +178,8 @@ class Scheduler(Generic[ItemT, ResultT]):
                 self._end_abandoned_call(request)
 
     def promote(self, sequence: str) -> None:
-        """Raises the priority of the sequence's waiting requests as their rule says, such as a
-        speculation that came true."""
+        """Raises the priority of the sequence's waiting requests as their rule says. Used for
+        speculative work, for example, when its result is needed after all."""
         self._queue.promote(sequence, asyncio.get_running_loop().time())
 
     def forget(self, sequence: str) -> None:
@@ -272,7 +272,8 @@ class Scheduler(Generic[ItemT, ResultT]):
         info = await worker.ready()
         while True:
             if not worker.is_ready:
-                self._wake_all()  # another worker may take the request that it was woken for
+                # another worker may take the request for which this lane was woken
+                self._wake_all()
             try:
                 info = await worker.ready()
             except EngineCrashed as error:

@@ -179,8 +179,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             self._ready_future().set_result(info)
 
     async def _back(self) -> None:
-        """Waits for a child that is being restarted. Raises EngineCrashed if it takes longer than
-        loading may take."""
+        """Waits until a child that is being restarted has loaded. Raises EngineCrashed if that
+        takes longer than loading may take."""
         try:
             async with asyncio.timeout(self._load_timeout_s):
                 await self.ready()

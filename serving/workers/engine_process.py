@@ -66,10 +66,11 @@ InfoT = TypeVar("InfoT")
 ResultT = TypeVar("ResultT")
 
 CallReply = ChunkReply[Raw] | DoneReply[Raw] | EarshotError
-"What a call in flight gets from the process, or the error with which it was lost."
+"A reply of the process to a call in flight, or the error with which the call was lost."
 
 Replies = asyncio.Queue[CallReply]
-"Replies to one call that were not read yet. A call's result is their bound."
+"""Replies to one call that were not read yet. The queue has no limit of its own: it cannot hold
+more than the result of one call."""
 
 
 class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
@@ -100,7 +101,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
         self._pending: dict[int, Replies] = {}
         self._next_id = 0
         self._replied_at_s = 0.0
-        "When the last message came from the child, in the event loop's time."
+        "Event loop time at which the last message came from the child."
         self._patience = HangDetector()
 
     async def call(
@@ -229,7 +230,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                     why = f"its last {FAILURES} calls failed, so it starts anew"
                     raise EngineError(self._kind, self._name, why)
             case PongReply():
-                pass  # its arrival is all that matters
+                pass  # a pong: the base class has noted that a message came
 
     def _finish(self, request_id: int, reply: CallReply) -> None:
         replies = self._pending.pop(request_id, None)

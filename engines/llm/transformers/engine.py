@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 class TransformersLlm:
     """An `Llm`. `load` or the first answer loads the model.
 
-    A step of the model blocks the event loop. Whoever calls `reply` sees to it that no more than
-    `at_once` answers are generated at the same time.
+    A step of the model blocks the event loop. The caller of `reply` must not have more than
+    `at_once` answers generated at the same time.
     """
 
     name = NAME
@@ -80,7 +80,7 @@ class TransformersLlm:
     async def _deltas(
         self, texts: AsyncGenerator[str, None], *, has_tools: bool
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        """Streams the text without thoughts; then the tool calls."""
+        """Streams the text without the model's thoughts, then the tool calls."""
         thoughts, spoken = ReasoningFilter(self._settings.starts_thinking), ToolCallParser()
 
         def shown(text: str) -> str:

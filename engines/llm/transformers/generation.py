@@ -16,7 +16,8 @@ WORTH_KEEPING = 16
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What one answer is generated from. None: the model's own value."""
+    """Prompt, limits and sampling options of one answer. A field that is None means the model's own
+    value."""
 
     messages: Sequence[Mapping[str, Any]]
     "Messages as the chat template reads them."

@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _children() -> list[int]:
-    """Process ids of our children, as the kernel lists them."""
+    """Returns the process ids of our children, as the kernel lists them."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

@@ -1,4 +1,4 @@
-"""Description of a model server program by others, its port, and a health check over HTTP.
+"""Description of a model server program that others wrote, its port, and a health check over HTTP.
 
 Nothing here knows a particular program: command, variables, port and health check come from the
 engine that uses it.
@@ -26,7 +26,7 @@ PROBE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """Model server program that an engine runs in processes of its own.
+    """Program of a model server, which an engine runs in processes of its own.
 
     Example:
         with reserve_port("tts", "parrot", "127.0.0.1", 0) as port:

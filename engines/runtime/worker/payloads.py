@@ -1,4 +1,4 @@
-"""What the calls of a worker carry: the methods of each kind of engine, their arguments and their
+"""Payloads of a worker's calls: the methods of each kind of engine, their arguments and their
 results.
 
 | kind | method | arguments | result |
@@ -31,7 +31,7 @@ DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
 "Names of the methods."
 
 LlmDelta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
-"What `Llm.reply` yields."
+"A piece of an answer, as `Llm.reply` yields it."
 
 
 class AsrItemMessage(Struct, frozen=True):

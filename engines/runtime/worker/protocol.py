@@ -22,8 +22,8 @@ _LENGTH_BYTES = 4
 NO_VARIABLES: Mapping[str, str] = {}
 
 PayloadT = TypeVar("PayloadT")
-"""Type of what a message carries. The sender names it, so that it is encoded in place: a batch of
-long utterances has megabytes. The receiver names `Raw`, and decodes it when it knows the type."""
+"""Type of a message's payload. The sender names it, so that it is encoded in place: a batch of long
+utterances has megabytes. The receiver names `Raw`, and decodes it when it knows the type."""
 
 
 class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
@@ -156,7 +156,7 @@ class MessageFrameReader(Generic[T]):
 
 
 def decode_payload(payload: Raw, kind: type[T]) -> T:
-    """Decodes what a message carries. Raises RemoteProtocolError if it is not of this type."""
+    """Decodes a message's payload. Raises RemoteProtocolError if it is not of this type."""
     try:
         return decode(payload, type=kind)
     except (DecodeError, UnicodeDecodeError) as exc:
@@ -182,7 +182,7 @@ def worker_command(
 ) -> list[str]:
     """Returns the command line that starts a worker on an inherited socket. `python`: the
     interpreter. `fd`: the socket's number. `module`: the worker program. `environment`: further
-    environment variables. `nice`: how far the worker stands back for other processes, 0 to 19.
+    environment variables. `nice`: niceness of the process, 0 to 19.
 
     The worker's libraries read the environment variables when they are loaded. Threads that spin
     while they wait take the cores from each other: next to one busy process a decode took 97 ms;

@@ -38,7 +38,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EspeakSynthesizer(Protocol):
-    """The functions of `EspeakLibrary` that the engine calls."""
+    """The methods of `EspeakLibrary` that the engine calls."""
 
     def knows(self, voice: str) -> bool: ...
 

@@ -54,6 +54,8 @@ _PREFERRED_NAME = {"en": "en-us"}
 
 
 class _CVoice(Structure):
+    """`espeak_VOICE` of speak_lib.h."""
+
     _fields_ = (
         ("name", c_char_p),
         ("languages", c_void_p),
@@ -68,6 +70,8 @@ class _CVoice(Structure):
 
 
 class _CEvent(Structure):
+    """`espeak_EVENT` of speak_lib.h."""
+
     _fields_ = (
         ("type", c_int),
         ("unique_identifier", c_uint),
@@ -85,6 +89,8 @@ _SynthCallback = CFUNCTYPE(c_int, c_void_p, c_int, c_void_p)
 
 @dataclass(frozen=True, slots=True)
 class _EspeakVoice:
+    """One voice as the library lists it."""
+
     identifier: str
     "Name by which the library selects the voice; language tags do not always work."
     tags: tuple[tuple[int, str], ...]

@@ -1,4 +1,4 @@
-"""Access to what aiortc and aioice keep private of a call's ICE and DTLS transports.
+"""Access to private parts of a call's ICE and DTLS transports in aiortc and aioice.
 
 Each function says in plain words what it does, so that no other module has to know these names.
 The table of them is `core.private_names.CALL_NAMES`.

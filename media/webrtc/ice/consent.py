@@ -1,5 +1,5 @@
-"""Consent checks (RFC 7675): whether the other side still accepts our packets. Replaces aioice's
-check.
+"""Consent checks (RFC 7675): ask regularly whether the other side still accepts our packets. They
+replace aioice's check.
 
 aioice waits half a second for each of six answers, and ends the call if they come later for 30 s.
 On a busy machine or by satellite that ends calls while audio goes both ways. Here an answer may
