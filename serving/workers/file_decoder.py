@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 UPLOADS = 16
 """Number of callers' files that are decoded at once. A long file is decoded as fast as it is
-recognised, so it keeps its slot that long. Together they take at most 16 times MEMORY_BYTES, 1
-GiB."""
+recognised, so it keeps its slot that long. Together they take at most 16 times MEMORY_BYTES,
+1 GiB."""
 
 DEVICE_UPLOADS = 4
 "The same limit for Willow devices. They have no key, so their files never take a caller's slot."
