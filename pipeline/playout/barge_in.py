@@ -129,6 +129,7 @@ class BargeIn:
             return False  # the answer meets the same error and reports it
         makes_sense = not is_beginning(words, state.language) if is_command is None else is_command
         state.checked = words, makes_sense
+        # more words may have come during the check; then its result is of no use
         is_still_so = self._state_of(turn) is state and state.words == words
         return is_still_so and self._judge(state) is InterruptionVerdict.CANCEL
 

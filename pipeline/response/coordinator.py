@@ -192,6 +192,8 @@ class ResponseCoordinator:
             case UserTurnMaybeOver(turn=turn, result=result):
                 self._barge_in.words(turn, result.text)
                 if self._barge_in.is_open:
+                    # While an answer is played, `_draft` below does nothing. This task begins the
+                    # draft if the words interrupt that answer.
                     work = self._draft_unless_interrupted(turn, result)
                     self._tasks.create_task(work, name=f"weigh-{turn.id}")
                 self._draft(turn, result)
@@ -343,6 +345,7 @@ class ResponseCoordinator:
             self.finish_without_response()
         elif detection is None or self._unanswered is None:
             return  # push-to-talk: the client's response.create is still to come
+        # If the user speaks again, the response waits and answers that speech, too.
         elif not (self._input_activity.is_speaking and settings.may_interrupt):
             self._answer(self._unanswered, AUTOMATIC)
 

@@ -218,6 +218,8 @@ class ResponseQueue:
             self._waiting.remove(answers[0])
             self._drop(answers[0].turn)
         entry.waits_for_user = self._must_wait(entry)
+        # Position: announcements go to the end, others behind the last entry that does not wait for
+        # the user.
         before = [
             at
             for at, one in enumerate(self._waiting, 1)

@@ -100,6 +100,7 @@ class Response:
         self._task = asyncio.current_task()
         plan, draft = self._plan, self._draft
         self.turn.take(draft.marks)
+        # from now on the draft sets its marks directly in the turn
         draft.marks = self.turn.marks
         self.turn.mark(TurnMark.GATE_OPEN, self._clock.now())
         draft.confirm(self._remember)
@@ -199,6 +200,7 @@ class Response:
         if self._cancelled == "client_cancelled":
             return False
         if writer is None:
+            # no sound yet: the user cannot have heard anything, but reads a text response at once
             return self._plan.modality == "audio" or not self._text
         heard_ms = writer.heard_ms
         # A client that paces itself gets sound faster than real time, and plays it in real time.
@@ -207,6 +209,7 @@ class Response:
             heard_ms = min(heard_ms, 1000 * since_s)
         if self._truncated_ms is not None:
             heard_ms = min(heard_ms, self._truncated_ms)
+        # a short answer that was played to its end has been heard, whatever its length
         is_all = writer.is_finished and heard_ms >= writer.total_ms
         return heard_ms < RETRACTABLE_MS and not is_all
 
@@ -373,5 +376,6 @@ class Response:
             self._finish_turn(self.turn, status)
         elif self.total_ms == 0:  # nothing was audible: a text response, or an empty one
             self._finish_turn(self.turn, "answered")
+        # otherwise `PlaybackTracker` finishes the turn, when its sound ends
         elif self._is_cut:
             self._finish_turn(self.turn, "cancelled")

@@ -34,6 +34,7 @@ class Retraction:
         """Notes that the speech of `turn` may continue an earlier utterance."""
         continuation.began_at = self._clock.now()
         self._continuations[turn.id] = continuation
+        # forget older turns that turned out to stand alone
         for turn_id in [key for key, one in self._continuations.items() if one.stands_alone]:
             del self._continuations[turn_id]
 

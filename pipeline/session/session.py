@@ -224,6 +224,8 @@ class Session:
         self._engines.check(settings)
         self._responses.remote.configure(settings.mcp_servers)
         if self.settings.turn_detection is None and settings.turn_detection is not None:
+            # No longer push to talk: a committed turn that still waits for the client's request
+            # gets no response of its own.
             self._responses.finish_without_response()
         if settings != self.settings:
             self._responses.settings_changed()

@@ -211,7 +211,7 @@ class RecordingTranscription:
         self._ending = self._tasks.create_task(self._finish(), name="recording-end")
 
     def close(self) -> None:
-        """Cancels decodes that are not finished, and frees what engines keep for them."""
+        """Cancels decodes that are not finished, and frees the state that engines keep for them."""
         if self._ending is not None:
             self._ending.cancel()
         self._pause_decoder.drop()

@@ -114,8 +114,8 @@ class TranscriptStream:
         on_error: Callable[[EarshotError], None],
         on_nothing: Callable[[], None] = lambda: None,
     ) -> None:
-        """Reports partials until the utterance ends, and whenever the recogniser found no words.
-        Errors go to `on_error`; they do not end the utterance."""
+        """Reports partials until the utterance ends: to `on_hypothesis`, or to `on_nothing` when
+        the recogniser found no words. Errors go to `on_error`; they do not end the utterance."""
         partials = self._follow(on_hypothesis, on_error, on_nothing)
         self._partials_task = self._tasks.create_task(partials)
 
@@ -221,6 +221,7 @@ class TranscriptStream:
         """Closes the open segment if it, or the pause after it, is long enough. No segment may
         exceed the window."""
         if self._is_silent:
+            # silence between segments is left out, but for a short pre-roll of the next one
             self._start = max(self._start, self.audio.end - _PAD)
             return
         prepared = self._prepared
@@ -234,6 +235,8 @@ class TranscriptStream:
                 self._close(prepared)
                 self._is_silent = True
             return
+        # Speech without a pause for a whole window: cut at the last pause in its last third, else
+        # where it is quietest.
         while self._open_ms > self._window_ms:
             pcm = self.open_pcm()
             window = ms_to_samples(self._window_ms, ASR_RATE_HZ)

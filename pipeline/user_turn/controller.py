@@ -211,6 +211,7 @@ class UserTurnController:
         turn detection."""
         detection, heard_until = self._settings().turn_detection, pause.until - open_.start
         if detection is None:
+            # push to talk: only the client ends the utterance, so no turn detection is needed
             open_.stream.prepare(heard_until)
             return
         if detection.kind == "semantic_vad":

@@ -23,8 +23,9 @@ HYSTERESIS = 0.15
 """Speech that has begun continues while the probability is above threshold minus this. A
 probability that flickers is not a pause."""
 MAX_HANG_MS = 150
-"""Longest time by which the end of sound may lie before the VAD's end of speech. A VAD holds on
-after a word; if it holds on longer than this, it is believed."""
+"""Longest time by which the end of sound may lie before the VAD's end of speech. A VAD still
+reports speech for a while after a word. Where it does so for longer than this, it is trusted more
+than the sound level."""
 ONSET_MS = 60
 """Longest extra wait for a VAD that may be late at the beginning of a word, when something is
 audible at the end of the silence."""
