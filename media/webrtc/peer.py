@@ -64,6 +64,7 @@ class Peer:
         )
         self._pc.on("datachannel", self._channel.attach)
         self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
+        "Jitter buffer and decoder of received audio. The public path does not use it."
         playout = settings.playout_rate_hz, settings.opus
         self._track = TrackSink(self._pull, *playout, self._next_sound_event, settings.pacer)
         self._path = open_path(

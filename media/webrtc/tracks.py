@@ -171,8 +171,12 @@ class TrackSink:
         self._pacer = pacer or PacingTimer()
         self._send: RtpPacketSender | None = None
         self._origin = 0.0
+        """Event loop time of the first packet, in seconds. To shift all later packets, it is
+        changed."""
         self._tick = 0
+        "Number of the next packet."
         self._is_silent = True
+        "True if the last packet was silence."
         self._has_held = False
         "True if a packet has waited in vain for the audio that is about to come."
         self._wakeup = asyncio.Event()
@@ -259,6 +263,7 @@ class TrackSink:
         self._send(self._tick * self._ptime, self._encoder.encode(pcm))
         self._tick += 1
         if frame is not None:
+            # towards the grid on which the packets of all calls with sound are sent
             self._move(0, BEAT_S)
         self._pacer.at(self._origin + self._tick * self._ptime_s, self._on_tick)
 

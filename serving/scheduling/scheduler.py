@@ -191,6 +191,7 @@ class Scheduler(Generic[ItemT, ResultT]):
     def expected_wait_s(self, priority: IntEnum) -> float:
         """Returns the expected seconds until a worker takes a new request of this priority; 0 while
         nothing has been measured."""
+        # while no worker has loaded, all are expected to
         ready = sum(worker.is_ready for worker in self._workers) or len(self._workers)
         ahead = self._queue.ahead_of(priority)
         max_batch = self._max_batch(self._info) if self._info else 1

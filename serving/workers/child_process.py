@@ -84,8 +84,12 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._ready: asyncio.Future[InfoT] | None = None
+        "Report of the present child, or the error of its load. Each child gets a new future."
         self._has_loaded = False
+        """True once any child has loaded. Before that, a failure ends `run`; after it, the child is
+        restarted."""
         self._is_loading = False
+        "True from the start of a child until it reports that it is ready."
 
     @property
     def pid(self) -> int | None:
@@ -202,6 +206,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 while data := await self._next(reader):
                     for reply in replies.receive_data(data):
                         self._receive(reply)
+                    # it has loaded: from here on it may run without a time limit
                     if not self._is_loading:
                         deadline.reschedule(None)
         except TimeoutError:

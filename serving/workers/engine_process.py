@@ -188,6 +188,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                 async with asyncio.timeout_at(max(asked_at_s, self._replied_at_s) + limit_s):
                     return await replies.get()
             except TimeoutError:
+                # else another call got a message meanwhile, so the process works: wait on
                 if loop.time() >= max(asked_at_s, self._replied_at_s) + limit_s:
                     raise self._hung(limit_s) from None
 
@@ -226,6 +227,8 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                 raise self._load_error(reply)
             case FailureReply(code=code, request_id=int() as request_id):
                 self._finish(request_id, self._error(reply))
+                # only errors of the model library have this code; a wrong request says nothing of
+                # the process
                 if code == EngineError.code and self._patience.ends():
                     why = f"its last {FAILURES} calls failed, so it starts anew"
                     raise EngineError(self._kind, self._name, why)

@@ -151,6 +151,8 @@ class AsrHost:
 
     def _begin(self, model: ConcurrentAsrModel, request_id: int, items: Sequence[AsrItem]) -> None:
         """Starts a decode. The reply is sent from the engine's thread when the decode is done."""
+        # The engine may call `done` before `begin` returns. The call must then not be kept as
+        # running.
         over: list[int] = []
 
         def done(results: list[AsrResult] | Exception) -> None:

@@ -101,6 +101,7 @@ class RtpReceivePath:
         """Learns the stream of a packet from aiortc, and puts `_on_datagram` before the queue of
         its transport."""
         dtls = self._receiver.transport
+        # the attributes of aiortc's object as a dictionary: the names of some of them are mangled
         self._counts: dict[str, Any] = vars(dtls)
         self._unprotect = self._counts["_rx_srtp"].unprotect
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
