@@ -108,6 +108,7 @@ def _first_kept(costs: Sequence[int], spare: int, step: int) -> int:
     """Returns how many exchanges are dropped. They are counted in whole steps from the beginning of
     the conversation: the number stays the same until the conversation has grown by another step."""
     excess = sum(costs) - spare
+    # `due`: tokens to drop, rounded up to whole steps
     due, gone, first = -(-excess // step) * step, 0, 0
     while first < len(costs) - 1 and gone < due:
         gone += costs[first]

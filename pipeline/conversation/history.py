@@ -280,6 +280,7 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
             case McpCallItem(id=call_id, known_as=name, arguments=arguments, result=result):
                 messages += _exchange(call_id, name, arguments, result)
             case McpApprovalRequestItem(id=call_id, known_as=name, arguments=arguments):
+                # an approved call that was made has an item of its own
                 if call_id not in made:
                     messages += _exchange(call_id, name, arguments, results.get(call_id))
             case FunctionOutputItem() | McpApprovalResponseItem():

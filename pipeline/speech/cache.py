@@ -196,6 +196,7 @@ class CachedTts:
         speed: float,
         on_word: Callable[[WordMark], None] | None,
     ) -> AsyncGenerator[AudioFrame, None]:
+        """Yields the sound of a clause that is not in the cache."""
         frames = self._tts.speak(
             clause.alone(), language=language, voice=voice, speed=speed, on_word=on_word
         )

@@ -90,10 +90,11 @@ clause, and left when the voice asks for the next. It gets the clause as the mod
 class SpeechSynthesis:
     """Speaks one text. The voice begins with the first clause, while others are still written.
 
-    synthesis = SpeechSynthesis(plan, clauses_of(texts, plan.language))
-    async with aclosing(synthesis.stream()) as sounds:
-        async for pcm in sounds:
-            ...
+    Example:
+        synthesis = SpeechSynthesis(plan, clauses_of(texts, plan.language))
+        async with aclosing(synthesis.stream()) as sounds:
+            async for pcm in sounds:
+                ...
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class SpeechSynthesis:
         """Takes the voice, and the clauses as the model wrote them.
 
         metrics: counts errors of the voice. None: the caller counts them.
+        around_clause: makes a context that is open while the voice speaks a clause.
         has_words: True to ask the voice for the times of the words.
         """
         self._plan, self._clauses, self._metrics = plan, clauses, metrics

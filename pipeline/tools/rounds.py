@@ -174,6 +174,7 @@ class McpCallRound:
     tools: ToolOffer
     access: ToolAccess
     number: int
+    "Number of the round within the response, from 0."
 
     def written(self, delta: CallDelta) -> None:
         """Reports more of a call's arguments.
@@ -209,7 +210,8 @@ class McpCallRound:
 
 
 async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTimer) -> list[str]:
-    """Runs calls and returns one result as JSON for each, in order. silence: of the response."""
+    """Runs calls and returns one result as JSON for each, in order. silence: measures the silence
+    of the response, and fills it."""
     calls = batch.calls
     if not all(_may_run_early(call, batch, access) for call in calls):
         await access.wait_until_confirmed()

@@ -50,6 +50,8 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class _ToolSnapshot:
+    """The tools of all providers at one moment."""
+
     specs: tuple[Sequence[ToolSpec], ...]
     "Tools of each provider. Kept here so that no other object can get their `id`, the cache's key."
     tools: Mapping[str, Tool]

@@ -30,6 +30,7 @@ NO_USER = ToolContext("", "")
 "Context in which a server is asked for its tools: they are the same for all users."
 
 SETTING = "realtime.mcp_hosts"
+"Setting with the hosts of the MCP servers that clients may name. It is named in errors."
 
 FIRST_WAIT_S = 0.1
 "Seconds before the second attempt. It is short, because a response may wait for the tools."
@@ -75,7 +76,9 @@ class SessionMcpServers:
         self.approvals = Approvals()
         self._policy, self._history, self._emit = policy, history, emit
         self._links: dict[object, _McpLink] = {}
+        "Connections by the key of their server (`ClientMcpServer.link`)."
         self._of_session: tuple[ClientMcpServer, ...] = ()
+        "Servers in the settings of the session. Others belong to single responses."
         self._tasks: asyncio.TaskGroup | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:

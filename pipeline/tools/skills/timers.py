@@ -97,6 +97,7 @@ class Timers:
         return timer
 
     def cancel(self, timer: Timer) -> None:
+        """Removes a timer. It does not ring any more."""
         self._timers.pop(timer.id, None)
         self._wake()
 
