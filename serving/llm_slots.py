@@ -90,9 +90,12 @@ class LlmSlots:
 
     @property
     def _has_spare(self) -> bool:
+        """True if a draft may send a request now: one slot stays free. Unlike `is_free_for_draft`,
+        cancelled answers count, because they hold their slot until their request is closed."""
         return len(self._holders) + self._waiting < self._max_requests - 1
 
     def _wake(self) -> None:
+        # a new event each time: it wakes all tasks that wait now, and none that waits later
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -149,6 +149,7 @@ class ConversationItems:
             if self._exists(turn):
                 del self._turns[item_id]
             else:
+                # the item was deleted: a requested response must not fail because of it
                 error = None
         turn.mark(TurnMark.ASR_FINAL, self._clock.now())
         self._on_transcribed(turn, error)

@@ -253,7 +253,7 @@ class OneShotResponse:
         between while tools are slow.
 
         The text without fillers is added to the history, also if this is closed early. Raises
-        EngineError, Overloaded, RequestError.
+        EngineError, OverloadedError, RequestError.
         """
         if self.plan.modality == "text":
             return self._with_history(self._generate(_unheard))
@@ -267,6 +267,7 @@ class OneShotResponse:
     async def _with_history(
         self, pieces: AsyncGenerator[str | FillerText, None] | AsyncGenerator[str, None]
     ) -> AsyncGenerator[str, None]:
+        """Yields the pieces as text, and adds the question and the answer to the history."""
         self._add("user", self._question, "completed")
         status: ItemStatus = "incomplete"
         try:
@@ -283,10 +284,12 @@ class OneShotResponse:
                 self._add("assistant", self.answer, status)
 
     async def _generate(self, say: FillerSink) -> AsyncGenerator[str, None]:
+        """Yields the text of the answer. `say`: takes its fillers."""
         plan, services, fillers = self.plan, self._services, self._fillers
         context, prompt = self._planner.context(plan), self._planner.prompt(plan)
         access = ToolAccess(services.toolbox, context, _at_once, self._record, fillers, say)
         slots = services.drafts.slots(plan.llm)
+        # A SlotHolder without `give_up`: a user waits for this answer, so it keeps its slot.
         generation = TextGeneration(
             plan, prompt, access, lambda: slots.take(SlotHolder()), services.metrics
         )

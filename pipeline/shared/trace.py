@@ -48,6 +48,8 @@ MAX_SOUND_MS = 600_000
 "Most audio of one session, 26 MB: an open microphone must not fill the disk."
 
 CONFIGURED, HEARD, NOT_HEARD = "Configured", "InputAudio", "InputAudioOmitted"
+"""Names of records of the input: settings, audio of the microphone, and the place from which audio
+is left out (MAX_SOUND_MS)."""
 CALLED, ANSWERED = "ToolCalled", "ToolAnswered"
 "Names of records that are not events: a call of the server's own tool, and its output."
 
@@ -88,7 +90,9 @@ class SessionTrace:
         self._heard = 0
         "Samples so far, including those that are not written yet."
         self._written = 0
+        "Samples that are written."
         self._is_full = False
+        "True once MAX_SOUND_MS is reached: no more audio is recorded."
 
     def settings(
         self,

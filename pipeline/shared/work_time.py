@@ -65,6 +65,7 @@ class TaskTime:
 
     @property
     def seconds(self) -> float:
+        """Seconds from the task's start until its end, or until now."""
         return (self._now() if self._ended is None else self._ended) - self._began
 
     def _end(self, _: asyncio.Task[Any]) -> None:

@@ -100,8 +100,9 @@ class SpeechFiles:
 
         texts: pieces of one text as they come.
         kind: file format, by the names in `media.files.encode`.
-        rate_hz: sample rate of the file. Raises NotFound model_not_found; RequestError
-            voice_not_found, unsupported_language.
+        rate_hz: sample rate of the file.
+
+        Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language.
         """
         choice = choose_voice(self.voices(options.engine), options.language, options.voice)
         plan = SpeechPlan(choice.tts, options.language, choice.voice, options.speed)

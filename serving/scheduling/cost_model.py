@@ -52,7 +52,9 @@ class BatchCostModel:
         """Creates a model that knows nothing yet. `rules`: the rule of each priority."""
         self._rules = rules
         self._lone_s: dict[IntEnum, float] = {}
+        "Seconds of a lone item, by priority."
         self._lone_calls: Counter[IntEnum] = Counter()
+        "Number of lone items measured so far, by priority."
         self.marginal_cost: float | None = None
         """Cost that each further item adds to a call, as a share of a lone item, 0 to 1; None until
         measured."""
@@ -65,6 +67,7 @@ class BatchCostModel:
             return
         expected_s = self._mean_s(call)
         if expected_s > 0 and all(priority in self._lone_s for priority in call):
+            # what each further item added, as a share of a lone item
             seen = min(max((seconds / expected_s - 1) / others, 0.0), 1.0)
             self.marginal_cost = (
                 seen
@@ -163,6 +166,7 @@ class WorkerLoad:
         of calls that run at once."""
         self._workers = workers
         self._busy_s = dict.fromkeys(rules, 0.0)
+        "Recent seconds of work by priority. Older work fades with LOAD_TIME_CONSTANT_S."
         self._rationed = [priority for priority, rule in rules.items() if rule.is_rationed]
         # Bulk work waits for all others anyway, so it does not count.
         self._urgent = [

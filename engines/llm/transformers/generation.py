@@ -68,8 +68,11 @@ class TransformersModel:
         )
         self.network = loaded.eval().to(self.device)
         self.ends = _ends(self.network.generation_config, self.tokenizer)
+        "Ids of the tokens that end an answer."
         self._kept: list[PromptCacheEntry] = []
+        "Caches of the latest prompts, the newest first."
         self._keeps = settings.at_once
+        "Number of caches that are kept."
 
     @property
     def has_tools(self) -> bool:
@@ -191,7 +194,9 @@ class TokenGeneration:
         self._sampling = SamplingParameters.of(model.network.generation_config, request)
         self._computed = model.recall(tokens)
         self.reused_tokens = len(self._computed.tokens)
+        "Number of tokens of the prompt that a kept cache already had."
         self._due = tokens[self.reused_tokens :]
+        "Tokens to compute next: the rest of the prompt, later the newest token of the answer."
         self.is_over = False
 
     @property

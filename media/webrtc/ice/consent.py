@@ -45,6 +45,7 @@ async def _renew(connection: Connection) -> None:
                 await asyncio.sleep(EVERY_S * (0.8 + 0.4 * random.random()))
                 await _send_check(connection)
         except (TransactionError, TimeoutError):
+            # no valid answer: check again, until consent has expired
             continue
         answered_at = now()
     await close_within_consent_check(connection)

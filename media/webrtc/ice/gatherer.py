@@ -84,8 +84,8 @@ class CandidateGatherer:
     async def gather(
         self, component: int, addresses: list[str], timeout: int = 5
     ) -> list[Candidate]:
-        """Returns all candidates, within the settings' timeout. Raises OverloadedError when there
-        is none."""
+        """Returns all candidates, within the settings' timeout; `timeout` is aioice's and is
+        ignored. Raises OverloadedError when there is none."""
         hosts = [] if self._settings.is_relay_only else await self._hosts(component, addresses)
         found = [host.local_candidate for host in hosts]
         found += [self._public(host) for host in hosts if self._is_behind_nat(host)]

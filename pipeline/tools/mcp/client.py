@@ -86,14 +86,17 @@ class McpToolProvider:
         self._was_tried = asyncio.Event()
         "Set when the first attempt has succeeded or failed."
         self._has_failed = False
+        "True once an attempt has failed."
         self._client: Client | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._listed: list[Tool] = []
+        "Tools as the server listed them last."
         self._names: Mapping[str, str] = {}
         "Name that the server uses, by the name that models see."
         self._must_list = asyncio.Event()
         "Set when the tools are to be listed again."
         self._has_ended = False
+        "True when the server's program has closed its output."
         self._is_refused = False
         "True when the server refused us. Then it is not tried again."
         self._asks_first = True
@@ -103,6 +106,7 @@ class McpToolProvider:
         self._status = 0
         "Status of the last HTTP error of this connection; 0: none."
         self._had_client = False
+        "True if the present attempt got as far as a connection."
         self._last_line = ""
         self._last_reason = ""
 

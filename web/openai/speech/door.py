@@ -61,7 +61,7 @@ class SpeechDoor:
         self._engines, self._reader, self._languages = engines, reader, languages
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """Handles `POST /v1/audio/speech`. Raises RequestError, Overloaded, EngineError."""
+        """Handles `POST /v1/audio/speech`. Raises RequestError, OverloadedError, EngineError."""
         fields = await read_speech(request)
         return await while_connected(request, self._speak(request, fields))
 
