@@ -424,7 +424,7 @@ class WorkerProfile:
     """Longest silence of the process before the first part of a result, in seconds; then it counts
     as hung. A long clause on a small machine takes tens of seconds."""
     chunk_timeout_s: float = 60.0
-    "The same between two parts."
+    "Longest silence of the process between two parts of a result, in seconds."
     nice: int = 0
     """Niceness of the process, 0 to 19. Where processors are short, a worker with 5 gets a third of
     the time of one with 0."""

@@ -113,7 +113,7 @@ def _certainty(probability: float) -> float:
 
 
 class NoSpeechCriterion(Enum):
-    """Which scores decide whether the user spoke."""
+    """Scores that decide whether the user spoke."""
 
     NONE = auto()
     "No scores: nothing is filtered."

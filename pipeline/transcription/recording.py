@@ -40,7 +40,8 @@ upload is still running."""
 BLOCK_MS = 1000
 "Audio that is given to the VAD's thread at once."
 EAGER_BLOCK_MS = 100
-"The same for eager recordings: it limits how late they notice a pause."
+"""Audio that is given to the VAD's thread at once, for eager recordings: it limits how late they
+notice a pause."""
 MAX_ATTEMPTS = 4
 """Attempts for a segment that is refused while others of its recording have results, whose work
 would otherwise be lost."""

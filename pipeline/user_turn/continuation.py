@@ -52,7 +52,7 @@ class EndedUtterance:
     evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
     "VAD evidence of speech in its own audio."
     former_evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
-    "The same for the utterances that it continues."
+    "VAD evidence of speech in the utterances that it continues."
     continuation: "Continuation | None" = None
     "Link to the utterance that it may continue; None once it is known to stand alone."
     text: str = ""

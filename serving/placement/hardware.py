@@ -17,7 +17,7 @@ not keep the server from starting."""
 FIELDS = "name,memory.total,memory.free,compute_cap,driver_version"
 "Fields that nvidia-smi is asked for."
 OLD_FIELDS = "name,memory.total,memory.free,driver_version"
-"The same without the capability. Drivers before 510 do not know it, and refuse the whole query."
+"Fields for drivers before 510, which do not know the capability and refuse the whole query."
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,8 @@ recognised, so it keeps its slot that long. Together they take at most 16 times 
 1 GiB."""
 
 DEVICE_UPLOADS = 4
-"The same limit for Willow devices. They have no key, so their files never take a caller's slot."
+"""Number of files of Willow devices that are decoded at once. The devices have no key, so their
+files never take a caller's slot."""
 
 QUEUE_S = 30.0
 "Longest wait of a file for a slot. After that its sender gets OverloadedError."

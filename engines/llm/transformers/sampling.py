@@ -23,7 +23,7 @@ class SamplingOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParameters:
-    """How the tokens of one answer are picked."""
+    """Parameters by which the tokens of one answer are picked."""
 
     temperature: float = 0.0
     "0: always the best token."
