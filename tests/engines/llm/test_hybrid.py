@@ -257,8 +257,8 @@ def test_the_engine_works_with_a_real_server() -> None:
     ("options", "message"),
     [
         ({}, "model"),
-        ({"model": {"engine": "hybrid"}}, "not 'hybrid'"),
-        ({"model": {"engine": "intents"}}, "not 'intents'"),
+        ({"model": {"engine": "hybrid"}}, "'hybrid' is not allowed"),
+        ({"model": {"engine": "intents"}}, "'intents' is not allowed"),
         ({"model": {"engine": "openia"}}, "no engine 'openia'"),
         ({"model": {"engine": "openai", "options": {"base_url": "x"}}}, "not an http"),
         ({"model": {"engine": "openai", "optoins": {}}}, "optoins"),
