@@ -198,8 +198,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         ours, theirs = socket.socketpair()
         with theirs:
             process = self._process = await self._start(theirs)
-        reader, self._writer = await asyncio.open_connection(sock=ours)
         try:
+            reader, self._writer = await asyncio.open_connection(sock=ours)
             async with asyncio.timeout(self._load_timeout_s) as deadline:
                 await self._send(self._load)
                 replies = self._reader()
@@ -215,8 +215,11 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             pass  # the child died before it had read all our data
         finally:
             self._lose("its worker process died")
-            self._writer.close()
-            self._writer = None
+            if self._writer is None:
+                ours.close()  # cancelled before the connection was open
+            else:
+                self._writer.close()
+                self._writer = None
             await self._reap(process)
             self._process = None
         doing = "while it loaded" if self._is_loading else "in service"
@@ -286,17 +289,24 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
 
     def _kill(self) -> None:
         self._lose("its worker process hung")  # first: no request may go to a dying process
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        if self._process is not None:
+            _kill_process(self._process)
 
     async def _reap(self, process: asyncio.subprocess.Process) -> None:
         try:
             async with asyncio.timeout(EXIT_GRACE_S):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            _kill_process(process)
             await process.wait()
         except asyncio.CancelledError:
-            with suppress(ProcessLookupError):
-                process.kill()
+            _kill_process(process)
             raise
+
+
+def _kill_process(process: asyncio.subprocess.Process) -> None:
+    """Kills a process that may have ended just now. The error for that is an OSError: on the way
+    out of a cancelled task it would take the place of the cancellation, and `run` would start
+    another child."""
+    with suppress(ProcessLookupError):
+        process.kill()

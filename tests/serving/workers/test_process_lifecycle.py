@@ -72,6 +72,41 @@ def test_an_idle_child_that_hangs_is_replaced_before_the_next_request(
     assert "asr.parrot[0]: asr engine 'parrot': hung with nothing to do" in caplog.text
 
 
+def test_a_child_that_ends_just_before_it_is_killed_is_not_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error of the kill once took the place of the cancellation, and the server never ended."""
+    kills: list[int] = []
+
+    async def wait(process: asyncio.subprocess.Process) -> int:
+        await until_killed.wait()
+        return await ends(process)
+
+    def kill(process: asyncio.subprocess.Process) -> None:
+        kills.append(process.pid)
+        until_killed.set()
+        raise ProcessLookupError
+
+    ends, until_killed = asyncio.subprocess.Process.wait, asyncio.Event()
+    monkeypatch.setattr(child_process, "EXIT_GRACE_S", 0.01)
+    monkeypatch.setattr(asyncio.subprocess.Process, "wait", wait)
+    monkeypatch.setattr(asyncio.subprocess.Process, "kill", kill)
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", ODD, {}, Counts())
+        async with asyncio.timeout(LIMIT_S):
+            running = asyncio.create_task(worker.run())
+            await worker.ready()
+            pid = worker.pid
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert kills == [pid]
+        assert worker.pid is None
+
+    asyncio.run(main())
+
+
 def test_requests_fail_while_weights_are_missing_after_a_crash(
     tmp_path: Path,
 ) -> None:
