@@ -50,6 +50,7 @@ def _ready_after_s(url: str, server: Popen[str], limit_s: float) -> float:
     pytest.fail(f"not ready within {limit_s} s")
 
 
+@pytest.mark.alone
 def test_make_run_from_a_fresh_clone_is_ready_in_time(tmp_path: Path) -> None:
     require(which("git") and which("make"), "git and make")
     clone = tmp_path / "clone"
