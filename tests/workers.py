@@ -44,6 +44,8 @@ def put_long_files_first(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> int:
+    if item.get_closest_marker("long"):
+        return 0
     group = item.get_closest_marker("xdist_group")
     if group and group.args == (_REAL_TIME_GROUP,):
         return 0

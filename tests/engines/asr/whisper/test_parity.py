@@ -81,6 +81,7 @@ def test_words_equal_those_of_faster_whisper(
 
 
 @pytest.mark.real
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_words_equal_those_of_faster_whisper_on_every_recording(
     folder: Path,
