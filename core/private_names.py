@@ -22,7 +22,7 @@ class PrivateName:
     name: str
     "Two leading underscores mean an attribute that Python mangles with the name of its class."
     use: str
-    "What we use it for."
+    "Purpose for which we use the name."
 
     @property
     def attribute(self) -> str:

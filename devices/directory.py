@@ -25,7 +25,7 @@ ApprovalState = Literal["new", "approved", "blocked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClaims:
-    """What a device says about itself when it connects. Only `address` can be trusted."""
+    """Description that a device gives of itself when it connects. Only `address` can be trusted."""
 
     kind: DeviceKind
     hardware_id: str

@@ -1,4 +1,4 @@
-"""What the no-speech filter removes from clean phrases and noise, with official Whisper weights.
+"""Counts of words that the no-speech filter takes, with official Whisper weights.
 
 `pytest -m real -s tests/integration/test_clean_speech_real.py` prints the figures.
 """

@@ -1,4 +1,4 @@
-"""What `talk` measures with: speech bounds, the clocks of microphone and speaker, turn events."""
+"""The parts with which `talk` measures: speech bounds, clocks of both directions, turn events."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

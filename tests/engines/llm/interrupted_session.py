@@ -12,7 +12,7 @@ from tests.pipeline.fakes import World, collect, speak
 
 SILENCE, ONE, TWO = 0, 1000, 2000
 ANSWER_TOKENS = 120_000
-"So many that a model's server still writes at the end of a test unless it was stopped."
+"Number of tokens so large that a server still writes when the test ends, unless it was stopped."
 PATIENCE_S = 120
 
 

@@ -1,4 +1,4 @@
-"""What the user hears when something is slow or fails, and what a voice gets to read."""
+"""Fillers and apologies are spoken when something is slow or fails; a voice gets readable text."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a trace contains of a session's sound and settings, and what it leaves out."""
+"""A trace contains sound and settings of a session only as far as it is configured."""
 
 import json
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""What needs no hub: the choice of a model, the description of a file, the progress line."""
+"""The choice of a model, the description of a file and the progress line need no hub."""
 
 import io
 import shutil

@@ -136,7 +136,7 @@ def test_a_further_worker_that_does_not_load_is_left_out() -> None:
 
 
 def test_requests_fail_once_no_worker_loads_again() -> None:
-    """As long as there is another worker, they succeed."""
+    """They succeed as long as there is another worker."""
     workers = [Worker(), Worker()]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:

@@ -134,7 +134,7 @@ def test_a_form_that_stalls_times_out(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 MAX_TURN_S = 0.02
-"Of processor time for one turn of the loop."
+"Longest processor time, in seconds, of one turn of the loop."
 
 ATTEMPTS = 3
 "A busy neighbour on the same core makes a turn look longer; a parser that never yields always is."
