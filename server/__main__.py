@@ -10,13 +10,15 @@ EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
   1  doctor: the server cannot answer with these settings; models doctor: a model is damaged or
      does not load; talk, bench: no answer; replay: different words than in the recorded run;
-     devices: the server refused the request; otherwise an internal error
+     devices: the server refused the request; backup, restore: the archive or the state is not as
+     it must be; service: systemd refused, or does not run here; otherwise an internal error
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
   5  talk, devices: the connection failed, was refused or was lost; models: the hub cannot be
      reached; engines, extras: the package index cannot be reached
   130  interrupted
+  141  the reader of the output has ended, as `head` does
 
 Settings come from a TOML file (--config, EARSHOT_CONFIG, or ./earshot.toml), then from EARSHOT_*
 variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), then from flags. `earshot config` lists them.
@@ -26,7 +28,7 @@ variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), then from flags. `earshot co
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code of the process."""
     started = time.monotonic()
-    parser = _parser(arguments)
+    parser = parser_for(arguments)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
@@ -38,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(options, started)
 
 
-def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
+def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
+    """Returns the parser of all commands. Only the command that `arguments` begin with has its
+    options. None: the arguments of the process."""
     parser = argparse.ArgumentParser(
         prog="earshot",
         description="A self-hosted, real-time streaming voice assistant.",
@@ -52,7 +56,12 @@ def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
         ("config", "print every setting, its value and where the value came from"),
         ("doctor", "show which engines are installed, reachable and chosen, and why"),
     ):
-        _add_settings(commands.add_parser(name, help=what, description=what))
+        command = commands.add_parser(name, help=what, description=what)
+        _add_settings(command)
+        if name == "doctor":
+            command.add_argument(
+                "--json", action="store_true", help="print all results as JSON, at the end"
+            )
     _add_tools(commands, [*(sys.argv[1:] if arguments is None else arguments)])
     return parser
 
@@ -78,6 +87,12 @@ def _add_tools(
     replay = commands.add_parser(
         "replay",
         help="run the sessions of a trace again, and show what differs from the recorded run",
+    )
+    backup = commands.add_parser("backup", help="save configuration, keys and devices in one file")
+    restore = commands.add_parser("restore", help="write back what `earshot backup` has saved")
+    service = commands.add_parser("service", help="run the server as a service of systemd")
+    completion = commands.add_parser(
+        "completion", help="print what makes bash, zsh or fish complete the commands"
     )
     match given[:1]:
         case ["talk"]:
@@ -108,6 +123,19 @@ def _add_tools(
             from server.commands.replay.command import add_arguments as add_replay
 
             add_replay(replay)
+        case ["backup" | "restore"]:
+            from server.commands.backup.arguments import add_backup, add_restore
+
+            add_backup(backup)
+            add_restore(restore)
+        case ["service"]:
+            from server.commands.service.arguments import add_actions as add_service
+
+            add_service(service)
+        case ["completion"]:
+            from server.commands.completion import add_arguments as add_completion
+
+            add_completion(completion)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

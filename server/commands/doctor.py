@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from core.errors import ConfigError, EarshotError
+import msgspec
+
+from core.errors import ConfigError, EarshotError, EngineError
 from core.plugins import BUILT_IN
 from core.ports import ToolContext
 from devices.registry.database import count_devices
@@ -34,7 +36,7 @@ from server.config import Config
 from server.net.addresses import lan_addresses
 from server.net.listeners import AddressInUse, bind, is_local_only
 from serving.asr.model import warmup_item
-from serving.placement.choose import KINDS
+from serving.placement.choose import FIXTURES, KINDS, WhisperWeights
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import usable_gpus
 
@@ -69,8 +71,14 @@ def examine(config: Config) -> Iterator[ProbeResult]:
     yield from _listener(config)
 
 
-def show(findings: Iterator[ProbeResult]) -> bool:
-    """Prints results as they come. Returns True if none failed."""
+def show(findings: Iterator[ProbeResult], *, as_json: bool = False) -> bool:
+    """Prints results as they come, or all of them as one JSON object at the end. Returns True if
+    none failed."""
+    if as_json:
+        checks = list(findings)
+        can_answer = all(check.verdict != "fail" for check in checks)
+        print(msgspec.json.encode({"can_answer": can_answer, "checks": checks}).decode())
+        return can_answer
     failed = 0
     for finding in findings:
         print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
@@ -108,8 +116,20 @@ def _weights(config: Config, found: PlacementInputs) -> ProbeResult:
         return ProbeResult(
             "note", f"no Whisper weights in {folder}; `earshot models pull auto` fetches some"
         )
-    listed = ", ".join(f"{w.name} ({w.size_mb:.0f} MB)" for w in found.weights)
+    listed = ", ".join(_weights_text(one) for one in found.weights)
+    if not any(one.is_candidate for one in found.weights):
+        advice = "`earshot models pull auto` fetches some that `auto` may choose"
+        return ProbeResult("note", f"Whisper weights in {folder}: {listed}; {advice}")
     return ProbeResult("ok", f"Whisper weights in {folder}: {listed}")
+
+
+def _weights_text(weights: WhisperWeights) -> str:
+    if weights.damage:
+        return f"{weights.name} (damaged: {weights.damage})"
+    about = "" if weights.is_multilingual else ", English only"
+    if weights.name in FIXTURES:
+        about = ", a fixture for tests, chosen only by name"
+    return f"{weights.name} ({weights.size_mb:.0f} MB{about})"
 
 
 def _engines(
@@ -134,16 +154,22 @@ def _chosen(
 ) -> ProbeResult:
     """Loads the chosen engine of a kind, and keeps language model and voices in `loaded` for
     probes."""
+    choice = None
     try:
         choice = choose_one(config, kind, found)
         engine = load(kind, choice.name, choice.options)
     except EarshotError as error:
+        # the server starts without a voice that does not load, but not without an unknown engine
+        if kind == "tts" and choice is not None and isinstance(error, EngineError):
+            loaded.voices = spare_voices({}, partial(load, "tts", SPEAKS_ALL, {}))
+            if loaded.voices and choice.name != SPEAKS_ALL:
+                return ProbeResult("note", f"{kind}: {error}; {SPEAKS_ALL} speaks instead")
         return ProbeResult("fail", f"{kind}: {error}")
     if kind == "llm":
         loaded.llm = cast(Llm, engine)
     elif kind == "tts":
-        spare = partial(load, "tts", SPEAKS_ALL, {})
-        loaded.voices = spare_voices(choice.name, cast(Tts, engine), spare)
+        chosen = {choice.name: cast(Tts, engine)}
+        loaded.voices = spare_voices(chosen, partial(load, "tts", SPEAKS_ALL, {}))
     elif close := getattr(engine, "close", None):
         close()
     info = getattr(engine, "info", None)

@@ -222,11 +222,11 @@ def probe_disk(setting: str, path: str) -> ProbeResult:
     return ProbeResult("ok", f"{what}: {free_mb / 1024:.0f} GB free")
 
 
-def spare_voices(chosen: str, tts: Tts, load_spare: Callable[[], object]) -> dict[str, Tts]:
-    """Returns the TTS engines that the server would have: the chosen one, and espeak for other
-    languages."""
-    voices = {chosen: tts}
-    if chosen != SPEAKS_ALL:
+def spare_voices(chosen: dict[str, Tts], load_spare: Callable[[], object]) -> dict[str, Tts]:
+    """Returns the TTS engines that the server would have: the chosen one, if it loads, and espeak
+    for the rest."""
+    voices = dict(chosen)
+    if SPEAKS_ALL not in voices:
         with suppress(EarshotError):
             voices[SPEAKS_ALL] = cast(Tts, load_spare())
     return voices

@@ -24,6 +24,9 @@ class ExitCode(IntEnum):
     hub."""
     INTERRUPTED = 130
     "Ctrl-C before there was anything to drain."
+    OUTPUT_CLOSED = 141
+    """The program that read the output has ended, as `head` does. A program that SIGPIPE ends has
+    this code in a shell, too."""
 
 
 def exit_for(error: EarshotError) -> ExitCode:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+import msgspec
 from packaging.requirements import Requirement
 
 from core.errors import ConfigError
@@ -38,7 +39,11 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     """Adds the actions of `earshot extras`; without an action it lists."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     what = "list the optional parts and whether they are installed"
-    actions.add_parser("list", help=what, description=what)
+    listing = actions.add_parser("list", help=what, description=what)
+    what = "print the list as JSON"
+    parser.add_argument("--json", action="store_true", help=what)
+    # Without a default of its own, because that would undo the flag in `extras --json list`.
+    listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=what)
     what = "install optional parts into the environment in which Earshot runs"
     adding = actions.add_parser("add", help=what, description=what)
     adding.add_argument(
@@ -56,7 +61,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         ) from None
     if options.action == "add":
         return _add(options.names, required)
-    return _list(required)
+    return _list(required, as_json=options.json)
 
 
 def requirements_of(extra: str, required: Iterable[str]) -> list[str]:
@@ -86,13 +91,20 @@ def is_satisfied(line: str) -> bool:
     )
 
 
-def _list(required: Iterable[str]) -> ExitCode:
+def _list(required: Iterable[str], *, as_json: bool) -> ExitCode:
     lines = list(required)
+    wanted = {name: requirements_of(name, lines) for name in EXTRAS}
+    installed = {name: bool(w) and all(map(is_satisfied, w)) for name, w in wanted.items()}
+    if as_json:
+        shown = [
+            {"name": name, "installed": installed[name], "what": what}
+            for name, what in EXTRAS.items()
+        ]
+        print(msgspec.json.encode(shown).decode())
+        return ExitCode.OK
     width = max(map(len, EXTRAS))
     for name, what in EXTRAS.items():
-        wanted = requirements_of(name, lines)
-        state = "installed" if wanted and all(map(is_satisfied, wanted)) else "-"
-        print(f"{name:{width}}  {state:9}  {what}")
+        print(f"{name:{width}}  {'installed' if installed[name] else '-':9}  {what}")
     print("\n`earshot extras add NAME` installs a part.")
     return ExitCode.OK
 
@@ -114,7 +126,7 @@ def _add(names: Iterable[str], required: Iterable[str]) -> ExitCode:
             "off",
             *_from_lock(wanted),
             *wanted,
-            tell=lambda text: print(f"  {text}", flush=True),
+            report_progress=lambda text: print(f"  {text}", flush=True),
         )
         _remember(name)
         print(f"{name} is installed; restart a running server to use it")

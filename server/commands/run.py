@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import select
 import sys
 
 from core.errors import ConfigError, EarshotError, expected_failure
@@ -14,7 +15,14 @@ def run(options: argparse.Namespace, started: float) -> int:
     """Runs the command and returns the exit code. `started`: `time.monotonic()` at process
     start."""
     try:
-        return int(_run(options, started))
+        code = int(_run(options, started))
+        sys.stdout.flush()  # so that a closed pipe shows here, and not while Python ends
+        return code
+    except BrokenPipeError:
+        if not _is_stdout_closed():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes what is still unsent
+        return ExitCode.OUTPUT_CLOSED
     except (KeyboardInterrupt, asyncio.CancelledError):
         return ExitCode.INTERRUPTED
     except Exception as error:
@@ -23,6 +31,13 @@ def run(options: argparse.Namespace, started: float) -> int:
             raise
         _complain(known)
         return exit_for(known)
+
+
+def _is_stdout_closed() -> bool:
+    """Returns whether nobody reads the output any more, as after `earshot config | head -1`."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def _run(options: argparse.Namespace, started: float) -> int:
@@ -66,6 +81,18 @@ def _run(options: argparse.Namespace, started: float) -> int:
 
             config = load(os.environ, file=options.config).config
             return engines(options, config, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        case "backup" | "restore":
+            from server.commands.backup.command import backup, restore
+
+            return (backup if options.command == "backup" else restore)(options, os.environ)
+        case "service":
+            from server.commands.service.command import run as service
+
+            return service(options, os.environ)
+        case "completion":
+            from server.commands.completion import script
+
+            print(script(options.shell))
         case "extras":
             from server.commands import extras
 
@@ -95,9 +122,10 @@ def _doctor(options: argparse.Namespace) -> int:
         effective = _effective(options)
     except ConfigError as error:
         wrong = (ProbeResult("fail", line) for line in str(error).splitlines())
-        doctor.show(wrong)
+        doctor.show(wrong, as_json=options.json)
         return ExitCode.CANNOT_RUN
-    return ExitCode.OK if doctor.show(doctor.examine(effective.config)) else ExitCode.CANNOT_RUN
+    can_answer = doctor.show(doctor.examine(effective.config), as_json=options.json)
+    return ExitCode.OK if can_answer else ExitCode.CANNOT_RUN
 
 
 def _effective(options: argparse.Namespace) -> EffectiveConfig:

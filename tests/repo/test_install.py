@@ -7,6 +7,9 @@ from subprocess import CompletedProcess, run
 
 import pytest
 
+from server.commands.extras import EXTRAS
+from server.commands.service.unit import STATE
+from server.config.load import load
 from tests.repo.files import PACKAGES
 from tests.shared import ROOT
 
@@ -78,6 +81,52 @@ def test_images_start_from_pinned_bases_and_stages() -> None:
     assert len(re.findall(r"^FROM ", DOCKERFILE, re.MULTILINE)) == len(stages)
     compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
     assert set(re.findall(r"target: (\w+)", compose)) <= stages
+
+
+def test_compose_and_documents_agree_on_the_ports_of_calls() -> None:
+    compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    webrtc = (ROOT / "docs" / "webrtc.md").read_text(encoding="utf-8")
+    ranges = re.findall(r"(?<![\d-])\d{5}-\d{5}(?![\d-])", compose) + re.findall(
+        r"(?:-p |:|ports = \")(\d{5}-\d{5})", webrtc
+    )
+    assert len(ranges) > 5
+    assert len(set(ranges)) == 1
+    shown = dict(re.findall(r"^# +(EARSHOT_\w+): (\S+)$", compose, re.MULTILINE))
+    given = {
+        name: value.strip('"').replace("ADDRESS", "192.0.2.7") for name, value in shown.items()
+    }
+    ice = load(given).config.ice
+    assert (ice.ports, ice.public_address) == (ranges[0], "192.0.2.7")
+    assert re.search(r"^  network_mode: host$", compose, re.MULTILINE)
+    port = re.findall(r'"--port", "(\d+)"', DOCKERFILE)[0]
+    assert f'"{port}:{port}"' in compose
+    assert f"-p {port}:{port}" in webrtc
+
+
+def test_the_page_on_operation_names_what_exists() -> None:
+    """A test of the documented commands parses its `earshot` commands."""
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    targets = set(re.findall(r"make (\w+)", page))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert targets
+    assert {one for one in targets if not re.search(rf"^{one}:", makefile, re.MULTILINE)} == set()
+    compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    for service in re.findall(r"docker compose (?:exec|--profile gpu up) (\w+)", page):
+        assert re.search(rf"^  {service}:$", compose, re.MULTILINE), service
+    extras = " ".join(re.findall(r"(?:EXTRAS=|extras add )([a-z, ]+)", page))
+    assert set(re.findall(r"[a-z]+", extras)) <= set(EXTRAS)
+    for folder in re.findall(r"/var/(?:lib|cache)/(\w+)", page):
+        assert folder == STATE
+    shell = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    programs = {"earshot", ".venv/bin/earshot", "cd", "docker", "git", "make", "systemctl"}
+    words = (line.removeprefix("sudo ").split() for line in shell.splitlines())
+    assert {next(word for word in line if "=" not in word) for line in words} <= programs
+
+
+def test_images_install_the_extras_that_are_asked_for() -> None:
+    for stage in ("installed-cpu", "installed-gpu"):
+        part = DOCKERFILE.split(f" AS {stage}\n")[1].split("\nFROM ")[0]
+        assert re.search(r'^ARG EXTRAS=""\nRUN .* EXTRAS="\$EXTRAS" ', part, re.MULTILINE)
 
 
 def test_images_run_unprivileged_with_a_health_check() -> None:

@@ -20,7 +20,7 @@ from tests.ports import reserved_port
 from tests.repo.files import PACKAGES, copy_repository
 from tests.shared import ROOT
 
-READY_S = 5.0  # what somebody who typed `make run` waits without wondering
+READY_S = 8.0  # the default voice loads too: 4 to 5 s alone; more beside other programs
 TRIES = 3  # a machine that does something else besides makes any one of them slow
 STOP_S = 20.0  # longer than the server drains
 
@@ -93,9 +93,11 @@ def test_the_image_holds_a_working_server(tmp_path: Path) -> None:
     ]
     build, venv = tmp_path / "build", tmp_path / "opt" / "earshot"
     copy_repository(build, *copied)
-    (line,) = re.findall(r"^RUN (VENV=\S+ GPU=0 .*install\.sh)$", dockerfile, re.MULTILINE)
+    (line,) = re.findall(r"^RUN (VENV=\S+ .*GPU=0 .*install\.sh)$", dockerfile, re.MULTILINE)
     settings = dict(word.split("=", 1) for word in shlex.split(line)[:-1])
-    environment = _environment(**settings | {"VENV": str(venv)})
+    assert settings["EXTRAS"] == "$EXTRAS"
+    assert 'ARG EXTRAS=""' in dockerfile
+    environment = _environment(**settings | {"VENV": str(venv), "EXTRAS": ""})
     run(["scripts/install.sh"], cwd=build, env=environment, stdout=DEVNULL, check=True)
 
     code = f"for name in {PACKAGES!r}: print(__import__(name).__file__)"

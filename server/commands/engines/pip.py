@@ -59,10 +59,10 @@ class IndexUnreachable(HubUnreachable):
 
 
 def pip(
-    python: Path, *arguments: str, tell: Callable[[str], None], log: TextIO | None = None
+    python: Path, *arguments: str, report_progress: Callable[[str], None], log: TextIO | None = None
 ) -> None:
-    """Runs `python -m pip ARGUMENTS`. `tell`: receives progress messages. `log`: receives pip's
-    whole output. Raises InstallError or IndexUnreachable."""
+    """Runs `python -m pip ARGUMENTS`. `report_progress`: receives messages. `log`: receives the
+    whole output of pip. Raises InstallError or IndexUnreachable."""
     base = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command = [*base, *arguments]
     last: deque[str] = deque(maxlen=KEPT_LINES)
@@ -81,7 +81,7 @@ def pip(
                 if log:
                     log.write(line)
                 if message := large_download(line):
-                    tell(message)
+                    report_progress(message)
         except BaseException:
             running.terminate()
             raise

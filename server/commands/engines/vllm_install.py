@@ -48,11 +48,11 @@ cores."""
 
 @dataclass(frozen=True, slots=True)
 class VllmInstaller:
-    """Installs one environment. `tell` receives progress messages."""
+    """Installs one environment. `report_progress` receives progress messages."""
 
     folder: Path
     device: VllmDevice
-    tell: Callable[[str], None]
+    report_progress: Callable[[str], None]
 
     def install(self, *, from_scratch: bool = False) -> VllmEnvironment:
         """Installs what is missing, or everything if `from_scratch`. A complete environment stays
@@ -82,9 +82,9 @@ class VllmInstaller:
         """Creates the empty environment, unless an earlier try left a working one."""
         python = python_of(self.folder)
         if python.exists() and _has_pip(python):
-            self.tell(f"continuing with {self.folder}")
+            self.report_progress(f"continuing with {self.folder}")
             return
-        self.tell(f"making {self.folder}")
+        self.report_progress(f"making {self.folder}")
         # In two steps: if installing pip fails, venv reports no reason.
         for command in (
             (sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)),
@@ -99,7 +99,7 @@ class VllmInstaller:
         because the usual index may lack the torch that they name. torch is installed next, and
         pinned for all other packages."""
         self._pip(log, "--upgrade", "pip", "packaging")
-        self.tell(f"installing {DISTRIBUTION[self.device]} {VERSION}")
+        self.report_progress(f"installing {DISTRIBUTION[self.device]} {VERSION}")
         release = f"{DISTRIBUTION[self.device]}=={VERSION}"
         if self.device == "cuda":
             self._pip(log, release)
@@ -107,7 +107,7 @@ class VllmInstaller:
         self._pip(log, "--no-deps", release)
         torch, others = self._recipe()
         self._install_torch(log, torch)
-        self.tell(f"installing {len(others)} more packages and what they need")
+        self.report_progress(f"installing {len(others)} more packages and what they need")
         pinned = f"torch=={self._versions()['torch']}"
         wanted = self.folder / "requirements.txt"
         constraint = self.folder / "constraint.txt"
@@ -137,12 +137,12 @@ class VllmInstaller:
             with suppress(InstallError, IndexUnreachable):  # then the next index is tried
                 self._pip(log, *words, "--retries", "0")
                 return
-        self.tell(f"installing {usual}, with the CUDA libraries that come along")
+        self.report_progress(f"installing {usual}, with the CUDA libraries that come along")
         self._pip(log, *tries[-1])
 
     def _pip(self, log: TextIO, *arguments: str) -> None:
         words = ("install", "--progress-bar", "off", "--retries", "2", *arguments)
-        pip(python_of(self.folder), *words, tell=self.tell, log=log)
+        pip(python_of(self.folder), *words, report_progress=self.report_progress, log=log)
 
     def _versions(self) -> dict[str, str]:
         site = next(iter((self.folder / "lib").glob("python3*/site-packages")), self.folder)
@@ -155,7 +155,7 @@ class VllmInstaller:
 
     def _examine(self) -> VllmEnvironment:
         """Imports vLLM to check the installation: what does not load counts as not installed."""
-        self.tell("checking that it loads")
+        self.report_progress("checking that it loads")
         code = "import torch, vllm.entrypoints.openai.api_server"
         if self.device == "cuda":  # pip's settings may have led to a torch without CUDA
             code += "; assert torch.version.cuda, 'torch was built without CUDA'"

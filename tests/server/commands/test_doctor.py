@@ -1,6 +1,7 @@
 """Checks of `earshot doctor` that need no server."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from engines.base import TtsInfo
 from engines.registry import EngineAvailability
 from media.webrtc import call_path
 from server.commands import doctor
-from server.commands.doctor_probes import ProbeResult
+from server.commands.doctor_probes import ProbeResult, ProbeVerdict
 from server.compose.devices import database_url
 from server.config import Config, PathsConfig
 from server.config.sections.devices import DevicesConfig
@@ -58,6 +59,18 @@ def test_a_recogniser_that_works_nowhere_fails(
 ) -> None:
     (found,) = recognisers(offer("on a GPU", works=False, fallback=fallback), monkeypatch)
     assert found.verdict == "fail"
+
+
+@pytest.mark.parametrize(("verdict", "can_answer"), [("note", True), ("fail", False)])
+def test_results_are_printed_as_one_json_object(
+    capsys: pytest.CaptureFixture[str], verdict: ProbeVerdict, can_answer: bool
+) -> None:
+    checks = [ProbeResult("ok", "Python"), ProbeResult(verdict, "no port")]
+    assert doctor.show(iter(checks), as_json=True) == can_answer
+    assert json.loads(capsys.readouterr().out) == {
+        "can_answer": can_answer,
+        "checks": [{"verdict": "ok", "what": "Python"}, {"verdict": verdict, "what": "no port"}],
+    }
 
 
 def test_the_device_database_is_checked_but_not_created(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_free_space_is_checked_where_the_folder_will_be(
 def test_tools_and_instructions_must_fit_the_context_window() -> None:
     config = Config()
     tools = known_tools(config)
-    assert len(tools) == 27
+    assert len(tools) == 28
     llm = OddLlm()
     assert prompt_size(config, llm, tools) is None
     llm.context_tokens = 4096

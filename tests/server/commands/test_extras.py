@@ -1,6 +1,7 @@
 """`earshot extras`: the requirements of an extra, the list, and the arguments of pip."""
 
 import argparse
+import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,6 +104,16 @@ def test_the_list_marks_installed_extras(pip: _Pip, capsys: pytest.CaptureFixtur
     listed = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines()[:9]}
     assert listed["mcp"] == "installed"
     assert listed["piper"] == "-"
+
+
+@pytest.mark.parametrize("words", [["--json"], ["list", "--json"], ["--json", "list"]])
+def test_the_list_is_printed_as_json(
+    pip: _Pip, capsys: pytest.CaptureFixture[str], words: Sequence[str]
+) -> None:
+    assert main(["extras", *words]) == 0
+    listed = {one["name"]: one["installed"] for one in json.loads(capsys.readouterr().out)}
+    assert listed.keys() == EXTRAS.keys()
+    assert (listed["mcp"], listed["piper"]) == (True, False)
 
 
 def test_an_unknown_extra_is_refused_with_the_known_ones(

@@ -1,0 +1,1 @@
+"""`earshot service`: runs the server under systemd."""
