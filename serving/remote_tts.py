@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
 
 from core.audio import AudioFrame, samples_to_ms
+from core.errors import EngineCrashed
 from engines.base import TtsInfo, WordMark
 from engines.runtime.worker.payloads import SPEAK, SpeakArguments, SpeechMessage, pcm_from_bytes
 from engines.tts.text import checked_speed, chosen_voice, clauses_of
@@ -17,10 +18,14 @@ class RemoteTts:
     so at most one clause waits in the gateway for each session.
     """
 
-    def __init__(self, process: EngineProcess[TtsInfo], info: TtsInfo) -> None:
-        """`process`: the worker, which must be running. `info`: what it reported."""
+    def __init__(
+        self, process: EngineProcess[TtsInfo], info: TtsInfo, *, waits: bool = True
+    ) -> None:
+        """`process`: the worker, which must be running. `info`: what it reported. `waits`: True to
+        wait for a process that is being restarted, False to fail at once because another voice can
+        speak meanwhile."""
         self.info = info
-        self._process = process
+        self._process, self._waits = process, waits
 
     async def speak(
         self,
@@ -40,9 +45,11 @@ class RemoteTts:
         start = index = 0
         async for chunk in text:
             for begin, clause in clauses_of(chunk):
-                wish = SpeakArguments(clause, language, chosen, factor, on_word is not None)
+                if not (self._waits or self._process.is_ready):
+                    raise EngineCrashed("tts", self.info.name, "its process is being restarted")
+                arguments = SpeakArguments(clause, language, chosen, factor, on_word is not None)
                 base_ms = samples_to_ms(start, self.info.rate_hz)
-                parts = self._process.stream(SPEAK, wish, SpeechMessage)
+                parts = self._process.stream(SPEAK, arguments, SpeechMessage)
                 async with aclosing(parts):
                     async for part in parts:
                         for word in part.words if on_word is not None else ():

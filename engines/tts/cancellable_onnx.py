@@ -26,13 +26,13 @@ class CancellableOnnxSession:
         return getattr(self._session, name)
 
     def run(self, outputs: Any, inputs: Any) -> Any:
-        """Runs the model. Raises ONNX Runtime's errors, also when the receiver has left."""
+        """Runs the model. Raises ONNX Runtime's errors, also after the receiver was cancelled."""
         return self._session.run(outputs, inputs, getattr(self._thread, "options", None))
 
     @contextmanager
-    def heard_by(self, listener: ClauseReceiver) -> Iterator[None]:
+    def cancellable_by(self, listener: ClauseReceiver) -> Iterator[None]:
         """Lets a receiver cancel the model: while the context is open, runs of this thread end as
-        soon as `listener` leaves. The run then raises ONNX Runtime's error."""
+        soon as `listener` is cancelled. The run then raises ONNX Runtime's error."""
         from onnxruntime import RunOptions
 
         options = self._thread.options = RunOptions()
@@ -40,7 +40,7 @@ class CancellableOnnxSession:
         def stop() -> None:
             options.terminate = True
 
-        listener.when_gone(stop)
+        listener.on_cancel(stop)
         try:
             yield
         finally:

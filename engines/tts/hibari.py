@@ -1,21 +1,23 @@
 """Engine for hibari: small neural voices for English, whose Python package contains their weights.
 
 A voice has 8 MB and speaks more than a hundred times faster than real time on one core. It knows
-English only; the server takes eSpeak for other languages, and for text in another script. A clause
-is synthesised sentence by sentence. A cancelled clause ends in the middle of the model's run.
+English only; a clause in another language or script is refused, and the server has eSpeak speak it.
+A clause is synthesised sentence by sentence. A cancelled one ends in the middle of the model's run.
 """
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from core.audio import AudioFrame, Pcm, ms_to_samples, samples_to_ms
-from core.errors import ConfigError, EngineError, EngineMissing
+from core.errors import ConfigError, EngineMissing, RequestError
 from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.runtime.onnx_file import operator_inputs, with_output
 from engines.tts.alignment import Phoneme, spoken_words
@@ -27,15 +29,14 @@ from engines.tts.synthesis_thread import (
     ThreadedSynthesis,
     WordTiming,
 )
-from engines.tts.text import checked_speed, chosen_voice
-
-if TYPE_CHECKING:
-    from hibari import Hibari
+from engines.tts.text import UNSPEAKABLE, checked_speed, chosen_voice
 
 REQUIRES = {"hibari": "hibari-tts"}
 
 RATE_HZ = 24_000
 LANGUAGE = "en"
+NOUN = "NN"
+"Part of speech for looking up a word whose own is unknown."
 
 BUNDLED = "heart"
 "The voice that comes with the package."
@@ -46,11 +47,29 @@ MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
 LAST_LATIN = 0x24F
 "Last letter of the Unicode blocks of Latin letters. The voice cannot read letters beyond them."
 
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+"A word without digits, as the dictionary has it."
+
+MIN_FOREIGN_WORDS = 4
+"Fewest words of a clause that may be refused as not English. A shorter one may be names alone."
+
+FOREIGN_SHARE = 0.5
+"""Share of words unknown to the dictionary from which a clause counts as not English. Of German,
+French, Spanish, Italian, Dutch and Polish sentences it finds four in five. Prose with names in it
+stays below; lists of file names do not."""
+
 KEPT_LEAD_MS = 30.0
 """Longest silence before a sentence, in ms. The model begins with some 350 ms of it, which would
 delay every answer."""
+CLAUSE_TIMEOUT_S = 5.0
+"""Longest wait for the next sentence in seconds; then the process counts as hung. The longest
+clause takes 0.2 s of a core."""
+
 AUDIBLE = 0.005
 "Smallest absolute value of a sample that counts as sound; full scale is 1."
+
+WARM_UP = "Hello, Zwickl."
+"Sentence that is synthesised when a voice is loaded; the second word is in no dictionary."
 
 NOISE_SEED = 0
 "Seed of the noise in breath sounds: equal texts give equal samples."
@@ -70,33 +89,36 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 class HibariVoice:
     """One voice of the package. Its runs can be cancelled, and report the durations of phonemes."""
 
-    def __init__(self, model: "Hibari") -> None:
+    def __init__(self, name: str, file: Path) -> None:
+        """Loads a voice. `name`: from the package's list; `file`: its model."""
+        from hibari import Hibari
         from hibari.dsp import synth
-        from onnxruntime import InferenceSession, SessionOptions
+        from hibari.g2p import Context
 
-        data = Path(model.model_path).read_bytes()
+        data = file.read_bytes()
         # The durations, in units of a fixed length, are what the model sums up to place phonemes.
         ((durations, *_),) = operator_inputs(data, "CumSum")
-        options = SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        session = InferenceSession(
-            with_output(data, durations), options, providers=["CPUExecutionProvider"]
-        )
-        self._session = CancellableOnnxSession(session)
+        with TemporaryDirectory() as folder:  # hibari takes a path only
+            with_durations = Path(folder) / file.name
+            with_durations.write_bytes(with_output(data, durations))
+            model = Hibari(name, model=str(with_durations))
+        self._session = CancellableOnnxSession(model.sess)
         self._model = model
         self._synth: Callable[..., npt.NDArray[np.float32]] = synth
-        model.sess = session  # instead of one without durations
-        model.g2p("Hello.")  # loads its dictionaries
+        self._context = Context()
+        self._sentence(WARM_UP, 1.0)  # loads the dictionaries and the net for unknown words
 
     def synthesise(self, clause: str, factor: float, listener: ClauseReceiver) -> None:
         """Synthesises one clause; runs in the synthesis thread. `factor`: speed, 1 is normal.
 
-        Raises EngineError for a text in another script.
+        Raises RequestError for a text in another script or language.
         """
         if any(letter.isalpha() and ord(letter) > LAST_LATIN for letter in clause):
-            raise EngineError("tts", "hibari", "reads Latin letters only, and the text has others")
+            raise RequestError("hibari reads Latin letters only", code=UNSPEAKABLE)
+        if self._is_foreign(clause):
+            raise RequestError("hibari reads English only", code=UNSPEAKABLE)
         begin, at_ms = 0, 0.0
-        with self._session.heard_by(listener):
+        with self._session.cancellable_by(listener):
             for sentence in self._model.split_sentences(clause):
                 begin = clause.index(sentence, begin)
                 pcm, spoken = self._sentence(sentence, factor)
@@ -108,6 +130,19 @@ class HibariVoice:
                     return
                 begin += len(sentence)
                 at_ms += samples_to_ms(len(pcm), RATE_HZ)
+
+    def _is_foreign(self, clause: str) -> bool:
+        """Returns whether the dictionary knows too few of the words for English."""
+        words = WORD.findall(clause)
+        unknown = sum(not self._is_known(word) for word in words)
+        return len(words) >= MIN_FOREIGN_WORDS and unknown >= FOREIGN_SHARE * len(words)
+
+    def _is_known(self, word: str) -> bool:
+        """Returns whether the dictionary has a word or its stem, as it stands or in small
+        letters."""
+        look_up = self._model.g2p.lexicon.get_word
+        spoken = (look_up(form, NOUN, None, self._context)[0] for form in (word, word.lower()))
+        return any(phonemes is not None for phonemes in spoken)
 
     def _sentence(self, sentence: str, factor: float) -> tuple[Pcm, list[list[Phoneme]]]:
         """Returns the samples of a sentence, and the phonemes of its parts with durations."""
@@ -163,8 +198,8 @@ class HibariTts:
     ) -> AsyncGenerator[AudioFrame, None]:
         """Streams the speech (see `Tts.speak`).
 
-        Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
-        beyond MAX_CHUNK_CHARS; EngineError, also for a text in another script than Latin.
+        Raises RequestError for an unknown language, voice or speed, and UNSPEAKABLE for a clause in
+        another script or language; PayloadTooLarge for a chunk beyond MAX_CHUNK_CHARS; EngineError.
         """
         spoken_by = self._voices[chosen_voice(self.info, language, voice)]
         wanted = checked_speed(speed) * self._settings.speed
@@ -182,14 +217,15 @@ class HibariTts:
 def worker_profile(settings: Settings) -> WorkerProfile:
     """Puts the engine into a worker process: numpy and the model keep the interpreter busy for
     longer than a packet of sound may wait."""
-    return WorkerProfile(nice=VOICE_NICE)
+    return WorkerProfile(
+        nice=VOICE_NICE, first_chunk_timeout_s=CLAUSE_TIMEOUT_S, chunk_timeout_s=CLAUSE_TIMEOUT_S
+    )
 
 
 def create(settings: Settings) -> HibariTts:
     """Loads the voices, half a second each. Raises EngineMissing if a file is missing or damaged;
     ConfigError for a file that is no voice of the package's list."""
-    from hibari import Hibari
-    from hibari.voices import VOICES
+    from hibari.voices import VOICES, voice_path
 
     files = {one["file"]: name for name, one in VOICES.items() if not one.get("bundled")}
     wanted: dict[str, str | None] = {BUNDLED: None}
@@ -203,8 +239,11 @@ def create(settings: Settings) -> HibariTts:
         if not path.is_file():
             raise EngineMissing("tts", "hibari", f"no file {given}")
         wanted[files[path.name]] = str(path)
-    try:
-        voices = {name: HibariVoice(Hibari(name, model=path)) for name, path in wanted.items()}
-    except Exception as exc:  # onnxruntime: no public base class
-        raise EngineMissing("tts", "hibari", f"does not load: {exc}") from exc
+    voices: dict[str, HibariVoice] = {}
+    for name, file in wanted.items():
+        try:
+            voices[name] = HibariVoice(name, Path(file or voice_path(name)))
+        except Exception as exc:  # onnxruntime: no public base class
+            whose = file or f"the file of the voice {name} in the package"
+            raise EngineMissing("tts", "hibari", f"{whose} does not load: {exc}") from exc
     return HibariTts(voices, settings)

@@ -96,7 +96,7 @@ class KokoroTts:
         factor = min(max(wanted, MIN_FACTOR), MAX_FACTOR)
 
         def synthesise(clause: str, listener: ClauseReceiver) -> None:
-            with self._session.heard_by(listener):
+            with self._session.cancellable_by(listener):
                 self._synthesise(clause, name, factor, listener)
 
         frames = self._voicing.speak(text, synthesise, on_word)

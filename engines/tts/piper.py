@@ -84,7 +84,7 @@ class PiperTts:
         has_times = on_word is not None and self.info.has_word_times
 
         def synthesise(clause: str, listener: ClauseReceiver) -> None:
-            with chosen.session.heard_by(listener):
+            with chosen.session.cancellable_by(listener):
                 (_timed if has_times else _plain)(chosen, clause, factor, listener)
 
         frames = self._voicing.speak(text, synthesise, on_word)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from core.audio import AudioFrame, Pcm, samples_to_ms
-from core.errors import EngineError
+from core.errors import EarshotError, EngineError
 from engines.base import TtsInfo, WordMark
 from engines.tts.text import clauses_of
 
@@ -44,58 +44,59 @@ class ClauseReceiver:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._items: asyncio.Queue[SpeechChunk | EngineError | None] = asyncio.Queue()
-        self._is_gone = False
+        self._items: asyncio.Queue[SpeechChunk | EarshotError | None] = asyncio.Queue()
+        self._is_cancelled = False
         self._stop: Callable[[], None] | None = None
 
     def put(self, part: SpeechChunk) -> bool:
-        """Passes samples on (thread side). Returns False if the receiver has left."""
+        """Passes samples on (thread side). Returns False after `cancel`."""
         self._post(part)
-        return not self._is_gone
+        return not self._is_cancelled
 
-    def when_gone(self, stop: Callable[[], None]) -> None:
+    def on_cancel(self, stop: Callable[[], None]) -> None:
         """Sets a function that cancels the current work (thread side).
 
-        It is called in the event loop when the receiver leaves, or at once if it has left.
+        It is called in the event loop by `cancel`, or at once if that was called before.
         """
         self._stop = stop
-        if self._is_gone:
+        if self._is_cancelled:
             stop()
 
     @property
-    def is_gone(self) -> bool:
-        """True when the receiver has left: no more samples are needed."""
-        return self._is_gone
+    def is_cancelled(self) -> bool:
+        """True after `cancel`: no more samples are needed."""
+        return self._is_cancelled
 
-    def leave(self) -> None:
-        """Leaves: no more samples are needed (loop side)."""
-        self._is_gone = True
+    def cancel(self) -> None:
+        """Notes that no more samples are needed, and stops the current work (loop side)."""
+        self._is_cancelled = True
         if self._stop is not None:
             self._stop()
 
-    def end(self, error: EngineError | None) -> None:
+    def end(self, error: EarshotError | None) -> None:
         """Ends the clause, with the error of the synthesis if it failed (thread side)."""
         self._post(error)
 
     async def get(self) -> SpeechChunk | None:
         """Returns the next samples; None at the end of the clause (loop side).
 
-        Raises the EngineError of a failed synthesis.
+        Raises the error of a failed synthesis.
         """
         item = await self._items.get()
-        if isinstance(item, EngineError):
+        if isinstance(item, EarshotError):
             raise item
         return item
 
-    def _post(self, item: SpeechChunk | EngineError | None) -> None:
+    def _post(self, item: SpeechChunk | EarshotError | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
         except RuntimeError:  # the event loop is closed, and the receiver with it
-            self._is_gone = True
+            self._is_cancelled = True
 
 
 ClauseSynthesizer = Callable[[str, ClauseReceiver], None]
-"Function that synthesises one clause, blocking. Any exception it raises becomes an EngineError."
+"""Function that synthesises one clause, blocking. An exception that is none of Earshot's becomes an
+EngineError."""
 
 
 class ThreadedSynthesis:
@@ -139,11 +140,11 @@ class ThreadedSynthesis:
         listener = ClauseReceiver(asyncio.get_running_loop())
 
         def job() -> None:
-            error: EngineError | None = None
+            error: EarshotError | None = None
             try:
-                if not listener.is_gone:
+                if not listener.is_cancelled:
                     synthesise(clause, listener)
-            except EngineError as exc:
+            except EarshotError as exc:
                 error = exc
             except Exception as exc:
                 # The message is left out: libraries quote the text in it, which may be private.
@@ -155,5 +156,5 @@ class ThreadedSynthesis:
             while (part := await listener.get()) is not None:
                 yield part
         finally:
-            listener.leave()
+            listener.cancel()
             future.cancel()

@@ -13,6 +13,9 @@ MAX_CLAUSE_CHARS = 300
 MAX_CHUNK_CHARS = 20_000
 "Longest chunk: twenty minutes of speech. Cleaning it blocks the event loop for 5 ms."
 
+UNSPEAKABLE = "unspeakable_text"
+"Code of the RequestError for a text that a voice of its language cannot read."
+
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 "Range of speeds that callers may request; 1 is normal."
 

@@ -142,7 +142,7 @@ class CachedTts:
         """See `Tts.speak`."""
         start = index = 0
         async for chunk in text:
-            clause = _CacheRequest(chunk, index, start, self.info.rate_hz, on_word)
+            clause = ClauseRequest(chunk, index, start, self.info.rate_hz, on_word)
             if len(chunk) <= MAX_TEXT_CHARS:
                 frames = self._short(clause, language, voice, speed)
             else:
@@ -154,7 +154,7 @@ class CachedTts:
             index += 1
 
     async def _short(
-        self, clause: "_CacheRequest", language: str, voice: str | None, speed: float
+        self, clause: "ClauseRequest", language: str, voice: str | None, speed: float
     ) -> AsyncGenerator[AudioFrame, None]:
         """Yields a clause from the cache, or has it spoken and puts it there."""
         named = voice or next(iter(self.info.voices.get(language, ())), "")
@@ -166,11 +166,11 @@ class CachedTts:
         keeps = self._cache.was_spoken_before(key)
         words, parts, kept_bytes = list[WordMark](), list[Pcm](), 0
 
-        def tell(mark: WordMark) -> None:
+        def keep_word(mark: WordMark) -> None:
             words.append(mark)
             clause.report(mark)
 
-        on_word = tell if keeps else clause.on_word and clause.report
+        on_word = keep_word if keeps else clause.on_word and clause.report
         async with aclosing(self._made(clause, language, voice, speed, on_word)) as frames:
             async for frame in frames:
                 kept_bytes += frame.pcm.nbytes
@@ -190,7 +190,7 @@ class CachedTts:
 
     async def _made(
         self,
-        clause: "_CacheRequest",
+        clause: "ClauseRequest",
         language: str,
         voice: str | None,
         speed: float,
@@ -205,15 +205,15 @@ class CachedTts:
         async with aclosing(frames):
             async for frame in frames:
                 waited_s, sound_s = waited_s + now() - since, sound_s + frame.duration_ms / 1000
-                yield AudioFrame(frame.pcm, frame.rate_hz, clause.start + frame.start)
+                yield clause.placed(frame)
                 since = now()  # do not count the time that the caller takes
         if sound_s > 0:
             self._cache.count_time(waited_s + now() - since, sound_s)
 
 
 @dataclass(frozen=True, slots=True)
-class _CacheRequest:
-    """One clause of a text, and its place in the sound."""
+class ClauseRequest:
+    """One clause of a text, which an engine is asked for alone, and its place in the sound."""
 
     text: str
     index: int
@@ -221,16 +221,23 @@ class _CacheRequest:
     "Sample of the text's sound at which the clause begins."
     rate_hz: int
     on_word: Callable[[WordMark], None] | None
+    begin: int = 0
+    "Index of the clause's first character in its chunk."
 
     async def alone(self) -> AsyncIterator[str]:
         yield self.text
+
+    def placed(self, frame: AudioFrame) -> AudioFrame:
+        """Returns a frame that counts from the beginning of the clause as one of the whole text."""
+        return AudioFrame(frame.pcm, frame.rate_hz, self.start + frame.start)
 
     def report(self, mark: WordMark) -> None:
         """Reports a word. `mark` counts from the beginning of the clause."""
         if self.on_word is not None:
             at_ms = samples_to_ms(self.start, self.rate_hz)
             start_ms, end_ms = at_ms + mark.start_ms, at_ms + mark.end_ms
-            self.on_word(WordMark(self.index, mark.end_char, start_ms, end_ms))
+            end_char = self.begin + mark.end_char
+            self.on_word(WordMark(self.index, end_char, start_ms, end_ms))
 
     def replay(self, sound: CachedSpeech) -> list[AudioFrame]:
         """Returns the frames of a cached clause. All its words are reported before the frames."""

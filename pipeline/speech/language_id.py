@@ -35,7 +35,7 @@ class TextLanguageDetector:
         self._lock = threading.Lock()
         self._identifier: _LanguageClassifier | None = None
 
-    async def of(self, text: str, usual: str, known: Collection[str] = ()) -> str:
+    async def detect(self, text: str, usual: str, known: Collection[str] = ()) -> str:
         """Returns the language of `text` as a code out of `known` (empty: any).
 
         Returns `usual` unless another language is clearly more likely.

@@ -18,21 +18,23 @@ class VoiceChoice:
     "One of the engine's voices for the language."
 
 
-def choose_voice(engines: Mapping[str, Tts], language: str, wish: str | None = None) -> VoiceChoice:
-    """Returns a voice that speaks `language`, as near to the wish as possible.
+def choose_voice(
+    engines: Mapping[str, Tts], language: str, requested: str | None = None
+) -> VoiceChoice:
+    """Returns a voice that speaks `language`, as near to the requested one as possible.
 
     engines: in order of preference; DEFAULT may be among them.
-    wish: a voice, an engine, or `engine:voice`. None and DEFAULT leave the choice open. A voice of
-        another language stands for its engine: an English session that answers in German keeps its
-        timbre if it can. Raises RequestError voice_not_found, unsupported_language.
+    requested: a voice, an engine, or `engine:voice`. None and DEFAULT leave the choice open. A
+        voice of another language stands for its engine: an English session that answers in German
+        keeps its timbre if it can. Raises RequestError voice_not_found, unsupported_language.
     """
     order = _in_order(engines)
-    if wish is None or wish == DEFAULT:
+    if requested is None or requested == DEFAULT:
         return _first_that_speaks(order, language)
-    engine, voice = _parse(order, wish)
+    engine, voice = _parse(order, requested)
     holders = [engine] if engine else [name for name in order if _has(order[name], voice)]
     if not holders or (voice and not _has(order[holders[0]], voice)):
-        raise _unknown(order, wish)
+        raise _unknown(order, requested)
     for name in holders:
         if _has(order[name], voice, language):
             return VoiceChoice(name, order[name], voice)
@@ -60,12 +62,12 @@ def _in_order(engines: Mapping[str, Tts]) -> dict[str, Tts]:
     return order
 
 
-def _parse(engines: Mapping[str, Tts], wish: str) -> tuple[str, str]:
-    """Splits a wish into engine and voice. Either may be empty."""
-    if wish in engines:
-        return wish, ""
-    engine, colon, voice = wish.partition(":")
-    return (engine, voice) if colon and engine in engines else ("", wish)
+def _parse(engines: Mapping[str, Tts], requested: str) -> tuple[str, str]:
+    """Splits a requested name into engine and voice. Either may be empty."""
+    if requested in engines:
+        return requested, ""
+    engine, colon, voice = requested.partition(":")
+    return (engine, voice) if colon and engine in engines else ("", requested)
 
 
 def _has(tts: Tts, voice: str, language: str | None = None) -> bool:
@@ -90,11 +92,11 @@ def _first_that_speaks(engines: Mapping[str, Tts], language: str) -> VoiceChoice
     )
 
 
-def _unknown(engines: Mapping[str, Tts], wish: str) -> RequestError:
+def _unknown(engines: Mapping[str, Tts], requested: str) -> RequestError:
     voices = dict.fromkeys(
         voice for tts in engines.values() for names in tts.info.voices.values() for voice in names
     )
     there = ", ".join([DEFAULT, *engines, *voices])
     return RequestError(
-        f"no voice {wish[:64]!r}; allowed: {there}", code="voice_not_found", param="voice"
+        f"no voice {requested[:64]!r}; allowed: {there}", code="voice_not_found", param="voice"
     )

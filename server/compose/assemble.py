@@ -19,7 +19,6 @@ from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.prompts import PromptLibrary
 from pipeline.speech.file import SpeechFiles
-from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.home import DemoHome, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
@@ -201,10 +200,7 @@ def _core(
 ) -> Backend:
     """Builds the services that the doors share."""
     prompts = PromptLibrary({name: one.as_stored() for name, one in config.prompts.items()})
-    session_settings, languages = (
-        config.assistant.settings(config.turn.as_turn_detection()),
-        TextLanguageDetector(),
-    )
+    session_settings = config.assistant.settings(config.turn.as_turn_detection())
     initial_settings = replace(session_settings, prompts=prompts)
     return Backend(
         config=config,
@@ -216,9 +212,9 @@ def _core(
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines),
-        languages=languages,
+        languages=engines.languages,
         one_shot_responses=OneShotResponses(
-            session_services, conversations, languages, usual=initial_settings
+            session_services, conversations, engines.languages, default_settings=initial_settings
         ),
         decoder=DecoderProcess(session_services.metrics),
     )

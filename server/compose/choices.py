@@ -3,9 +3,8 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from core.errors import EngineError
 from engines import registry
@@ -47,24 +46,30 @@ def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInp
 
 
 def preference(config: Config, kind: EngineKind) -> EnginePreference:
-    """Returns the engine and options that the configuration asks for. Raises ConfigError for a
-    voice that is not in the models folder."""
+    """Returns the engine and options that the configuration asks for."""
     section: EngineConfig = getattr(config, kind)
     if isinstance(section, AsrConfig):
         return EnginePreference(
-            section.engine, section.options, section.model, section.memory_mb, section.workers
+            section.engine,
+            section.options,
+            section.model,
+            section.memory_mb,
+            section.workers,
+            config.language,
         )
-    options: Mapping[str, Any] = section.options
-    if kind == "tts":
-        options = with_pulled(section.engine, options, _folder(config.paths.models_dir))
-    return EnginePreference(section.engine, options)
+    return EnginePreference(section.engine, section.options, language=config.language)
 
 
 def choose_one(config: Config, kind: EngineKind, found: PlacementInputs) -> EngineSelection:
-    """Selects the engine of one kind. Raises EngineMissing or ConfigError."""
-    return select_engine(
+    """Selects the engine of one kind. Raises EngineMissing or ConfigError, also for a voice that is
+    not in the models folder."""
+    choice = select_engine(
         kind, preference(config, kind), found.known[kind], found.weights, found.hardware
     )
+    if kind != "tts":
+        return choice
+    options = with_pulled(choice.name, choice.options, _folder(config.paths.models_dir))
+    return replace(choice, options=options)
 
 
 def origin_of(choice: EngineSelection, found: PlacementInputs) -> str:

@@ -136,7 +136,7 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
         routes=(
             *page_routes(PageDoor(core.home, lambda: engines.report(config.language))),
             *realtime_routes(realtime),
-            *ice_routes(IceDoor(ice), secrets.knows),
+            *ice_routes(IceDoor(ice), secrets.is_valid),
             *whip_routes(whip),
             *device_routes(devices),
             *xiaozhi_routes(xiaozhi),

@@ -15,6 +15,7 @@ from engines.llm.intents import phrases
 from engines.registry import EngineKind, load
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
+from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import (
     PlacementInputs,
@@ -69,6 +70,8 @@ class Engines:
     tts: Mapping[str, Tts]
     "TTS engines by name, the chosen one first."
     choices: Mapping[EngineKind, EngineSelection]
+    languages: TextLanguageDetector = field(repr=False)
+    "Finds the language of a text; shared, because it takes 100 MB."
     _survey: PlacementInputs = field(repr=False)
 
     def is_loaded(self) -> bool:
@@ -154,6 +157,7 @@ async def run_engines(
     found = await with_benchmarks(config, found, timer_of(clock, metrics))
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
     inputs = offer_inputs(config, found)
+    languages = TextLanguageDetector()
     registry = ModelRegistry(inputs.room, clock, metrics, room_setting="asr.memory_mb")
     recognisers = _add_recognisers(registry, config, inputs, toolbox, clock, metrics)
     _log_choices(found, choices, recognisers.default.offer)
@@ -163,19 +167,22 @@ async def run_engines(
         registry.running(),
     ):
         voice = await start_voice(choices["tts"], metrics, stack)
-        (vad, wake, endpoint), llm, tts, _, _ = await asyncio.gather(
+        (vad, wake, endpoint), llm, voices, _, _ = await asyncio.gather(
             _load_frame_engines(choices),
             load_language_model(choices["llm"], config, metrics, stack),
-            load_voices(choices["tts"], found, metrics, stack, voice),
+            load_voices(choices["tts"], found, languages, metrics, stack, voice),
             _load_first(recognisers, config.asr.preload),
             asyncio.to_thread(recognisers.read_all),
         )
-        check_voice(config.assistant.voice, tts, config.language)
+        choices["tts"] = voices.choice
+        check_voice(config.assistant.voice, voices.engines, config.language)
         check_wake_word(config.assistant.wake_word, wake)
         await start_language_model(llm, config.language, toolbox, stack)
         _check_prompt(config, llm, toolbox)
         warm = tasks.create_task(warm_others(llm, config.language, toolbox), name="warm")
-        yield Engines(vad, wake, endpoint, recognisers, llm, tts, choices, found)
+        yield Engines(
+            vad, wake, endpoint, recognisers, llm, voices.engines, choices, languages, found
+        )
         warm.cancel()
 
 

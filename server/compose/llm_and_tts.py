@@ -5,6 +5,7 @@ import gc
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import convert
@@ -17,6 +18,8 @@ from engines.llm.hybrid import HybridLlm
 from engines.llm.hybrid import Settings as HybridSettings
 from engines.registry import load, worker_profile
 from pipeline.speech.cache import CachedTts, VoiceCache
+from pipeline.speech.fallback import FallbackTts
+from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from server.commands.engines.command import folder_of
@@ -30,7 +33,7 @@ from serving.workers.engine_process import EngineProcess, engine_process
 logger = logging.getLogger(__name__)
 
 SPEAKS_ALL = "espeak"
-"TTS engine for languages that the chosen one does not speak."
+"TTS engine for languages and clauses that the chosen one does not speak."
 
 SUPERVISED = "vllm"
 "Language model that runs in its own Python environment, made by `earshot engines install`."
@@ -88,29 +91,52 @@ async def start_voice(
     return process
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedVoices:
+    """TTS engines that are ready to speak."""
+
+    choice: EngineSelection
+    "The engine that speaks first."
+    engines: Mapping[str, Tts]
+    "All engines by name, that one first."
+
+
 async def load_voices(
     choice: EngineSelection,
     found: PlacementInputs,
+    languages: TextLanguageDetector,
     metrics: Metrics,
     stack: AsyncExitStack,
     process: EngineProcess[TtsInfo] | None = None,
-) -> Mapping[str, Tts]:
-    """Loads the chosen TTS engine, and espeak for the languages that it does not speak. All share
-    one cache for frequent replies. `process`: the worker of the chosen engine, if it has one.
-    Raises EngineError or ConfigError."""
-    wanted = {choice.name: choice.options}
-    if any(one.name == SPEAKS_ALL and one.installed for one in found.known["tts"]):
-        wanted.setdefault(SPEAKS_ALL, {})
-    cache, voices = VoiceCache(metrics), dict[str, Tts]()
-    for name, options in wanted.items():
+) -> LoadedVoices:
+    """Loads the chosen TTS engine, and espeak for languages and clauses that it cannot speak. If it
+    does not load, espeak takes its place. All share one cache for frequent replies. `process`: the
+    worker of the chosen engine, if it has one. Raises EngineError or ConfigError."""
+    cache = VoiceCache(metrics)
+    has_spare = choice.name != SPEAKS_ALL and any(
+        one.name == SPEAKS_ALL and one.installed for one in found.known["tts"]
+    )
+
+    async def loaded(name: str, options: Mapping[str, Any]) -> Tts:
         tts: Tts
         if process is not None and name == choice.name:
-            tts = RemoteTts(process, await process.ready())
+            tts = RemoteTts(process, await process.ready(), waits=not has_spare)
         else:
             tts = await asyncio.to_thread(load, "tts", name, options)
             _close_at_end(tts, stack)
-        voices[name] = CachedTts(tts, cache)
-    return voices
+        return CachedTts(tts, cache)
+
+    if not has_spare:
+        return LoadedVoices(choice, {choice.name: await loaded(choice.name, choice.options)})
+    spare = await loaded(SPEAKS_ALL, {})
+    try:
+        first = await loaded(choice.name, choice.options)
+    except EngineError as error:
+        logger.warning("! %s; %s speaks instead", error, SPEAKS_ALL)
+        instead = EngineSelection("tts", SPEAKS_ALL, {}, f"{choice.name} does not load")
+        return LoadedVoices(instead, {SPEAKS_ALL: spare})
+    tts = FallbackTts(first, spare, languages, metrics)
+    return LoadedVoices(choice, {choice.name: tts, SPEAKS_ALL: spare})
 
 
 def check_voice(voice: str, voices: Mapping[str, Tts], language: str) -> None:

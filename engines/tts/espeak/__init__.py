@@ -40,7 +40,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 class EspeakSynthesizer(Protocol):
     """The methods of `EspeakLibrary` that the engine calls."""
 
-    def knows(self, voice: str) -> bool: ...
+    def has_voice(self, voice: str) -> bool: ...
 
     def synthesise(
         self,
@@ -103,7 +103,7 @@ class EspeakTts:
             for part in words.push(pcm, events):
                 receiver.put(part)
             events.clear()
-            return not receiver.is_gone
+            return not receiver.is_cancelled
 
         self._library.synthesise(clause, voice, words_per_minute, sink, events.extend)
         for part in words.finish(events):
@@ -113,7 +113,7 @@ class EspeakTts:
         voices = voices_of(self.info, language)
         if voice is None:
             return voices[0]
-        if not self._library.knows(voice):
+        if not self._library.has_voice(voice):
             raise RequestError(
                 f"espeak has no voice {voice!r}; for {language} it has {', '.join(voices)}, "
                 f"each also with +f1 to +f5 or +m1 to +m8",

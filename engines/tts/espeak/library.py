@@ -128,7 +128,7 @@ class EspeakLibrary:
         self._callback = _SynthCallback(self._receive)  # C holds it: it must outlive every call
         self._c.espeak_SetSynthCallback(self._callback)
 
-    def knows(self, voice: str) -> bool:
+    def has_voice(self, voice: str) -> bool:
         """Returns True for the name of a voice, also with a variant of its timbre: `en-gb+f3`."""
         base, plus, variant = voice.partition("+")
         return base in self._voices and (not plus or variant in self._variants)
@@ -142,7 +142,7 @@ class EspeakLibrary:
         on_events: EventSink | None = None,
     ) -> None:
         """Synthesises `text` into `sink`; blocks, from any thread. Raises EngineError."""
-        if not self.knows(voice):
+        if not self.has_voice(voice):
             raise EngineError("tts", "espeak", f"no voice {voice!r}")
         base, plus, variant = voice.partition("+")
         selected = f"{self._voices[base].identifier}{plus}{variant}".encode()

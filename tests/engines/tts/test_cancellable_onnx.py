@@ -50,7 +50,7 @@ def test_leaving_ends_the_run() -> None:
     voicing = ThreadedSynthesis(TtsInfo("slow", RATE_HZ, {"en": ("a",)}))
 
     def synthesise(clause: str, listener: ClauseReceiver) -> None:
-        with session.heard_by(listener):
+        with session.cancellable_by(listener):
             listener.put(SpeechChunk(silence(20, RATE_HZ)))
             if clause == "slow":
                 running.set()
@@ -76,8 +76,8 @@ def test_a_listener_that_left_before_the_work_began_stops_it() -> None:
 
     async def scenario() -> None:
         listener = ClauseReceiver(asyncio.get_running_loop())
-        listener.leave()
-        listener.when_gone(lambda: stopped.append(True))
+        listener.cancel()
+        listener.on_cancel(lambda: stopped.append(True))
 
     asyncio.run(scenario())
     assert stopped == [True]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, Pcm
-from core.errors import ConfigError, EngineError, EngineMissing, RequestError
+from core.errors import ConfigError, EngineMissing, RequestError
 from engines.base import Tts, WordMark
 from engines.registry import load
+from engines.tts.text import UNSPEAKABLE
 
 pytestmark = pytest.mark.live
 
@@ -97,11 +98,35 @@ def test_text_without_words_gives_no_audio(tts: Tts) -> None:
     assert _speak(tts, "...", "", " \n ") == []
 
 
-@pytest.mark.parametrize("text", ["Привет", "你好", "Καλημέρα"])
-def test_text_of_another_script_is_an_error(tts: Tts, text: str) -> None:
-    with pytest.raises(EngineError, match="reads Latin letters only"):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Привет",
+        "你好",
+        "Καλημέρα",
+        "Ich habe das Licht ausgeschaltet.",
+        "La lumière du salon est allumée.",
+        "Buenos días, ¿cómo está usted?",
+    ],
+)
+def test_text_of_another_script_or_language_is_refused(tts: Tts, text: str) -> None:
+    with pytest.raises(RequestError, match=r"hibari reads (Latin letters|English) only") as caught:
         _speak(tts, text)
+    assert caught.value.code == UNSPEAKABLE
     assert _speak(tts, "hello")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Siobhan and Joaquin will arrive in Reykjavik on Tuesday.",
+        "Playing Für Elise by Ludwig van Beethoven.",
+        "Krzysztof Szczepanski, Gdańsk.",
+        "IT IS 21 DEGREES, AND THE LAMPS ARE DIMMED.",
+    ],
+)
+def test_english_with_foreign_names_is_spoken(tts: Tts, text: str) -> None:
+    assert _speak(tts, text)
 
 
 def test_an_unknown_language_or_voice_is_refused(tts: Tts) -> None:
@@ -128,5 +153,5 @@ def test_a_voice_with_a_missing_or_damaged_file_is_refused(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match=r"other\.onnx is no voice of hibari; there are: af_kore"):
         load("tts", "hibari", {"models": [str(tmp_path / "other.onnx")]})
     (tmp_path / "bf_emma.int8.onnx").write_bytes(b"damaged")
-    with pytest.raises(EngineMissing, match="does not load"):
+    with pytest.raises(EngineMissing, match=r"bf_emma.int8.onnx does not load"):
         load("tts", "hibari", {"models": [str(tmp_path / "bf_emma.int8.onnx")]})

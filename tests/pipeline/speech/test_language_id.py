@@ -14,7 +14,7 @@ LANGUAGES = TextLanguageDetector()
 
 
 def of(text: str, usual: str = "en", known: tuple[str, ...] = ()) -> str:
-    return asyncio.run(LANGUAGES.of(text, usual, known))
+    return asyncio.run(LANGUAGES.detect(text, usual, known))
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_a_model_that_belongs_into_a_worker_gets_one_also_behind_a_hybrid(is_hyb
             assert isinstance(llm, HybridLlm) == is_hybrid
             model = llm.model if isinstance(llm, HybridLlm) else llm
             assert isinstance(model, RemoteLlm)
-            assert (model.name, model.at_once) == ("odd", 3)
+            assert (model.name, model.max_concurrency) == ("odd", 3)
 
     asyncio.run(scenario())
 

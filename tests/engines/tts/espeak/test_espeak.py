@@ -35,7 +35,7 @@ class FakeLibrary:
         if is_open:
             self.gate.set()
 
-    def knows(self, voice: str) -> bool:
+    def has_voice(self, voice: str) -> bool:
         return voice.partition("+")[0] in {"en-us", "en-gb", "de"}
 
     def synthesise(
