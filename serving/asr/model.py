@@ -113,7 +113,7 @@ class ServedRecogniser(ServedModel[AsrInfo, LoadedRecogniser]):
             loaded = self.loaded or await self.load()
             return await loaded.submit(item, priority, deadline_s=deadline_s)
 
-    def hurry(self, utterance: str) -> None:
+    def promote(self, utterance: str) -> None:
         """Turns a waiting speculative request into a final one."""
         if self.loaded is not None:
             self.loaded.promote(utterance)

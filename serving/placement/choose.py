@@ -14,7 +14,11 @@ from engines.registry import EngineAvailability, EngineKind
 from serving.catalogue import find_entry as in_catalogue
 from serving.catalogue import short_name
 from serving.placement.benchmarks import ModelBenchmark, device_name, read_benchmarks
-from serving.placement.ct2_header import UnreadableWeightsError, read_weights_file
+from serving.placement.ct2_header import (
+    Ct2WeightsHeader,
+    UnreadableWeightsError,
+    read_weights_file,
+)
 from serving.placement.hardware import Hardware
 from serving.placement.whisper import CPU, asr_memory, place_model
 
@@ -23,6 +27,9 @@ KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
 
 AUTO = "auto"
 "Value of the configuration that leaves the choice to this module."
+
+ENGLISH_VOICE = "hibari"
+"TTS engine that speaks only English. `auto` passes over it where sessions have another language."
 
 PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
     "vad": (
@@ -38,9 +45,12 @@ PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
         ("smart_turn", "hears whether a sentence is finished, and its weights are there"),
         ("silence", "there are no weights of one that hears whether a sentence is finished"),
     ),
-    "asr": (("pocketsphinx", "no Whisper weights in the models folder; it needs none"),),
+    "asr": (("pocketsphinx", "pocketsphinx needs none"),),
     "llm": (("intents", "understands home commands without a language model"),),
-    "tts": (("espeak", "speaks every language at once, without weights"),),
+    "tts": (
+        (ENGLISH_VOICE, "a natural voice for English; espeak speaks other languages"),
+        ("espeak", "speaks every language at once, without weights"),
+    ),
 }
 """Engines that `auto` tries, in this order, and the reason for each. The first installed one is
 chosen."""
@@ -49,12 +59,27 @@ WHISPER = "faster_whisper"
 "Name of the engine that runs Whisper with CTranslate2."
 WHISPER_TORCH = "whisper_torch"
 "Name of the engine that runs Whisper with PyTorch."
+WHISPER_SPEC = "WhisperSpec"
+"Kind of model that CTranslate2 notes in the file of a Whisper."
 WHISPER_FILES = ("config.json", "model.bin", "tokenizer.json")
 "Files that a folder with a Whisper for CTranslate2 must have."
 
 FIXTURES = ("whisper-nano",)
 """Models that `auto` never chooses. They know two hundred words of one synthetic voice, and are for
 tests and for requests that name them."""
+
+ENGLISH = "en"
+"The only language of a Whisper that is not multilingual."
+
+MULTILINGUAL_TOKENS = 51_865
+"""Fewest tokens in the vocabulary of a multilingual Whisper; one that knows only English has 51864.
+The languages in a folder's config.json say nothing: `tiny.en` lists 98 of them."""
+
+SAME_SIZE = 0.95
+"Two models count as equally large if the smaller one has this share of the larger one's size."
+
+NO_WEIGHTS = "no Whisper weights in the models folder"
+"Reason of `auto` for an empty folder."
 
 AS_FLOAT16: Mapping[str, float] = {"int8": 2.0, "float32": 0.5}
 "Factor from the size on disk to the size as float16, by the number type of the file."
@@ -80,6 +105,19 @@ class WhisperWeights:
     "Number type of most of the weights in its file."
     measured: ModelBenchmark | None = None
     "Its benchmark, if there is one."
+    is_multilingual: bool = True
+    "False: it knows English only."
+    damage: str = ""
+    "Why its file cannot be loaded; empty if nothing is known against it."
+
+    @property
+    def is_candidate(self) -> bool:
+        """True if `auto` may choose it."""
+        return self.name not in FIXTURES and not self.damage
+
+    def knows(self, language: str) -> bool:
+        """True if it was trained to recognise the language."""
+        return self.is_multilingual or language == ENGLISH
 
     @property
     def float16_mb(self) -> float:
@@ -114,6 +152,8 @@ class EnginePreference:
     "Limit for recognisers on each device; 0: no limit is configured."
     workers: int = 0
     "Number of worker processes; 0: as suits the machine."
+    language: str = ENGLISH
+    "Language of sessions that name none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +203,29 @@ def weights_at(folder: Path) -> WhisperWeights:
         found = file.stat()
     except OSError:
         return WhisperWeights(folder, 0.0)
+    size_mb = found.st_size / 1e6
+    header = _header(file, found.st_size, found.st_mtime_ns)
+    if isinstance(header, str):
+        return WhisperWeights(folder, size_mb, damage=header)
     return WhisperWeights(
-        folder, found.st_size / 1e6, _kind(file, found.st_size, found.st_mtime_ns)
+        folder,
+        size_mb,
+        header.weight_type,
+        is_multilingual=header.vocabulary >= MULTILINGUAL_TOKENS,
     )
 
 
 @lru_cache(maxsize=1024)
-def _kind(file: Path, _size: int, _mtime_ns: int) -> str:
-    """Returns the number type of a file's weights. Cached by size and time of change, because the
-    folder is listed again and again."""
+def _header(file: Path, _size: int, _mtime_ns: int) -> Ct2WeightsHeader | str:
+    """Returns the header of a file with weights, or what is wrong with the file. Cached by size and
+    time of change, because the folder is listed again and again."""
     try:
-        return read_weights_file(file).weight_type
-    except UnreadableWeightsError:
-        return "float16"  # loading it will report the error
+        header = read_weights_file(file)
+    except UnreadableWeightsError as error:
+        return str(error)
+    if header.spec != WHISPER_SPEC:
+        return f"{file} is a {header.spec}, not a Whisper model"
+    return header
 
 
 def select_engine(
@@ -196,18 +246,35 @@ def select_engine(
         wanted = _with_model(wanted, known, weights)
     if wanted.engine != AUTO:
         return _named(kind, wanted, known, weights, hardware)
-    candidates = [model for model in weights if model.name not in FIXTURES]
+    candidates = [model for model in weights if model.is_candidate]
     if kind == "asr" and candidates and installed.get(WHISPER):
         has_torch = installed.get(WHISPER_TORCH, False) and not wanted.options
         return _whisper(wanted, candidates, hardware, has_torch=has_torch)
     lacking = {engine.name for engine in known if engine.needs_path}
     for name, why in PREFERRED[kind]:
+        if name == ENGLISH_VOICE and wanted.language != ENGLISH:
+            continue
         if installed.get(name) and (name not in lacking or "path" in wanted.options):
-            if kind == "asr" and candidates:
-                why = f"{WHISPER} is not installed, so the weights in the folder are of no use"
+            if kind == "asr":
+                why = f"{_why_no_whisper(weights)}; {why}"
             return EngineSelection(kind, name, wanted.options, why)
     reasons = "; ".join(f"{e.name}: {e.reason or 'has no weights'}" for e in known) or "none known"
     raise EngineMissing(kind, AUTO, f"no {kind} engine can be used ({reasons})")
+
+
+def _why_no_whisper(weights: Sequence[WhisperWeights]) -> str:
+    """Returns why `auto` takes none of the Whisper models in the models folder."""
+    if any(model.is_candidate for model in weights):
+        return f"{WHISPER} is not installed, so the weights in the models folder are of no use"
+    reasons = [f"{model.name} is damaged ({model.damage})" for model in weights if model.damage]
+    reasons += [
+        f"{model.name} is a fixture for tests that knows 200 words"
+        for model in weights
+        if model.name in FIXTURES and not model.damage
+    ]
+    if not reasons:
+        return NO_WEIGHTS
+    return f"no Whisper in the models folder that may be chosen: {', '.join(reasons)}"
 
 
 def _with_model(
@@ -265,9 +332,9 @@ def _named(
             whose = "" if engine.origin == BUILT_IN else f"the engine of {engine.origin} is "
             raise EngineMissing(kind, wanted.engine, f"{whose}{engine.reason}")
     if wanted.engine == WHISPER and "model" not in wanted.options:
-        candidates = [model for model in weights if model.name not in FIXTURES]
+        candidates = [model for model in weights if model.is_candidate]
         if not candidates:
-            raise EngineMissing(kind, WHISPER, "no weights in the models folder; set asr.model")
+            raise EngineMissing(kind, WHISPER, f"{_why_no_whisper(weights)}; set asr.model")
         return _whisper(wanted, candidates, hardware)
     return EngineSelection(kind, wanted.engine, wanted.options, "it is configured")
 
@@ -305,19 +372,25 @@ def best_whisper(
     hardware: Hardware,
     where: str = "in the models folder",
 ) -> WhisperChoice:
-    """Returns the largest model that keeps up with live speech, or the smallest if none does.
+    """Returns the largest model that knows the language and keeps up with live speech, or the
+    smallest if none keeps up. Of two models of one size, English gets the one that knows nothing
+    else: it makes fewer errors.
 
     Uses the measured time if there is one, otherwise memory. `where`: words of the explanation for
     all the models.
     """
     is_untimed = False
+    knowing = [model for model in weights if model.knows(wanted.language)]
     fitting = [
         (m, device)
-        for m in weights
+        for m in knowing or weights
         if (device := _suitable_device(m, wanted, hardware)) is not None
     ]
     if fitting:
         best, device = max(fitting, key=lambda one: one[0].float16_mb)
+        if wanted.language == ENGLISH:
+            large = [one for one in fitting if one[0].float16_mb >= SAME_SIZE * best.float16_mb]
+            best, device = min(large, key=lambda one: one[0].is_multilingual)
         why = f"{best.name} is the largest Whisper {where} that suits {device}"
         if benchmark := benchmark_on(best, hardware):
             why += f": {benchmark.best_ms:.0f} ms per utterance, measured"
@@ -325,10 +398,23 @@ def best_whisper(
             is_untimed = True
             why += " by its memory; it was not timed there yet"
     else:
-        best = min(weights, key=lambda model: model.float16_mb)
+        best = min(knowing or weights, key=lambda model: model.float16_mb)
         device = f"{hardware.cores} cores"
         why = f"{best.name} is the smallest Whisper {where}; large for {device}"
-    return WhisperChoice(best, why + _too_slow(best, weights, hardware), is_untimed)
+    why += _too_slow(best, knowing or weights, hardware)
+    return WhisperChoice(best, why + _english_only(weights, knowing, wanted.language), is_untimed)
+
+
+def _english_only(
+    weights: Sequence[WhisperWeights], knowing: Sequence[WhisperWeights], language: str
+) -> str:
+    """Returns the models that do not know the language, as the end of a sentence."""
+    names = ", ".join(model.name for model in weights if model not in knowing)
+    if not names:
+        return ""
+    if not knowing:
+        return f"; the language is {language!r}, and {names} knows English only"
+    return f"; not for {language!r}, as English only: {names}"
 
 
 def benchmark_on(model: WhisperWeights, hardware: Hardware) -> ModelBenchmark | None:

@@ -15,6 +15,9 @@ TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
 KNOWN_VERSIONS = range(4, 7)
 "Versions of the file's layout, as CTranslate2 2 to 4 write them."
 
+EMBEDDINGS = "decoder/embeddings/weight"
+"Variable of a Whisper that has one row for each token of its vocabulary."
+
 MAX_NAME_BYTES, MAX_RANK, MAX_VARIABLES = 1024, 8, 100_000
 "Bounds of a plausible file. A file beyond them is not a model."
 
@@ -34,6 +37,8 @@ class Ct2WeightsHeader:
     weight_type: str
     """Number type of most of its bytes. The type for computing is chosen when the weights are
     loaded."""
+    vocabulary: int = 0
+    "Number of tokens that a Whisper's decoder knows; 0 for another kind of model."
 
 
 def read_weights_file(path: Path) -> Ct2WeightsHeader:
@@ -56,23 +61,27 @@ def _walk(opened: BinaryIO, size_bytes: int) -> Ct2WeightsHeader:
     spec = _text(opened)
     _number(opened, "I")  # the spec's revision
     bytes_by_type: Counter[str] = Counter()
+    vocabulary = 0
     variables = _number(opened, "I")
     if variables > MAX_VARIABLES:
         raise UnreadableWeightsError(f"{name} is not a CTranslate2 model: {variables} variables")
     for _ in range(variables):
-        _text(opened)
+        variable = _text(opened)
         rank = _number(opened, "B")
         if rank > MAX_RANK:
             raise UnreadableWeightsError(
                 f"{name} is not a CTranslate2 model: a variable of {rank} dimensions"
             )
-        opened.seek(4 * rank, 1)
+        shape = [_number(opened, "I") for _ in range(rank)]
+        if variable == EMBEDDINGS and shape:
+            vocabulary = shape[0]
         kind = TYPES[_number(opened, "B")]
         length = _number(opened, "I")
         bytes_by_type[kind] += length
         if opened.seek(length, 1) > size_bytes:
             raise UnreadableWeightsError(f"{name} is incomplete: it ends within a variable")
-    return Ct2WeightsHeader(spec, max(bytes_by_type, key=bytes_by_type.__getitem__, default="none"))
+    weight_type = max(bytes_by_type, key=bytes_by_type.__getitem__, default="none")
+    return Ct2WeightsHeader(spec, weight_type, vocabulary)
 
 
 def _number(opened: BinaryIO, kind: str) -> int:

@@ -99,15 +99,15 @@ def with_limits(hardware: Hardware, group: CgroupLimits) -> Hardware:
     return replace(hardware, cores=cores, memory_gb=memory_gb, free_gb=free_gb, notes=tuple(notes))
 
 
-def select_visible_gpus(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, ...]:
+def select_visible_gpus(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
     """Returns the GPUs that CUDA shows to us, numbered again from 0.
 
-    `wish`: the value of CUDA_VISIBLE_DEVICES. A name like GPU-8f3... cannot be matched here: each
-    one takes the GPU at its own position in the list.
+    `visible`: the value of CUDA_VISIBLE_DEVICES. A name like GPU-8f3... cannot be matched here:
+    each one takes the GPU at its own position in the list.
     """
-    if wish is None:
+    if visible is None:
         return gpus
-    named = [part.strip() for part in wish.split(",") if part.strip()]
+    named = [part.strip() for part in visible.split(",") if part.strip()]
     chosen: list[Gpu] = []
     for place, part in enumerate(named):
         index = place if part.startswith(("GPU-", "MIG-")) else int(part) if part.isdigit() else -1

@@ -10,7 +10,6 @@ from engines.registry import EngineAvailability
 from serving.catalogue import short_name
 from serving.placement.choose import (
     AUTO,
-    FIXTURES,
     ONE_AT_A_TIME,
     WHISPER,
     WHISPER_TORCH,
@@ -113,8 +112,9 @@ def asr_model_offers(
 def _best(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWeights | None:
     """Returns the model that the name of the Whisper engine stands for while another engine is
     chosen."""
-    candidates = [model for model in weights if model.name not in FIXTURES]
-    return best_whisper(candidates, EnginePreference(), inputs.hardware)[0] if candidates else None
+    candidates = [model for model in weights if model.is_candidate]
+    wanted = EnginePreference(language=inputs.wanted.language)
+    return best_whisper(candidates, wanted, inputs.hardware)[0] if candidates else None
 
 
 def _chosen(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> LoadableModel:

@@ -14,9 +14,16 @@ from core.errors import EngineError
 from engines.asr.whisper.features import Features
 from engines.asr.whisper.prompt import LanguageDetection, PromptBuilder
 from engines.asr.whisper.segments import FRAME_S, TokenSegment, last_end_s, split_segments
+from engines.asr.whisper.short_windows import short_window_outcome
 from engines.asr.whisper.temperature_fallback import FallbackThresholds, WindowResult, WindowTask
 from engines.asr.whisper.tokenizer import Tokenizer
-from engines.asr.whisper.windows import FRAME_SAMPLES, MAX_ITEM_MS, MAX_ITEM_SAMPLES
+from engines.asr.whisper.windows import (
+    FRAME_SAMPLES,
+    MAX_ITEM_MS,
+    MAX_ITEM_SAMPLES,
+    WINDOW_FRAMES,
+    window_frames,
+)
 from engines.asr.whisper.word_timestamps import AlignmentWindow
 from engines.base import (
     AsrInfo,
@@ -25,6 +32,7 @@ from engines.base import (
     AsrPadding,
     AsrResult,
     Segment,
+    ShortWindowOutcome,
     TokenLogprob,
     Word,
 )
@@ -74,6 +82,9 @@ class ItemDecode:
     "First frame that is not decoded yet."
     window_count: int = 0
     "Number of windows decoded so far."
+    needs_full_window: bool = False
+    "The text of the next window was doubtful when it was short, so it is decoded in 30 s."
+    short_windows: list[ShortWindowOutcome] = field(default_factory=list)
     accepted: list[WindowResult] = field(default_factory=list)
     "Results that were accepted."
     rejected: list[WindowResult] = field(default_factory=list)
@@ -94,6 +105,12 @@ class ItemDecode:
     @property
     def audio_ms(self) -> float:
         return samples_to_ms(len(self.pcm), ASR_RATE_HZ)
+
+    @property
+    def next_window_frames(self) -> int:
+        """Length of the next window in mel frames."""
+        samples = len(self.pcm) - self.seek * FRAME_SAMPLES
+        return window_frames(samples, "max" if self.needs_full_window else self.padding)
 
     @property
     def is_open(self) -> bool:
@@ -140,6 +157,7 @@ class ItemDecode:
             tokens=tuple(self.tokens),
             language_probability=detection.probability,
             is_unsure=bool(text) and not self.has_confident,
+            short_windows=tuple(self.short_windows),
         )
 
     def _clamped_ms(self, time_ms: float) -> float:
@@ -217,12 +235,15 @@ class DecodePolicy:
         """Returns the decoder task for a part's next window. row: its index in the batch."""
         options, rules = item_decode.options, self._rules
         no_speech_threshold = options.no_speech_threshold
+        temperatures = options.temperatures or rules.temperatures
+        is_guarded = self._is_guarded(item_decode)
         detection = item_decode.language_detection or self.unknown_language
         return WindowTask(
             row=row,
             prompt=self._prompts.build(options, detection.language, is_first=item_decode.seek == 0),
             beam_size=options.beam_size or rules.beam_size,
-            temperatures=options.temperatures or rules.temperatures,
+            # What fails in a short window is decoded in 30 s, not at a higher temperature.
+            temperatures=temperatures[:1] if is_guarded else temperatures,
             thresholds=FallbackThresholds(
                 compression_ratio=rules.max_compression_ratio,
                 log_prob=rules.log_prob_threshold,
@@ -231,15 +252,31 @@ class DecodePolicy:
                 else no_speech_threshold,
             ),
             duration_s=(item_decode.frames - item_decode.seek) / 100,
+            is_guarded=is_guarded,
         )
+
+    def _is_guarded(self, item_decode: ItemDecode) -> bool:
+        """Returns True if the next window is short, and the weights were not trained for that.
+
+        `bucket` has no second decoding: who chooses it wants a decode of constant cost.
+        """
+        is_trained = "nopad" in self._rules.paddings
+        is_short = item_decode.next_window_frames < WINDOW_FRAMES
+        return is_short and item_decode.padding == "longest" and not is_trained
 
     def add_result(
         self, item_decode: ItemDecode, window_task: WindowTask, result: WindowResult, encoded: Any
     ) -> None:
-        """Adds the result of a window to its part, or rejects it.
+        """Adds the result of a window to its part, or rejects it, or has it decoded again in 30 s.
 
         encoded: the encoder's output for the batch, as the aligner takes it.
         """
+        if window_task.is_guarded and self._is_doubtful(item_decode, window_task, result):
+            item_decode.needs_full_window = True
+            if self._prompts.named_language(item_decode.options) is None:
+                item_decode.language_detection = None  # the detection read the short window, too
+            return
+        item_decode.needs_full_window = False
         item_decode.window_count += 1
         if self._is_rejected(result, window_task.thresholds):
             item_decode.rejected.append(result)
@@ -250,6 +287,17 @@ class DecodePolicy:
                 result, window_task.thresholds
             )
             self._add_segments(item_decode, result, encoded, window_task.row)
+
+    def _is_doubtful(
+        self, item_decode: ItemDecode, window_task: WindowTask, result: WindowResult
+    ) -> bool:
+        """Returns True if a short window must be decoded again in 30 s, and notes the outcome."""
+        text_tokens = [token for token in result.tokens if token < self._tokenizer.eot]
+        outcome = short_window_outcome(
+            result, text_tokens, window_task.thresholds, window_task.duration_s
+        )
+        item_decode.short_windows.append(outcome)
+        return outcome != "accepted"
 
     def _is_rejected(self, result: WindowResult, limits: FallbackThresholds) -> bool:
         """Returns True for text from noise or music.

@@ -35,7 +35,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     temperatures: tuple[Annotated[float, Meta(ge=0, le=2)], ...] = (0.0,)
     "Temperatures; the next one is tried when the text is a loop or its words are unsure."
     padding: AsrPadding | None = None
-    "Length of windows; None: as in the model's earshot.json, otherwise max."
+    """Length of windows; None: as in the model's earshot.json, otherwise longest for weights that
+    were measured with it (tiny.en and base, in faster_whisper), and max for others."""
     max_batch: Annotated[int, Meta(ge=1, le=64)] = 8
     no_speech_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.6
     "No-speech probability above which unsure words are rejected; 1: nothing is rejected."
@@ -50,7 +51,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 class ModelNotes(Struct, frozen=True, forbid_unknown_fields=True):
     """Content of `earshot.json` in a model's folder: facts about these weights."""
 
-    padding: AsrPadding = "max"
+    padding: AsrPadding | None = None
     "Default padding; nopad marks weights that were trained on short windows."
     min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.25
     "Confidence that separates speech from noise. It differs by model: small ones are always sure."
@@ -82,11 +83,16 @@ def paddings(notes: ModelNotes) -> tuple[AsrPadding, ...]:
     return (*UNIVERSAL_PADDINGS, "nopad") if notes.padding == "nopad" else UNIVERSAL_PADDINGS
 
 
-def decode_rules(settings: Settings, notes: ModelNotes) -> DecodeRules:
-    """Returns the settings, with the notes for all that the settings leave open."""
+def decode_rules(
+    settings: Settings, notes: ModelNotes, usual_padding: AsrPadding = "max"
+) -> DecodeRules:
+    """Returns the settings, with the notes for all that the settings leave open.
+
+    usual_padding: the padding if neither says one.
+    """
     least = settings.min_confidence
     return DecodeRules(
-        padding=settings.padding or notes.padding,
+        padding=settings.padding or notes.padding or usual_padding,
         paddings=paddings(notes),
         beam_size=settings.beam_size,
         temperatures=settings.temperatures,
@@ -141,7 +147,7 @@ def describe(settings: Settings) -> AsrInfo:
         window_ms=MAX_ITEM_MS,
         supports=supported_options(languages),
         paddings=paddings(notes),
-        expects_names=expects_names(folder),
+        has_prompt_training=has_prompt_training(folder),
         tells_noise=tells_noise(folder, notes),
         takes_all=settings.no_speech_threshold >= NO_REJECTION_THRESHOLD,
     )
@@ -172,7 +178,7 @@ def languages_of(folder: Path) -> tuple[str, ...]:
     return tuple(names[number] for number in range(first, end) if number in names)
 
 
-def expects_names(folder: Path) -> bool:
+def has_prompt_training(folder: Path) -> bool:
     """Returns True for OpenAI's weights, and for weights fine-tuned from them.
 
     They were trained with earlier text before the transcript. Other models may recognise nothing
@@ -187,7 +193,7 @@ def tells_noise(folder: Path, notes: ModelNotes) -> bool:
 
     The notes decide; without a note it is true for OpenAI's weights and those fine-tuned from them.
     """
-    return expects_names(folder) if notes.tells_noise is None else notes.tells_noise
+    return has_prompt_training(folder) if notes.tells_noise is None else notes.tells_noise
 
 
 def _special_tokens(file: Path) -> list[_Token]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from engines.asr.whisper.features import Features
 from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, MAX_TOKENS, DecoderPrompt
+from engines.asr.whisper.short_windows import max_trusted_tokens
 
 BEST_OF = 5
 "Samples per temperature above 0; the most probable one is taken."
@@ -45,10 +46,14 @@ class WindowTask:
     thresholds: FallbackThresholds
     duration_s: float
     "Length of the audio in the window."
+    is_guarded: bool = False
+    "The window is short, and doubtful text is decoded again in 30 s."
 
     @property
     def loop_limit_tokens(self) -> int:
         """Length at which decoding stops: a longer answer is probably an endless loop."""
+        if self.is_guarded:
+            return max_trusted_tokens(self.duration_s)
         return min(MAX_ANSWER_TOKENS, _SPARE_TOKENS + int(self.duration_s * _TOKENS_PER_S))
 
 
@@ -137,7 +142,7 @@ class FallbackDecoder:
         """Decodes a group at one temperature and adds the answers to `tried`.
 
         Decoding stops early at a length that only loops should reach. The few answers of that
-        length that are no loops are decoded again in full.
+        length that are no loops are decoded again in full, or in 30 s if the window was short.
         """
         limit = max(window_task.loop_limit_tokens for _, window_task, _ in group)
         unfinished = []
@@ -146,7 +151,7 @@ class FallbackDecoder:
             loop_limit = window_task.loop_limit_tokens
             if len(result.tokens) >= loop_limit:
                 truncated = truncate_result(self._tokenizer, result, loop_limit)
-                if is_loop(truncated, window_task):
+                if window_task.is_guarded or is_loop(truncated, window_task):
                     result = truncated
                 elif limit <= len(result.tokens) and limit < MAX_ANSWER_TOKENS:
                     unfinished.append(entry)

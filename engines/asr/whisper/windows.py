@@ -20,6 +20,8 @@ MAX_ITEM_SAMPLES = WINDOW_SAMPLES - _TAIL_SAMPLES
 MAX_ITEM_MS = samples_to_ms(MAX_ITEM_SAMPLES, ASR_RATE_HZ)
 
 _BUCKET_SAMPLES = 10 * ASR_RATE_HZ
+"""Shortest window for weights that were trained on 30 s. In windows as long as the utterance they
+repeat themselves (WER 78 to 111 %). Of 67 sentences tiny.en repeats 9 with 8 s, 1 with 10 s."""
 _LONG_STEP_SAMPLES, _SHORT_STEP_SAMPLES = ASR_RATE_HZ, ASR_RATE_HZ // 4
 """Windows are rounded up to these steps (long and short windows), so that utterances of similar
 length share a batch. In short windows much added silence does harm: the WER is 3.1 % with quarters

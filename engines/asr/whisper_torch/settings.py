@@ -9,7 +9,7 @@ from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper import model_info as shared
 from engines.asr.whisper.decode import NO_REJECTION_THRESHOLD
 from engines.asr.whisper.model_info import (
-    expects_names,
+    has_prompt_training,
     languages_of,
     supported_options,
     tells_noise,
@@ -82,7 +82,7 @@ def describe(settings: Settings) -> AsrInfo:
         window_ms=MAX_ITEM_MS,
         supports=supported_options(languages),
         paddings=shared.paddings(notes),
-        expects_names=expects_names(folder),
+        has_prompt_training=has_prompt_training(folder),
         tells_noise=tells_noise(folder, notes),
         takes_all=settings.no_speech_threshold >= NO_REJECTION_THRESHOLD,
     )

@@ -30,7 +30,7 @@ from server.models.voices import setting
 from server.models.wheel import WheelSource, wheel_of
 from serving.catalogue import find_entry
 from serving.placement.benchmarks import read_benchmarks
-from serving.placement.choose import FIXTURES, is_too_slow
+from serving.placement.choose import is_too_slow
 
 AUTO = "auto"
 "Argument that stands for the best model for this machine."
@@ -213,10 +213,11 @@ def _pull_if_possible(options: argparse.Namespace, read_config: Callable[[], Con
 
 def _usable(found: PlacementInputs, config: Config) -> Path | None:
     """Returns installed weights that the server may load. If the server chooses by itself, weights
-    that were measured as too slow do not count."""
+    that were measured as too slow, or do not know the language, do not count."""
     is_chosen = config.asr.model != AUTO or "model" in config.asr.options
     for one in found.weights:
-        if one.path.name not in FIXTURES and (is_chosen or not is_too_slow(one, found.hardware)):
+        suits = one.knows(config.language) and not is_too_slow(one, found.hardware)
+        if one.is_candidate and (is_chosen or suits):
             return one.path
     return None
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec.json import encode
 
 from server.models.hub import Hub
+from serving.placement.choose import MULTILINGUAL_TOKENS
 
 TINY = "Systran/faster-whisper-tiny"
 
@@ -20,14 +21,16 @@ LARGE = (".bin", ".safetensors", ".pt")
 "Kept outside git, with a sha256."
 
 
-def weights_file(length: int = 300_000, spec: str = "WhisperSpec") -> bytes:
-    """Returns a `model.bin` with one float16 variable."""
+def weights_file(
+    length: int = 300_000, spec: str = "WhisperSpec", vocabulary: int = MULTILINGUAL_TOKENS
+) -> bytes:
+    """Returns a `model.bin` with one float16 variable, which says how many tokens it knows."""
 
     def text(words: str) -> bytes:
         return struct.pack("<H", len(words) + 1) + words.encode() + b"\0"
 
     header = struct.pack("<I", 6) + text(spec) + struct.pack("<II", 3, 1)
-    variable = text("encoder/weight") + struct.pack("<BIBI", 1, length // 2, 4, length)
+    variable = text("decoder/embeddings/weight") + struct.pack("<BIBI", 1, vocabulary, 4, length)
     period = bytes(index * 31 % 251 for index in range(251))
     content = (period * (length // 251 + 1))[:length]
     return header + variable + content + struct.pack("<I", 0)

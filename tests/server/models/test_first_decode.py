@@ -15,6 +15,7 @@ from serving.placement.choose import LIVE_MS, WHISPER_FILES, find_whisper
 from serving.placement.hardware import Gpu, Hardware
 from serving.placement.offers import LoadableModel
 from tests.loop import run_virtual
+from tests.server.models.fake_hub import weights_file
 
 GTX_1060 = Hardware(4, 16.0, (Gpu("NVIDIA GeForce GTX 1060 3GB", 3.0, 2.9, "6.1"),))
 LAPTOP = Hardware(4, 16.0)
@@ -44,6 +45,7 @@ def models(tmp_path: Path) -> Path:
         for file in WHISPER_FILES:
             (tmp_path / name / file).touch()
         with (tmp_path / name / "model.bin").open("wb") as weights:
+            weights.write(weights_file(1000))
             weights.truncate(size_mb * 1_000_000)
     return tmp_path
 

@@ -126,7 +126,7 @@ def test_a_weights_file_describes_itself(tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     whole = weights_file(1000)
     file.write_bytes(whole)
-    assert read_weights_file(file) == Ct2WeightsHeader("WhisperSpec", "float16")
+    assert read_weights_file(file) == Ct2WeightsHeader("WhisperSpec", "float16", 51_865)
     for cut in range(len(whole) - 4):  # at its end is the list of aliases
         file.write_bytes(whole[:cut])
         with pytest.raises(UnreadableWeightsError):

@@ -15,6 +15,7 @@ from serving.placement.benchmarks import (
 )
 from serving.placement.choose import WHISPER_FILES, EnginePreference, find_whisper, select_engine
 from serving.placement.hardware import Hardware
+from tests.server.models.fake_hub import weights_file
 
 MACHINE = Hardware(cores=8, memory_gb=32)
 BOTH = [
@@ -27,7 +28,7 @@ BOTH = [
 def models(tmp_path: Path) -> Path:
     (tmp_path / "small").mkdir()
     for file in WHISPER_FILES:
-        (tmp_path / "small" / file).touch()
+        (tmp_path / "small" / file).write_bytes(weights_file(1000))
     (tmp_path / "whisper-small").mkdir()
     return tmp_path
 

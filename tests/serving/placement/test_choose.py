@@ -1,5 +1,6 @@
 """The engine chosen for each machine, and the sentence with the reason."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from re import search
 
@@ -17,10 +18,13 @@ from serving.placement.choose import (
     worker_count,
 )
 from serving.placement.hardware import Gpu, Hardware
+from tests.server.models.fake_hub import weights_file
 from tests.shared import ROOT
 
 TINY = WhisperWeights(Path("m/faster-whisper-tiny"), 75)
 BASE = WhisperWeights(Path("m/faster-whisper-base"), 145)
+TINY_EN = WhisperWeights(Path("m/faster-whisper-tiny.en"), 75, is_multilingual=False)
+BASE_EN = WhisperWeights(Path("m/faster-whisper-base.en"), 145, is_multilingual=False)
 TURBO = WhisperWeights(Path("m/faster-whisper-large-v3-turbo"), 1620)
 
 LAPTOP = Hardware(4, 16.0)
@@ -33,6 +37,13 @@ def known(*names: str, missing: tuple[str, ...] = ()) -> list[EngineAvailability
     return there + [
         EngineAvailability(n, installed=False, reason=f"pip install {n}") for n in missing
     ]
+
+
+def folder(path: Path, files: Sequence[str] = WHISPER_FILES, content: bytes = b"") -> None:
+    """Makes a model's folder. `content`: its `model.bin`."""
+    path.mkdir()
+    for file in files:
+        (path / file).write_bytes(content or weights_file(1000))
 
 
 BOTH = known("faster_whisper", "pocketsphinx")
@@ -139,14 +150,9 @@ def test_smart_turn_is_chosen_only_with_weights() -> None:
 def test_only_complete_models_of_the_folder_are_found(tmp_path: Path) -> None:
     assert find_whisper(tmp_path / "nothing") == ()
     for name in ("whole", ".half", "whisper-nano", "broken"):
-        (tmp_path / name).mkdir()
-        for file in WHISPER_FILES[: 1 if name == "broken" else None]:
-            (tmp_path / name / file).write_bytes(b"x" * 1000)
+        folder(tmp_path / name, WHISPER_FILES[: 1 if name == "broken" else None])
     (tmp_path / "file").touch()
-    assert find_whisper(tmp_path) == (
-        WhisperWeights(tmp_path / "whisper-nano", 0.001),
-        WhisperWeights(tmp_path / "whole", 0.001),
-    )
+    assert [found.name for found in find_whisper(tmp_path)] == ["whisper-nano", "whole"]
 
 
 def test_the_choice_does_not_depend_on_the_storage_type_of_weights() -> None:
@@ -167,9 +173,7 @@ def test_an_unreadable_model_is_ignored_and_an_unreadable_folder_named(
 ) -> None:
     """A mounted volume has a folder lost+found, which only root may read."""
     for name in ("lost+found", "whole"):
-        (tmp_path / name).mkdir()
-        for file in WHISPER_FILES:
-            (tmp_path / name / file).write_bytes(b"x" * 1000)
+        folder(tmp_path / name)
     is_file = Path.is_file
 
     def refuse(path: Path) -> bool:
@@ -193,10 +197,57 @@ def test_the_test_model_is_chosen_only_by_name() -> None:
     assert select_engine("asr", EnginePreference(), BOTH, [nano, TINY], BOARD).options[
         "model"
     ] == str(TINY.path)
-    with pytest.raises(EngineMissing, match="no weights"):
+    alone = select_engine("asr", EnginePreference(), BOTH, [nano], LAPTOP)
+    assert alone.why == (
+        "no Whisper in the models folder that may be chosen: whisper-nano is a fixture for tests"
+        " that knows 200 words; pocketsphinx needs none"
+    )
+    with pytest.raises(EngineMissing, match="whisper-nano is a fixture for tests"):
         select_engine("asr", EnginePreference("faster_whisper"), BOTH, [nano], LAPTOP)
     by_name = select_engine("asr", EnginePreference(model="whisper-nano"), BOTH, [nano], LAPTOP)
     assert by_name.options == {"model": str(nano.path)}
+
+
+def test_a_folder_of_an_unknown_name_is_chosen_and_a_damaged_one_is_not(tmp_path: Path) -> None:
+    folder(tmp_path / "my-whisper")
+    folder(tmp_path / "torn", content=weights_file(1000)[:500])
+    folder(tmp_path / "translator", content=weights_file(1000, spec="MarianSpec"))
+    choice = select_engine("asr", EnginePreference(), BOTH, find_whisper(tmp_path), LAPTOP)
+    assert choice.options == {"model": str(tmp_path / "my-whisper")}
+    damaged = [one for one in find_whisper(tmp_path) if one.name != "my-whisper"]
+    choice = select_engine("asr", EnginePreference(), BOTH, damaged, LAPTOP)
+    assert choice.name == "pocketsphinx"
+    assert search(r"torn is damaged \(.*incomplete.*translator is damaged .*Marian", choice.why)
+
+
+@pytest.mark.parametrize(
+    ("content", "languages"),
+    [(weights_file(1000, vocabulary=51_864), "English"), (weights_file(1000), "many")],
+)
+def test_the_vocabulary_says_whether_a_model_is_multilingual(
+    content: bytes, languages: str, tmp_path: Path
+) -> None:
+    folder(tmp_path / "mine", content=content)
+    weights = weights_at(tmp_path / "mine")
+    assert weights.knows("en")
+    assert weights.knows("de") == (languages == "many")
+
+
+@pytest.mark.parametrize(
+    ("language", "weights", "model", "why"),
+    [
+        ("en", (BASE, BASE_EN), BASE_EN, "base.en is the largest Whisper .* suits 4 cores$"),
+        ("en", (BASE, TINY_EN), BASE, "base is the largest"),
+        ("de", (TINY, BASE_EN), TINY, "not for 'de', as English only: faster-whisper-base.en"),
+        ("de", (TINY_EN,), TINY_EN, "the language is 'de', and .*tiny.en knows English only"),
+    ],
+)
+def test_the_language_decides_between_multilingual_and_english_models(
+    language: str, weights: tuple[WhisperWeights, ...], model: WhisperWeights, why: str
+) -> None:
+    choice = select_engine("asr", EnginePreference(language=language), BOTH, weights, LAPTOP)
+    assert choice.options == {"model": str(model.path)}
+    assert search(why, choice.why)
 
 
 @pytest.mark.parametrize(

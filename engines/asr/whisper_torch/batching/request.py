@@ -23,7 +23,6 @@ from engines.asr.whisper.temperature_fallback import (
     window_result,
 )
 from engines.asr.whisper.tokenizer import Tokenizer
-from engines.asr.whisper.windows import FRAME_SAMPLES, window_frames
 from engines.asr.whisper_torch.batching.engine_thread import (
     DeviceTask,
     EncodeTask,
@@ -75,12 +74,9 @@ class DecodeProgramFactory:
         self, item_decode: ItemDecode, powers: torch.Tensor, seed: int
     ) -> Generator[DeviceTask, Any, None]:
         while item_decode.is_open:
-            frames = window_frames(
-                len(item_decode.pcm) - item_decode.seek * FRAME_SAMPLES, item_decode.padding
-            )
-            window = normalized_window_tensor(powers, frames, item_decode.seek).to(
-                self._device.dtype
-            )
+            window = normalized_window_tensor(
+                powers, item_decode.next_window_frames, item_decode.seek
+            ).to(self._device.dtype)
             encoded = yield EncodeTask(window)
             if item_decode.language_detection is None:
                 item_decode.language_detection = yield SideTask(
@@ -132,8 +128,10 @@ class DecodeProgramFactory:
         if len(result.tokens) < loop_limit:
             return result
         truncated = truncate_result(self._tokenizer, result, loop_limit)
-        if is_loop(truncated, window_task) or loop_limit == MAX_ANSWER_TOKENS:
-            return truncated if is_loop(truncated, window_task) else result
+        if window_task.is_guarded or is_loop(truncated, window_task):
+            return truncated
+        if loop_limit == MAX_ANSWER_TOKENS:
+            return result
         rows = self._rows(window_task, temperature, seed, MAX_ANSWER_TOKENS)
         return self._best_result((yield GenerateTask(encoded, rows)), window_task, temperature)
 

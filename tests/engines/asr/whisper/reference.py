@@ -1,6 +1,6 @@
 """faster-whisper's own `transcribe` on the same audio as our engine, for comparison."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from engines.asr.faster_whisper import FasterWhisper, Settings, create
 from engines.asr.whisper.decode import SILENCE_PEAK
 from engines.asr.whisper.features import LogMelExtractor, normalized_window
 from engines.asr.whisper.windows import FRAME_SAMPLES, MAX_ITEM_SAMPLES, WINDOW_SAMPLES
-from engines.base import AsrOptions
+from engines.base import AsrItem, AsrOptions
 from media.files.decode import decode_file
 from tests.shared import shared_data
 
 Clip = tuple[str, Pcm]
 "A name, with the position in its file in seconds, and the samples."
+
+BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,18 @@ def ours(folder: Path) -> FasterWhisper:
 
 
 class OurFeatures(FeatureExtractor):  # type: ignore[misc]  # the library has no types
-    """Our features, for a waveform that ends with a window of silence.
+    """Our features, for a waveform that ends with `silence_samples` of silence.
 
     Theirs differ in the last bit with the number of threads and the length of later audio, and such
     a difference changes a word that the model is unsure of.
     """
 
+    silence_samples = 0
+
     def __call__(
         self, waveform: npt.NDArray[np.float32], padding: int = 160, chunk_length: int | None = None
     ) -> npt.NDArray[np.float32]:
-        pcm = (waveform[:-WINDOW_SAMPLES] * 32768).astype(np.int16)
+        pcm = (waveform[: len(waveform) - self.silence_samples] * 32768).astype(np.int16)
         return normalized_window(
             LogMelExtractor(self).powers(pcm), (len(waveform) + padding) // FRAME_SAMPLES
         )
@@ -101,11 +105,16 @@ def theirs(folder: Path, *, has_our_features: bool) -> WhisperModel:
     return model
 
 
-def heard_by_theirs(
-    model: WhisperModel, pcm: Pcm, case: Case, *, silence: int = WINDOW_SAMPLES
-) -> tuple[str, str]:
+def transcribe_with_reference(model: WhisperModel, pcm: Pcm, case: Case) -> tuple[str, str]:
     """Returns text and language. Silence follows as samples, as when Whisper was trained; text
-    after the clip's end does not count. With `silence` 0 they pad in their own way."""
+    after the clip's end does not count.
+
+    Without timestamps they decode whole windows, so the silence ends with the clip's window. With
+    them the next window begins at the last timestamp, and needs silence, too.
+    """
+    silence = WINDOW_SAMPLES - (len(pcm) if case.theirs["without_timestamps"] else 0)
+    if isinstance(model.feature_extractor, OurFeatures):
+        model.feature_extractor.silence_samples = silence
     samples = np.concatenate([pcm, np.zeros(silence, np.int16)]).astype(np.float32) / 32768
     segments, info = model.transcribe(samples, **case.theirs)
     texts = []
@@ -114,6 +123,21 @@ def heard_by_theirs(
             break
         texts.append(segment.text)
     return "".join(texts).strip(), info.language
+
+
+def differences(
+    engine: FasterWhisper, reference: WhisperModel, some: Sequence[Clip], case: Case
+) -> list[str]:
+    """Returns the clips whose text or language differs."""
+    found = []
+    for start in range(0, len(some), BATCH):
+        batch = some[start : start + BATCH]
+        results = engine.decode([AsrItem(name, pcm, True, case.ours) for name, pcm in batch])
+        for (name, pcm), result in zip(batch, results, strict=True):
+            expected = transcribe_with_reference(reference, pcm, case)
+            if (result.text, result.language) != expected:
+                found.append(f"{name}: {result.language} {result.text!r}, theirs {expected}")
+    return found
 
 
 def recordings() -> list[Path]:

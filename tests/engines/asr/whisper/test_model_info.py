@@ -31,7 +31,9 @@ def test_languages_are_the_tokens_before_the_tasks(
     assert info.languages == languages
     assert ("task" in info.supports, "languages" in info.supports) == (len(languages) > 1,) * 2
     assert (info.model, info.window_ms) == (tmp_path.name, 29_500)
-    assert info.expects_names == (first > 50_000), "whose tokens are not OpenAI's, is not either"
+    assert info.has_prompt_training == (first > 50_000), (
+        "whose tokens are not OpenAI's, is not either"
+    )
 
 
 @pytest.mark.parametrize(

@@ -226,9 +226,30 @@ def test_the_language_is_detected_among_those_listed(tiny: FasterWhisper) -> Non
 
 
 def test_nopad_equals_longest_for_other_weights(tiny: FasterWhisper) -> None:
-    results = [hear(tiny, CLOCK, AsrOptions("en", padding=p)) for p in ("nopad", "longest", "max")]
+    results = [hear(tiny, CLOCK, AsrOptions("en", padding=p)) for p in ("nopad", "longest")]
     assert results[0] == results[1]
-    assert results[0].text != results[2].text
+
+
+@pytest.mark.parametrize("language", ["en", None])
+def test_doubtful_text_of_a_short_window_is_decoded_again_in_30_s(
+    tiny: FasterWhisper, language: str | None
+) -> None:
+    """Random weights never end their answer; `bucket` keeps the text of its short window."""
+    items = [
+        AsrItem(padding, CLOCK, True, AsrOptions(language, padding=padding))
+        for padding in ("max", "longest", "bucket")
+    ]
+    full, short, bucket = tiny.decode(items)
+    assert short.short_windows == ("too_long",)
+    assert alike(full, short)
+    assert (full.short_windows, bucket.short_windows) == ((), ())
+    assert bucket.text != full.text
+    assert alike(short, tiny.decode(items[1:2])[0])
+
+
+def test_weights_trained_on_short_windows_are_trusted_there(nano: FasterWhisper) -> None:
+    result = hear(nano, CLOCK, AsrOptions("en", padding="longest"))
+    assert (result.text, result.short_windows) == ("what time is it", ())
 
 
 def test_segments_and_words_are_within_the_audio_in_order(tiny: FasterWhisper) -> None:

@@ -17,7 +17,7 @@ from engines.llm.vllm.environment import python_of
 from tests.engines.llm.vllm.installation import installed
 from tests.shared import ROOT
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
 
 PROOF_S = 1500
 "Some proofs take minutes of one core, which other programs may use, too."
@@ -44,7 +44,15 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("proof", PROOFS)
 def test_the_proof_passes(python: Path, proof: str) -> None:
-    command = [str(python), "-m", "pytest", str(FOLDER / proof), "-p", "no:cacheprovider"]
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        str(FOLDER / proof),
+        "-p",
+        "no:cacheprovider",
+        "--timeout=0",
+    ]
     # Threads that spin while they wait would take the cores from each other.
     done = run(
         ["env", "OMP_NUM_THREADS=1", *command],
