@@ -25,6 +25,7 @@ from devices.home_assistant.registries import CHANGES, HomeAssistantHouse, fetch
 from devices.home_assistant.rest import process
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.websocket import HomeAssistantWebSocket, connect
+from pipeline.tools.home import DemoEntity
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +137,11 @@ class HomeAssistantClient:
                 "earshot_home_assistant_seconds", self._clock.now() - began_s, outcome=outcome
             )
         return answer
+
+    def states(self) -> tuple[DemoEntity, ...]:
+        """Returns the present states of the entities that the page shows; empty without a page's
+        home."""
+        return self._mirror.states() if self._mirror is not None else ()
 
     async def call_service(self, domain: str, service: str, data: dict[str, Any]) -> None:
         """Calls a service for the entities that `data` names under `entity_id`. Raises

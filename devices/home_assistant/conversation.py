@@ -118,26 +118,31 @@ class ConversationIds:
     dropped first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, _ConversationId] = OrderedDict()
+        self._ids: OrderedDict[str, _ConversationId] = OrderedDict()
 
-    def id(self, ours: str, now_s: float) -> str | None:
+    def id(self, conversation_id: str, now_s: float) -> str | None:
         """Returns the id to send along; None: send no id, to begin a new conversation."""
-        known = self._kept.get(ours)
-        if known is None or now_s - known.last_used_s > EXPIRES_S:
-            self._kept.pop(ours, None)
+        found = self._ids.get(conversation_id)
+        if found is None or now_s - found.last_used_s > EXPIRES_S:
+            self._ids.pop(conversation_id, None)
             return None
-        return known.id
+        return found.id
 
-    def is_asking(self, ours: str, now_s: float) -> bool:
+    def is_asking(self, conversation_id: str, now_s: float) -> bool:
         """Returns True if the next sentence is the answer to a question of Home Assistant."""
-        known = self._kept.get(ours)
-        return known is not None and known.is_asking and now_s - known.last_used_s <= AWAITS_S
+        found = self._ids.get(conversation_id)
+        return found is not None and found.is_asking and now_s - found.last_used_s <= AWAITS_S
 
-    def answered(self, ours: str, theirs: str, now_s: float, *, is_asking: bool) -> None:
-        """Records an answer and its conversation id. theirs: empty when the answer had no id."""
-        self._kept.pop(ours, None)
-        if not ours or not theirs:
+    def record_answer(
+        self, conversation_id: str, assist_id: str, now_s: float, *, is_asking: bool
+    ) -> None:
+        """Records an answer and its conversation id.
+
+        assist_id: empty when the answer had no id.
+        """
+        self._ids.pop(conversation_id, None)
+        if not conversation_id or not assist_id:
             return
-        while len(self._kept) >= MAX_KEPT:
-            self._kept.popitem(last=False)
-        self._kept[ours] = _ConversationId(theirs, now_s, is_asking)
+        while len(self._ids) >= MAX_KEPT:
+            self._ids.popitem(last=False)
+        self._ids[conversation_id] = _ConversationId(assist_id, now_s, is_asking)

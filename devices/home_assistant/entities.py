@@ -7,7 +7,7 @@ from typing import Any, get_args
 from devices.home_assistant.protocol import SubscriptionEvent
 from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
 from devices.home_assistant.websocket import HomeAssistantWebSocket
-from pipeline.tools.home import AreaConfig, DemoHome, EntityConfig, HomeConfig
+from pipeline.tools.home import AreaConfig, DemoEntity, DemoHome, EntityConfig, HomeConfig
 from pipeline.tools.home.config import MAX_AREAS, MAX_ENTITIES, EntityKind
 from pipeline.tools.home.state import AttributeValue
 
@@ -60,6 +60,10 @@ class EntityMirror:
         self._websocket: HomeAssistantWebSocket | None = None
         self._subscription: int | None = None
         self._shown: tuple[HomeAssistantEntity, ...] | None = None
+
+    def states(self) -> tuple[DemoEntity, ...]:
+        """Returns the states of all entities that are shown."""
+        return self._home.entities()
 
     async def show(self, house: HomeAssistantHouse, websocket: HomeAssistantWebSocket) -> None:
         """Shows a new connection's or a changed house's entities, and subscribes to their states.
@@ -120,10 +124,10 @@ def as_home_config(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, 
     )
 
 
-def _state(kind: str, theirs: str) -> str:
+def _state(kind: str, home_assistant_state: str) -> str:
     if kind not in DEFAULT_STATES:
-        return "on" if theirs == "on" else "off"
-    return STATES[kind].get(theirs, DEFAULT_STATES[kind])
+        return "on" if home_assistant_state == "on" else "off"
+    return STATES[kind].get(home_assistant_state, DEFAULT_STATES[kind])
 
 
 def _attributes(kind: str, update: Any) -> dict[str, AttributeValue]:

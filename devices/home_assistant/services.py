@@ -9,9 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
+from pipeline.tools.home import DemoEntity
 
 MAX_TARGETS = 50
 "A command for more entities is probably a misunderstanding."
+
+LIGHT_STEP = 25
+'Percent by which "brighter" and "dim" change a light.'
+
+EVERYTHING = ("light", "switch", "fan", "media_player")
+"""Kinds that "everything" means: no doors and locks, and no heating, which may protect from
+frost."""
 
 Data = Callable[[Mapping[str, Any]], dict[str, Any] | None]
 "Function from slots to the service's data; None: the slots do not say enough."
@@ -44,6 +52,9 @@ def _number(slot: str, name: str, scale: float = 1) -> Data:
 
 
 def _light(slots: Mapping[str, Any]) -> dict[str, Any] | None:
+    step = {"up": LIGHT_STEP, "down": -LIGHT_STEP}.get(str(slots.get("brightness_step")))
+    if step is not None:
+        return {"brightness_step_pct": step}
     brightness, color = _number("brightness", "brightness_pct")(slots), slots.get("color")
     named = {"color_name": color} if isinstance(color, str) and color else {}
     return {**(brightness or {}), **named} or None
@@ -100,7 +111,8 @@ def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> li
     """Returns one service call per domain that the command is about.
 
     The result is empty when the target is unclear or may not be controlled in this way. A command
-    without a name needs an area, and a command without a domain needs a name.
+    without a name needs an area, and a command without a domain needs a name, unless it is for
+    everything.
     """
     rules = SERVICES.get(intent, {})
     targets = [
@@ -117,9 +129,44 @@ def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> li
     return list(calls.values())
 
 
+def restore(before: Sequence[DemoEntity]) -> list[ServiceCall]:
+    """Returns the service calls that give entities the state that they had before a change.
+
+    What Earshot does not know of, such as a light's color, is left as it is.
+    """
+    calls: list[ServiceCall] = []
+    for entity in before:
+        kind, entity_id = entity.config.kind, entity.config.id
+        for service, data in _restoring(kind, entity.state, entity.attributes):
+            calls.append(ServiceCall(kind, service, {**data, "entity_id": [entity_id]}))
+    return calls
+
+
+def _restoring(
+    kind: str, state: str, attributes: Mapping[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Returns (service, data) for one entity."""
+    match kind, state:
+        case "cover", _:
+            position = attributes.get("position", 0)
+            if 0 < position < 100:
+                return [("set_cover_position", {"position": position})]
+            return [("open_cover" if state == "open" else "close_cover", {})]
+        case "climate", _:
+            return [("set_temperature", {"temperature": attributes["target_temperature"]})]
+        case _, "off":
+            return [("turn_off", {})]
+        case "light", _:
+            return [("turn_on", {"brightness_pct": attributes.get("brightness", 100)})]
+        case "media_player", _:
+            return [("media_play" if state == "playing" else "media_pause", {})]
+        case _:
+            return [("turn_on", {})]
+
+
 def _targets(house: HomeAssistantHouse, slots: Mapping[str, Any]) -> Sequence[HomeAssistantEntity]:
     named = {key: slots[key] for key in ("name", "area") if isinstance(slots.get(key), str)}
-    if not named:
+    if not named and slots.get("everywhere") is not True:
         return ()
     found: Sequence[HomeAssistantEntity] = house.entities
     if "area" in named:
@@ -130,6 +177,8 @@ def _targets(house: HomeAssistantHouse, slots: Mapping[str, Any]) -> Sequence[Ho
         found = [one for one in found if wanted in map(str.casefold, one.names)]
     if domain := slots.get("domain"):
         found = [one for one in found if one.domain == domain]
+    elif slots.get("everywhere") is True:
+        found = [one for one in found if one.domain in EVERYTHING]
     elif "name" not in named:
         return ()
     if device_class := slots.get("device_class"):

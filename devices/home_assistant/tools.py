@@ -11,8 +11,10 @@ from devices.home_assistant.client import HomeAssistantClient
 from devices.home_assistant.conversation import NOT_UNDERSTOOD, ConversationIds, ConversationResult
 from devices.home_assistant.errors import HomeAssistantError, error_sentence
 from devices.home_assistant.registries import HomeAssistantHouse
-from devices.home_assistant.services import plan
+from devices.home_assistant.services import plan, restore
 from engines.llm.intents import understand
+from engines.llm.intents.home_names import UNDO
+from pipeline.tools.home import ChangeJournal, DemoEntity
 
 # Adds the room to a sentence: "Turn on the lights", said in the kitchen, gets "in the kitchen".
 #
@@ -63,6 +65,21 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 "`first` stands for all words but the last, `last` for the last one: German verbs end a sentence."
+
+
+RESTORABLE_INTENTS = (
+    "HassClimateSetTemperature",
+    "HassLightSet",
+    "HassMediaPause",
+    "HassMediaUnpause",
+    "HassSetPosition",
+    "HassTurnOff",
+    "HassTurnOn",
+)
+"Intents whose former states Earshot knows, by the entities that the page shows."
+
+RESTORABLE_KINDS = ("cover", "fan", "light", "media_player", "switch")
+"Kinds of device that these intents may have changed; locks are never touched."
 
 
 def wants_room(intent: str, slots: Mapping[str, Any]) -> bool:
@@ -133,16 +150,17 @@ class HomeAssistantTools:
     ) -> None:
         self._home, self._clock, self._parse = home, clock, parse
         self._conversation_ids = ConversationIds()
-        self._known: HomeAssistantHouse | None = None
+        self._changes = ChangeJournal()
+        self._house: HomeAssistantHouse | None = None
         self._specs: Mapping[bool, tuple[ToolSpec, ...]] = {}
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
         """Returns the tool, with the names in the house in its description."""
-        if self._known != self._home.house:
-            self._known = self._home.house
+        if self._house != self._home.house:
+            self._house = self._home.house
             timeout_s = self._home.settings.timeout_s + SLACK_S
             self._specs = {
-                is_asking: (_spec(self._known, timeout_s, is_asking=is_asking),)
+                is_asking: (_spec(self._house, timeout_s, is_asking=is_asking),)
                 for is_asking in (False, True)
             }
         return self._specs[
@@ -165,14 +183,53 @@ class HomeAssistantTools:
                 param="text",
             )
         intent, slots = str(arguments.get("intent", "")), dict(arguments.get("slots") or {})
+        is_follow_up = arguments.get("is_follow_up") is True
+        before = self._home.states()
         try:
-            return await self._run(text.strip(), intent, slots, context)
+            if intent == UNDO:
+                return await self._undo(slots, context)
+            outcome = await self._by_services(intent, slots, context) if is_follow_up else None
+            outcome = outcome or await self._run(text.strip(), intent, slots, context)
+            return self._with_change(outcome, before, intent, slots)
         except HomeAssistantError as error:
             logger.warning("! home assistant: %s (%s)", error, error.code)
             return _error_outcome(error.code, context.language)
         except EarshotError as error:
             logger.warning("! home assistant: %s (%s)", error, error.code)
             return _error_outcome("house_failed", context.language)
+
+    def _with_change(
+        self,
+        outcome: ToolOutcome,
+        before: Sequence[DemoEntity],
+        intent: str,
+        slots: Mapping[str, Any],
+    ) -> ToolOutcome:
+        """Keeps the former states of what was changed, if all of them are known."""
+        changed = _changed_ids(outcome)
+        known = [entity for entity in before if entity.config.id in changed]
+        # A heater's mode is not known, its temperature is.
+        kinds = ("climate",) if intent == "HassClimateSetTemperature" else RESTORABLE_KINDS
+        restorable = [entity for entity in known if entity.config.kind in kinds]
+        if (
+            outcome.error
+            or intent not in RESTORABLE_INTENTS
+            or "color" in slots
+            or not changed
+            or len(restorable) != len(changed)
+        ):
+            return outcome
+        return ToolOutcome({**outcome.data, "undo": self._changes.add(restorable)})
+
+    async def _undo(self, slots: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        changes = slots.get("changes")
+        given = [str(one) for one in changes] if isinstance(changes, list | tuple) else []
+        before = self._changes.before(given)
+        if not given or before is None:
+            return ToolOutcome({}, error="cannot_undo")
+        for call in restore(before):
+            await self._home.call_service(call.domain, call.service, call.data)
+        return self._targets({entity.config.id for entity in before})
 
     async def _run(
         self, text: str, intent: str, slots: dict[str, Any], context: ToolContext
@@ -204,7 +261,7 @@ class HomeAssistantTools:
         now_s = self._clock.now()
         theirs = self._conversation_ids.id(context.conversation_id, now_s)
         answer = await self._home.converse(text, context.language, theirs)
-        self._conversation_ids.answered(
+        self._conversation_ids.record_answer(
             context.conversation_id,
             answer.conversation_id,
             self._clock.now(),
@@ -221,7 +278,10 @@ class HomeAssistantTools:
             return None
         for call in calls:
             await self._home.call_service(call.domain, call.service, call.data)
-        ids = {one for call in calls for one in call.data["entity_id"]}
+        return self._targets({one for call in calls for one in call.data["entity_id"]})
+
+    def _targets(self, ids: set[str]) -> ToolOutcome:
+        """Returns the outcome that names these entities."""
         house = self._home.house
         areas = {area.id: area.names[0] for area in house.areas}
         targets = [
@@ -241,6 +301,12 @@ class HomeAssistantTools:
         return ToolOutcome({"targets": targets})
 
 
+def _changed_ids(outcome: ToolOutcome) -> set[str]:
+    """Returns the ids of the entities that a command changed."""
+    targets = {target["id"] for target in outcome.data.get("targets", ())}
+    return targets | set(outcome.data.get("entities", ()))
+
+
 def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     if answer.is_error:
         speech = answer.speech or error_sentence(answer.code, language)
@@ -249,6 +315,8 @@ def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     for key, touched in (("done", answer.succeeded), ("failed", answer.failed)):
         if touched:
             data[key] = [one.name for one in touched]
+    if answer.succeeded and answer.kind == "action_done":
+        data["entities"] = [one.id for one in answer.succeeded if one.kind == "entity"]
     if answer.continues:
         data["asks"] = True
     return ToolOutcome(data)

@@ -114,14 +114,14 @@ class HybridLlm:
         self.context_tokens = model.context_tokens
 
     @property
-    def sees(self) -> bool:
+    def accepts_images(self) -> bool:
         """True if the model takes images."""
-        return isinstance(self.model, VisionLlm) and self.model.sees
+        return isinstance(self.model, VisionLlm) and self.model.accepts_images
 
     @property
-    def at_once(self) -> int | None:
+    def max_concurrency(self) -> int | None:
         """Answers that the model writes at the same time; commands do not count and always pass."""
-        return self.model.at_once if isinstance(self.model, ConcurrencyLimitedLlm) else None
+        return self.model.max_concurrency if isinstance(self.model, ConcurrencyLimitedLlm) else None
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
         """Loads the templates of `language`, and the model on the first call.
@@ -244,7 +244,9 @@ class HybridLlm:
         self, unknown: Message, tools: Sequence[ToolSpec], language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Streams the templates' answer to a sentence that they do not understand."""
-        return self._commands.reply([unknown], _server_tools(tools), language=language)
+        return self._commands.reply(
+            [unknown], _server_tools(tools), language=language, has_model=True
+        )
 
     async def _template_reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], language: str
@@ -254,7 +256,8 @@ class HybridLlm:
         They belong to the user's own sentence, or to the sentences that the model delegated.
         """
         delegated = [
-            (call, self._delegated.get(call.call_id)) for call in _calls_since_user(messages)
+            (call, self._delegated.get(call.call_id))
+            for call in _calls_after_last_user_message(messages)
         ]
         results = {message.call_id: message for message in messages if message.role == "tool"}
         by_sentence: dict[_DelegatedSentence, list[Message]] = {}
@@ -296,7 +299,7 @@ class HybridLlm:
         """
         if _has_images(messages):  # templates cannot see
             return False
-        calls = _calls_since_user(messages)
+        calls = _calls_after_last_user_message(messages)
         if calls:
             return all(map(_is_home_call, calls))
         return await self._commands.understands(messages, _server_tools(tools), language=language)
@@ -362,7 +365,7 @@ def _has_images(messages: Sequence[Message]) -> bool:
     return last is not None and bool(last.images)
 
 
-def _calls_since_user(messages: Sequence[Message]) -> list[ToolCall]:
+def _calls_after_last_user_message(messages: Sequence[Message]) -> list[ToolCall]:
     """Returns the tool calls since the last user message, those of the latest message first."""
     calls: list[ToolCall] = []
     for message in reversed(messages):

@@ -13,28 +13,28 @@ class ReasoningFilter:
 
     is_thinking: bool = False
     "Start value True: the chat template opens the thought, and the model only closes it."
-    _held: str = ""
+    _pending_text: str = ""
     "End of the text so far that may be the beginning of a tag."
     _has_spoken: bool = field(default=False)
 
     def push(self, text: str) -> str:
         """Returns the speakable part of `text` and of the text held back so far."""
-        self._held += text
+        self._pending_text += text
         spoken = ""
-        while (tag := _next_tag(self._held)) is not None:
+        while (tag := _next_tag(self._pending_text)) is not None:
             start, end, opens = tag
             if not self.is_thinking:
-                spoken += self._held[:start]
-            self._held, self.is_thinking = self._held[end:], opens
-        safe = len(self._held) - _partial_tag_chars(self._held)
+                spoken += self._pending_text[:start]
+            self._pending_text, self.is_thinking = self._pending_text[end:], opens
+        safe = len(self._pending_text) - _partial_tag_chars(self._pending_text)
         if not self.is_thinking:
-            spoken += self._held[:safe]
-        self._held = self._held[safe:]
+            spoken += self._pending_text[:safe]
+        self._pending_text = self._pending_text[safe:]
         return self._trimmed(spoken)
 
     def end(self) -> str:
         """Returns text that was held back and is no tag. An unfinished thought is dropped."""
-        held, self._held = self._held, ""
+        held, self._pending_text = self._pending_text, ""
         return "" if self.is_thinking else self._trimmed(held)
 
     def _trimmed(self, spoken: str) -> str:

@@ -14,7 +14,7 @@ from tests.ports import reserved_port
 from tests.server.process import serving
 from tests.speech import say
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("home_assistant")]
 
 TEXT = "turn on the kitchen lights"
 

@@ -12,7 +12,7 @@ from core.ports import ToolContext
 from tests.devices.home_assistant.tool_llm import Asks, ask, earshot
 from tests.homeassistant.harness import home_assistant, signed_in
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("home_assistant")]
 
 CONTEXT = ToolContext("conv_1", "en")
 LIGHT = "light.kitchen_lights"

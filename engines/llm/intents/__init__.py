@@ -47,14 +47,20 @@ def languages() -> tuple[str, ...]:
 
 
 def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "IntentMatch | None":
-    """Returns the meaning of `text`, or None. Blocks while a language is loaded on first use."""
+    """Returns the meaning of `text` without a conversation before it, or None.
+
+    Blocks while a language is loaded on first use.
+    """
     _import_library()
+    from engines.llm.intents.follow_up import CommandHistory, completed
     from engines.llm.intents.grammar import grammar
     from engines.llm.intents.home_names import names_of
     from engines.llm.intents.language import supported
 
-    known = grammar(supported(language), names_of(tools))
-    return known.understand(text) or known.understand_misheard(text)
+    names = names_of(tools)
+    known = grammar(supported(language), names)
+    found = known.understand(text) or known.understand_loosely(text)
+    return None if found is None else completed(found, CommandHistory((), tools), names)
 
 
 def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tuple[str, ...]:

@@ -5,15 +5,21 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-
 from core.ids import new_id
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.llm.intents.follow_up import (
+    NO_REFERENCE,
+    UNRESOLVED,
+    CommandHistory,
+    completed,
+    decoded_result,
+)
 from engines.llm.intents.grammar import MAX_CHARS, MAX_GRAMMARS, Grammar, IntentMatch, grammar
 from engines.llm.intents.home_names import HOUSE_INTENTS, INTENT, HomeNames, names_of
 from engines.llm.intents.language import languages, supported
 from engines.llm.intents.replies import ReplyTemplates, replies
+from engines.llm.intents.sentences import SAME_ACTION, SAME_TARGETS
 
 CALL_PREFIX = "intent"
 "Prefix of the ids of its tool calls. By it `hybrid` knows that the templates answer their results."
@@ -69,16 +75,28 @@ class IntentsLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
+        has_model: bool = False,
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        """Yields the tool calls for the last sentence, or its answer once their results exist."""
+        """Yields the tool calls for the last sentence, or its answer once their results exist.
+
+        has_model: a language model answers all other sentences, so that none has to be added.
+        """
         code, names = supported(language), names_of(tools)
         matcher, answers = await self._load(code, names)
-        pieces, results = _last_exchange(messages)
+        history, pieces, results = _last_exchange(messages)
         found = await _understand(matcher, pieces)
-        if found is None or (_is_for_house(messages, tools) and not _has_calls(found, names)):
+        if found is not None:
+            found = completed(found, CommandHistory(history, tools), names)
+        is_unclear = found is None or (bool(names.house) and found.intent == NO_REFERENCE)
+        if (
+            found is None
+            or is_unclear
+            or (_is_for_house(messages, tools) and not _has_calls(found, names))
+        ):
             found = _house_command(pieces, names)
         if found is None:
-            yield TextDelta(answers.not_understood())
+            may_help = any(pieces) and bool(names.tools) and not has_model
+            yield TextDelta(answers.not_understood(_spoken(history), may_help=may_help))
             return
         if not results:
             calls = [call for step in found.steps if (call := _call(step, names)) is not None]
@@ -102,10 +120,11 @@ class IntentsLlm:
         """
         names = names_of(tools)
         matcher, _ = await self._load(supported(language), names)
-        if (
-            await _understand(matcher, [sentence]) is None
-            and _house_command([sentence], names) is None
-        ):
+        found = await _understand(matcher, [sentence])
+        if found is not None:
+            found = completed(found, CommandHistory((), tools), names)
+        is_unclear = found is None or found.intent in UNRESOLVED
+        if is_unclear and _house_command([sentence], names) is None:
             return None
         reply = self.reply([Message("user", sentence)], tools, language=language)
         async with aclosing(reply) as steps:
@@ -124,13 +143,17 @@ class IntentsLlm:
             return True
         if language.partition("-")[0] not in self.languages:
             return False
-        matcher, _ = await self._load(supported(language), names_of(tools))
-        pieces, _ = _last_exchange(messages)
+        names = names_of(tools)
+        matcher, _ = await self._load(supported(language), names)
+        history, pieces, _ = _last_exchange(messages)
         found = await _understand(matcher, pieces)
+        if found is not None:
+            found = completed(found, CommandHistory(history, tools), names)
         if found is None:
             return False
         has_more = any(not tool.name.startswith(INTENT) for tool in tools)
-        return not (has_more and any(step.intent in INTENTS_WITHOUT_SKILL for step in found.steps))
+        unanswered = (*INTENTS_WITHOUT_SKILL, *UNRESOLVED)
+        return not (has_more and any(step.intent in unanswered for step in found.steps))
 
     async def _load(self, language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
         loaded = self._loaded.get((language, names))
@@ -145,7 +168,7 @@ class IntentsLlm:
 async def _understand(matcher: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
     if len(pieces) == 1 and len(pieces[0]) < MAX_INLINE_CHARS:
         found = matcher.understand(pieces[0])
-        return found or await asyncio.to_thread(matcher.understand_misheard, pieces[0])
+        return found or await asyncio.to_thread(matcher.understand_loosely, pieces[0])
     return await asyncio.to_thread(_understand_pieces, matcher, pieces)
 
 
@@ -159,11 +182,19 @@ def _understand_pieces(matcher: Grammar, pieces: Sequence[str]) -> IntentMatch |
         found = matcher.understand(" ".join(pieces[start:]))
         if found is None:
             continue
+        if start and matcher.ends_negated(pieces[start - 1]):
+            return None  # "don't" and, after a pause, "turn on the light"
+        if start and found.intent == SAME_ACTION:  # "turn on the kitchen", "and bedroom lights"
+            whole = matcher.understand_loosely(" ".join(pieces[start - 1 :]))
+            if whole is not None:
+                return whole
         alone = matcher.understand(pieces[-1]) if start < len(pieces) - 1 else None
+        if alone is not None and alone.intent in {SAME_ACTION, SAME_TARGETS}:
+            alone = None  # "and the bedroom" belongs to the piece before it
         if alone is not None and matcher.understand(" ".join(pieces[start:-1])):
             return alone
         return found
-    return matcher.understand_misheard(" ".join(pieces))
+    return matcher.understand_loosely(" ".join(pieces))
 
 
 def _is_asking(tools: Sequence[ToolSpec]) -> bool:
@@ -199,7 +230,11 @@ def _call(step: IntentMatch, names: HomeNames) -> ToolCall | None:
     to_house = (HOUSE_SENTENCE, *HOUSE_INTENTS, *HOUSE_FALLBACK_INTENTS)
     if names.house and step.intent in to_house:
         meant = {"intent": step.intent, "slots": dict(step.slots)}
-        arguments = {"text": step.text, **(meant if step.intent in HOUSE_INTENTS else {})}
+        arguments: dict[str, Any] = {"text": step.text}
+        if step.intent in HOUSE_INTENTS:
+            arguments |= meant
+        if step.is_follow_up:
+            arguments["is_follow_up"] = True  # its text does not say which devices are meant
         return ToolCall(new_id(CALL_PREFIX), names.house, arguments)
     if step.intent in names.tools:
         return ToolCall(new_id(CALL_PREFIX), step.intent, dict(step.slots))
@@ -212,27 +247,35 @@ def _load(language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
 
 def _last_exchange(
     messages: Sequence[Message],
-) -> tuple[list[str], list[Mapping[str, Any]]]:
-    """Returns the user's sentence since the last answer, and the results of its tool calls.
+) -> tuple[Sequence[Message], list[str], list[Mapping[str, Any]]]:
+    """Returns the messages before the user's sentence, the sentence since the last answer, and the
+    results of its tool calls.
 
     The sentence comes in pieces, oldest first; the results come in the order of the calls.
     """
     results: dict[str, Mapping[str, Any]] = {}
     order: list[str] = []
     pieces: list[str] = []
-    for message in reversed(messages):
+    begin = len(messages)
+    for index in reversed(range(len(messages))):
+        message = messages[index]
         if message.role == "user":
             text = message.text.rstrip(PAUSES) if pieces else message.text
             pieces.insert(0, text)
+            begin = index
         elif pieces and not _is_between_pieces(message):
             break
         elif message.role == "tool":
-            results[message.call_id] = _result(message.text)
+            results[message.call_id] = decoded_result(message.text)
         elif message.tool_calls:
             order = [call.call_id for call in message.tool_calls] + order
     if not pieces:
-        return [], []
-    return pieces[-MAX_PIECES:], [results.get(call, {"error": "failed"}) for call in order]
+        return messages, [], []
+    return (
+        messages[:begin],
+        pieces[-MAX_PIECES:],
+        [results.get(call, {"error": "failed"}) for call in order],
+    )
 
 
 def _is_between_pieces(message: Message) -> bool:
@@ -246,11 +289,8 @@ def _is_between_pieces(message: Message) -> bool:
     return len(text.split()) <= MAX_UNHEARD_WORDS and not text.endswith((".", "!", "?", "…"))
 
 
-def _result(text: str) -> Mapping[str, Any]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return {"error": "failed"}
+def _spoken(messages: Sequence[Message]) -> Iterator[str]:
+    return (message.text for message in messages if message.role == "assistant")
 
 
 def _answers(
@@ -267,6 +307,6 @@ def _answers(
     for position, step in enumerate(found.steps):
         call = _call(step, names)
         result = {} if call is None else next(waiting, {})
-        said = result.get("speech") if call is not None and call.name == names.house else None
-        text = said if isinstance(said, str) and said else answers.answer(step, result)
+        speech = result.get("speech") if call is not None and call.name == names.house else None
+        text = speech if isinstance(speech, str) and speech else answers.answer(step, result)
         yield f" {text}" if position else text

@@ -6,18 +6,28 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from hassil.expression import Group, ListReference, RuleReference, TextChunk
 from hassil.intents import Intents, SlotList, TextSlotList
 from hassil.recognize import RecognizeResult, recognize_best
 
 from engines.llm.intents.home_names import HomeNames
 from engines.llm.intents.language import LanguageData, language_data
 from engines.llm.intents.phonetic_match import PhoneticMatcher
-from engines.llm.intents.sentences import INTENTS_WITHOUT_TOOL, sentences
+from engines.llm.intents.sentences import (
+    INTENTS_WITHOUT_TOOL,
+    SAME_ACTION,
+    SAME_TARGETS,
+    sentences,
+    target_sentences,
+)
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_CHARS = 400  # of MAX_WORDS words
-MAX_COMMANDS = 4  # in one sentence; people do not chain more
+MAX_COMMANDS = 4  # in one sentence, each target is one; people do not chain more
 MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMANDS
+MAX_JOIN_TRIES = 10  # matches for the targets of one verb, beyond MAX_TRIES
+MAX_FOLLOW_UP_WORDS = 10  # "and what about the fan in the living room too"
+MAX_TARGET_WORDS = 4  # of a target with its article: "the living room lamp"
 MAX_NAME_WORDS = 5  # of a timer; a longer one begins with a command that was not understood
 MAX_JOINED_WORDS = 3  # of a name with a conjunction in it: "rice and beans"
 # "cancel timer for": a name behind that many words contains no other command's beginning.
@@ -33,9 +43,8 @@ GUARDED_DOMAINS = ("lock", "alarm_control_panel", "cover", "valve", "siren")
 "Kinds of device that a wrong guess would open, close or set off. Their names are never guessed."
 IGNORED_LIST = "anything"
 "Name of a list in our templates for free text whose content does not matter."
-BETWEEN_SENTENCES = re.compile(r"[,.;!?] ")
-"Punctuation that recognisers write between two sentences."
 _WORD = re.compile(r"[\w'’-]+")
+_NO_WORD = re.compile(r"(?!)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,8 @@ class IntentMatch:
     "Further commands of the same sentence."
     text: str = field(default="", compare=False)
     "The words of this command, with misheard words corrected."
+    is_follow_up: bool = field(default=False, compare=False)
+    "The devices or the action come from another command: `text` alone does not say them."
 
     @property
     def steps(self) -> tuple["IntentMatch", ...]:
@@ -65,6 +76,7 @@ class Grammar:
         self.language, self.names = language, names
         self._data = language_data(language)
         self._intents = Intents.from_dict(sentences(language, names))
+        self._targets = Intents.from_dict(target_sentences(language))
         self._lists = _slot_lists(names, self._data)
         self._without_locks = _slot_lists(_without_locks(names), self._data)
         self._cover_names = {name.casefold() for domain, name in names.devices if domain == "cover"}
@@ -75,7 +87,13 @@ class Grammar:
             kept=self._data.kept,
         )
         words = [_pattern(rf"[,.;]? {re.escape(word)} ") for word in self._data.split]
-        self._splits = [*words, BETWEEN_SENTENCES]
+        # Punctuation that recognisers write between two sentences, and in lists. It comes first:
+        # hassil ignores it, so "the lights of the kitchen, of the office" would be one target.
+        conjunction = re.escape(self._data.conjunction)
+        self._splits = [_pattern(rf"[,.;!?] (?!{conjunction} )"), *words]
+        self._between_targets = _pattern(rf",? {conjunction} |, ")
+        self._target_word = _words_of(self._targets, self._lists)
+        self._negations = [_pattern(rf"(?<!\w){word}(?!\w)") for word in self._data.negations]
 
     def understand(self, text: str) -> IntentMatch | None:
         """Returns the meaning of a sentence, or None.
@@ -92,7 +110,30 @@ class Grammar:
         found = self._sentence(text, tries)
         if found is None and (repaired := self._repair(text)) != text:
             found = self._sentence(repaired, tries)
-        return found
+        return None if found is None or self._is_refused(found, text) else found
+
+    def understand_loosely(self, text: str) -> IntentMatch | None:
+        """Returns the commands of a sentence whose targets share words, or that was misheard.
+
+        Takes up to 80 ms: call it from a thread.
+        """
+        if len(text) > MAX_CHARS or len(text.split()) > MAX_WORDS or self._is_negated(text):
+            return None
+        return self._joined_targets(self._repair(text)) or self.understand_misheard(text)
+
+    def ends_negated(self, text: str) -> bool:
+        """Returns True if the text breaks off at a negation: "don't"."""
+        words = text.rstrip(" .,;:!?…")
+        return any(
+            match.end() == len(words) for one in self._negations for match in one.finditer(words)
+        )
+
+    def _is_refused(self, found: IntentMatch, text: str) -> bool:
+        """Returns True for a command in a sentence with a negation: "don't turn on the light"."""
+        return any(_is_action(step) for step in found.steps) and self._is_negated(text)
+
+    def _is_negated(self, text: str) -> bool:
+        return any(negation.search(text) for negation in self._negations)
 
     def understand_misheard(self, text: str) -> IntentMatch | None:
         """Returns the command that `text` becomes when one misheard name is corrected, or None.
@@ -137,11 +178,46 @@ class Grammar:
                     return _chained(first, rest)
         return None
 
+    def _joined_targets(self, text: str) -> IntentMatch | None:
+        """Returns the commands of a sentence in which targets share the words around them.
+
+        "Turn on the kitchen, bedroom and office lights": "turn on the kitchen lights", "turn on the
+        bedroom lights" and "turn on the office lights".
+        """
+        parts = [part.split() for part in self._between_targets.split(text)]
+        if not 2 <= len(parts) <= MAX_COMMANDS or f" {self._data.conjunction} " not in text.lower():
+            return None
+        left, *middle, right = parts
+        tries = iter(range(MAX_JOIN_TRIES))
+        for shared in range(1, min(MAX_TARGET_WORDS + 1, len(right))):
+            first = self._command(" ".join([*left, *right[shared:]]), tries)
+            if first is None or not _is_action(first) or _free_text(first):
+                continue
+            for end in range(len(left) - 1, max(0, len(left) - 1 - MAX_TARGET_WORDS), -1):
+                found = [first]
+                for words in (
+                    [*left[:end], *right],
+                    *_with_words(left[:end], middle, right[shared:]),
+                ):
+                    other = self._command(" ".join(words), tries)
+                    if other is None or other.intent != first.intent or other in found:
+                        break
+                    found.append(other)
+                else:
+                    last, *between = found[1:]
+                    return _chained(first, *between, last)
+        return None
+
     def _command(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
         if next(tries, None) is None:
             return None
         found = self._match(text, self._lists)
-        if found is not None and _is_lock(found) and found.slots["name"] in self._cover_names:
+        if found is None:
+            words = _WORD.findall(_plain(text))
+            if len(words) > MAX_FOLLOW_UP_WORDS or not all(map(self._target_word.fullmatch, words)):
+                return None
+            return self._match(text, self._without_locks, self._targets)
+        if _is_lock(found) and found.slots["name"] in self._cover_names:
             # A door and its lock may have one name. "Open" must not unlock: a sentence that
             # fits the door means the door.
             other = self._match(text, self._without_locks)
@@ -167,10 +243,12 @@ class Grammar:
             return None
         return self._split_items(found)
 
-    def _match(self, text: str, lists: dict[str, SlotList]) -> IntentMatch | None:
+    def _match(
+        self, text: str, lists: dict[str, SlotList], intents: Intents | None = None
+    ) -> IntentMatch | None:
         result = recognize_best(
             text,
-            self._intents,
+            intents or self._intents,
             slot_lists=lists,
             language=self._intents.language,
             best_metadata_key="prefer",  # a few sentences of ours that are meant to win
@@ -198,12 +276,57 @@ def grammar(language: str, names: HomeNames) -> Grammar:
     return made
 
 
+def _with_words(
+    before: list[str], targets: list[list[str]], after: list[str]
+) -> Iterator[list[str]]:
+    return ([*before, *target, *after] for target in targets)
+
+
+def _words_of(intents: Intents, lists: Mapping[str, SlotList]) -> re.Pattern[str]:
+    """Returns a pattern for the words that the templates can match. A sentence with any other word
+    need not be tried."""
+    texts = set(intents.skip_words)
+    seen: set[str] = set()
+
+    def add(part: Any) -> None:
+        if isinstance(part, TextChunk):
+            texts.add(part.text)
+        elif isinstance(part, RuleReference) and part.rule_name not in seen:
+            seen.add(part.rule_name)
+            add(intents.expansion_rules[part.rule_name].expression)
+        elif isinstance(part, ListReference) and part.list_name not in seen:
+            seen.add(part.list_name)
+            values = lists.get(part.list_name) or intents.slot_lists[part.list_name]
+            if not isinstance(values, TextSlotList):
+                raise TypeError(f"list {part.list_name}: a target is no number and no free text")
+            for value in values.values:
+                add(value.text_in)
+        elif isinstance(part, Group):
+            for item in part.items:
+                add(item)
+
+    for intent in intents.intents.values():
+        for data in intent.data:
+            for sentence in data.sentences:
+                add(sentence.expression)
+    pieces = {piece for text in texts for piece in _WORD.findall(_plain(text))}
+    longest_first = sorted(pieces, key=lambda piece: (-len(piece), piece))
+    # Templates write "fan[s]": a word consists of one piece or of several.
+    return re.compile(f"(?:{'|'.join(map(re.escape, longest_first))})+") if pieces else _NO_WORD
+
+
+def _plain(text: str) -> str:
+    return text.casefold().replace("’", "'")
+
+
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
 def _is_action(found: IntentMatch) -> bool:
     """Returns True for commands. Only they are chained; "hello and good night" is not."""
+    if found.intent in {SAME_ACTION, SAME_TARGETS}:
+        return True
     return found.intent.startswith("Hass") and found.intent not in INTENTS_WITHOUT_TOOL
 
 

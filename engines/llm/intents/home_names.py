@@ -9,6 +9,8 @@ from core.ports import ToolSpec
 INTENT = "Hass"
 "Prefix of the names of tools for which there are sentence templates."
 
+UNDO = "HassUndo"
+"Name of the tool that restores the state before a change."
 
 HOUSE_INTENTS = (
     "HassClimateGetTemperature",
@@ -29,6 +31,7 @@ HOUSE_INTENTS = (
     "HassSetVolumeRelative",
     "HassTurnOff",
     "HassTurnOn",
+    UNDO,
     "HassVacuumReturnToBase",
     "HassVacuumStart",
 )

@@ -26,6 +26,8 @@ class LanguageData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: tuple[str, ...] = ()
     "Words between two commands of one sentence, longest first."
     decimal: str = "."
+    help_once: str = ""
+    "What can be asked, and how a language model is added: follows the first `not_understood`."
     done: str = "OK."
     "Answer for a result that no template of ours can describe."
     many: dict[str, str] = {}
@@ -34,6 +36,8 @@ class LanguageData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "(pattern, replacement) for words that recognisers often get wrong."
     generic: tuple[str, ...] = ()
     "Kinds of device: a device named <area> <word> is understood as area and kind, not as a name."
+    negations: tuple[str, ...] = ()
+    "Words, as regular expressions, in a sentence that asks not to do something."
     kept: tuple[str, ...] = ()
     "Rooms, places, numbers and things that are never taken for a misheard name; `x*`: prefix."
     warm: tuple[str, ...] = ()

@@ -67,10 +67,14 @@ def _clean(text: str) -> str:
 
 def _fill(language: str, names: HomeNames, words: LanguageData) -> dict[str, Sequence[str]]:
     numbers = [in_words(number, language) for number in NUMBERS]
+    switchable = _named(names, "light", "switch", "fan", "climate", "media_player")
+    half = len(switchable) // 2
     return {
         **words.fill,
         "area": names.areas,
-        "switchable": _named(names, "light", "switch", "fan", "climate", "media_player"),
+        "switchable": switchable,
+        "switchable2": [*switchable[half:], *switchable[:half]],
+        "dimmable_light": _named(names, "light"),
         "coverable": _named(names, "cover"),
         "number": numbers,
         "number2": [*numbers[37:], *numbers[:37]],

@@ -1,6 +1,6 @@
 """Writes the answer to a tool's result in one language: by our templates, else Home Assistant's."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, time
 from functools import lru_cache
 from types import SimpleNamespace
@@ -43,9 +43,19 @@ class ReplyTemplates:
         for jinja in (self._lenient, self._strict):
             jinja.globals.update(self._functions())
 
-    def not_understood(self) -> str:
-        """Returns the answer to a sentence that is not understood."""
-        return self._error("not_understood", {}, {})
+    def not_understood(self, earlier: Iterable[str], *, may_help: bool) -> str:
+        """Returns the answer to a sentence that is not understood.
+
+        With `may_help` the first one says what can be asked, and how a language model is added.
+        `earlier` are the answers so far: if one of them says it, the answer is short.
+        """
+        brief = self._error("not_understood", {}, {})
+        help_text = self._words.help_once
+        # An answer that was interrupted holds the beginning only: it was not wanted, either.
+        begin = help_text[: len(help_text) // 3]
+        if not begin or not may_help or any(begin in text for text in earlier):
+            return brief
+        return f"{brief} {help_text}"
 
     def answer(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
         """Returns the sentence for an intent and its tool's result."""

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from engines.llm.intents.home_names import HomeNames
-from engines.llm.intents.language import home_assistant_data, language_data
+from engines.llm.intents.language import LanguageData, home_assistant_data, language_data
 
 INTENTS_WITHOUT_TOOL = ("HassNevermind",)
 "Intents of Home Assistant that need no tool, only an answer."
@@ -22,6 +22,11 @@ FREE_TEXT = {
 }
 "Names of all lists of free text in Home Assistant's data."
 
+SAME_TARGETS = "SameTargets"
+"Intent of a new command for the devices of the last one: slots `action`, `kind`, and its own."
+SAME_ACTION = "SameAction"
+"Intent of a sentence that names only new devices: the last command is repeated for them."
+
 
 def sentences(language: str, names: HomeNames) -> dict[str, Any]:
     """Returns hassil's data: Home Assistant's templates that this home can use, and ours."""
@@ -34,8 +39,26 @@ def sentences(language: str, names: HomeNames) -> dict[str, Any]:
         if name in names.tools or name in INTENTS_WITHOUT_TOOL
     }
     for name, blocks in added.intents.items():
+        if name == SAME_ACTION:
+            continue
         if name in names.tools or not name.startswith("Hass") or name in INTENTS_WITHOUT_TOOL:
             intents.setdefault(name, {"data": []})["data"] += [dict(block) for block in blocks]
+    return _with_intents(intents, data, added)
+
+
+def target_sentences(language: str) -> dict[str, Any]:
+    """Returns hassil's data for sentences that only name a device or room: SAME_ACTION.
+
+    They are matched apart from the commands, so that no name of a device hides a command.
+    """
+    added = language_data(language)
+    blocks = [dict(block) for block in added.intents.get(SAME_ACTION, ())]
+    return _with_intents({SAME_ACTION: {"data": blocks}}, home_assistant_data(language), added)
+
+
+def _with_intents(
+    intents: dict[str, Any], data: dict[str, Any], added: LanguageData
+) -> dict[str, Any]:
     return {
         **data,
         "intents": intents,

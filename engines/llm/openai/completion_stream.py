@@ -21,7 +21,7 @@ class ChatCompletionStream:
         self._response = response
         self._reader = SseReader()
         self._events: deque[str] = deque()
-        self._held: list[ChatCompletionChunk | None] = []
+        self._buffered: list[ChatCompletionChunk | None] = []
         "The first chunk, or None for the end, while it waits behind the rate limits."
         self._is_over = False
         self._is_finished = False
@@ -33,17 +33,17 @@ class ChatCompletionStream:
             pass  # some servers send an empty chunk before they compute the first token
         if (limits := read_limits(self._response.headers)) is None:
             return chunk
-        self._held.append(chunk)
+        self._buffered.append(chunk)
         return limits
 
     async def next(self) -> ChatCompletionChunk | None:
         """Returns the next chunk; None at the end. Raises RemoteProtocolError for data that is no
         chunk, and aiohttp's errors, also for a stream that stops without an end."""
-        return self._held.pop() if self._held else await self._next_chunk()
+        return self._buffered.pop() if self._buffered else await self._next_chunk()
 
     async def _next_chunk(self) -> ChatCompletionChunk | None:
         if self._response.content_type == "application/json":
-            return await self._whole()
+            return await self._complete_answer()
         data = await self._next_event()
         if data is None or data.strip() == DONE:
             if data is None and not self._is_finished:
@@ -64,7 +64,7 @@ class ChatCompletionStream:
                     self._events.append(last)
         return self._events.popleft() if self._events else None
 
-    async def _whole(self) -> ChatCompletionChunk | None:
+    async def _complete_answer(self) -> ChatCompletionChunk | None:
         """Returns the complete answer of a server that does not stream, as one chunk; then None."""
         if self._is_over:
             return None

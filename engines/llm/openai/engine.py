@@ -45,7 +45,7 @@ class OpenAiLlm:
         """Raises ConfigError for a bad address or key. name: name of the engine in errors."""
         self.name = name
         self.languages = settings.languages
-        self.sees = settings.images
+        self.accepts_images = settings.images
         self.context_tokens: int | None = settings.context_tokens
         self._settings = settings
         self._client = OpenAiHttpClient(
@@ -221,7 +221,7 @@ class OpenAiLlm:
         has_tools = bool(tools) and settings.tools
         body: dict[str, Any] = {
             "model": server.model,
-            "temperature": options.temperature_beside(settings.temperature),
+            "temperature": options.resolve_temperature(settings.temperature),
             "top_p": options.top_p,
             "reasoning_effort": options.reasoning_effort,
             "parallel_tool_calls": options.parallel_tool_calls if has_tools else None,

@@ -89,9 +89,9 @@ class ServerQuirks:
         sent = self.adapt(body)
         if TEMPLATE_FIELD in sent and refusal.mentions(TEMPLATE_FIELD):
             return replace(self, takes_template_fields=False)
-        blamed = {wish: sent.get(wish) for wish in OPTIONAL_FIELDS if refusal.mentions(wish)}
+        blamed = {field: sent.get(field) for field in OPTIONAL_FIELDS if refusal.mentions(field)}
         refused_values = {
-            (wish, said) for wish, said in blamed.items() if isinstance(said, str | bool)
+            (field, said) for field, said in blamed.items() if isinstance(said, str | bool)
         }
         if refused_values and refusal.mentions(EFFORT_FIELD) and not refusal.matches(_ABOUT_VALUE):
             refused_values |= {

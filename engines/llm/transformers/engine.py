@@ -40,7 +40,7 @@ class TransformersLlm:
         """Raises EngineMissing if there is no model in the folder."""
         self.languages = settings.languages
         self.context_tokens: int | None = read_context(settings)
-        self.at_once: int | None = settings.at_once
+        self.max_concurrency: int | None = settings.at_once
         self._settings = settings
         self._model: TransformersModel | None = None
 
@@ -109,10 +109,10 @@ class TransformersLlm:
             chat_tools(tools),
             settings.max_output_tokens if most is None else most,
             self.context_tokens or 0,
-            options.temperature_beside(settings.temperature),
+            options.resolve_temperature(settings.temperature),
             options.top_p,
             options.repetition_penalty,
-            thinks=settings.thinking or settings.starts_thinking,
+            has_reasoning=settings.thinking or settings.starts_thinking,
         )
 
 
@@ -125,9 +125,9 @@ async def _texts(answer: TokenGeneration) -> AsyncGenerator[str, None]:
                 yield text
             await asyncio.sleep(0)
     except (GeneratorExit, asyncio.CancelledError):
-        answer.leave()
+        answer.finish()
         raise
-    answer.leave()
+    answer.finish()
 
 
 def with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ class GenerationRequest:
     temperature: float | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
-    thinks: bool = False
+    has_reasoning: bool = False
     "False: the chat template is asked to leave thoughts out, if it can."
 
 
@@ -67,11 +67,11 @@ class TransformersModel:
             folder, local_files_only=True, dtype=dtype, use_safetensors=True
         )
         self.network = loaded.eval().to(self.device)
-        self.ends = _ends(self.network.generation_config, self.tokenizer)
+        self.end_tokens = _end_token_ids(self.network.generation_config, self.tokenizer)
         "Ids of the tokens that end an answer."
-        self._kept: list[PromptCacheEntry] = []
+        self._prompt_caches: list[PromptCacheEntry] = []
         "Caches of the latest prompts, the newest first."
-        self._keeps = settings.at_once
+        self._max_prompt_caches = settings.at_once
         "Number of caches that are kept."
 
     @property
@@ -84,13 +84,13 @@ class TransformersModel:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]],
         *,
-        thinks: bool = True,
+        has_reasoning: bool = True,
     ) -> list[int]:
         """Returns the tokens of the prompt.
 
         thinks: False asks the template, by the two names in use, to leave thoughts out.
         """
-        thoughts = {} if thinks else {"enable_thinking": False, "thinking": False}
+        thoughts = {} if has_reasoning else {"enable_thinking": False, "thinking": False}
         text = self.tokenizer.apply_chat_template(
             list(messages),
             tools=list(tools) or None,
@@ -108,22 +108,22 @@ class TransformersModel:
         """
         from transformers import DynamicCache
 
-        shared = [_shared(kept.tokens, tokens[:-1]) for kept in self._kept]
+        shared = [_shared(kept.tokens, tokens[:-1]) for kept in self._prompt_caches]
         longest = max(shared, default=0)
         if longest < WORTH_KEEPING:
             return PromptCacheEntry([], DynamicCache(config=self.network.config))
-        found = self._kept.pop(shared.index(longest))
+        found = self._prompt_caches.pop(shared.index(longest))
         if surplus := len(found.tokens) - longest:
             found.cache.crop(-surplus)
         return PromptCacheEntry(found.tokens[:longest], found.cache)
 
-    def keep(self, computed: PromptCacheEntry) -> None:
+    def store_cache(self, computed: PromptCacheEntry) -> None:
         """Keeps a cache for the next turn, whose prompt begins with the same tokens."""
         from transformers.cache_utils import DynamicLayer
 
         # Subclasses, such as layers with a sliding window, cannot always be cropped by `recall`.
         if all(type(layer) is DynamicLayer for layer in computed.cache.layers):
-            self._kept = [computed, *self._kept][: self._keeps]
+            self._prompt_caches = [computed, *self._prompt_caches][: self._max_prompt_caches]
 
     def scores(self, computed: PromptCacheEntry, tokens: list[int]) -> Any:
         """Computes `tokens`, adds them to `computed` and returns the scores of the next token.
@@ -155,13 +155,13 @@ class IncrementalDetokenizer:
     def push(self, token: int) -> str:
         """Takes the next token and returns the text that is complete now."""
         self.tokens.append(token)
-        return self._new(is_last=False)
+        return self._next_text(is_last=False)
 
     def end(self) -> str:
         """Returns the rest of the text, such as an incomplete character."""
-        return self._new(is_last=True)
+        return self._next_text(is_last=True)
 
-    def _new(self, *, is_last: bool) -> str:
+    def _next_text(self, *, is_last: bool) -> str:
         """Returns the text since the last call.
 
         The tokens before it are decoded too: the text of a token (a space in front) depends on the
@@ -179,23 +179,23 @@ class IncrementalDetokenizer:
 
 
 class TokenGeneration:
-    """One answer in progress: call `step` until `is_over`, then `leave`."""
+    """One answer in progress: call `step` until `is_over`, then `finish`."""
 
     def __init__(self, model: TransformersModel, request: GenerationRequest) -> None:
         """Raises ContextLengthExceeded if the prompt does not fit, and the template's errors."""
-        tokens = model.prompt(request.messages, request.tools, thinks=request.thinks)
+        tokens = model.prompt(request.messages, request.tools, has_reasoning=request.has_reasoning)
         self.input_tokens = len(tokens)
         room = request.context_tokens - len(tokens)
         if room < 1:
             why = f"a prompt of {len(tokens)} tokens; the model takes {request.context_tokens}"
             raise ContextLengthExceeded("llm", NAME, why)
-        self._most = min(request.max_tokens, room)
+        self._max_tokens = min(request.max_tokens, room)
         self._model, self._text = model, IncrementalDetokenizer(model.tokenizer)
         self._sampling = SamplingParameters.of(model.network.generation_config, request)
         self._computed = model.recall(tokens)
         self.reused_tokens = len(self._computed.tokens)
         "Number of tokens of the prompt that a kept cache already had."
-        self._due = tokens[self.reused_tokens :]
+        self._next_tokens = tokens[self.reused_tokens :]
         "Tokens to compute next: the rest of the prompt, later the newest token of the answer."
         self.is_over = False
 
@@ -206,33 +206,36 @@ class TokenGeneration:
 
     def step(self) -> str:
         """Computes a part of the prompt, or one token of the answer. Returns the new text."""
-        now, self._due = self._due[:PREFILL_TOKENS], self._due[PREFILL_TOKENS:]
+        now, self._next_tokens = (
+            self._next_tokens[:PREFILL_TOKENS],
+            self._next_tokens[PREFILL_TOKENS:],
+        )
         scores = self._model.scores(self._computed, now)
-        if self._due:
+        if self._next_tokens:
             return ""
         token = self._sampling.pick(scores, self._computed.tokens)
-        if token in self._model.ends:
+        if token in self._model.end_tokens:
             self.is_over = True
             return self._text.end()
         text = self._text.push(token)
-        if self.output_tokens >= self._most:
+        if self.output_tokens >= self._max_tokens:
             self.is_over = True
             return text + self._text.end()
-        self._due = [token]
+        self._next_tokens = [token]
         return text
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         """Ends an answer that is over or aborted, and keeps its cache for the next turn."""
-        self._model.keep(self._computed)
+        self._model.store_cache(self._computed)
 
 
-def _ends(config: Any, tokenizer: Any) -> set[int]:
-    known = config.eos_token_id
-    ends = set(known) if isinstance(known, list) else {known}
-    return (ends | {tokenizer.eos_token_id}) - {None}
+def _end_token_ids(config: Any, tokenizer: Any) -> set[int]:
+    configured = config.eos_token_id
+    tokens = set(configured) if isinstance(configured, list) else {configured}
+    return (tokens | {tokenizer.eos_token_id}) - {None}
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
     """Returns the length of the common beginning, in tokens."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))

@@ -35,17 +35,17 @@ class SamplingParameters:
     "Above 1: tokens of the prompt and the answer become less likely."
 
     @classmethod
-    def of(cls, config: Any, wished: SamplingOptions) -> "SamplingParameters":
+    def of(cls, config: Any, requested: SamplingOptions) -> "SamplingParameters":
         """Returns the values of a model's generation config, replaced by those of the request."""
         recommended = (config.temperature or 1.0) if config.do_sample else 0.0
         return cls(
-            recommended if wished.temperature is None else wished.temperature,
+            recommended if requested.temperature is None else requested.temperature,
             config.top_k or 0,
-            (config.top_p or 1.0) if wished.top_p is None else wished.top_p,
-            wished.repetition_penalty or config.repetition_penalty or 1.0,
+            (config.top_p or 1.0) if requested.top_p is None else requested.top_p,
+            requested.repetition_penalty or config.repetition_penalty or 1.0,
         )
 
-    def pick(self, scores: Any, seen: Sequence[int]) -> int:
+    def pick(self, scores: Any, previous_tokens: Sequence[int]) -> int:
         """Returns the next token.
 
         scores: tensor of shape (vocabulary,).
@@ -54,7 +54,7 @@ class SamplingParameters:
         import torch
 
         if self.repetition_penalty != 1:
-            scores = self._penalized(scores, seen)
+            scores = self._penalized(scores, previous_tokens)
         if self.temperature < GREEDY_BELOW:
             return int(scores.argmax())
         scores = scores.float() / self.temperature
@@ -67,7 +67,7 @@ class SamplingParameters:
             chances[is_out] = 0
         return int(tokens[torch.multinomial(chances, 1)])
 
-    def _penalized(self, scores: Any, seen: Sequence[int]) -> Any:
+    def _penalized(self, scores: Any, previous_tokens: Sequence[int]) -> Any:
         """Applies the penalty of Keskar et al. 2019 (CTRL), as all servers do.
 
         Scores below 0 are multiplied by it, scores above are divided.
@@ -76,7 +76,7 @@ class SamplingParameters:
 
         scores, repeated = (
             scores.float().clone(),
-            torch.tensor(sorted(set(seen)), device=scores.device),
+            torch.tensor(sorted(set(previous_tokens)), device=scores.device),
         )
         known = scores[repeated]
         penalty = self.repetition_penalty

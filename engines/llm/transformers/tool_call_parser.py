@@ -22,34 +22,34 @@ class ToolCallParser:
     """Takes text in pieces of any length; returns the speakable part, and the calls at the end."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending_text = ""
         self._calls: list[ToolCall] = []
         self._is_json: bool | None = None
         "True: the whole answer may be a call, as it begins with `{` or `[`; None: no text yet."
 
     def push(self, text: str) -> str:
         """Returns the text that may be spoken now. Raises InvalidToolCall."""
-        self._held += text
-        if self._is_json is None and (begin := self._held.lstrip()):
+        self._pending_text += text
+        if self._is_json is None and (begin := self._pending_text.lstrip()):
             self._is_json = begin[0] in "{["
         if self._is_json is not False:
             return ""
         spoken = ""
-        while OPEN in self._held:
-            before, _, rest = self._held.partition(OPEN)
+        while OPEN in self._pending_text:
+            before, _, rest = self._pending_text.partition(OPEN)
             inside, closed, rest = rest.partition(CLOSE)
             if not closed:
-                self._held = self._held[len(before) :]
+                self._pending_text = self._pending_text[len(before) :]
                 return spoken + before
             self._calls += _calls(inside)
-            spoken, self._held = spoken + before, rest
-        safe = len(self._held) - _unfinished(self._held)
-        spoken, self._held = spoken + self._held[:safe], self._held[safe:]
+            spoken, self._pending_text = spoken + before, rest
+        safe = len(self._pending_text) - _unfinished(self._pending_text)
+        spoken, self._pending_text = spoken + self._pending_text[:safe], self._pending_text[safe:]
         return spoken
 
     def end(self) -> tuple[str, list[ToolCall]]:
         """Returns the rest of the text, and the calls. Raises InvalidToolCall."""
-        held, self._held = self._held, ""
+        held, self._pending_text = self._pending_text, ""
         if held.startswith(OPEN):
             return "", self._calls + _calls(held.removeprefix(OPEN))
         if self._is_json:

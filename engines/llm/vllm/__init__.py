@@ -30,10 +30,10 @@ def create(settings: Settings) -> "VllmLlm":
         raise EngineMissing("llm", NAME, "runs on Linux only")
     check(settings)
     folder = Path(settings.environment).expanduser()
-    made = read_environment(folder) if settings.environment else None
-    if made is None:
+    environment = read_environment(folder) if settings.environment else None
+    if environment is None:
         where = f" in {folder}" if settings.environment else ""
         how = "`earshot engines install vllm` makes its environment"
         raise EngineMissing("llm", NAME, f"not installed{where}; {how}")
     model_of(settings)
-    return VllmLlm(settings, made)
+    return VllmLlm(settings, environment)

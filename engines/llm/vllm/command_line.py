@@ -51,25 +51,25 @@ def check(settings: Settings) -> None:
     http_settings(settings, f"http://{HOST}", "")
 
 
-def command(settings: Settings, made: VllmEnvironment, port: int) -> list[str]:
+def command(settings: Settings, environment: VllmEnvironment, port: int) -> list[str]:
     """Returns the command line. The key is not part of it; `variables` has it."""
     options = {
         "--model": model_of(settings),
         "--served-model-name": served_name(settings),
         "--host": HOST,
         "--port": str(port),
-        "--dtype": _dtype(settings, made),
+        "--dtype": _dtype(settings, environment),
     }
     if settings.max_model_len:
         options["--max-model-len"] = str(settings.max_model_len)
-    if made.device == "cuda":
+    if environment.device == "cuda":
         options["--gpu-memory-utilization"] = str(settings.gpu_memory_utilization)
     if settings.tool_parser:
         options["--tool-call-parser"] = settings.tool_parser
     # Prefix caching is vLLM's default, but we depend on it: every prompt begins with the one
     # before it.
     flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log"]
-    if made.device == "cpu":
+    if environment.device == "cpu":
         flags.append("--enforce-eager")  # compiling takes minutes and a C++ compiler
     if settings.tool_parser:
         flags.append("--enable-auto-tool-choice")
@@ -79,7 +79,7 @@ def command(settings: Settings, made: VllmEnvironment, port: int) -> list[str]:
     return [python, *entry, *words, *flags, *settings.extra_args]
 
 
-def variables(settings: Settings, made: VllmEnvironment, key: str) -> Mapping[str, str]:
+def variables(settings: Settings, environment: VllmEnvironment, key: str) -> Mapping[str, str]:
     """Returns the variables to add to our own environment.
 
     They also turn off vLLM's usage reports, which it sends at each start by default.
@@ -92,7 +92,7 @@ def variables(settings: Settings, made: VllmEnvironment, key: str) -> Mapping[st
         # Kernels that are compiled at run time need the environment's own ninja.
         "PATH": os.pathsep.join([str(bin_folder), *os.get_exec_path()]),
     }
-    if made.device == "cpu":
+    if environment.device == "cpu":
         values["VLLM_CPU_KVCACHE_SPACE"] = str(settings.cpu_cache_gb)
     return values
 
@@ -111,11 +111,11 @@ def http_settings(settings: Settings, url: str, key: str) -> openai.Settings:
     return read
 
 
-def _dtype(settings: Settings, made: VllmEnvironment) -> str:
+def _dtype(settings: Settings, environment: VllmEnvironment) -> str:
     """Returns the number type. `auto` is float32 on a processor.
 
     Most weights are bfloat16, which ends vLLM on processors without instructions for it.
     """
-    if settings.dtype == "auto" and made.device == "cpu":
+    if settings.dtype == "auto" and environment.device == "cpu":
         return "float32"
     return settings.dtype

@@ -29,8 +29,8 @@ class VllmLlm:
 
     name = NAME
 
-    def __init__(self, settings: Settings, made: VllmEnvironment) -> None:
-        self._settings, self._made = settings, made
+    def __init__(self, settings: Settings, environment: VllmEnvironment) -> None:
+        self._settings, self._environment = settings, environment
         self.languages = settings.languages
         self.context_tokens: int | None = settings.max_model_len
         self._llm: OpenAiLlm | None = None
@@ -39,7 +39,7 @@ class VllmLlm:
         "Address of the server; empty before it is started."
 
     @property
-    def sees(self) -> bool:
+    def accepts_images(self) -> bool:
         """True if the model takes images."""
         return bool(self._settings.request.get("images"))
 
@@ -79,8 +79,8 @@ class VllmLlm:
             program = ServerProgram(
                 kind="llm",
                 name=NAME,
-                command=command(self._settings, self._made, port),
-                variables=variables(self._settings, self._made, key),
+                command=command(self._settings, self._environment, port),
+                variables=variables(self._settings, self._environment, key),
                 secret=key,
                 start_timeout_s=self._settings.start_timeout_s,
             )

@@ -40,14 +40,14 @@ def python_of(folder: Path) -> Path:
 def read_environment(folder: Path) -> VllmEnvironment | None:
     """Returns what is installed in a folder; None if nothing is, or the installation broke off."""
     try:
-        made = msgspec.json.decode((folder / MARKER).read_bytes(), type=VllmEnvironment)
+        environment = msgspec.json.decode((folder / MARKER).read_bytes(), type=VllmEnvironment)
     except (OSError, msgspec.DecodeError):
         return None
-    return made if made.format == FORMAT and python_of(folder).exists() else None
+    return environment if environment.format == FORMAT and python_of(folder).exists() else None
 
 
-def write_marker(folder: Path, made: VllmEnvironment) -> None:
+def write_marker(folder: Path, environment: VllmEnvironment) -> None:
     """Marks an environment as complete. Raises OSError."""
     partial = folder / f".{MARKER}.new"
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(environment), indent=2) + b"\n")
     partial.replace(folder / MARKER)

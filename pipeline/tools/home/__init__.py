@@ -1,5 +1,6 @@
 """The demo home that skills act on when no Home Assistant is connected."""
 
+from pipeline.tools.home.changes import ChangeJournal
 from pipeline.tools.home.config import AreaConfig, EntityConfig, HomeConfig, default_home
 from pipeline.tools.home.home import DemoEntity, DemoHome, names_in
 from pipeline.tools.home.state import (
@@ -13,6 +14,7 @@ from pipeline.tools.home.state import (
 __all__ = [
     "AreaConfig",
     "AreaState",
+    "ChangeJournal",
     "DemoEntity",
     "DemoHome",
     "EntityConfig",

@@ -133,7 +133,7 @@ class McpToolProvider:
         """Returns the tools as of the last listing; none while the server is not connected."""
         return self._specs
 
-    def theirs(self, name: str) -> str:
+    def server_name(self, name: str) -> str:
         """Returns the name that the server uses for a tool."""
         return self._names.get(name, name)
 
@@ -143,11 +143,11 @@ class McpToolProvider:
         """Calls a tool of the server. Cancelling this cancels the call at the server."""
         from mcp import MCPError
 
-        client, theirs = self._client, self._names.get(name)
-        if client is None or theirs is None:
+        client, server_name = self._client, self._names.get(name)
+        if client is None or server_name is None:
             return self._unavailable()
         try:
-            return tool_outcome(await client.call_tool(theirs, dict(arguments)))
+            return tool_outcome(await client.call_tool(server_name, dict(arguments)))
         except MCPError as error:
             # if the server is gone, listing its tools will fail as well, and it is reconnected
             self._must_list.set()

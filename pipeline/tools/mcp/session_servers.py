@@ -76,7 +76,7 @@ class SessionMcpServers:
         self.approvals = Approvals()
         self._policy, self._history, self._emit = policy, history, emit
         self._links: dict[object, _McpLink] = {}
-        "Connections by the key of their server (`ClientMcpServer.link`)."
+        "Connections by the key of their server (`ClientMcpServer.connection_key`)."
         self._of_session: tuple[ClientMcpServer, ...] = ()
         "Servers in the settings of the session. Others belong to single responses."
         self._tasks: asyncio.TaskGroup | None = None
@@ -92,7 +92,7 @@ class SessionMcpServers:
             self._connect(servers)
             return
         self.check(servers)
-        wanted, had = ({one.link for one in some} for some in (servers, self._of_session))
+        wanted, had = ({one.connection_key for one in some} for some in (servers, self._of_session))
         for link in had - wanted:
             self._drop(link)
         self._of_session = servers
@@ -112,7 +112,7 @@ class SessionMcpServers:
             raise RequestError(
                 "MCP servers cannot be used: the package mcp is not installed on this server.",
                 code="mcp_not_available",
-                param=servers[0].at,
+                param=servers[0].param,
             )
         if len(servers) > self._policy.max_servers:
             raise _too_many(len(servers), servers[0], self._policy)
@@ -124,7 +124,7 @@ class SessionMcpServers:
                 raise RequestError(
                     f"The MCP server {server.label!r} is refused: {why}.",
                     code="mcp_server_refused",
-                    param=f"{server.at}.server_url",
+                    param=f"{server.param}.server_url",
                 ) from None
 
     def resolved(self, servers: Sequence[ClientMcpServer]) -> tuple[ClientMcpServer, ...]:
@@ -141,11 +141,11 @@ class SessionMcpServers:
                 raise NotFound(
                     f"The session has no MCP server {server.label!r}: send its server_url.",
                     code="mcp_server_not_found",
-                    param=f"{server.at}.server_label",
+                    param=f"{server.param}.server_label",
                 )
             full.append(server.of_session(known) if known and not server.url else server)
         self.check(full)
-        links = {server.link for server in (*full, *self._of_session)}
+        links = {server.connection_key for server in (*full, *self._of_session)}
         if full and len(links) > self._policy.max_servers:
             raise _too_many(len(links), full[0], self._policy, "with those of the session, ")
         return tuple(full)
@@ -154,14 +154,14 @@ class SessionMcpServers:
         """Connects the servers and waits until each is connected or has failed."""
         self._connect(servers)
         for server in servers:
-            if (link := self._links.get(server.link)) is not None:
+            if (link := self._links.get(server.connection_key)) is not None:
                 await link.is_known.wait()
 
     def tools(self, servers: Sequence[ClientMcpServer]) -> list[ClientMcpTool]:
         """Returns the tools of those servers that are connected now."""
         found: list[ClientMcpTool] = []
         for server in servers:
-            link = self._links.get(server.link)
+            link = self._links.get(server.connection_key)
             if link is not None and link.tools.is_connected:
                 found += _tools(link, server)
         return found
@@ -170,10 +170,10 @@ class SessionMcpServers:
         if self._tasks is None:
             return
         for server in servers:
-            if server.link in self._links:
+            if server.connection_key in self._links:
                 continue
             self._make_room(servers)
-            link = self._links[server.link] = self._new(server)
+            link = self._links[server.connection_key] = self._new(server)
             self._begin(link)
             link.task = self._tasks.create_task(self._run(link), name=f"mcp-{server.label}")
 
@@ -202,7 +202,7 @@ class SessionMcpServers:
         many."""
         if len(self._links) < self._policy.max_servers:
             return
-        kept = {server.link for server in (*self._of_session, *wanted)}
+        kept = {server.connection_key for server in (*self._of_session, *wanted)}
         for key in [key for key in self._links if key not in kept][:1]:
             self._drop(key)
 
@@ -254,7 +254,9 @@ class SessionMcpServers:
 
     def _warn_of_limit(self, link: _McpLink) -> None:
         """Reports an error if the session's servers have more tools than a model is offered."""
-        others = [one for one in self._of_session if one.link != link.server.link]
+        others = [
+            one for one in self._of_session if one.connection_key != link.server.connection_key
+        ]
         count = len(self.tools([*others, link.server]))
         if count > MAX_TOOLS:
             what = (
@@ -271,7 +273,7 @@ def _tools(link: _McpLink, server: ClientMcpServer) -> tuple[ClientMcpTool, ...]
         or link.known_tools[0] is not specs
         or link.known_tools[1] != server
     ):
-        named = [(spec, link.tools.theirs(spec.name)) for spec in specs]
+        named = [(spec, link.tools.server_name(spec.name)) for spec in specs]
         link.known_tools = specs, server, client_tools_of(server, link.tools, named)
     return link.known_tools[2]
 
@@ -282,7 +284,7 @@ def _too_many(
     return RequestError(
         f"{which}{count} MCP servers; the limit is {policy.max_servers}.",
         code="too_many_mcp_servers",
-        param=first.at.partition("[")[0],
+        param=first.param.partition("[")[0],
     )
 
 

@@ -55,7 +55,7 @@ def client_tools_of(
     found: list[ClientMcpTool] = []
     for spec, name in specs:
         is_read_only = spec.is_read_only
-        if server.allowed.takes(name, is_read_only=is_read_only):
+        if server.allowed.matches(name, is_read_only=is_read_only):
             shown = replace(spec, description=_described(spec, server))
             needs = server.approval.is_needed(name, is_read_only=is_read_only)
             found.append(ClientMcpTool(Tool(shown, provider, spec.name), server.label, name, needs))

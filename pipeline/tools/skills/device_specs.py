@@ -22,6 +22,11 @@ COLORS = (
     "turquoise",
 )
 PLAYER = ("media_player",)
+_CHANGES = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "The values `undo` of the results of the calls to take back",
+}
 
 
 def device_specs(home: DemoHome, language: str) -> tuple[ToolSpec, ...]:
@@ -69,11 +74,21 @@ class _TargetSchemas:
 
 
 def _switch_specs(names: _TargetSchemas) -> tuple[ToolSpec, ...]:
-    everywhere = {"type": "boolean", "description": "All of that kind in the whole home"}
+    everywhere = {
+        "type": "boolean",
+        "description": "All of that kind in the whole home; without a kind: all lights, switches, "
+        "fans and players",
+    }
     target = {**names.target(), "everywhere": everywhere}
     return (
         tool("HassTurnOn", "Turns on a device, opens a cover, locks a lock", target),
         tool("HassTurnOff", "Turns off a device, closes a cover, unlocks a lock", target),
+        tool(
+            "HassUndo",
+            "Takes back changes of devices: restores their former state",
+            {"changes": _CHANGES},
+            required=("changes",),
+        ),
     )
 
 
@@ -84,7 +99,12 @@ def _set_specs(names: _TargetSchemas) -> tuple[ToolSpec, ...]:
         tool(
             "HassLightSet",
             "Sets the brightness or the color of lights",
-            {**names.target("light"), "brightness": percent, "color": choice_schema("", COLORS)},
+            {
+                **names.target("light"),
+                "brightness": percent,
+                "brightness_step": choice_schema("Brighter or darker", ("up", "down")),
+                "color": choice_schema("", COLORS),
+            },
         ),
         tool(
             "HassSetPosition",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.tools.home import DemoEntity, DemoHome
+from pipeline.tools.home import ChangeJournal, DemoEntity, DemoHome
 from pipeline.tools.skills.arguments import (
     SkillHandler,
     ToolError,
@@ -19,6 +19,13 @@ from pipeline.tools.skills.targets import describe_entity, find_targets
 SWITCHABLE = ("light", "switch", "fan", "cover", "climate", "media_player", "lock")
 MAX_LANGUAGES = 8  # whose specifications are kept; a household speaks fewer
 VOLUME_STEP = 10  # percent; one audible step
+LIGHT_STEP = 25  # percent; one step that everybody sees
+MIN_LIT = 5  # percent; "dim" never turns a light off
+MAX_UNDONE = 50  # changes that one call takes back; one sentence makes at most four
+EVERYTHING = ("light", "switch", "fan", "media_player")
+"""Kinds that "everything" means: no doors and locks, and no heating, which may protect from
+frost."""
+QUERIES = ("HassGetState", "HassClimateGetTemperature")
 ON = {"cover": "open", "climate": "heat", "media_player": "playing", "lock": "locked"}
 OFF = {"cover": "closed", "lock": "unlocked"}
 
@@ -28,6 +35,7 @@ class HomeTools:
 
     def __init__(self, home: DemoHome) -> None:
         self._home = home
+        self._changes = ChangeJournal()
         self._specs: dict[str, tuple[ToolSpec, ...]] = {}
         self._handlers: Mapping[str, SkillHandler] = {
             "HassTurnOn": self._turn_on,
@@ -44,6 +52,7 @@ class HomeTools:
             "HassMediaPrevious": lambda arguments, context: self._skip(arguments, context, -1),
             "HassSetVolume": self._set_volume,
             "HassSetVolumeRelative": self._step_volume,
+            "HassUndo": self._undo,
         }
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
@@ -57,7 +66,14 @@ class HomeTools:
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
-        return run_tool(self._handlers, name, arguments, context)
+        before = self._home.entities()
+        outcome = run_tool(self._handlers, name, arguments, context)
+        targets = {target["id"] for target in outcome.data.get("targets", ())}
+        if outcome.error or not targets or name in (*QUERIES, "HassUndo"):
+            return outcome
+        # Devices that already were as wanted are kept too: undoing changes nothing for them.
+        change = self._changes.add([entity for entity in before if entity.config.id in targets])
+        return ToolOutcome({**outcome.data, "undo": change})
 
     def _targets(
         self, arguments: Mapping[str, Any], context: ToolContext, *kinds: str
@@ -67,16 +83,40 @@ class HomeTools:
     def _turn_on(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         changed = [
             self._switch(entity, ON.get(entity.config.kind, "on"))
-            for entity in self._targets(arguments, context, *SWITCHABLE)
+            for entity in self._switchable(arguments, context)
         ]
         return self._done(changed, context)
 
     def _turn_off(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         changed = [
             self._switch(entity, OFF.get(entity.config.kind, "off"))
-            for entity in self._targets(arguments, context, *SWITCHABLE)
+            for entity in self._switchable(arguments, context)
         ]
         return self._done(changed, context)
+
+    def _switchable(
+        self, arguments: Mapping[str, Any], context: ToolContext
+    ) -> Sequence[DemoEntity]:
+        is_specific = any(arguments.get(key) for key in ("name", "domain", "device_class"))
+        kinds = SWITCHABLE if is_specific else EVERYTHING
+        return self._targets(arguments, context, *kinds)
+
+    def _undo(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        changes = arguments.get("changes")
+        if not isinstance(changes, list | tuple) or not 0 < len(changes) <= MAX_UNDONE:
+            raise ToolError(
+                f"changes must be 1 to {MAX_UNDONE} values `undo` of results", param="changes"
+            )
+        before = self._changes.before([str(change) for change in changes])
+        if before is None:
+            raise ToolError("the state before this change is not known", code="cannot_undo")
+        present = {entity.config.id for entity in self._home.entities()}
+        restored = [
+            self._home.update(entity.config.id, entity.state, **entity.attributes)
+            for entity in before
+            if entity.config.id in present
+        ]
+        return self._done(restored, context)
 
     def _switch(self, entity: DemoEntity, state: str) -> DemoEntity:
         if entity.config.kind == "cover":
@@ -88,6 +128,9 @@ class HomeTools:
     def _light_set(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         brightness = read_number(arguments, "brightness", 0, 100)
         color = read_text(arguments, "color")
+        step = read_text(arguments, "brightness_step")
+        if step:
+            return self._step_light(step, arguments, context)
         if brightness is None and not color:
             raise ToolError("brightness or color is required", param="brightness")
         if color and color not in COLORS:
@@ -99,6 +142,28 @@ class HomeTools:
         changed = [
             self._home.update(entity.config.id, state, **changes)
             for entity in self._targets(_lights_of(arguments), context, "light")
+        ]
+        return self._done(changed, context)
+
+    def _step_light(
+        self, step: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        """Makes lights brighter or darker. Without a name and an area: those that are on."""
+        if step not in {"up", "down"}:
+            raise ToolError("brightness_step must be up or down", param="brightness_step")
+        lights = self._targets(_lights_of(arguments), context, "light")
+        lit = [light for light in lights if light.state == "on"]
+        has_place = any(arguments.get(key) for key in ("name", "area"))
+        if not lit and (step == "down" or not has_place):
+            raise ToolError("no light is on", code="no_light_on")
+        change = LIGHT_STEP if step == "up" else -LIGHT_STEP
+        changed = [
+            self._home.update(
+                light.config.id,
+                "on",
+                brightness=min(100, max(MIN_LIT, _brightness(light) + change)),
+            )
+            for light in lit or lights
         ]
         return self._done(changed, context)
 
@@ -128,22 +193,22 @@ class HomeTools:
         return self._done(changed, context)
 
     def _get_temperature(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        asked = {"domain": "climate", **arguments}
-        return self._done(self._targets(asked, context, "climate"), context)
+        thermostats = self._targets({"domain": "climate", **arguments}, context, "climate")
+        return self._done(thermostats, context)
 
     def _get_state(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         state = read_text(arguments, "state")
         area_only = {"domain": "light", **arguments} if set(arguments) == {"area"} else arguments
         matched: list[dict[str, Any]] = []
         unmatched: list[dict[str, Any]] = []
-        for entity in self._asked(area_only, context):
+        for entity in self._queried(area_only, context):
             fits = not state or entity.state == state
             (matched if fits else unmatched).append(
                 describe_entity(self._home, entity, context.language)
             )
         return ToolOutcome({"matched": matched, "unmatched": unmatched})
 
-    def _asked(self, arguments: Mapping[str, Any], context: ToolContext) -> list[DemoEntity]:
+    def _queried(self, arguments: Mapping[str, Any], context: ToolContext) -> list[DemoEntity]:
         try:
             return self._targets(arguments, context, *SWITCHABLE)
         except ToolError as error:
@@ -199,8 +264,8 @@ class HomeTools:
         return self._done(changed, context)
 
     def _done(self, entities: Iterable[DemoEntity], context: ToolContext) -> ToolOutcome:
-        told = [describe_entity(self._home, entity, context.language) for entity in entities]
-        return ToolOutcome({"targets": told})
+        described = [describe_entity(self._home, entity, context.language) for entity in entities]
+        return ToolOutcome({"targets": described})
 
     def _players(
         self, arguments: Mapping[str, Any], context: ToolContext, *, is_paused: bool = False
@@ -220,6 +285,11 @@ class HomeTools:
         if not is_paused:
             raise ToolError("nothing is playing", code="nothing_playing")
         return self._targets({"domain": "media_player"}, context, "media_player")
+
+
+def _brightness(light: DemoEntity) -> int:
+    """Returns the brightness as it is seen: 0 for a light that is off."""
+    return int(light.attributes["brightness"]) if light.state == "on" else 0
 
 
 def _plays(player: DemoEntity) -> bool:

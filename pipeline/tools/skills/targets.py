@@ -24,7 +24,8 @@ def find_targets(
     name, domain = read_text(arguments, "name"), read_text(arguments, "domain")
     device_class = read_text(arguments, "device_class")
     area = find_area(home, read_text(arguments, "area"), language)
-    if not (name or area or domain or device_class):
+    is_everywhere = arguments.get("everywhere") is True
+    if not (name or area or domain or device_class or is_everywhere):
         raise ToolError("one of name, area, domain and device_class is required", param="name")
     found = [entity for entity in home.entities() if not area or entity.config.area == area]
     if name:
@@ -45,7 +46,7 @@ def find_targets(
     if name:
         # "Front door" is both a door and its lock: without a domain the door is meant.
         return [entity for entity in able if entity.config.kind != "lock"] or able
-    if area or arguments.get("everywhere") is True:
+    if area or is_everywhere:
         return able
     return _only_one(able, language)
 
@@ -112,5 +113,5 @@ def _only_one(found: list[DemoEntity], language: str) -> list[DemoEntity]:
 
 def _no_device(arguments: Mapping[str, Any]) -> ToolError:
     keys = ("name", "area", "domain", "device_class")
-    said = {key: arguments[key] for key in keys if arguments.get(key)}
-    return ToolError("there is no such device", code="no_such_device", **said)
+    given = {key: arguments[key] for key in keys if arguments.get(key)}
+    return ToolError("there is no such device", code="no_such_device", **given)

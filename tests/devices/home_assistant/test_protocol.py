@@ -94,16 +94,16 @@ def test_a_malformed_answer_is_an_error(odd: Any) -> None:
 def test_conversations_continue_until_home_assistant_forgets_them() -> None:
     threads = ConversationIds()
     assert threads.id("ours", 0) is None
-    threads.answered("ours", "theirs", 0, is_asking=True)
+    threads.record_answer("ours", "theirs", 0, is_asking=True)
     assert threads.id("ours", 300) == "theirs"
     assert threads.id("others", 1) is None
     assert [threads.is_asking("ours", now_s) for now_s in (60, 61)] == [True, False]
     assert threads.id("ours", 301) is None
-    threads.answered("ours", "theirs", 400, is_asking=False)
-    threads.answered("ours", "", 401, is_asking=False)
+    threads.record_answer("ours", "theirs", 400, is_asking=False)
+    threads.record_answer("ours", "", 401, is_asking=False)
     assert threads.id("ours", 402) is None
     for number in range(1001):
-        threads.answered(f"c{number}", "t", 500, is_asking=False)
+        threads.record_answer(f"c{number}", "t", 500, is_asking=False)
     assert (threads.id("c0", 501), threads.id("c1", 501)) == (None, "t")
 
 
@@ -206,8 +206,8 @@ def test_names_are_passed_to_recognisers_that_can_use_them() -> None:
     able = AsrInfo("w", "m", ("en",), 1, is_incremental=False, supports=("hotwords",))
     names, settings = ("Kitchen", "Lamp"), SessionSettings(keywords=("Ada", "Lamp"))
     for info, wanted in (
-        (replace(able, expects_names=True), "Ada, Lamp, Kitchen"),
+        (replace(able, has_prompt_training=True), "Ada, Lamp, Kitchen"),
         (able, "Ada, Lamp"),
-        (replace(able, supports=(), expects_names=True), "Ada, Lamp"),
+        (replace(able, supports=(), has_prompt_training=True), "Ada, Lamp"),
     ):
         assert settings.recognition(info, names).hotwords == wanted

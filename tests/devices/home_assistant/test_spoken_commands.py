@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from core.ports import ToolContext
+from devices.home_assistant.entities import EntityMirror
+from devices.home_assistant.tools import HomeAssistantTools
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm import intents
 from pipeline.tools.home import DemoHome, HomeConfig
 from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
 from tests.devices.home_assistant.fake_server import FakeHome, answered, fake_home, light
-from tests.devices.home_assistant.harness import ENGLISH, run, spoken_in, tools
+from tests.devices.home_assistant.harness import ENGLISH, client, run, spoken_in, tools, until
 from tests.engines.llm.intents.text_conversation import Announced, HandClock
 from tests.pipeline.fakes import Counts
 
@@ -267,5 +269,44 @@ def test_arguments_that_are_not_a_sentence_are_refused() -> None:
         results = await talk.toolbox.run(calls, ENGLISH)
         assert all("invalid_arguments" in one for one in results)
         assert home.sentences == []
+
+    with_talk(main)
+
+
+def test_follow_ups_call_services_and_undo_restores_the_brightness() -> None:
+    async def run_it() -> None:
+        shown = DemoHome(HomeConfig())
+        async with (
+            fake_home(entities=list(ENTITIES), areas=AREAS) as home,
+            client(home, mirror=EntityMirror(shown)) as house,
+        ):
+            talk = Talk(HomeAssistantTools(house, HandClock()))
+            await until(lambda: bool(home.watched))
+            lamp = {"light.kitchen_lights": {"s": "on", "a": {"brightness": 102}}}
+            await home.show(a=lamp)
+            await until(lambda: any(one.state == "on" for one in shown.entities()))
+            done = {"type": "entity", "name": "Kitchen Lights", "id": "light.kitchen_lights"}
+            turned_off = answered("Turned off")
+            turned_off["response"]["data"]["success"].append(done)
+            home.answer = lambda _: turned_off
+            await talk.say("turn off the kitchen lights")
+            assert await talk.say("undo") == "The Kitchen Lights are as before."
+            await talk.say("turn them on")
+            assert await talk.say("undo") == "The Kitchen Lights are as before."
+            calls = [(one["service"], one["service_data"]) for one in home.services]
+            target = {"entity_id": ["light.kitchen_lights"]}
+            restored = ("turn_on", {"brightness_pct": 40, **target})
+            assert calls == [restored, ("turn_on", target), restored]
+            assert texts(home) == ["turn off the kitchen lights"]
+
+    run(run_it())
+
+
+def test_undo_of_a_color_is_refused_because_the_former_one_is_not_known() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.answer = lambda _: answered("Done")
+        await talk.say("make the kitchen lights red")
+        assert await talk.say("undo") == "I can't undo that."
+        assert home.services == []
 
     with_talk(main)

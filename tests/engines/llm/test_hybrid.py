@@ -49,7 +49,7 @@ class Model:
 
     name = "scripted"
     context_tokens: int | None = 512
-    sees = False
+    accepts_images = False
 
     def __init__(
         self,
@@ -329,19 +329,19 @@ def test_two_commands_are_not_joined_into_a_third() -> None:
 
 
 class SeatedModel(Model):
-    at_once = 3
+    max_concurrency = 3
 
 
 def test_the_engine_has_the_slots_of_its_model() -> None:
-    assert [made(model).at_once for model in (Model(), SeatedModel())] == [None, 3]
+    assert [made(model).max_concurrency for model in (Model(), SeatedModel())] == [None, 3]
 
 
 def test_images_go_to_a_model_with_vision() -> None:
     model = Model()
     engine = HybridLlm(intents.create(intents.Settings()), model)
-    sees = [engine.sees]
-    model.sees = True
-    assert [*sees, engine.sees] == [False, True]
+    accepts_images = [engine.accepts_images]
+    model.accepts_images = True
+    assert [*accepts_images, engine.accepts_images] == [False, True]
     image = ImagePart("data:image/png;base64,AAAA")
     assert answered(engine, Message("user", "what time is it", images=(image,))) == TOLD
     assert model.calls == 1

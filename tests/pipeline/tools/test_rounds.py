@@ -167,7 +167,7 @@ def test_written_out_of_band_responses_run_at_once() -> None:
     ends = {end.response_id: end for end in of(ResponseDone, events)}
     order = [ends[created.response_id] for created in of(ResponseCreated, events)]
     assert [end.status for end in order] == ["cancelled", "completed", "cancelled"]
-    assert [end.terms.in_conversation for end in order] == [True, False, False]
+    assert [end.parameters.in_conversation for end in order] == [True, False, False]
 
 
 def test_server_tools_of_a_round_run_before_the_client_call_is_sent() -> None:
@@ -288,10 +288,10 @@ def test_an_out_of_band_response_leaves_no_history() -> None:
 
     events = run_session(there, scene, TEXT)
     first, second, third = of(ResponseCreated, events)
-    assert (first.terms.in_conversation, first.terms.metadata) == (True, None)
-    assert (second.terms.in_conversation, second.terms.metadata) == (False, notes)
-    assert second.terms.max_output_tokens == 9
-    assert third.terms == of(ResponseDone, events)[2].terms
+    assert (first.parameters.in_conversation, first.parameters.metadata) == (True, None)
+    assert (second.parameters.in_conversation, second.parameters.metadata) == (False, notes)
+    assert second.parameters.max_output_tokens == 9
+    assert third.parameters == of(ResponseDone, events)[2].parameters
     assert [(m.role, m.text) for m in llm.asked[1]] == [
         ("system", "Classify."),
         ("user", "this?"),
@@ -436,7 +436,7 @@ def test_cancel_without_an_id_means_the_response_of_the_conversation() -> None:
         await speak(session, (0, 6000))
 
     ends = of(ResponseDone, run_session(there, scene))
-    story = [(end.terms.in_conversation, end.status) for end in ends]
+    story = [(end.parameters.in_conversation, end.status) for end in ends]
     assert story == [(False, "completed"), (True, "cancelled"), (False, "completed")]
 
 
@@ -456,7 +456,7 @@ def test_cancelling_a_waiting_response_leaves_an_out_of_band_one_running() -> No
         await speak(session, (0, 6000))
 
     ends = of(ResponseDone, run_session(there, scene))
-    story = [(end.terms.in_conversation, end.status) for end in ends]
+    story = [(end.parameters.in_conversation, end.status) for end in ends]
     assert story == [(False, "completed"), (True, "cancelled")]
 
 

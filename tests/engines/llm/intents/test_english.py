@@ -179,7 +179,7 @@ def test_a_request_without_a_tool_is_answered_without_a_call(text: str, reply: s
 def test_an_unknown_sentence_calls_no_tool(text: str) -> None:
     said = asyncio.run(Talk().say(text))
     assert said.calls == ()
-    assert said.reply == "I did not understand that."
+    assert said.reply.startswith("I did not understand that.")
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,10 @@ def test_the_reason_of_a_failure_is_spoken(text: str, reply: str) -> None:
 def test_one_sentence_may_hold_several_commands(text: str, calls: list[str]) -> None:
     said = asyncio.run(Talk().say(text))
     assert [name for name, _ in said.calls] == calls
-    sentences = said.reply.count(".")
-    assert sentences == max(1, len(calls))
+    if calls:
+        assert said.reply.count(".") == len(calls)
+    else:
+        assert said.reply.startswith("I did not understand that.")
 
 
 @pytest.mark.parametrize(

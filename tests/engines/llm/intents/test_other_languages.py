@@ -251,7 +251,7 @@ def test_a_sentence_without_a_tool_is_answered_in_its_language(
 ) -> None:
     said = asyncio.run(Talk(language).say(text))
     assert said.calls == ()
-    assert said.reply == reply
+    assert said.reply.startswith(reply)
 
 
 @pytest.mark.parametrize(

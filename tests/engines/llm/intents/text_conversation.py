@@ -53,7 +53,10 @@ class Said:
 
 
 class Talk:
-    """One conversation: `say` takes a user's text and returns tool calls and the answer."""
+    """One conversation: `say` takes a user's text and returns tool calls and the answer.
+
+    `say` begins anew with each sentence, `go_on` keeps what was said before.
+    """
 
     def __init__(self, language: str = "en") -> None:
         self.clock = HandClock()
@@ -68,12 +71,21 @@ class Talk:
             ListTools(self.home),
         ]
         self.tools = Toolbox(providers, Counts())
+        self.messages: list[Message] = []
 
     def specs(self) -> list[ToolSpec]:
         return self.tools.specs(self.context)
 
     async def say(self, text: str) -> Said:
-        messages = [Message("user", text)]
+        return await self._turn([Message("user", text)])
+
+    async def go_on(self, text: str) -> Said:
+        self.messages.append(Message("user", text))
+        said = await self._turn(self.messages)
+        self.messages.append(Message("assistant", said.reply))
+        return said
+
+    async def _turn(self, messages: list[Message]) -> Said:
         done: list[tuple[str, Mapping[str, Any]]] = []
         for _ in range(MAX_ROUNDS):
             spoken, calls = await self._reply(messages)
@@ -84,7 +96,7 @@ class Talk:
             for call, result in zip(calls, results, strict=True):
                 done.append((call.name, call.arguments))
                 messages.append(Message("tool", result, call_id=call.call_id))
-        raise AssertionError(f"still calling tools after {MAX_ROUNDS} rounds: {text}")
+        raise AssertionError(f"still calling tools after {MAX_ROUNDS} rounds")
 
     async def _reply(self, messages: list[Message]) -> tuple[str, tuple[ToolCall, ...]]:
         texts: list[str] = []

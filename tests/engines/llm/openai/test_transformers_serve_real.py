@@ -19,7 +19,7 @@ from engines.runtime.external_server.program import ServerProgram, http_health, 
 from server.commands.engines.pip import pip
 from tests.engines.llm.vllm.installation import installed, tiny_llama
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
 
 START_S = 600
 HOST = "127.0.0.1"
@@ -42,7 +42,7 @@ SERVE = "import sys; from transformers.cli.transformers import main; sys.exit(ma
 async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
     python = python_of(installed())
     # vLLM needs the rest of the extra `serving`. Without dependencies, because torch is pinned.
-    pip(python, "install", "--no-deps", "accelerate", tell=print)
+    pip(python, "install", "--no-deps", "accelerate", report_progress=print)
     model = str(tiny_llama())
     with reserve_port("llm", "transformers", HOST, 0) as port:
         where = ("--host", HOST, "--port", str(port), "--device", "cpu")

@@ -36,7 +36,7 @@ from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_lla
 from tests.pipeline.fakes import Counts
 from tests.tiny_llama import CONTEXT_TOKENS, SPOKEN
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
 
 PYTHON = python_of(ENVIRONMENT)
 PATIENCE_S = 120

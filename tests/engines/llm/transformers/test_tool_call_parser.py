@@ -99,7 +99,7 @@ def test_the_number_of_simultaneous_answers_is_known(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     llm = TransformersLlm(Settings(path=str(tmp_path), at_once=3))
     assert isinstance(llm, ConcurrencyLimitedLlm)
-    assert llm.at_once == 3
+    assert llm.max_concurrency == 3
 
 
 @pytest.mark.parametrize(

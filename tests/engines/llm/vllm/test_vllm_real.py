@@ -33,7 +33,7 @@ from tests.engines.llm.vllm.installation import (
     tiny_llama,
 )
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.xdist_group("vllm")]
 
 START_S = 600
 
