@@ -41,6 +41,10 @@ class StreamedTranscript:
     "Time from the first speech sample to the first words."
     partials: tuple[str, ...] = ()
     "The shown partials, without repetitions."
+    utterances: int = 0
+    "Utterances that the server found and finished in a streamed recording."
+    empty_utterances: int = 0
+    "Those of them without text, as the recogniser or the server's no-speech filter left them."
     error: str = ""
 
 
@@ -62,6 +66,7 @@ class StreamingClient:
         self._texts = {}
         "Item id -> its text, in the order of the speech. Empty: not known yet."
         self._unfinished: set[str] = set()
+        self._finished: set[str] = set()
         self._partials: list[str] = []
         self._final_at: float | None = None
         self._error = ""
@@ -94,6 +99,8 @@ class StreamingClient:
             if first_words_at is None
             else 1000 * (first_words_at - speech_began_at),
             partials=tuple(self._partials),
+            utterances=len(self._finished),
+            empty_utterances=sum(not self._texts[item].strip() for item in self._finished),
             error=error,
         )
 
@@ -113,11 +120,13 @@ class StreamingClient:
             case "conversation.item.deleted":  # its words are in a later item
                 self._texts.pop(item, None)
                 self._unfinished.discard(item)
+                self._finished.discard(item)
             case "error":
                 self._error = self._log.error
             case kind if kind in FINAL:
                 self._texts[item] = self._log.transcripts.get(item, "")
                 self._unfinished.discard(item)
+                self._finished.add(item)
                 self._final_at = received.at
                 self._error = self._log.error
         words = self._words()

@@ -19,6 +19,7 @@ from bench.client.microphone import RATE_HZ
 from bench.server.stub_engines import tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from bench.tools.clips import LEAD_MS, spoken
+from bench.tools.noisy_clips import in_quiet_room
 from bench.tools.overlap_clips import KINDS, OverlapClip, OverlapKind, overlaps
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, silence
@@ -53,8 +54,6 @@ ANSWER_MS = 6000
 BEFORE_MS = 1500
 "Length of the answer before the sound over it."
 AFTER_MS = 2500
-ROOM_DBFS = -66.0
-"Noise of a quiet room, so that the microphone never delivers digital silence."
 
 LONGEST_FRAME_S = 1.5 * PTIME_MS / 1000
 "A longer interval between two frames counts as a pause."
@@ -101,7 +100,7 @@ class VirtualTimeRecogniser:
 
     def admit(self, priority: DecodePriority) -> None: ...
 
-    def hurry(self, utterance: str) -> None: ...
+    def promote(self, utterance: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,19 +215,13 @@ async def _speak_over(session: Session, pcm: Pcm) -> list[float]:
     loop = asyncio.get_running_loop()
     frame_times: list[float] = []
     quiet = [silence(ms, ASR_RATE_HZ) for ms in (BEFORE_MS, AFTER_MS)]
-    heard = _in_a_room(np.concatenate([quiet[0], pcm, quiet[1]]))
+    heard = in_quiet_room(np.concatenate([quiet[0], pcm, quiet[1]]))
     for frame in Framer(ASR_RATE_HZ).push(heard):
         await asyncio.sleep(PTIME_MS / 1000)
         session.feed(frame)
         if session.pull() is not None:
             frame_times.append(loop.time())
     return frame_times
-
-
-def _in_a_room(pcm: Pcm) -> Pcm:
-    level = 32768 * 10 ** (ROOM_DBFS / 20)
-    noisy = pcm + np.random.default_rng(3).normal(0, level, len(pcm))
-    return np.clip(np.round(noisy), -32768, 32767).astype(np.int16)
 
 
 async def _read(session: Session, into: list[tuple[float, SessionEvent]]) -> None:

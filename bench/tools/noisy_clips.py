@@ -1,4 +1,5 @@
-"""Commands in recorded noise, as in a session that has been listening for a while."""
+"""Clips in noise: commands in recorded noise, as in a session that has been listening for a while,
+and any sound in a quiet room."""
 
 from collections.abc import Callable
 from itertools import count
@@ -17,6 +18,16 @@ LEAD = ms_to_samples(2000, ASR_RATE_HZ)
 "Noise before the command, in which noise reduction adapts."
 STEP = ms_to_samples(700, ASR_RATE_HZ)
 "Shift of the noise from one command to the next, so that each has another piece of it."
+
+ROOM_DBFS = -66.0
+"Noise of a quiet room, so that the microphone never delivers digital silence."
+
+
+def in_quiet_room(pcm: Pcm) -> Pcm:
+    """Adds the noise of a quiet room."""
+    level = 32768 * 10 ** (ROOM_DBFS / 20)
+    noisy = pcm + np.random.default_rng(3).normal(0, level, len(pcm))
+    return np.clip(np.round(noisy), -32768, 32767).astype(np.int16)
 
 
 def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> Callable[[Pcm], Pcm]:

@@ -67,6 +67,9 @@ def summary(run: CorpusRun, language: str | None) -> dict[str, Any]:
             [a.first_partial_ms for a in shown if a.first_partial_ms is not None]
         ),
         "partial_words_kept": sum(words for words, _ in kept) / total if total else None,
+        "utterances": sum(r.answer.utterances for r in run.results),
+        "empty_utterances": sum(r.answer.empty_utterances for r in run.results),
+        "empty_recordings": sum(not heard for said, heard, _ in clean if said),
     }
 
 
@@ -81,6 +84,8 @@ def recordings(run: CorpusRun) -> list[dict[str, Any]]:
             "latency_ms": result.answer.took_ms,
             "first_partial_ms": result.answer.first_partial_ms,
             "partials": result.answer.partials,
+            "utterances": result.answer.utterances,
+            "empty_utterances": result.answer.empty_utterances,
             "error": result.answer.error,
         }
         for result in run.results
@@ -91,6 +96,7 @@ def table(found: Mapping[str, Any], what: str) -> str:
     """Returns a Markdown table. what: the meaning of the latency."""
     rows: list[Row] = [
         ("recordings, without an answer", f"{found['recordings']}, {found['failed']}"),
+        ("recordings with speech, but no text", f"{found['empty_recordings']}"),
         ("audio, wall", f"{found['audio_s']:.1f} s, {found['wall_s']:.1f} s"),
         ("RTF = wall / audio", f"{found['rtf']:.4f}"),
     ]
@@ -102,6 +108,10 @@ def table(found: Mapping[str, Any], what: str) -> str:
         (f"first partial after speech begins, {key}", f"{value:.0f} ms")
         for key, value in _of(found, "first_partial_ms")
     ]
+    if found["utterances"]:
+        rows.append(
+            ("utterances, without text", f"{found['utterances']}, {found['empty_utterances']}")
+        )
     if found["partial_words_kept"] is not None:
         rows.append(("words of partials that stayed", f"{found['partial_words_kept']:.1%}"))
     return markdown(["what", "measured"], rows)

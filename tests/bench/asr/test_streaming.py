@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.asr.streaming import TRANSCRIPTION, StreamingClient
+from bench.asr.streaming import TRANSCRIPTION, StreamedTranscript, StreamingClient
 from bench.client.realtime import ReceivedEvent, background
 from core.audio import Pcm
 from tests.loop import run_virtual
 
 RATE_HZ = 24_000
-TEXTS = {"u1": "one two three", "u2": "four five"}
+TEXTS = {"u1": "one two three", "u2": "four five", "silent": ""}
 
 
 def started(item: str) -> dict[str, Any]:
@@ -79,17 +79,21 @@ def orders() -> Iterator[list[dict[str, Any]]]:
 
 def heard(*recordings: list[dict[str, Any]]) -> list[str]:
     """Returns the texts of recordings that are sent one after the other."""
-    texts: list[str] = []
+    return [answer.text for answer in answers(*recordings)]
+
+
+def answers(*recordings: list[dict[str, Any]]) -> list[StreamedTranscript]:
+    """Returns the results of recordings that are sent one after the other."""
+    found: list[StreamedTranscript] = []
 
     async def main() -> None:
         speaker = StreamingClient(Client(*recordings), timeout_s=1)  # type: ignore[arg-type]
         async with background(speaker.read()):
-            for _ in recordings:
-                answer = await speaker.say(np.ones(RATE_HZ, np.int16), (0, RATE_HZ))
-                texts.append(answer.text)
+            pcm, span = np.ones(RATE_HZ, np.int16), (0, RATE_HZ)
+            found.extend([await speaker.say(pcm, span) for _ in recordings])
 
     run_virtual(main())
-    return texts
+    return found
 
 
 @pytest.mark.parametrize("events", list(orders()))
@@ -103,7 +107,8 @@ def test_a_text_that_arrives_before_its_item_is_committed_counts() -> None:
 
 
 def test_texts_stand_in_the_order_of_the_speech() -> None:
-    events = [*map(started, TEXTS), *map(committed, TEXTS), completed("u2"), completed("u1")]
+    items = ("u1", "u2")
+    events = [*map(started, items), *map(committed, items), completed("u2"), completed("u1")]
     assert heard([*events[:1], stopped("u1"), *events[1:]]) == ["one two three four five"]
 
 
@@ -117,3 +122,13 @@ def test_a_late_text_is_not_part_of_the_next_recording() -> None:
     begun = [started("u1"), stopped("u1"), committed("u1")]
     next_one = [started("u2"), completed("u1"), stopped("u2"), committed("u2"), completed("u2")]
     assert heard(begun, next_one) == ["", "four five"]
+
+
+def test_finished_utterances_and_those_without_text_are_counted() -> None:
+    def spoken(item: str) -> list[dict[str, Any]]:
+        return [started(item), stopped(item), committed(item), completed(item)]
+
+    deleted = {"type": "conversation.item.deleted", "item_id": "u2"}
+    first, second = answers([*spoken("silent"), *spoken("u1")], [*spoken("u2"), deleted])
+    assert (first.utterances, first.empty_utterances) == (2, 1)
+    assert (second.utterances, second.empty_utterances) == (0, 0)

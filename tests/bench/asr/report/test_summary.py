@@ -104,11 +104,26 @@ def test_a_summary_counts_lost_recordings_as_errors_but_not_as_latencies() -> No
     assert "| WER, Whisper's normaliser | 50.00 % (0 ins, 3 del, 0 sub of 6) |" in table(found, "x")
 
 
+def test_utterances_without_text_are_counted() -> None:
+    found = summary(
+        run_of(
+            StreamedTranscript("turn it", 100.0, utterances=2, empty_utterances=1),
+            StreamedTranscript("", 100.0, utterances=1, empty_utterances=1),
+        ),
+        "en",
+    )
+    assert (found["utterances"], found["empty_utterances"], found["empty_recordings"]) == (3, 2, 1)
+    shown = table(found, "x")
+    assert "| utterances, without text | 3, 2 |" in shown
+    assert "| recordings with speech, but no text | 1 |" in shown
+
+
 def test_a_run_of_uploads_reports_no_partials() -> None:
     found = summary(run_of(StreamedTranscript("turn it on", 100.0)), "en")
     assert found["first_partial_ms"] is None
     assert found["partial_words_kept"] is None
     assert "partial" not in table(found, "request to answer")
+    assert "utterances" not in table(found, "request to answer")
 
 
 def test_the_table_has_willows_columns() -> None:
