@@ -58,7 +58,7 @@ class _UsualLevel:
 class _WakeContest:
     """One wake word in one group of devices, and the devices that reported it."""
 
-    began: float
+    began_at: float
     levels: dict[str, float | None] = field(default_factory=dict)
     winner: str = ""
     "Name of the winner; empty: not decided yet."
@@ -82,7 +82,7 @@ class Arbitration:
 
     def __init__(self) -> None:
         self._contests: dict[str, _WakeContest] = {}
-        self._usual: dict[str, _UsualLevel] = {}
+        self._levels: dict[str, _UsualLevel] = {}
 
     def report(
         self, group: str, device: str, level_db: float | None, known: AbstractSet[str], now: float
@@ -102,10 +102,10 @@ class Arbitration:
         if (
             contest is not None
             and not contest.is_decided
-            and (is_old or now >= contest.began + WINDOW_S)
+            and (is_old or now >= contest.began_at + WINDOW_S)
         ):
             verdicts += self._decide(contest)
-        if contest is None or is_old or now >= contest.began + LATE_S:
+        if contest is None or is_old or now >= contest.began_at + LATE_S:
             contest = self._contests[group] = _WakeContest(now)
         contest.levels[device] = level_db
         if contest.is_decided:
@@ -143,14 +143,16 @@ class Arbitration:
 
     def due(self) -> float | None:
         """Returns the time at which `tick` has something to decide; None: nothing waits."""
-        return min((contest.began + WINDOW_S for contest in self._undecided()), default=None)
+        return min((contest.began_at + WINDOW_S for contest in self._undecided()), default=None)
 
     def tick(self, now: float) -> list[ArbitrationVerdict]:
         """Decides contests whose window is over, and removes old ones."""
-        due_contests = [contest for contest in self._undecided() if now >= contest.began + WINDOW_S]
+        due_contests = [
+            contest for contest in self._undecided() if now >= contest.began_at + WINDOW_S
+        ]
         verdicts = [verdict for contest in due_contests for verdict in self._decide(contest)]
         expired = [
-            name for name, contest in self._contests.items() if now >= contest.began + LATE_S
+            name for name, contest in self._contests.items() if now >= contest.began_at + LATE_S
         ]
         for name in expired:
             del self._contests[name]
@@ -158,15 +160,15 @@ class Arbitration:
 
     def forget(self, device: str) -> None:
         """Drops the mean level of a device that is no longer known."""
-        self._usual.pop(device, None)
+        self._levels.pop(device, None)
 
     def correction_db(self, device: str) -> float:
         """Returns how much louder than the others this device usually is, in dB; 0 while too little
         is known."""
-        own = self._usual.get(device)
+        own = self._levels.get(device)
         if own is None or not own.count:
             return 0.0
-        others = [one for name, one in self._usual.items() if name != device and one.count]
+        others = [one for name, one in self._levels.items() if name != device and one.count]
         if not others:
             return 0.0
         weight = sum(one.count for one in others)
@@ -198,4 +200,4 @@ class Arbitration:
 
     def _learn(self, device: str, level_db: float | None) -> None:
         if level_db is not None:
-            self._usual.setdefault(device, _UsualLevel()).add(level_db)
+            self._levels.setdefault(device, _UsualLevel()).add(level_db)

@@ -118,35 +118,36 @@ class PairingAttempts:
     """Counter of wrong codes, which also knows the used codes."""
 
     def __init__(self) -> None:
-        self._wrong: deque[float] = deque(maxlen=MAX_WRONG_GUESSES)
-        self._used: OrderedDict[str, None] = OrderedDict()
+        self._attempts: deque[float] = deque(maxlen=MAX_WRONG_GUESSES)
+        self._used_codes: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, now: float) -> None:
-        """Counts an attempt as wrong until `right` is called, so that parallel attempts count too.
+        """Counts an attempt as wrong until `record_success` is called, so that parallel attempts
+        count too.
 
         now: monotonic seconds. Raises OverloadedError too_many_guesses.
         """
-        if len(self._wrong) == MAX_WRONG_GUESSES and now - self._wrong[0] < GUESS_WINDOW_S:
-            wait_s = int(GUESS_WINDOW_S - (now - self._wrong[0])) + 1
+        if len(self._attempts) == MAX_WRONG_GUESSES and now - self._attempts[0] < GUESS_WINDOW_S:
+            wait_s = int(GUESS_WINDOW_S - (now - self._attempts[0])) + 1
             raise OverloadedError(
                 f"{MAX_WRONG_GUESSES} wrong codes within a minute; try again in {wait_s} s",
                 retry_after_s=wait_s,
                 code="too_many_guesses",
             )
-        self._wrong.append(now)
+        self._attempts.append(now)
 
-    def right(self, code: str) -> None:
+    def record_success(self, code: str) -> None:
         """Takes the last attempt back from the count and remembers the code as used."""
-        self._wrong.pop()
-        self._used[code] = None
-        if len(self._used) > MAX_REMEMBERED:
-            self._used.popitem(last=False)
+        self._attempts.pop()
+        self._used_codes[code] = None
+        if len(self._used_codes) > MAX_REMEMBERED:
+            self._used_codes.popitem(last=False)
 
-    def wrong(self, code: str, *, is_expired: bool) -> RequestError:
+    def wrong_code_error(self, code: str, *, is_expired: bool) -> RequestError:
         """Returns the error to raise for a wrong code."""
         if is_expired:
             return _expired()
-        if code in self._used:
+        if code in self._used_codes:
             return Conflict(
                 "this code was used already; it approves one device, once",
                 code="pairing_code_used",

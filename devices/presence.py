@@ -43,7 +43,7 @@ class ConnectedDevice(Protocol):
     """A connected device, as its door implements it."""
 
     @property
-    def doing(self) -> DeviceActivity:
+    def activity(self) -> DeviceActivity:
         """Present activity."""
         ...
 
@@ -82,7 +82,7 @@ class Presence:
     """
 
     def __init__(self, event_sink: DeviceEventSink | None = None) -> None:
-        self._live: dict[str, ConnectedDevice] = {}
+        self._devices: dict[str, ConnectedDevice] = {}
         self._identities: dict[str, bytes] = {}
         self._next_change = asyncio.Event()
         self._event_sink = event_sink
@@ -96,30 +96,30 @@ class Presence:
         Yields the older connection that it replaces, which the caller closes, or None. identity:
         the device's when it was admitted.
         """
-        former = self._live.get(device_id)
-        self._live[device_id], self._identities[device_id] = live, identity
+        former = self._devices.get(device_id)
+        self._devices[device_id], self._identities[device_id] = live, identity
         self._emit(device_id, "connected")
         self.note_change()
         try:
             yield former
         finally:
-            if self._live.get(device_id) is live:
-                del self._live[device_id], self._identities[device_id]
+            if self._devices.get(device_id) is live:
+                del self._devices[device_id], self._identities[device_id]
                 self._emit(device_id, "disconnected")
                 self.note_change()
 
     def find(self, device_id: str) -> ConnectedDevice | None:
         """Returns the connection of a device; None: it is not connected."""
-        return self._live.get(device_id)
+        return self._devices.get(device_id)
 
     def ids(self) -> Sequence[str]:
         """Returns the ids of the connected devices."""
-        return tuple(self._live)
+        return tuple(self._devices)
 
     def connections(self) -> Mapping[str, tuple[ConnectedDevice, bytes]]:
         """Returns the present connections by the directory's id, each with the identity that was
         admitted."""
-        return {one: (live, self._identities[one]) for one, live in self._live.items()}
+        return {one: (live, self._identities[one]) for one, live in self._devices.items()}
 
     def note_change(self) -> None:
         """Reports that the activity of a device changed; called by doors."""
@@ -128,7 +128,7 @@ class Presence:
 
     def note_turn(self, device_id: str) -> None:
         """Reports that a turn is over; called by doors. The device's log stores the `timing`."""
-        live = self._live.get(device_id)
+        live = self._devices.get(device_id)
         self._emit(device_id, "turn", timing=live.timing if live else None)
         self.note_change()
 

@@ -34,7 +34,7 @@ from devices.directory import Device, DeviceKind, DeviceProfile
 from devices.ota import FirmwareFolder, image_for
 from devices.presence import ConnectedDevice, DeviceNotification, Presence
 from devices.registry.registry import DeviceRegistry
-from devices.registry.sanitize import MAX_NAME_CHARS, short
+from devices.registry.sanitize import MAX_NAME_CHARS, sanitize_line
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class DevicesDoor:
 
     async def edit(self, request: aioweb.Request) -> aioweb.Response:
         body = read_body(await request.read(), DeviceEdit)
-        if body.name and not short(body.name):
+        if body.name and not sanitize_line(body.name):
             raise RequestError(
                 f"name: 1 to {MAX_NAME_CHARS} characters, not only spaces",
                 code="invalid_value",
@@ -131,8 +131,8 @@ class DevicesDoor:
             self._check_profile(body.profile.applied(before.profile))
         device = await self._registry.edit(
             _id_of(request),
-            name=None if body.name is UNSET else short(body.name),
-            area=None if body.area is UNSET else short(body.area),
+            name=None if body.name is UNSET else sanitize_line(body.name),
+            area=None if body.area is UNSET else sanitize_line(body.area),
             profile=None if body.profile is UNSET else body.profile.applied,
         )
         return _json(self._view(device))
@@ -162,10 +162,10 @@ class DevicesDoor:
         if not any(
             one.kind not in KINDS_WITHOUT_SPEECH for one in await self._registry.in_area(area)
         ):
-            known = {one.area for one in await self._registry.everyone() if one.area}
+            known = {one.area for one in await self._registry.all_devices() if one.area}
             there = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
             raise NotFound(
-                f"there is no approved device that can speak in {short(area)!r}; {there}",
+                f"there is no approved device that can speak in {sanitize_line(area)!r}; {there}",
                 code="area_not_found",
             )
         return _json(AreaNotificationResult([*await self._announcements.to_area(area, notice)]))
@@ -215,7 +215,7 @@ class DevicesDoor:
                 await asyncio.sleep(SETTLE_S)
 
     async def _device_list(self) -> DeviceList:
-        return DeviceList([self._view(one) for one in await self._registry.everyone()])
+        return DeviceList([self._view(one) for one in await self._registry.all_devices()])
 
     def _check_profile(self, profile: DeviceProfile) -> None:
         """Raises RequestError for a profile with which no session could begin.
@@ -260,7 +260,7 @@ class DevicesDoor:
         connected, waited_for = self._presence.connections(), self._announcements.counts()
         if not connected and not waited_for:
             return
-        known = {one.id: one for one in await self._registry.everyone()}
+        known = {one.id: one for one in await self._registry.all_devices()}
         for device_id in {*connected, *waited_for}:
             device = known.get(device_id)
             live, identity = connected.get(device_id, (None, b""))

@@ -33,7 +33,7 @@ class DeviceEventLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: OrderedDict[str, deque[DeviceLogEntry]] = OrderedDict()
+        self._logs: OrderedDict[str, deque[DeviceLogEntry]] = OrderedDict()
 
     def __call__(
         self,
@@ -44,16 +44,16 @@ class DeviceEventLog:
         timing: Mapping[str, float] | None = None,
     ) -> None:
         at = self._clock.wall().isoformat(timespec="milliseconds")
-        kept = self._kept.setdefault(device_id, deque(maxlen=MAX_PER_DEVICE))
-        kept.append(DeviceLogEntry(at, what, code, dict(timing) if timing is not None else None))
-        self._kept.move_to_end(device_id)
-        if len(self._kept) > MAX_DEVICES:
-            self._kept.popitem(last=False)
+        log = self._logs.setdefault(device_id, deque(maxlen=MAX_PER_DEVICE))
+        log.append(DeviceLogEntry(at, what, code, dict(timing) if timing is not None else None))
+        self._logs.move_to_end(device_id)
+        if len(self._logs) > MAX_DEVICES:
+            self._logs.popitem(last=False)
 
     def of(self, device_id: str) -> Sequence[DeviceLogEntry]:
         """Returns the entries of a device, the oldest first."""
-        return tuple(self._kept.get(device_id, ()))
+        return tuple(self._logs.get(device_id, ()))
 
     def forget(self, device_id: str) -> None:
         """Drops the log of a device."""
-        self._kept.pop(device_id, None)
+        self._logs.pop(device_id, None)

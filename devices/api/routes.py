@@ -30,10 +30,10 @@ _PAIRING = (
 
 
 def routes(door: DevicesDoor) -> tuple[Route, ...]:
-    return (*_all(door), *_one(door), *_actions(door))
+    return (*_list_routes(door), *_device_routes(door), *_actions(door))
 
 
-def _all(door: DevicesDoor) -> tuple[Route, ...]:
+def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
     return (
         Route(
             "GET",
@@ -77,7 +77,7 @@ def _all(door: DevicesDoor) -> tuple[Route, ...]:
     )
 
 
-def _one(door: DevicesDoor) -> tuple[Route, ...]:
+def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
     path = "/v1/devices/{device_id}"
     return (
         Route(

@@ -166,7 +166,7 @@ def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> Devic
     return DeviceView(
         **{name: getattr(device, name) for name in _KNOWN},
         is_connected=live is not None,
-        doing=live.doing if live else None,
+        doing=live.activity if live else None,
         timing=live.timing if live else None,
         waiting=waiting,
     )

@@ -92,13 +92,13 @@ class Database:
                 self._prepare()
             for _ in range(TRIES - 1):
                 with suppress(IntegrityError):
-                    return self._once(work)
-            return self._once(work)
+                    return self._transact_once(work)
+            return self._transact_once(work)
         except (SQLAlchemyError, OSError) as error:
             logger.error("! devices: %s", first_line(error))
             raise StorageError("the device database cannot be read or written") from error
 
-    def _once(self, work: Transaction[T]) -> T:
+    def _transact_once(self, work: Transaction[T]) -> T:
         with self._engine.begin() as connection:
             return work(connection)
 

@@ -51,7 +51,7 @@ def approval_columns(
     """Returns the columns that approve a device with this identity, and voids the keys of other
     identities."""
     if identity != row.identity:
-        tokens.revoke(connection, row.id, but=identity)
+        tokens.revoke(connection, row.id, excluded=identity)
     return {"standing": "approved", "identity": identity, **queries.NO_CODE}
 
 

@@ -40,7 +40,7 @@ class DeviceChangeChannel:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_notify(CHANNEL, self._own)))
 
-    async def follow(self, on_change: Callable[[], None]) -> None:
+    async def receive(self, on_change: Callable[[], None]) -> None:
         """Receives messages until cancelled; returns at once if the database or driver has none.
 
         on_change: called at each change by another server, and after each connect, because messages

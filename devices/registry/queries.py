@@ -58,7 +58,7 @@ def by_id(connection: Connection, device_id: str, *, for_update: bool = False) -
     return row
 
 
-def everyone(connection: Connection) -> Sequence[Device]:
+def all_devices(connection: Connection) -> Sequence[Device]:
     """Returns all devices, the longest known first."""
     rows = connection.execute(select(devices).order_by(devices.c.first_seen, devices.c.id))
     return [device_of(row) for row in rows]

@@ -53,7 +53,7 @@ class DeviceRegistry:
     async def run(self) -> None:
         """Follows the changes that other servers make in the same database, where the database
         supports it."""
-        await self._change_channel.follow(self._note_change)
+        await self._change_channel.receive(self._note_change)
 
     async def check_in(self, claims: DeviceClaims) -> Device:
         """Records the contact; see `DeviceDirectory`. Raises RequestError for a malformed hardware
@@ -92,14 +92,14 @@ class DeviceRegistry:
         """Returns the device. Raises NotFound."""
         return await self._database.run(lambda one: queries.change(one, device_id))
 
-    async def everyone(self) -> Sequence[Device]:
+    async def all_devices(self) -> Sequence[Device]:
         """Returns all devices, the longest known first."""
-        return await self._database.run(queries.everyone)
+        return await self._database.run(queries.all_devices)
 
     async def in_area(self, area: str) -> Sequence[Device]:
         """See `DeviceDirectory`."""
         wanted = area.strip().casefold()
-        known = await self.everyone()
+        known = await self.all_devices()
         return [one for one in known if one.standing == "approved" and is_in(one, wanted)]
 
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
@@ -116,7 +116,7 @@ class DeviceRegistry:
                     f"device {device_id!r} is neither approved nor waits under a code",
                     code="device_not_approved",
                 )
-            tokens.keep(connection, token, row, identity, now, life)
+            tokens.store(connection, token, row, identity, now, life)
 
         await self._database.run(work)
         return token
@@ -184,8 +184,8 @@ class DeviceRegistry:
 
         device, is_expired = await self._database.run(work)
         if device is None:
-            raise self._guesses.wrong(code, is_expired=is_expired)
-        self._guesses.right(code)
+            raise self._guesses.wrong_code_error(code, is_expired=is_expired)
+        self._guesses.record_success(code)
         self._note_change()
         return device
 

@@ -26,15 +26,15 @@ def cleaned(claims: DeviceClaims) -> DeviceClaims:
     return replace(
         claims,
         hardware_id=hardware_id,
-        address=short(claims.address),
-        name=short(claims.name),
-        board=short(claims.board),
-        firmware=short(claims.firmware),
-        language=short(claims.language),
+        address=sanitize_line(claims.address),
+        name=sanitize_line(claims.name),
+        board=sanitize_line(claims.board),
+        firmware=sanitize_line(claims.firmware),
+        language=sanitize_line(claims.language),
     )
 
 
-def short(text: str) -> str:
+def sanitize_line(text: str) -> str:
     """Returns one line of printable characters."""
     shown = "".join(one if one.isprintable() else " " for one in text[: 4 * MAX_NAME_CHARS])
     return " ".join(shown.split())[:MAX_NAME_CHARS].rstrip()
@@ -44,4 +44,4 @@ def name_of(claims: DeviceClaims) -> str:
     """Returns the name of a new device until a person names it."""
     tail = claims.hardware_id.replace(":", "")[-4:]
     usual = claims.hardware_id if claims.kind == "wyoming" else tail
-    return claims.name or short(f"{claims.board or claims.kind} {usual}")
+    return claims.name or sanitize_line(f"{claims.board or claims.kind} {usual}")

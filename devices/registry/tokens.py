@@ -25,7 +25,7 @@ def new_token() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 
 
-def keep(
+def store(
     connection: Connection,
     token: str,
     device: Row[Any],
@@ -69,11 +69,11 @@ def bearer(connection: Connection, token: str, identity: bytes, now: datetime) -
     return connection.execute(select(devices).join(tokens).where(where)).one_or_none()
 
 
-def revoke(connection: Connection, device_id: str, *, but: bytes | None = None) -> None:
-    """Voids all keys of a device, apart from those of the board with the identity `but`."""
+def revoke(connection: Connection, device_id: str, *, excluded: bytes | None = None) -> None:
+    """Voids all keys of a device, apart from those of the board with the identity `excluded`."""
     where = tokens.c.device_id == device_id
-    if but is not None:
-        where &= tokens.c.identity.is_(None) | (tokens.c.identity != but)
+    if excluded is not None:
+        where &= tokens.c.identity.is_(None) | (tokens.c.identity != excluded)
     connection.execute(delete(tokens).where(where))
 
 

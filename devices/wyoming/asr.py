@@ -110,7 +110,7 @@ async def _push(audio_chunks: AudioChunkQueue, recording: RecordingTranscription
 
 async def _send_segments(wire: WyomingStream, recording: RecordingTranscription) -> tuple[str, str]:
     text, language = "", ""
-    async for part in recording.parts():
+    async for part in recording.segment_results():
         if not language:
             language = part.language
             await wire.send(TranscriptStart(language=language))

@@ -66,7 +66,7 @@ class WyomingConnection:
         """changed: called when the activity changes."""
         self._wire, self._services, self._tasks = wire, services, tasks
         self._changed = changed
-        self.doing: DeviceActivity = "idle"
+        self.activity: DeviceActivity = "idle"
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
         "The request that incoming audio belongs to; None: the audio is ignored."
@@ -175,8 +175,8 @@ class WyomingConnection:
         self._set_activity(DOING[name])
         self._work.add_done_callback(lambda _: self._set_activity("idle"))
 
-    def _set_activity(self, doing: DeviceActivity) -> None:
-        self.doing = doing
+    def _set_activity(self, activity: DeviceActivity) -> None:
+        self.activity = activity
         self._changed()
 
     async def _cancel_work(self) -> None:

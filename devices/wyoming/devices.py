@@ -22,8 +22,8 @@ class WyomingDevice:
         "Closed together with the last connection."
 
     @property
-    def doing(self) -> DeviceActivity:
-        found = {one.doing for one in self.connections}
+    def activity(self) -> DeviceActivity:
+        found = {one.activity for one in self.connections}
         busy: tuple[DeviceActivity, ...] = ("speaking", "thinking", "listening")
         return next((one for one in busy if one in found), "idle")
 
@@ -48,15 +48,15 @@ class WyomingDevices:
 
     def __init__(self, presence: Presence) -> None:
         self._presence = presence
-        self._here: dict[str, WyomingDevice] = {}
+        self._devices: dict[str, WyomingDevice] = {}
 
     @contextmanager
     def connected(self, device_id: str, connection: WyomingConnection) -> Iterator[None]:
         """Counts the device as connected while the body runs, in the task that serves the
         connection."""
-        device = self._here.get(device_id)
+        device = self._devices.get(device_id)
         if device is None:
-            device = self._here[device_id] = WyomingDevice()
+            device = self._devices[device_id] = WyomingDevice()
             device.presence_entry.enter_context(self._presence.connected(device_id, device))
         device.connections[connection] = asyncio.current_task()
         try:
@@ -64,5 +64,5 @@ class WyomingDevices:
         finally:
             del device.connections[connection]
             if not device.connections:
-                del self._here[device_id]
+                del self._devices[device_id]
                 device.presence_entry.close()

@@ -35,7 +35,7 @@ class WyomingAudioFormat:
 
 def read_format(event: Event) -> WyomingAudioFormat:
     """Reads the format in `audio-start` and `audio-chunk`. Raises RequestError."""
-    rate_hz, width, channels = (_whole(event, key) for key in ("rate", "width", "channels"))
+    rate_hz, width, channels = (_integer(event, key) for key in ("rate", "width", "channels"))
     widths = [bits // 8 for bits in BITS]
     _check(RATES_HZ[0] <= rate_hz <= RATES_HZ[1], "rate", rate_hz, "8000 to 192000 Hz")
     _check(width in widths, "width", width, f"{', '.join(map(str, widths))} bytes, signed")
@@ -91,7 +91,7 @@ def read_detect(
 
 def read_timestamp(event: Event) -> int | None:
     """Reads the timestamp in `audio-start` and `audio-chunk`, in ms. Raises RequestError."""
-    return None if event.data.get("timestamp") is None else _whole(event, "timestamp")
+    return None if event.data.get("timestamp") is None else _integer(event, "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def text_language(event: Event) -> str | None:
     return base_language(_text(event, "language"))
 
 
-def _whole(event: Event, key: str) -> int:
+def _integer(event: Event, key: str) -> int:
     found = event.data.get(key)
     if isinstance(found, bool) or not isinstance(found, int):
         raise RequestError(

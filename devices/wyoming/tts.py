@@ -66,7 +66,7 @@ class WyomingSynthesizer:
         """
         default_language = self._engines.default_language
         spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
-        language = voice_request.language or await self._languages.of(
+        language = voice_request.language or await self._languages.detect(
             text, default_language, spoken
         )
         await self._speak(wire, single_text(text), SpeechFileOptions(language, voice_request.voice))

@@ -123,8 +123,8 @@ class XiaozhiConnection:
     # `ConnectedDevice`, used by presence.
 
     @property
-    def doing(self) -> DeviceActivity:
-        return self._dialogue.doing
+    def activity(self) -> DeviceActivity:
+        return self._dialogue.activity
 
     @property
     def timing(self) -> Mapping[str, float] | None:
@@ -305,8 +305,8 @@ class XiaozhiConnection:
                 case _:
                     self._bridge.run_action(action)
         self._activity_changed.set()
-        if self._last_activity != self._dialogue.doing:
-            self._last_activity = self._dialogue.doing
+        if self._last_activity != self._dialogue.activity:
+            self._last_activity = self._dialogue.activity
             self._context.presence.note_change()
 
     async def _ask_tool(self, request: Json) -> None:

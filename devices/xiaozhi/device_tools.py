@@ -167,28 +167,28 @@ class DeviceToolProvider:
     """Tool provider for all connected devices: a session is offered the tools of its own device."""
 
     def __init__(self) -> None:
-        self._here: dict[str, ConnectionTools] = {}
+        self._tools_by_device: dict[str, ConnectionTools] = {}
 
     @contextmanager
     def of(self, device_id: str, tools: ConnectionTools) -> Iterator[None]:
         """Offers the tools while the body runs; of two connections of one device the newer
         counts."""
-        self._here[device_id] = tools
+        self._tools_by_device[device_id] = tools
         try:
             yield
         finally:
-            if self._here.get(device_id) is tools:
-                del self._here[device_id]
+            if self._tools_by_device.get(device_id) is tools:
+                del self._tools_by_device[device_id]
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        found = self._here.get(context.place.device_id)
+        found = self._tools_by_device.get(context.place.device_id)
         return _NO_TOOLS if found is None else found.specs
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
         """Calls a tool of the session's device. Raises EngineTimeout, DeviceUnavailable."""
-        found = self._here.get(context.place.device_id)
+        found = self._tools_by_device.get(context.place.device_id)
         if found is None:
             raise DeviceUnavailable("the device is not connected any more")
         return await found.call(name, arguments)

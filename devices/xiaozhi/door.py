@@ -78,7 +78,7 @@ class XiaozhiDoor:
         self._activation = PendingActivations(directory)
         self._open = 0
 
-    async def about(self, request: aioweb.Request) -> aioweb.Response:
+    async def explain_address(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /xiaozhi/ota/`, for people who check whether the address is right."""
         return aioweb.Response(text="Earshot answers xiaozhi boards here.\n")
 

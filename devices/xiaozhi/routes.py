@@ -18,7 +18,7 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
         Route(
             "GET",
             "/xiaozhi/ota/",
-            door.about,
+            door.explain_address,
             "Show a text that says that boards check in at this address.",
             _TAG,
             response_content_type="text/plain",

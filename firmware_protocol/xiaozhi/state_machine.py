@@ -138,7 +138,7 @@ class Dialogue:
         "(text, time) of a text that came while the device did not listen: typed, or a wake word."
 
     @property
-    def doing(self) -> DialogueActivity:
+    def activity(self) -> DialogueActivity:
         """State of the dialogue."""
         if self._is_speaking:
             return "speaking"

@@ -20,7 +20,7 @@ class _DepartedDevice:
     """A device that disconnected a short time ago."""
 
     hardware_id: str
-    until: float
+    remembered_until: float
     "Clock.now() after which its address no longer counts."
 
 
@@ -29,9 +29,9 @@ class WillowDevices:
 
     def __init__(self, clock: Clock, *, trusts_this_machine: bool = True) -> None:
         self._clock, self._trusts_this_machine = clock, trusts_this_machine
-        self._here: dict[str, WillowConnection] = {}
+        self._connections: dict[str, WillowConnection] = {}
         "Connections by the directory's id."
-        self._left: dict[str, _DepartedDevice] = {}
+        self._departed: dict[str, _DepartedDevice] = {}
         "Departed devices by their address, which still counts as theirs."
 
     @contextmanager
@@ -39,27 +39,27 @@ class WillowDevices:
         """Counts the device as connected while the body runs; the newer of two connections
         counts."""
         device_id = connection.device.id
-        self._here[device_id] = connection
-        self._left.pop(connection.address, None)
+        self._connections[device_id] = connection
+        self._departed.pop(connection.address, None)
         try:
             yield
         finally:
-            if self._here.get(device_id) is connection:
-                del self._here[device_id]
+            if self._connections.get(device_id) is connection:
+                del self._connections[device_id]
                 if connection.is_served:
                     self._remember(connection)
 
     def all(self) -> list[WillowConnection]:
         """Returns the connections of all devices."""
-        return list(self._here.values())
+        return list(self._connections.values())
 
     def find(self, device_id: str) -> WillowConnection | None:
         """Returns the connection of a device; None: it is not connected."""
-        return self._here.get(device_id)
+        return self._connections.get(device_id)
 
     def first_match(self, does_fit: Callable[[WillowConnection], bool]) -> WillowConnection | None:
         """Returns the first connection for which `does_fit` is true."""
-        return next((one for one in self._here.values() if does_fit(one)), None)
+        return next((one for one in self._connections.values() if does_fit(one)), None)
 
     def admits(self, peer: str | None) -> bool:
         """Returns True if requests from this address need no key.
@@ -72,10 +72,10 @@ class WillowDevices:
         if address is None or (address.is_loopback and not self._trusts_this_machine):
             return False
         name = str(address)
-        if any(one.address == name for one in self._here.values()):
+        if any(one.address == name for one in self._connections.values()):
             return True
-        left = self._left.get(name)
-        return left is not None and left.until > self._clock.now()
+        left = self._departed.get(name)
+        return left is not None and left.remembered_until > self._clock.now()
 
     def speaker(
         self, peer: str | None, query: Mapping[str, str], headers: Mapping[str, str]
@@ -88,7 +88,9 @@ class WillowDevices:
         address, is not believed.
         """
         address = peer_address(peer)
-        near = [one for one in self._here.values() if address and one.address == str(address)]
+        near = [
+            one for one in self._connections.values() if address and one.address == str(address)
+        ]
         for name_in_request in (query.get("device"), headers.get("x-willow-id")):
             if name_in_request:
                 return next((one for one in near if name_in_request.lower() in one.names), None)
@@ -97,16 +99,20 @@ class WillowDevices:
     @property
     def left(self) -> frozenset[str]:
         """Returns the hardware ids of devices that disconnected a moment ago."""
-        return frozenset(one.hardware_id for one in self._left.values())
+        return frozenset(one.hardware_id for one in self._departed.values())
 
     def forget(self, hardware_id: str) -> None:
         """Forgets a device that was blocked or deleted after it disconnected: its address needs the
         key again."""
-        self._left = {at: one for at, one in self._left.items() if one.hardware_id != hardware_id}
+        self._departed = {
+            at: one for at, one in self._departed.items() if one.hardware_id != hardware_id
+        }
 
     def _remember(self, connection: WillowConnection) -> None:
         now = self._clock.now()
-        self._left = {at: one for at, one in self._left.items() if one.until > now}
-        if len(self._left) < MAX_REMEMBERED:
+        self._departed = {
+            at: one for at, one in self._departed.items() if one.remembered_until > now
+        }
+        if len(self._departed) < MAX_REMEMBERED:
             left = _DepartedDevice(connection.device.hardware_id, now + GRACE_S)
-            self._left[connection.address] = left
+            self._departed[connection.address] = left

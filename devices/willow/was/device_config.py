@@ -123,7 +123,7 @@ def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
     Raises RequestError, which names the key and the allowed values, and no secret.
     """
     if len(values) > MAX_VALUES:
-        raise _wrong("config", f"it has {len(values)} values; the limit is {MAX_VALUES}")
+        raise _refusal("config", f"it has {len(values)} values; the limit is {MAX_VALUES}")
     found = {key: _checked(key, value) for key, value in values.items() if value is not None}
     if base := found.pop("wis_tts_url", ""):
         found["wis_tts_url_v2"] = with_text(str(base))
@@ -132,19 +132,19 @@ def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
 
 def _checked(key: str, value: Any) -> Scalar:
     if not _KEY.fullmatch(key):
-        raise _wrong(key[:64] or "config", f"{key[:64]!r} is not a valid name of a setting")
+        raise _refusal(key[:64] or "config", f"{key[:64]!r} is not a valid name of a setting")
     kind = WITHOUT_DEFAULT.get(key) or (type(DEFAULTS[key]) if key in DEFAULTS else None)
     if not isinstance(value, str | int | float | bool):
-        raise _wrong(key, "text, a number, true or false")
+        raise _refusal(key, "text, a number, true or false")
     if kind is not None and type(value) is not kind:
         kinds = {str: "text", int: "a whole number", bool: "true or false"}
-        raise _wrong(key, f"allowed: {kinds[kind]}")
+        raise _refusal(key, f"allowed: {kinds[kind]}")
     if isinstance(value, str) and (len(value) > MAX_VALUE_CHARS or not value.isprintable()):
-        raise _wrong(key, f"at most {MAX_VALUE_CHARS} printable characters")
+        raise _refusal(key, f"at most {MAX_VALUE_CHARS} printable characters")
     if key in RANGES and value not in RANGES[key]:
-        raise _wrong(key, f"allowed: {RANGES[key][0]} to {RANGES[key][-1]}")
+        raise _refusal(key, f"allowed: {RANGES[key][0]} to {RANGES[key][-1]}")
     if key in CHOICES and value not in CHOICES[key]:
-        raise _wrong(key, f"allowed: {', '.join(CHOICES[key])}")
+        raise _refusal(key, f"allowed: {', '.join(CHOICES[key])}")
     return value
 
 
@@ -260,5 +260,5 @@ def _voice(device: Device) -> str:
     return "".join(f"{name}={quote(value, safe='')}&" for name, value in query.items() if value)
 
 
-def _wrong(param: str, allowed: str) -> RequestError:
+def _refusal(param: str, allowed: str) -> RequestError:
     return RequestError(f"{param}: {allowed}", code="invalid_value", param=param)

@@ -68,5 +68,5 @@ class ConnectedDeviceUtterance:
             self._door.wake_arbiter.give_up(self._connection)
         if self._command is not None:
             self._command.may_send_result.set()
-        elif self._connection.doing == "listening":
+        elif self._connection.activity == "listening":
             self._connection.set_activity("idle")

@@ -33,7 +33,7 @@ def was_routes(door: WasDoor, inference: Iterable[Route]) -> tuple[Route, ...]:
             admits_peer=door.admits,
         ),
         *_files(door),
-        *_rest(WasRest(door)),
+        *_rest_routes(WasRest(door)),
     )
 
 
@@ -96,7 +96,7 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
     )
 
 
-def _rest(rest: WasRest) -> tuple[Route, ...]:
+def _rest_routes(rest: WasRest) -> tuple[Route, ...]:
     hostname = (
         "Hostname, MAC address or id of a device, for its own settings. Without it: the settings"
         " of all devices."

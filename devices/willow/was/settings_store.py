@@ -102,29 +102,29 @@ def read_nvs(sent: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSetting
     ssid, psk = _text(wifi, "SSID") or old.wifi_ssid, _text(wifi, "PSK")
     psk = old.wifi_psk if psk in ("", mask) else psk
     if url and not (url.startswith(("ws://", "wss://")) and len(url) <= 256 and url.isprintable()):
-        raise _wrong("WAS.URL", "ws:// or wss:// and a host, at most 256 characters")
+        raise _refusal("WAS.URL", "ws:// or wss:// and a host, at most 256 characters")
     if ssid and len(ssid.encode()) not in SSID_CHARS:
-        raise _wrong("WIFI.SSID", "1 to 32 bytes")
+        raise _refusal("WIFI.SSID", "1 to 32 bytes")
     if psk and len(psk.encode()) not in PSK_CHARS:
-        raise _wrong("WIFI.PSK", "8 to 63 bytes")
+        raise _refusal("WIFI.PSK", "8 to 63 bytes")
     return NvsSettings(url, ssid, psk)
 
 
 def _space(sent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = sent.get(name, {})
     if not isinstance(found, Mapping):
-        raise _wrong(name, "an object")
+        raise _refusal(name, "an object")
     return found
 
 
 def _text(space: Mapping[str, Any], name: str) -> str:
     found = space.get(name) or ""
     if not isinstance(found, str):
-        raise _wrong(name, "text")
+        raise _refusal(name, "text")
     return found
 
 
-def _wrong(param: str, allowed: str) -> RequestError:
+def _refusal(param: str, allowed: str) -> RequestError:
     return RequestError(f"{param}: allowed: {allowed}", code="invalid_value", param=param)
 
 

@@ -93,7 +93,7 @@ class _ChatbotConnection:
                 for task in others:
                     task.cancel()
         finally:
-            self._conversation.left_by(self)
+            self._conversation.remove_speaker(self)
 
     def say(self, text: str) -> bool:
         """Queues an announcement. Returns False if it cannot be sent here."""

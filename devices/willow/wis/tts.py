@@ -172,10 +172,10 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
 
 
 async def _rejoin(
-    made: bytes, next_chunk: asyncio.Task[bytes | None] | None, chunks: AsyncGenerator[bytes, None]
+    sound: bytes, next_chunk: asyncio.Task[bytes | None] | None, chunks: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    if made:
-        yield made
+    if sound:
+        yield sound
     if next_chunk is not None and (chunk := await next_chunk) is not None:
         yield chunk
         async for chunk in chunks:

@@ -94,7 +94,7 @@ async def transcribe_stream(
                 return True
             except UnsupportedWavError:  # only FFmpeg reads it; its bytes are kept
                 assert isinstance(decoder, WavDecoder)
-                taken = bytes(decoder.taken)
+                taken = bytes(decoder.consumed)
         await spool.write(taken)
         async for data in body:
             await spool.write(data)

@@ -3,7 +3,7 @@
  *
  *   host_client http://HOST:PORT/xiaozhi/ota/ DEVICE_ID ANSWER.wav QUESTION.wav...
  *
- * It has no TLS: a server that has only https is out of its reach.
+ * It has no TLS, so it cannot reach a server that has only https.
  *
  * DEVICE_ID looks like a MAC address. Questions are 16 kHz mono. Ends with 0 if every question was
  * answered, 2 if the device must be approved first (its code is printed), 1 otherwise. */
@@ -29,7 +29,7 @@
 #define UP_SAMPLES (UP_HZ / 1000 * UP_MS)
 #define DOWN_HZ 24000
 #define DOWN_SAMPLES_MAX (DOWN_HZ / 1000 * 120)
-#define TURN_MS_MAX 60000 /* without an answer for so long, nobody will answer */
+#define TURN_MS_MAX 60000 /* after this time without an answer none will come */
 
 typedef struct {
   earshot_client client;
@@ -40,9 +40,9 @@ typedef struct {
   int32_t volume; /* 0 to 100, the server may set it */
   const int16_t *question;
   size_t question_len;
-  bool is_answered; /* this turn: sound came, and its end */
+  bool is_answered; /* this turn got sound and its end */
   bool has_sound;
-  bool is_over; /* the connection */
+  bool is_over; /* the connection has ended */
 } talk;
 
 static uint64_t now_ms(void) {
@@ -71,7 +71,7 @@ static const char *set_volume(void *context, earshot_json arguments, earshot_wri
 
 static void play(talk *t, const earshot_frame *packet) {
   static int16_t samples[DOWN_SAMPLES_MAX];
-  /* An empty packet is a lost one to Opus: it fills the gap. */
+  /* Opus takes an empty packet as lost, and fills the gap. */
   const uint8_t *data = packet->payload_len > 0 ? packet->payload : NULL;
   int wanted = data != NULL ? DOWN_SAMPLES_MAX : DOWN_HZ / 1000 * 60;
   int len = opus_decode(t->decoder, data, (opus_int32)packet->payload_len, samples, wanted, 0);
@@ -123,7 +123,7 @@ static void handle(talk *t, const earshot_event *event) {
   fflush(stdout);
 }
 
-/* The next 60 ms of the question, or of the silence after it. */
+/* Sends the next 60 ms of the question, or of the silence after it. */
 static void speak(talk *t) {
   int16_t samples[UP_SAMPLES] = {0};
   uint8_t packet[4000];
@@ -159,7 +159,7 @@ static void flush(talk *t) {
   if (sent > 0) earshot_client_sent(&t->client, (size_t)sent);
 }
 
-/* One question and its answer. */
+/* Asks one question and waits for its answer. */
 static bool take_turn(talk *t, const int16_t *question, size_t len) {
   uint64_t began_ms = now_ms(), next_ms = began_ms;
   t->question = question;

@@ -74,7 +74,7 @@ int net_connect(const net_url *where) {
   return fd;
 }
 
-/* The text of one key below another, "" if there is none. */
+/* Returns the text of a key inside the object of another key; "" if there is none. */
 static void copy_text(earshot_json object, const char *section, const char *key, char *out,
                       size_t cap) {
   earshot_json found;
@@ -85,7 +85,7 @@ static void copy_text(earshot_json object, const char *section, const char *key,
     out[0] = '\0';
 }
 
-/* Sends a request and reads until the server closes; the length, or 0. */
+/* Sends a request and reads until the server closes. Returns the length, or 0. */
 static size_t exchange(int fd, const char *request, size_t request_len, char *answer, size_t cap) {
   size_t len = 0;
   ssize_t got = 0;

@@ -1,4 +1,4 @@
-/* TCP, and the check-in over HTTP by which a device learns where to connect. */
+/* TCP, and the check-in over HTTP that returns the address to connect to. */
 #ifndef HOST_NET_H
 #define HOST_NET_H
 
@@ -11,21 +11,20 @@ typedef struct {
   char path[NET_TEXT_BYTES];
 } net_url;
 
-/* Takes http://host[:port]/path or ws://host[:port]/path apart; the host may be an IPv6 address
- * in brackets. False with a line on stderr if it is neither: there is no TLS here, so neither https
- * nor wss. */
+/* Splits http://host[:port]/path or ws://host[:port]/path; the host may be an IPv6 address in
+ * brackets. False with a line on stderr for anything else: without TLS there is no https or wss. */
 int net_parse(const char *url, net_url *parts);
 
-/* A connected socket, or -1 with a line on stderr. */
+/* Returns a connected socket, or -1 with a line on stderr. */
 int net_connect(const net_url *where);
 
 typedef struct {
   char url[NET_TEXT_BYTES];
   char token[NET_TEXT_BYTES];
-  char code[32]; /* not approved yet: what its owner types in; empty otherwise */
+  char code[32]; /* code for the approval of a new device; empty otherwise */
 } net_checked_in;
 
-/* POSTs a check-in. False with a line on stderr if the server does not answer with 200 and JSON. */
+/* POSTs a check-in. False with a line on stderr unless the server answers with 200 and JSON. */
 int net_check_in(const char *url, const char *device_id, const char *client_id,
                  net_checked_in *answer);
 

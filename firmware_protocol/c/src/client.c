@@ -9,7 +9,7 @@ static bool are_tools_good(const earshot_mcp *mcp) {
   if (mcp->tools == NULL || mcp->name == NULL || mcp->version == NULL) return false;
   for (size_t i = 0; i < mcp->tools_len; i++) {
     const earshot_tool *tool = &mcp->tools[i];
-    /* An empty name would be the cursor of the first page: the list would never end. */
+    /* An empty name would be read as the cursor of the first page: the list would never end. */
     if (tool->name == NULL || *tool->name == '\0') return false;
     if (tool->description == NULL || tool->call == NULL) return false;
   }
@@ -47,7 +47,7 @@ earshot_status earshot_client_open(earshot_client *client) {
   earshot_status status = earshot_ws_open(&client->ws, &client->config.handshake);
   if (status != EARSHOT_OK) return status;
   client->state = EARSHOT_STATE_CONNECTING;
-  client->mode = EARSHOT_MODE_AUTO; /* the last conversation's would listen without being asked */
+  client->mode = EARSHOT_MODE_AUTO; /* with the last mode the client might listen unasked */
   client->session_id[0] = '\0';
   client->has_received = false;
   client->has_clock = false;
@@ -60,12 +60,12 @@ static void end(earshot_client *client, earshot_status why, earshot_event *event
   event->error = why;
 }
 
-/* After the server's hello, and before any Close. */
+/* True after the server's hello and before any Close. */
 static bool is_open(const earshot_client *client) {
   return client->state > EARSHOT_STATE_CONNECTING;
 }
 
-/* Whether a call may be taken; if not, the event says that it came from inside a tool. */
+/* Returns whether a call is allowed now. If not, the event says that a tool made the call. */
 static bool may_begin(const earshot_client *client, earshot_event *event) {
   memset(event, 0, sizeof *event);
   if (!client->is_answering) return true;
@@ -79,7 +79,7 @@ static earshot_status send_text(earshot_client *client, const earshot_writer *te
 }
 
 static void on_hello(earshot_client *client, const earshot_message *message, earshot_event *event) {
-  if (is_open(client)) return; /* said once is enough */
+  if (is_open(client)) return; /* only the first hello counts */
   size_t len = message->session_id.len;
   if (len > EARSHOT_SESSION_ID_BYTES_MAX || (len > 0 && memchr(message->session_id.data, 0, len))) {
     earshot_ws_close(&client->ws, 1008);
@@ -95,7 +95,7 @@ static void on_hello(earshot_client *client, const earshot_message *message, ear
 }
 
 static void on_mcp(earshot_client *client, earshot_json request) {
-  if (client->config.mcp.tools_len == 0) return; /* not announced */
+  if (client->config.mcp.tools_len == 0) return; /* the hello announced no tools */
   earshot_writer out = earshot_ws_begin(&client->ws);
   earshot_write_mcp_begin(&out, client->session_id);
   client->is_answering = true;
@@ -109,7 +109,7 @@ static void on_mcp(earshot_client *client, earshot_json request) {
 static void on_speaking_ended(earshot_client *client, const earshot_message *message,
                               earshot_event *event) {
   if (client->state != EARSHOT_STATE_SPEAKING) return;
-  /* In auto the turn begins when the caller has played what waits, and says so. */
+  /* In auto mode the turn begins when the caller reports that all sound was played. */
   client->state =
       client->mode == EARSHOT_MODE_REALTIME ? EARSHOT_STATE_LISTENING : EARSHOT_STATE_IDLE;
   event->kind = EARSHOT_EVENT_SPEAKING_ENDED;
@@ -210,7 +210,7 @@ size_t earshot_client_receive(earshot_client *client, const uint8_t *data, size_
 
 void earshot_client_disconnected(earshot_client *client, earshot_event *event) {
   if (!may_begin(client, event)) return;
-  if (client->ws.state == EARSHOT_WS_SHUT) return; /* it was told already */
+  if (client->ws.state == EARSHOT_WS_SHUT) return; /* the end was reported already */
   client->ws.state = EARSHOT_WS_SHUT;
   end(client, EARSHOT_OK, event);
   event->kind = EARSHOT_EVENT_CLOSED;
@@ -224,7 +224,7 @@ void earshot_client_tick(earshot_client *client, uint32_t now_ms, earshot_event 
   client->has_clock = true;
   client->has_received = false;
   uint32_t limit_ms = is_connecting ? EARSHOT_CONNECT_TIMEOUT_MS : EARSHOT_SILENCE_TIMEOUT_MS;
-  if (now_ms - client->heard_at_ms < limit_ms) return; /* unsigned: right across an overflow */
+  if (now_ms - client->heard_at_ms < limit_ms) return; /* unsigned: correct across an overflow */
   earshot_ws_close(&client->ws, CLOSE_NORMAL);
   end(client, EARSHOT_TIMEOUT, event);
 }
@@ -238,7 +238,7 @@ void earshot_client_sent(earshot_client *client, size_t len) {
   if (!client->is_answering) earshot_ws_sent(&client->ws, len);
 }
 
-/* Whether a message may be sent now. */
+/* Returns whether a message may be sent now. */
 static bool may_send(const earshot_client *client) {
   return is_open(client) && !client->is_answering;
 }
@@ -294,7 +294,7 @@ earshot_status earshot_client_abort(earshot_client *client, bool is_wake_word) {
   if (status == EARSHOT_OK && is_speaking && is_wake_word) {
     client->state = EARSHOT_STATE_IDLE;
     client->mode =
-        EARSHOT_MODE_AUTO; /* until the next listen: an announcement must not begin one */
+        EARSHOT_MODE_AUTO; /* until the next listen: an announcement must not begin a turn */
   }
   return status;
 }

@@ -4,7 +4,7 @@
 
 #include "sha1.h"
 
-/* A header's value must not end its line, or the caller's token could write headers of its own. */
+/* Rejects line ends in a header's value: with them a token could add headers. */
 static void put_value(earshot_writer *out, const char *text) {
   if (strpbrk(text, "\r\n") != NULL) out->is_full = true;
   earshot_put(out, text);
@@ -52,7 +52,7 @@ void earshot_handshake_accept(const char *key, char accept[29]) {
 
 static char lower(char ch) { return ch >= 'A' && ch <= 'Z' ? (char)(ch - 'A' + 'a') : ch; }
 
-/* Whether a line is this header (`name` in lower case) with this value. */
+/* Returns whether a line is this header (`name` in lower case) with this value. */
 static bool is_header(const char *line, size_t len, const char *name, const char *value) {
   size_t name_len = strlen(name), value_len = strlen(value);
   if (len <= name_len || line[name_len] != ':') return false;
@@ -72,7 +72,7 @@ static bool has_accept(const char *head, size_t len, const char *key) {
     const char *line_end = memchr(head, '\r', len);
     size_t line_len = line_end != NULL ? (size_t)(line_end - head) : len;
     if (is_header(head, line_len, "sec-websocket-accept", accept)) return true;
-    size_t taken = len - line_len < 2 ? len : line_len + 2; /* and CRLF */
+    size_t taken = len - line_len < 2 ? len : line_len + 2; /* with its CRLF */
     head += taken;
     len -= taken;
   }

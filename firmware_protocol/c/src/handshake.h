@@ -9,11 +9,11 @@
 void earshot_handshake_write(earshot_writer *out, const earshot_handshake *handshake,
                              const char *key);
 
-/* Judges a whole response head, its empty line included. EARSHOT_REFUSED sets `http_status`. */
+/* Checks a complete response head with its empty line. EARSHOT_REFUSED sets `http_status`. */
 earshot_status earshot_handshake_check(const char *head, size_t len, const char *key,
                                        bool skips_accept, int *http_status);
 
-/* What a server must put in Sec-WebSocket-Accept: 28 characters and a NUL. */
+/* Computes the value of Sec-WebSocket-Accept: 28 characters and a NUL. */
 void earshot_handshake_accept(const char *key, char accept[29]);
 
 #endif

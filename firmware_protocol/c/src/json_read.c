@@ -51,7 +51,7 @@ static bool take_unicode_escape(cursor *c, uint32_t *character) {
   return true;
 }
 
-/* One character inside a string, which must not be its end. */
+/* Takes one character inside a string. The end of the string is not one. */
 static bool take_character(cursor *c, uint32_t *character) {
   if (c->at == c->end || *c->at < 0x20 || *c->at == '"') return false;
   if (*c->at != '\\') {
@@ -125,7 +125,7 @@ static bool take_key(cursor *c) {
   return take(c, ':');
 }
 
-/* One value, without recursion: `objects` has a bit per open container. */
+/* Takes one value, without recursion: `objects` has one bit for each open container. */
 static bool take_value(cursor *c) {
   uint32_t objects = 0;
   unsigned depth = 0;
@@ -142,7 +142,7 @@ static bool take_value(cursor *c) {
     } else if (!take_scalar(c)) {
       return false;
     }
-    while (!is_open) { /* after a value, or in an empty container: it goes on, or ends */
+    while (!is_open) { /* after a value or in an empty container: another value, or the end */
       if (depth == 0) return true;
       skip_space(c);
       is_object = (objects & 1U) != 0;
@@ -212,7 +212,7 @@ bool earshot_json_equals(earshot_json value, const char *text) {
     uint32_t character;
     if (!take_character(&c, &character)) return false;
     size_t len = earshot_utf8_encode(character, bytes);
-    for (size_t i = 0; i < len; i++) /* stops at the end of `text`: no further byte is a NUL */
+    for (size_t i = 0; i < len; i++) /* the NUL of `text` equals no byte, so this stops there */
       if (bytes[i] != *wanted++) return false;
   }
   return take(&c, '"') && c.at == c.end;
@@ -226,25 +226,25 @@ bool earshot_json_to_bool(earshot_json value, bool *result) {
   return c.at == c.end;
 }
 
-/* A number taken apart: its digits, and how many of them come before the point once the exponent
- * has moved it. */
+/* The parts of a number: its digits, and how many of them stand before the point after the
+ * exponent was applied. */
 typedef struct {
-  cursor digits; /* with a point between them, perhaps */
+  cursor digits; /* may contain a point */
   int64_t whole_digits;
 } decimal;
 
-static decimal take_apart(cursor c) { /* of what take_number accepts, without the sign */
+static decimal take_apart(cursor c) { /* `c`: a number that take_number accepts, without the sign */
   decimal parts = {c, 0};
   while (c.at != c.end && *c.at >= '0' && *c.at <= '9') c.at++;
   parts.whole_digits = c.at - parts.digits.at;
   if (take(&c, '.')) take_digits(&c);
   parts.digits.end = c.at;
-  if (c.at != c.end) { /* at the e */
+  if (c.at != c.end) { /* at the exponent */
     int64_t exponent = 0;
     c.at++;
     bool is_negative = take(&c, '-');
     if (!is_negative) take(&c, '+');
-    for (; c.at != c.end; c.at++) /* no text is so long that a larger one matters */
+    for (; c.at != c.end; c.at++) /* a larger exponent cannot matter: no text has so many digits */
       if (exponent < INT32_MAX) exponent = exponent * 10 + (*c.at - '0');
     parts.whole_digits += is_negative ? -exponent : exponent;
   }
@@ -285,7 +285,7 @@ bool earshot_json_to_text(earshot_json value, char *out, size_t cap, size_t *len
     uint32_t character;
     if (!take_character(&c, &character)) return false;
     size_t need = earshot_utf8_encode(character, bytes);
-    if (cap - filled <= need) return false; /* one more for NUL; `filled` is always below `cap` */
+    if (cap - filled <= need) return false; /* 1 for NUL; `filled` is always below `cap` */
     memcpy(out + filled, bytes, need);
     filled += need;
   }

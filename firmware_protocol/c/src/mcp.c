@@ -2,21 +2,21 @@
 
 #include <string.h>
 
-#define MCP_END_BYTES 2    /* the end of the answer, and of the message around it */
-#define PAGE_END_BYTES 160 /* what may follow the tools: a cursor, a few brackets, the envelope */
+#define MCP_END_BYTES 2    /* closes the answer and the message around it */
+#define PAGE_END_BYTES 160 /* may follow the tools: a cursor, brackets, the envelope */
 
 /* JSON-RPC 2.0, 5.1 */
 #define METHOD_NOT_FOUND "-32601"
 #define INVALID_PARAMS "-32602"
 #define INTERNAL_ERROR "-32603"
-#define TOOL_FAILED "-32000" /* of those left to the server's own use */
+#define TOOL_FAILED "-32000" /* from the range for servers' own errors */
 
 static void put_error(earshot_writer *out, const char *code, const char *what, earshot_json about) {
   earshot_put(out, "\"error\":{\"code\":");
   earshot_put(out, code);
   earshot_put(out, ",\"message\":\"");
   earshot_put_escaped(out, what);
-  if (earshot_json_is_string(about) && about.len <= 130) /* as it is: escaped already */
+  if (earshot_json_is_string(about) && about.len <= 130) /* it is escaped already */
     earshot_put_bytes(out, about.data + 1, about.len - 2);
   earshot_put(out, "\"}");
 }
@@ -48,8 +48,9 @@ static void rewind_to(earshot_writer *out, size_t mark) {
   out->is_full = false;
 }
 
-/* The tools from the one that the cursor names, as many as fit; at least one, or none ever would.
- * If even that one does not fit, the answer is an error: the server would wait for nothing. */
+/* Writes as many tools as fit, from the one that the cursor names, and at least one: otherwise the
+ * list would never end. If not even one fits, the answer is an error, so that the server does not
+ * wait in vain. */
 static void put_list(const earshot_mcp *mcp, earshot_json params, earshot_writer *out) {
   earshot_json cursor = {NULL, 0}, value;
   bool with_user_only = false, is_first = true;

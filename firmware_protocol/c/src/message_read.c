@@ -2,9 +2,9 @@
 
 #include "earshot_xiaozhi/message.h"
 
-/* Decodes the string of a key where it lies. Nothing may be looked up in the text afterwards. */
+/* Decodes the string of a key in place. Afterwards no key can be looked up in the text. */
 static bool take_text(earshot_json value, earshot_text *text) {
-  char *place = (char *)(uintptr_t)value.data; /* part of the caller's own, changeable text */
+  char *place = (char *)(uintptr_t)value.data; /* part of the caller's text, which may change */
   if (!earshot_json_to_text(value, place, value.len, &text->len)) return false;
   text->data = place;
   return true;
@@ -12,9 +12,9 @@ static bool take_text(earshot_json value, earshot_text *text) {
 
 typedef struct {
   earshot_json session_id, text, emotion, status;
-} strings; /* found, not yet decoded */
+} strings; /* strings that were found and are not decoded yet */
 
-/* A missing one is fine unless required; one that is no string never is. */
+/* Accepts a string, or a missing value that is not required. Rejects any other value. */
 static bool find_string(earshot_json object, const char *key, bool is_required,
                         earshot_json *value) {
   if (!earshot_json_get(object, key, value)) return !is_required;
@@ -62,7 +62,7 @@ static bool read_stt(earshot_json object, earshot_message *message, strings *fou
   return find_string(object, "text", true, &found->text);
 }
 
-/* A time that we cannot read is not worth a conversation: it stays unknown. */
+/* A time that cannot be read stays unknown: that is no reason to end the conversation. */
 static void read_timing(earshot_json object, earshot_timing *timing) {
   earshot_json value;
   if (!earshot_json_get(object, "timing", &value)) return;

@@ -1,4 +1,4 @@
-/* SHA-1 (RFC 3174) of short texts and Base64 (RFC 4648), for the handshake alone. */
+/* SHA-1 (RFC 3174) of short texts and Base64 (RFC 4648), for the handshake only. */
 #ifndef EARSHOT_SHA1_H
 #define EARSHOT_SHA1_H
 
@@ -11,7 +11,7 @@
 /* `len` <= EARSHOT_SHA1_INPUT_BYTES_MAX */
 void earshot_sha1(const void *data, size_t len, uint8_t digest[EARSHOT_SHA1_BYTES]);
 
-/* Writes 4 characters per 3 bytes begun, and a NUL. */
+/* Writes 4 characters for every 3 bytes or part of them, and a NUL. */
 void earshot_base64(const uint8_t *data, size_t len, char *out);
 
 #endif

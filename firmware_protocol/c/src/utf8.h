@@ -7,10 +7,10 @@
 
 #define EARSHOT_UTF8_BYTES_MAX 4
 
-/* The length of the character at `data`, 0 if it is no UTF-8. */
+/* Returns the length in bytes of the character at `data`; 0 if it is not UTF-8. */
 size_t earshot_utf8_decode(const unsigned char *data, size_t len, uint32_t *character);
 
-/* Writes 1 to 4 bytes; returns how many. */
+/* Writes 1 to 4 bytes and returns their number. */
 size_t earshot_utf8_encode(uint32_t character, unsigned char out[EARSHOT_UTF8_BYTES_MAX]);
 
 #endif

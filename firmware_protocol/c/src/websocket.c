@@ -11,7 +11,7 @@ enum { CLOSE_PROTOCOL = 1002, CLOSE_NO_CODE = 1005, CLOSE_TOO_LARGE = 1009 };
 
 #define FIN 0x80U
 #define MASKED 0x80U
-#define CLOSE_BYTES 8 /* header, mask, code: what a pong must leave free */
+#define CLOSE_BYTES 8 /* header, mask and code of a Close: a pong leaves this free */
 
 static uint32_t draw(earshot_ws *ws) { return ws->random(ws->random_context); }
 
@@ -42,7 +42,7 @@ earshot_writer earshot_ws_begin(earshot_ws *ws) {
                            room < EARSHOT_TEXT_BYTES_MAX ? room : EARSHOT_TEXT_BYTES_MAX);
 }
 
-/* Puts header and mask around `len` bytes (<= 65535) at `payload`, which may lie in `tx`. */
+/* Adds the header and the mask to `len` bytes (<= 65535) at `payload`, which may lie in `tx`. */
 static void append_frame(earshot_ws *ws, unsigned opcode, const uint8_t *payload, size_t len) {
   uint8_t *out = ws->tx + ws->tx_len;
   uint8_t mask[4];
@@ -112,7 +112,7 @@ static size_t receive_head(earshot_ws *ws, const uint8_t *data, size_t len,
   return len;
 }
 
-/* Of the frame whose header is complete. */
+/* Returns the payload length of the frame whose header is complete. */
 static bool read_length(earshot_ws *ws, uint64_t *length) {
   *length = ws->header[1] & 0x7fU;
   if (*length < 126) return true;
@@ -121,7 +121,7 @@ static bool read_length(earshot_ws *ws, uint64_t *length) {
   return *length >> 63 == 0; /* RFC 6455, 5.2 */
 }
 
-/* RFC 6455, 5.2 to 5.5: what a server may send. */
+/* Checks what a server may send (RFC 6455, 5.2 to 5.5). */
 static earshot_status begin_frame(earshot_ws *ws) {
   unsigned opcode = ws->header[0] & 0x0fU;
   bool is_final = (ws->header[0] & FIN) != 0;
@@ -166,7 +166,7 @@ static void end_frame(earshot_ws *ws, earshot_ws_event *event) {
   if (opcode == CLOSE) {
     end_close(ws, event);
   } else if (opcode == PING) {
-    /* One that finds no room is dropped: the next ping asks again. */
+    /* Without room the pong is dropped: the server will ping again. */
     size_t need = 2 + 4 + ws->control_len + CLOSE_BYTES;
     if (ws->tx_cap - ws->tx_len >= need) append_frame(ws, PONG, ws->control, ws->control_len);
   } else if (opcode != PONG && (ws->header[0] & FIN) != 0) {
@@ -216,7 +216,7 @@ size_t earshot_ws_receive(earshot_ws *ws, const uint8_t *data, size_t len,
   size_t used = 0;
   memset(event, 0, sizeof *event);
   while (used < len && event->kind == EARSHOT_WS_NONE) {
-    if (ws->state == EARSHOT_WS_SHUT) return len; /* what still comes is nobody's */
+    if (ws->state == EARSHOT_WS_SHUT) return len; /* ignore data after the end */
     if (ws->state == EARSHOT_WS_SHAKING) used += receive_head(ws, data + used, len - used, event);
     else if (ws->header_len < ws->header_need) used += receive_header(ws, data[used], event);
     else used += receive_payload(ws, data + used, len - used, event);

@@ -1,4 +1,4 @@
-/* What the tests share: a check that names its line. */
+/* A check for all tests that names its line. */
 #ifndef EARSHOT_TEST_CHECK_H
 #define EARSHOT_TEST_CHECK_H
 

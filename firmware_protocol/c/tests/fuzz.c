@@ -1,4 +1,4 @@
-/* A libFuzzer target: whatever a server sends, the client stays within its buffers and its states. */
+/* A libFuzzer target: for any bytes of a server the client stays within its buffers and states. */
 #include "rig.h"
 
 static const char *echo(void *context, earshot_json arguments, earshot_writer *result) {
@@ -50,7 +50,7 @@ static void act(earshot_client *client, unsigned what, const uint8_t *data, size
   }
 }
 
-/* The input is a script: a byte says whether raw bytes, a frame of a server, or a call comes next. */
+/* The input is a script: a byte chooses raw bytes, a server frame or a call as the next step. */
 static void talk(const uint8_t *data, size_t len, int version) {
   static uint8_t wire[70000];
   rig r;
@@ -93,7 +93,7 @@ static void check_json(const uint8_t *data, size_t len) {
   earshot_put(&out, "\"");
   CHECK(!out.is_full && earshot_json_check(room, out.len, &value));
   CHECK(earshot_json_to_text(value, room, out.len, &text_len)); /* in place, as messages are */
-  earshot_json raw = {copy, len}; /* never checked: must be safe all the same */
+  earshot_json raw = {copy, len}; /* unchecked text must be safe, too */
   earshot_json_get(raw, "a", &value);
   earshot_json_equals(raw, "a");
   earshot_status status = earshot_message_read(copy, len, &message);

@@ -1,4 +1,4 @@
-/* The six functions of the README's device, with a server that has learnt its part by heart. */
+/* The six functions of the README's device, with a server that sends fixed answers. */
 #include "../src/handshake.h"
 #include "server.h"
 
@@ -39,7 +39,7 @@ int network_read(uint8_t *data, size_t cap) {
     case 4: return (int)server_frame(data, 0x81, texts[step - 2], strlen(texts[step - 2]));
     case 5: return (int)server_frame(data, 0x82, "\0\0\0\3abc", 7);
     case 6: return (int)server_frame(data, 0x81, "{\"type\":\"tts\",\"state\":\"stop\"}", 29);
-    case 7: return 0; /* nothing came meanwhile */
+    case 7: return 0; /* nothing arrived */
     case 8: return (int)server_frame(data, 0x88, "\x03\xe8", 2);
     default: return -1;
   }

@@ -1,17 +1,17 @@
-/* A client in the hands of a test. */
+/* A client with its buffers, for tests. */
 #ifndef EARSHOT_TEST_RIG_H
 #define EARSHOT_TEST_RIG_H
 
 #include "server.h"
 
-/* To clients that do not check for whom it was meant. */
+/* A response for clients that do not check the accept value. */
 static const char accepted[] =
     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
 
 #define RX_BYTES 70000
 #define TX_BYTES 80000
 
-/* Predictable on purpose: the same bytes in every run. */
+/* Predictable, so that every run has the same bytes. */
 static inline uint32_t count_up(void *context) {
   uint32_t *last = context;
   return *last = *last * 1664525U + 1013904223U;
@@ -31,7 +31,7 @@ static inline earshot_config rig_config(rig *r, int version, size_t rx_cap, size
   config.handshake.path = "/xiaozhi/v1/";
   config.handshake.version = version;
   r->seed = 1;
-  r->rx = malloc(rx_cap); /* on the heap and exact, so that a byte too far is noticed */
+  r->rx = malloc(rx_cap); /* on the heap with the exact size, so that an overrun is noticed */
   r->tx = malloc(tx_cap);
   CHECK(r->rx != NULL && r->tx != NULL);
   config.rx = r->rx;

@@ -1,4 +1,4 @@
-/* A device's tools, as a server sees them. */
+/* A device's tools from a server's view. */
 #include "scene.h"
 
 static const char *talk_much(void *context, earshot_json arguments, earshot_writer *result) {
@@ -49,7 +49,7 @@ static void test_tools(void) {
   rig_free(&r);
 }
 
-/* Lists all tools; the longest page. Whatever the room, each comes once. */
+/* Lists all tools and returns the longest page. With any buffer size each comes once. */
 static size_t list_all(earshot_tool *tools, size_t count, size_t tx_cap) {
   size_t next = 0, longest = 0;
   char request[200], cursor[20] = "";
@@ -178,12 +178,12 @@ static void test_a_tool_that_calls_its_client(void) {
       has_sent("{\"session_id\":\"s-1\",\"type\":\"mcp\",\"payload\":{\"jsonrpc\":\"2.0\",\"id\":1,"
                "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"half, whole\"}],\"isError\":"
                "false}}}"));
-  CHECK(earshot_client_listen_stop(&r.client) == EARSHOT_OK); /* and afterwards all is as before */
+  CHECK(earshot_client_listen_stop(&r.client) == EARSHOT_OK); /* now all works as before */
   CHECK(earshot_client_close(&r.client) == EARSHOT_OK);
   rig_free(&r);
 }
 
-/* What finds no room even in an empty output is refused aloud, and the conversation goes on. */
+/* A message too large for an empty output is refused with an error; the conversation goes on. */
 static void test_answers_too_large(void) {
   static char huge[5000];
   memset(huge, 'd', sizeof huge - 1);

@@ -1,4 +1,4 @@
-/* What needs no conversation: JSON, hashes, names. */
+/* Tests without a conversation: JSON, hashes, names. */
 #include "../src/sha1.h"
 #include "scene.h"
 

@@ -1,4 +1,4 @@
-/* Conversations and broken servers, step by step; the tools and the values are told apart. */
+/* Conversations and broken servers, step by step. Tools and values have files of their own. */
 #include "../src/handshake.h"
 #include "scene.h"
 
@@ -19,7 +19,7 @@ static void test_request(void) {
   CHECK(strstr(text, "\r\nDevice-Id: a1:b2:c3:d4:e5:f6\r\nClient-Id: 0b6f\r\n\r\n") != NULL);
   rig_free(&r);
   config = rig_config(&r, 1, 1024, 1024);
-  config.handshake.token = "Basic x"; /* with a space: as it is */
+  config.handshake.token = "Basic x"; /* with a space: sent unchanged */
   CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
         earshot_client_open(&r.client) == EARSHOT_OK);
   earshot_client_output(&r.client, &len);
@@ -87,7 +87,7 @@ static void test_responses(void) {
     CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == cases[i].error);
     CHECK(event.http_status == cases[i].http_status &&
           earshot_client_state(&r.client) == EARSHOT_STATE_CLOSED);
-    CHECK(earshot_client_open(&r.client) == EARSHOT_OK); /* one may try again */
+    CHECK(earshot_client_open(&r.client) == EARSHOT_OK); /* another attempt is allowed */
     memset(wire, 'a', 513);
     event = give(wire, 513);
     CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == EARSHOT_TOO_LARGE);
@@ -187,7 +187,7 @@ static void end_conversation(way_to_end way) {
   CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) == EARSHOT_BAD_STATE);
 }
 
-/* However the first conversation ended, the second begins as if there had been none. */
+/* The second conversation begins like the first, whatever ended that one. */
 static void test_reconnect(void) {
   for (way_to_end way = BY_US; way < WAYS_TO_END; way++) {
     earshot_event event;
@@ -207,7 +207,7 @@ static void test_reconnect(void) {
   }
 }
 
-/* A wake word ends a realtime turn: what is announced before the next one begins none. */
+/* A wake word ends a realtime turn. An announcement before the next turn begins none. */
 static void test_announcement_after_an_abort(void) {
   open_client(3);
   CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_REALTIME) == EARSHOT_OK);
@@ -262,7 +262,7 @@ static void test_pings(void) {
   CHECK(take_sent() && sent.opcode == 10 && sent.len == 125 && sent.payload[124] == 'p');
   CHECK(give_frame(0x89, "", 0).kind == EARSHOT_EVENT_NONE && take_sent() && sent.len == 0);
   CHECK(give_frame(0x8a, "x", 1).kind == EARSHOT_EVENT_NONE && !take_sent());
-  for (int i = 0; i < 100; i++) give_frame(0x89, wire + 1000, 125); /* nobody sends: no overflow */
+  for (int i = 0; i < 100; i++) give_frame(0x89, wire + 1000, 125); /* unsent pongs */
   CHECK(r.client.ws.tx_len <= r.client.ws.tx_cap);
   earshot_client_close(&r.client); /* and there is still room to say goodbye */
   while (take_sent()) CHECK(sent.opcode == 10 || sent.opcode == 8);
@@ -299,7 +299,7 @@ static void test_closes(void) {
     CHECK(!is_echo ||
           (sent.len == echo_len && memcmp(sent.payload, cases[i].payload, echo_len) == 0));
     CHECK(is_echo || memcmp(sent.payload, "\x03\xea", 2) == 0); /* 1002 */
-    CHECK(give_frame(0x81, "x", 1).kind == EARSHOT_EVENT_NONE); /* what comes after is nobody's */
+    CHECK(give_frame(0x81, "x", 1).kind == EARSHOT_EVENT_NONE); /* later data is ignored */
     earshot_client_disconnected(&r.client, &event);
     CHECK(event.kind == EARSHOT_EVENT_NONE);
     rig_free(&r);
@@ -324,12 +324,12 @@ static void test_broken_frames(void) {
       {"\x8b\x01x", 3, EARSHOT_PROTOCOL},                   /**/
       {"\x09\x01x", 3, EARSHOT_PROTOCOL},                   /* a ping in fragments */
       {"\x89\x7e\x00\x7e", 4, EARSHOT_PROTOCOL},            /* a ping of 126 bytes */
-      {"\x80\x01x", 3, EARSHOT_PROTOCOL},                   /* goes on with nothing */
+      {"\x80\x01x", 3, EARSHOT_PROTOCOL},                   /* a continuation without a beginning */
       {"\x01\x01x\x81\x01y", 6, EARSHOT_PROTOCOL},          /* a message within another */
       {"\x82\x7f\x80\0\0\0\0\0\0\0", 10, EARSHOT_PROTOCOL}, /* 2^63 bytes */
       {"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff", 10, EARSHOT_TOO_LARGE},
       {"\x82\x7e\x10\x01", 4, EARSHOT_TOO_LARGE},          /* one byte more than rx */
-      {"\x02\x01x\x80\x7e\x10\x00", 7, EARSHOT_TOO_LARGE}, /* so in sum */
+      {"\x02\x01x\x80\x7e\x10\x00", 7, EARSHOT_TOO_LARGE}, /* the sum of the fragments is */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (size_t cut = 0; cut <= cases[i].len; cut++) {

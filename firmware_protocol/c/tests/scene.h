@@ -1,4 +1,4 @@
-/* One client and its server, who says what the test tells it to. */
+/* One client, and a server whose messages the test chooses. */
 #ifndef EARSHOT_TEST_SCENE_H
 #define EARSHOT_TEST_SCENE_H
 
@@ -14,7 +14,7 @@ extern rig r;
 extern uint8_t wire[RX_BYTES + 100];
 extern sent_frame sent;
 
-/* The client receives bytes, a frame, a JSON message; the one event that came of them. */
+/* Pass bytes, a frame or a JSON message to the client, and return the one event that follows. */
 earshot_event give(const void *data, size_t len);
 earshot_event give_frame(unsigned first_byte, const void *payload, size_t len);
 earshot_event say(const char *json);
@@ -25,9 +25,9 @@ bool has_sent(const char *text);
 
 /* Opens the client that `r` holds, up to its hello. */
 void dial(void);
-/* The server's hello. */
+/* Passes the server's hello to the client. */
 void be_greeted(void);
-/* A new client, up to its hello; and with the server's. */
+/* Make a new client: up to its hello, and up to the server's hello. */
 void shake_hands(int version, size_t rx_cap, size_t tx_cap);
 void open_client(int version);
 

@@ -1,4 +1,4 @@
-/* What servers send. */
+/* Messages and frames of servers. */
 #ifndef EARSHOT_TEST_SERVER_H
 #define EARSHOT_TEST_SERVER_H
 
@@ -7,7 +7,7 @@
 static const char server_hello[] =
     "{\"type\":\"hello\",\"transport\":\"websocket\",\"session_id\":\"s-1\"}";
 
-/* A frame as servers send it: not masked. Returns its length. */
+/* Writes a frame without mask, as servers send it. Returns its length. */
 static inline size_t server_frame(uint8_t *out, unsigned first_byte, const void *payload,
                                   size_t len) {
   size_t header = len < 126 ? 2 : len < 65536 ? 4 : 10;

@@ -1,6 +1,6 @@
 /* Answers lines of cases on stdin, one line each, so that the test compares them with cases.json:
  *   frame VERSION HEX | read HEX | mcp HEX | build WHAT ARGUMENT...      (hex; "-" is nothing)
- * On the way each case is cut at every byte, and comes through a WebSocket in pieces. */
+ * Each case is also cut at every byte, and received through a WebSocket in pieces. */
 #include "rig.h"
 
 #define LINE_BYTES 300000
@@ -30,7 +30,7 @@ static void *exact_copy(const void *data, size_t len) {
 
 static size_t step_of(size_t len) { return len <= EVERY_CUT_BYTES ? 1 : len / 400; }
 
-/* Everything that an event says, as one number. */
+/* Returns a hash of all fields of an event. */
 static uint64_t add_bytes(uint64_t sum, const void *data, size_t len) {
   const uint8_t *at = data;
   for (size_t i = 0; i < len; i++) sum = (sum ^ at[i]) * 1099511628211U;
@@ -97,7 +97,7 @@ static size_t prologue(void) {
   return len + server_frame(stream + len, 0x81, start_speaking, sizeof start_speaking - 1);
 }
 
-/* One message through a whole connection: in one piece, cut anywhere, in fragments. */
+/* Sends one message through a connection: in one piece, cut at any byte, and in fragments. */
 static void check_any_split(int version, unsigned opcode, const uint8_t *data, size_t len) {
   if (len > RX_BYTES) return;
   size_t began = prologue();

@@ -17,7 +17,7 @@ class FakeLive:
     hears: bool | EarshotError = True
     does: bool = True
     "What it is told to (restart, update)."
-    doing: DeviceActivity = "idle"
+    activity: DeviceActivity = "idle"
     timing: Mapping[str, float] | None = None
     heard: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)

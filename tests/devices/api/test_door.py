@@ -65,7 +65,7 @@ def test_a_device_is_described_as_json(tmp_path: Path) -> None:
             approved = expected | {"standing": "approved", "pairing_code": ""}
             asked = {"code": new.pairing_code}
             assert await here.ask("POST", "devices/pair", asked) == (200, approved)
-            live = FakeLive(doing="speaking", timing={"playout_start": 600.5})
+            live = FakeLive(activity="speaking", timing={"playout_start": 600.5})
             with here.presence.connected(new.id, live):
                 seen = {"is_connected": True, "doing": "speaking", "timing": live.timing}
                 assert await here.ask("GET", f"devices/{new.id}") == (200, approved | seen)
@@ -238,7 +238,7 @@ def test_a_device_that_another_server_blocks_is_disconnected(tmp_path: Path, end
             other = replace(known, identity=b"2" * 32, address="192.168.1.9")
             live, beside = FakeLive(), FakeLive()
             running = tasks.create_task(here.door.run())
-            await here.registry.everyone()  # it has looked, and found nobody
+            await here.registry.all_devices()  # it has looked, and found nobody
             with (
                 here.presence.connected(device.id, live, device.identity),
                 here.presence.connected((await here.new("aa:02", "127.0.0.1")).id, beside),
@@ -256,7 +256,9 @@ def test_a_device_that_another_server_blocks_is_disconnected(tmp_path: Path, end
                     case _:
                         await here.registry.check_in(other)
                 for _ in range(3):
-                    await here.registry.everyone()  # one call after the other: it has looked again
+                    await (
+                        here.registry.all_devices()
+                    )  # one call after the other: it has looked again
                 is_over = end in ("block", "forget", "replace")
                 assert (bool(live.told), beside.told) == (is_over, [])
             running.cancel()
@@ -431,7 +433,7 @@ def test_watchers_see_every_kind_of_change(tmp_path: Path, monkeypatch: pytest.M
             live = FakeLive()
             with here.presence.connected(device.id, live):
                 assert [one["doing"] for one in await _event(answer)] == ["idle"]
-                live.doing = "listening"
+                live.activity = "listening"
                 here.presence.note_change()
                 assert [one["doing"] for one in await _event(answer)] == ["listening"]
             assert [one["is_connected"] for one in await _event(answer)] == [False]

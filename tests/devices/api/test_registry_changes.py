@@ -36,7 +36,7 @@ class Kept:
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def everyone(self) -> Sequence[Device]:
+    async def all_devices(self) -> Sequence[Device]:
         self.looks += 1
         if self.looks <= self.fails:
             raise StorageError("the device database does not answer")
@@ -112,12 +112,12 @@ def test_a_profile_of_a_newer_version_disconnects_nothing(
                 live.hears = True
                 here.presence.note_change()
                 while not live.heard:
-                    await here.registry.everyone()
+                    await here.registry.all_devices()
                 changed = here.registry.changed()
                 await here.registry.edit(board.id, name="Küche")
                 assert changed.is_set()
                 for _ in range(3):
-                    await here.registry.everyone()
+                    await here.registry.all_devices()
             assert [one.done() for one in running] == [False, False]
             _, told = await here.ask("GET", f"devices/{board.id}")
             assert (told["profile"]["echo"], told["profile"]["volume"]) == ("", 3)

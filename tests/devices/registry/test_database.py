@@ -53,7 +53,7 @@ def test_a_database_of_the_previous_version_keeps_its_data(url: str) -> None:
 
     async def main() -> None:
         async with known(url) as here:
-            (device,) = await here.registry.everyone()
+            (device,) = await here.registry.all_devices()
             assert (device.name, device.profile.volume, device.last_seen) == ("Küche", 3, at)
             await here.settings.write("a", 1, device.id)
 
@@ -182,7 +182,7 @@ def test_files_readable_by_others_are_tightened(
             for file in files:
                 file.chmod(0o666)
             async with known(url) as here:
-                assert len(await here.registry.everyone()) == 1
+                assert len(await here.registry.all_devices()) == 1
                 assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
     asyncio.run(main())
@@ -233,7 +233,7 @@ def test_a_file_that_is_not_a_database_is_named(
     async def main() -> None:
         async with known(f"sqlite:///{tmp_path}/devices.db") as here:
             with pytest.raises(StorageError):
-                await here.registry.everyone()
+                await here.registry.all_devices()
 
     asyncio.run(main())
     assert "not a database" in caplog.text
@@ -255,7 +255,7 @@ def test_an_unreachable_server_is_named_without_its_password(
         with reserved_port() as port:
             async with known(f"postgresql://me:hunter2@127.0.0.1:{port}/x") as here:
                 with pytest.raises(StorageError):
-                    await here.registry.everyone()
+                    await here.registry.all_devices()
 
     asyncio.run(main())
     assert "refused" in caplog.text
@@ -270,7 +270,7 @@ def test_a_restarted_server_is_used_again(server: Postgres) -> None:
             await asyncio.to_thread(server.stop)
             try:
                 with pytest.raises(StorageError):
-                    await here.registry.everyone()
+                    await here.registry.all_devices()
             finally:
                 await asyncio.to_thread(server.start)
             assert await here.registry.check_in(contact()) == device

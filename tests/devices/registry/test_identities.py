@@ -83,7 +83,7 @@ def test_another_identity_waits_and_changes_nothing(url: str) -> None:
             other = await here.registry.check_in(who(OTHERS, "192.168.1.66", firmware="9.9"))
             assert changed.is_set()
             assert (other.id, other.standing, len(other.pairing_code)) == (device.id, "new", 6)
-            (shown,) = await here.registry.everyone()
+            (shown,) = await here.registry.all_devices()
             assert (shown.standing, shown.has_new_identity) == ("approved", True)
             assert shown.pairing_code == other.pairing_code
             assert (shown.address, shown.firmware) == ("192.168.1.7", "")

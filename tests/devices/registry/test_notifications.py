@@ -159,5 +159,5 @@ def test_an_unsupported_driver_is_named(caplog: pytest.LogCaptureFixture) -> Non
     class Other:
         driver = "postgresql+pg8000"
 
-    asyncio.run(DeviceChangeChannel(Other()).follow(lambda: None))  # type: ignore[arg-type]
+    asyncio.run(DeviceChangeChannel(Other()).receive(lambda: None))  # type: ignore[arg-type]
     assert "not received over postgresql+pg8000" in caplog.text

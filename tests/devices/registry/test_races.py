@@ -138,14 +138,14 @@ def test_no_key_is_issued_during_a_concurrent_block(
             device = await here.registry.check_in(who(OURS))
             await here.registry.pair(device.pairing_code)
             pause, issued = Pause(url), []
-            keep = tokens.keep
+            keep = tokens.store
 
             def slowly(connection: Any, token: str, *arguments: Any) -> None:
                 issued.append(token)
                 pause()
                 keep(connection, token, *arguments)
 
-            monkeypatch.setattr(tokens, "keep", slowly)
+            monkeypatch.setattr(tokens, "store", slowly)
             coming: Any = there.registry.issue_token(device.id)
             await both(pause, coming, here.registry.block(device.id))
             await here.registry.approve(device.id)
@@ -160,12 +160,12 @@ def test_a_check_in_at_two_servers_at_once_makes_one_device(
     async def main() -> None:
         url = server.create()
         async with known(url) as here, known(url) as there:
-            await here.registry.everyone()
+            await here.registry.all_devices()
             with held(there, url, monkeypatch) as pause:
                 coming = there.registry.check_in(who(OTHERS))
                 first, second = await both(pause, coming, here.registry.check_in(who(OURS)))
             assert second.id == first.id
-            (kept,) = await here.registry.everyone()
+            (kept,) = await here.registry.all_devices()
             await here.registry.pair(kept.pairing_code)
             shown = first if first.pairing_code == kept.pairing_code else second
             found = await here.registry.by_id(kept.id)

@@ -82,7 +82,7 @@ def test_simultaneous_check_ins_make_one_device(url: str) -> None:
             coming = [one.registry.check_in(contact()) for one in 10 * [here, other]]
             found = await asyncio.gather(*coming)
             assert len({(one.id, one.pairing_code) for one in found}) == 1
-            assert len(await here.registry.everyone()) == 1
+            assert len(await here.registry.all_devices()) == 1
 
     asyncio.run(main())
 
@@ -172,7 +172,7 @@ def test_a_forgotten_device_is_new_when_it_returns(url: str) -> None:
             changed = here.registry.changed()
             await here.registry.forget(device.id)
             assert changed.is_set()
-            assert await here.registry.everyone() == []
+            assert await here.registry.all_devices() == []
             assert await here.settings.read("willow.config", device.id) is None
             back = await here.registry.check_in(contact())
             assert (back.id != device.id, back.standing) == (True, "new")
@@ -208,11 +208,11 @@ def test_the_number_of_unapproved_devices_is_limited(
             (first, *_) = await come(here, 1, 2, 3)
             await here.registry.approve(first.id, first.pairing_code)
             await come(here, 4, 2, 5)  # the second was seen again, so the third is the oldest
-            left = {one.hardware_id for one in await here.registry.everyone()}
+            left = {one.hardware_id for one in await here.registry.all_devices()}
             assert left == {"aa:1", "aa:2", "aa:4", "aa:5"}
             here.clock.go_on(timedelta(days=1))
             await come(here, 6)
-            left = {one.hardware_id for one in await here.registry.everyone()}
+            left = {one.hardware_id for one in await here.registry.all_devices()}
             assert left == {"aa:1", "aa:6"}
 
     asyncio.run(main())

@@ -39,7 +39,7 @@ async def asked(one: AsyncTcpClient) -> None:
 
 async def does(here: Scene, doing: DeviceActivity) -> None:
     """Waits until the condition holds, within the test's deadline."""
-    while (live := here.presence.find("dev_1")) is None or live.doing != doing:
+    while (live := here.presence.find("dev_1")) is None or live.activity != doing:
         await here.presence.changed().wait()
 
 

@@ -62,7 +62,7 @@ def test_a_reset_board_needs_approval_again(tmp_path: Path) -> None:
         path, headers = "/xiaozhi/ota/activate", reset.headers()
         async with server.client.post(path, data=b"{}", headers=headers) as answer:
             assert answer.status == 202
-        (device,) = await registry.everyone()
+        (device,) = await registry.all_devices()
         assert device.has_new_identity
         await registry.pair(told["activation"]["code"])
         async with server.client.post(path, data=b"{}", headers=headers) as answer:

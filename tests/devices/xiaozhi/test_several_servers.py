@@ -93,7 +93,7 @@ def test_waiting_notices_are_dropped_with_their_device(database: Postgres) -> No
         url = database.create()
         async with asyncio.timeout(60), a_server(url) as here, a_server(url) as there:
             await here.server.board().boot()
-            (device,) = await there.registry.everyone()
+            (device,) = await there.registry.all_devices()
             await here.announcements.to_device(device, DeviceNotification(text="dinner"))
             changed = here.announcements.changed()
             await there.registry.forget(device.id)

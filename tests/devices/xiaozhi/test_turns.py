@@ -40,7 +40,7 @@ async def thinking(server: Server, board: Board) -> None:
     live = server.scene.presence.find(server.scene.directory.known[board.mac].id)
     assert live is not None
     while True:
-        if live.doing == "thinking":
+        if live.activity == "thinking":
             return
         await asyncio.sleep(0.01)
 
@@ -274,7 +274,7 @@ def test_presence_shows_the_state_of_a_board_and_reaches_it() -> None:
         assert not await live.notify(DeviceNotification(text="", audio_url="http://x/a.wav"))
         said = await board.text("tts", state="sentence_start")
         assert said["text"] == "The washing is done."
-        assert live.doing == "speaking"
+        assert live.activity == "speaking"
         await board.until("listening")
         await board.turn("one")
         assert live.timing

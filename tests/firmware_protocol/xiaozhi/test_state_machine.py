@@ -69,17 +69,17 @@ def speak(dialogue: Dialogue, now: float) -> None:
 
 def test_the_messages_of_a_turn() -> None:
     dialogue = begun()
-    doing = [dialogue.doing]
+    doing = [dialogue.activity]
     dialogue.speech_started(1)
-    doing.append(dialogue.doing)
+    doing.append(dialogue.activity)
     dialogue.speech_ended(2)
-    doing.append(dialogue.doing)
+    doing.append(dialogue.activity)
     assert dialogue.final_transcript("one", 2, is_answered=True) == [
         SendMessage(SttMessage("one")),
         SendMessage(TtsMessage("start")),
         SendMessage(LlmMessage("happy")),
     ]
-    doing.append(dialogue.doing)
+    doing.append(dialogue.activity)
     assert dialogue.clause("Yes.") == [SendMessage(TtsMessage("sentence_start", text="Yes."))]
     dialogue.pacer.sent(2.1)
     assert dialogue.tick(2.2, is_answering=True) == []
@@ -88,7 +88,7 @@ def test_the_messages_of_a_turn() -> None:
         SendMessage(TtsMessage("stop")),
         SendMessage(LlmMessage("neutral")),
     ]
-    doing.append(dialogue.doing)
+    doing.append(dialogue.activity)
     assert doing == ["listening", "listening", "thinking", "speaking", "idle"]
     assert dialogue.receive(ListenStart(mode="auto"), 2.5) == [BeginInput("auto")]
 
@@ -118,7 +118,7 @@ def test_a_text_while_listening_is_a_typed_message_and_is_answered() -> None:
         SendMessage(SttMessage(text)),
         CreateTextResponse(text),
     ]
-    assert dialogue.doing == "thinking"
+    assert dialogue.activity == "thinking"
     assert told(dialogue.receive(ListenDetect(text="no, off"), 2)) == [
         "CancelResponse",
         "stt",
@@ -169,7 +169,7 @@ def test_the_state_after_an_answer_depends_on_the_mode(mode: ListenMode, after: 
     dialogue = begun(mode)
     speak(dialogue, 1)
     assert told(dialogue.tick(9, is_answering=False)) == ["tts stop"]
-    assert dialogue.doing == after
+    assert dialogue.activity == after
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime", "manual"])
@@ -183,7 +183,7 @@ def test_abort_is_always_answered_with_tts_stop(mode: ListenMode, is_speaking: b
     assert dialogue.receive(ListenStart(mode=mode), 2) == [BeginInput(mode)]
     assert dialogue.interrupted() == []  # what the cancelled answer brings
     assert dialogue.tick(3, is_answering=False) == []
-    assert dialogue.doing == "listening"
+    assert dialogue.activity == "listening"
 
 
 def test_speech_detected_by_the_server_interrupts() -> None:
@@ -191,7 +191,7 @@ def test_speech_detected_by_the_server_interrupts() -> None:
     speak(dialogue, 1)
     dialogue.speech_started(3)
     assert told(dialogue.interrupted()) == ["tts stop"]
-    assert (dialogue.doing, dialogue.takes_audio) == ("listening", True)
+    assert (dialogue.activity, dialogue.takes_audio) == ("listening", True)
     assert dialogue.interrupted() == []
 
 
@@ -214,7 +214,7 @@ def test_noise_gets_no_answer() -> None:
     dialogue.speech_started(1)
     dialogue.speech_ended(2)
     assert dialogue.final_transcript("", 2, is_answered=True) == []
-    assert dialogue.doing == "listening"
+    assert dialogue.activity == "listening"
 
 
 def test_speaking_ends_without_an_answer() -> None:
@@ -238,7 +238,7 @@ def test_consecutive_answers_share_one_speaking_state() -> None:
 def test_an_announcement_may_start_speaking() -> None:
     dialogue = begun(mode=None)
     assert told(dialogue.answer_begun(100)) == ["tts start"]
-    assert dialogue.doing == "speaking"
+    assert dialogue.activity == "speaking"
 
 
 def test_nothing_is_sent_before_hello() -> None:
@@ -251,7 +251,7 @@ def test_a_listen_message_that_crosses_tts_start_is_ignored() -> None:
     dialogue = begun()
     dialogue.answer_begun(5)
     assert dialogue.receive(ListenStart(mode="auto"), 5.01) == []
-    assert dialogue.doing == "speaking"
+    assert dialogue.activity == "speaking"
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime"])

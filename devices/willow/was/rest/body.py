@@ -45,13 +45,13 @@ def _is_deep(value: object) -> bool:
     """
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [inner for one in level for inner in _within(one)]
+        level = [inner for one in level for inner in _children(one)]
         if not level:
             return False
     return True
 
 
-def _within(value: object) -> Iterable[object]:
+def _children(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()

@@ -25,7 +25,7 @@ FirmwareUpdate = Callable[["WillowConnection", str], Awaitable[bool]]
 "Function that makes a device fetch firmware; see `WasDoor.update`."
 
 
-async def nothing() -> None:
+async def do_nothing() -> None:
     """Does nothing, in place of `configure` until the session sets it."""
 
 
@@ -64,10 +64,10 @@ class WillowConnection:
         "False: it was blocked or forgotten, so none of its requests are served any more."
         self.close_requested = asyncio.Event()
         "Set to close the connection from outside of its session."
-        self.configure: Callable[[], Awaitable[None]] = nothing
+        self.configure: Callable[[], Awaitable[None]] = do_nothing
         "Sends the device its configuration, which makes it reboot."
         self._presence, self._update, self._audio_urls = presence, update, audio_urls
-        self._doing: DeviceActivity = "idle"
+        self._activity: DeviceActivity = "idle"
         self._timing: Mapping[str, float] | None = None
 
     @property
@@ -91,17 +91,17 @@ class WillowConnection:
         return self.config.get("was_mode") is True
 
     @property
-    def doing(self) -> DeviceActivity:
-        return self._doing
+    def activity(self) -> DeviceActivity:
+        return self._activity
 
     @property
     def timing(self) -> Mapping[str, float] | None:
         return self._timing
 
-    def set_activity(self, doing: DeviceActivity) -> None:
+    def set_activity(self, activity: DeviceActivity) -> None:
         """Records the activity, for presence."""
-        if doing != self._doing:
-            self._doing = doing
+        if activity != self._activity:
+            self._activity = activity
             self._presence.note_change()
 
     def note_turn(self, timing: Mapping[str, float]) -> None:

@@ -27,12 +27,12 @@ class NotificationIds:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last = 1
+        self._last_id = 1
 
     def new(self) -> int:
         now = int(self._clock.wall().timestamp() * 1000)
-        self._last = max(now, self._last + 1)
-        return self._last
+        self._last_id = max(now, self._last_id + 1)
+        return self._last_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class NotificationQueue:
     def __init__(self, notification_ids: NotificationIds) -> None:
         self._notification_ids = notification_ids
         self._waiting: deque[Notify] = deque()
-        self._some = asyncio.Event()
+        self._is_not_empty = asyncio.Event()
         self._active: Notify | None = None
         self._done = asyncio.Event()
 
@@ -67,7 +67,7 @@ class NotificationQueue:
         if len(self._waiting) >= MAX_WAITING:
             return False
         self._waiting.append(message)
-        self._some.set()
+        self._is_not_empty.set()
         return True
 
     def done(self, number: int) -> bool:
@@ -94,8 +94,8 @@ class NotificationQueue:
         """Plays notifications one after the other until cancelled."""
         while True:
             while not self._waiting:
-                self._some.clear()
-                await self._some.wait()
+                self._is_not_empty.clear()
+                await self._is_not_empty.wait()
             self._active = message = self._waiting.popleft()
             self._done.clear()
             send(message)

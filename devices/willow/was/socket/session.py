@@ -225,7 +225,7 @@ class DeviceSession:
         stack.enter_context(services.connected_devices.connected(connection))
         conversation = services.one_shot_responses.conversation(device.id)
         conversation.speakers.append(connection)
-        stack.callback(conversation.left_by, connection)
+        stack.callback(conversation.remove_speaker, connection)
         connection.configure = partial(self._configure, connection, "ordered")
         self._connection = connection
         for work in (self._write(connection), self._wait_for_close(connection)):

@@ -41,7 +41,7 @@ class WakeArbiter:
     ) -> None:
         self._connected_devices, self._clock = connected_devices, clock
         self._group_by_area: Mapping[str, str] = {
-            _room(area): _room(areas[0]) for areas in groups for area in areas
+            _room_of(area): _room_of(areas[0]) for areas in groups for area in areas
         }
         self._arbitration = Arbitration()
         self._latest: dict[str, _WakeEvent] = {}
@@ -78,7 +78,7 @@ class WakeArbiter:
 
     def wake_ended(self, connection: WillowConnection) -> None:
         """Handles `wake_end`."""
-        if connection.doing == "listening":
+        if connection.activity == "listening":
             connection.set_activity("idle")
 
     def device_left(self, connection: WillowConnection) -> None:
@@ -122,10 +122,10 @@ class WakeArbiter:
         return won
 
     def _settle(
-        self, verdicts: list[ArbitrationVerdict], device_id: str, last: _WakeEvent
+        self, verdicts: list[ArbitrationVerdict], device_id: str, latest: _WakeEvent
     ) -> list[ArbitrationVerdict]:
         own = next((one for one in verdicts if one.device == device_id), None)
-        last.decided.set_result(own is not None and own.won)
+        latest.decided.set_result(own is not None and own.won)
         return [one for one in verdicts if one is not own]
 
     def _deliver(self, verdicts: Iterable[ArbitrationVerdict]) -> None:
@@ -153,9 +153,9 @@ class WakeArbiter:
     def _group_of(self, connection: WillowConnection) -> str:
         """Returns the group: its areas and its wake word. Devices with different wake words do not
         compete."""
-        room = _room(connection.device.area)
+        room = _room_of(connection.device.area)
         return f"{connection.config.get('wake_word', '')} {self._group_by_area.get(room, room)}"
 
 
-def _room(area: str) -> str:
+def _room_of(area: str) -> str:
     return " ".join(area.split()).casefold() or NO_ROOM

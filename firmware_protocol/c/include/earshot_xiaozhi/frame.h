@@ -1,4 +1,4 @@
-/* Binary WebSocket messages: one Opus packet each, framed alike in both directions.
+/* Binary WebSocket messages. Each holds one Opus packet, in the same form in both directions.
  *
  *   v1  the packet itself
  *   v2  u16 version, u16 kind, u32 reserved, u32 timestamp_ms, u32 payload_size, payload
@@ -22,12 +22,12 @@ typedef enum { EARSHOT_FRAME_AUDIO = 0, EARSHOT_FRAME_JSON = 1 } earshot_frame_k
 
 typedef struct {
   earshot_frame_kind kind;
-  uint32_t timestamp_ms; /* v2 only: of the downlink audio that plays meanwhile; otherwise 0 */
+  uint32_t timestamp_ms; /* only in v2: that of the downlink audio that plays now; otherwise 0 */
   const uint8_t *payload;
-  size_t payload_len; /* 0 to 3 bytes are Opus's DTX: silence, not nothing */
+  size_t payload_len; /* 0 to 3 bytes mean silence (DTX of Opus) */
 } earshot_frame;
 
-/* Reads one whole message; `frame->payload` points into `data`. */
+/* Reads one complete message. `frame->payload` points into `data`. */
 earshot_status earshot_frame_decode(int version, const uint8_t *data, size_t len,
                                     earshot_frame *frame);
 

@@ -1,4 +1,4 @@
-/* The JSON messages: those a device writes, and those it reads. */
+/* The JSON messages that a device writes, and those that it reads. */
 #ifndef EARSHOT_XIAOZHI_MESSAGE_H
 #define EARSHOT_XIAOZHI_MESSAGE_H
 
@@ -20,10 +20,10 @@ typedef enum { EARSHOT_MODE_AUTO, EARSHOT_MODE_MANUAL, EARSHOT_MODE_REALTIME } e
 typedef struct {
   int version;        /* of the binary frames: 1, 2 or 3 */
   int frame_ms;       /* of the uplink; 60 in the firmware */
-  bool has_mcp;       /* there are tools */
-  bool has_aec;       /* the server shall cancel the echo */
-  bool wants_partial; /* ours: transcripts while one speaks */
-  bool wants_timing;  /* ours: where the milliseconds of an answer went */
+  bool has_mcp;       /* the device has tools */
+  bool has_aec;       /* the server is asked to cancel the echo */
+  bool wants_partial; /* Earshot's own: transcripts during speech */
+  bool wants_timing;  /* Earshot's own: latency of each answer by stage */
 } earshot_hello;
 
 void earshot_write_hello(earshot_writer *out, const earshot_hello *hello);
@@ -32,7 +32,7 @@ void earshot_write_listen_stop(earshot_writer *out, const char *session_id);
 void earshot_write_listen_detect(earshot_writer *out, const char *session_id, const char *wake_word,
                                  size_t wake_word_len);
 void earshot_write_abort(earshot_writer *out, const char *session_id, bool is_wake_word);
-/* Around a JSON-RPC payload that the caller writes between the two. */
+/* Write the envelope of a JSON-RPC payload. The caller writes the payload between the two calls. */
 void earshot_write_mcp_begin(earshot_writer *out, const char *session_id);
 void earshot_write_mcp_end(earshot_writer *out);
 
@@ -56,7 +56,7 @@ typedef struct {
   size_t len;
 } earshot_text;
 
-/* Ours, on `tts stop`: milliseconds from the end of speech, EARSHOT_UNKNOWN_MS where not told. */
+/* Earshot's own, with `tts stop`: ms from the end of speech; EARSHOT_UNKNOWN_MS if not reported. */
 typedef struct {
   int32_t response_latency_ms; /* to the first sound */
   int32_t transcript_ms;
@@ -70,15 +70,15 @@ typedef struct {
   earshot_text text;    /* stt, llm, tts sentence; alert: its message */
   earshot_text emotion; /* llm, alert */
   earshot_text status;  /* alert */
-  bool is_partial;      /* stt, ours: not the last word yet */
+  bool is_partial;      /* stt, Earshot's own: the text may still change */
   earshot_timing timing;
   earshot_json payload;   /* mcp, custom */
   int32_t sample_rate_hz; /* hello: of the downlink */
   int32_t frame_ms;
 } earshot_message;
 
-/* Reads a message and decodes its texts where they lie: `text` changes, and `message` points into
- * it. EARSHOT_TOO_LARGE, EARSHOT_BAD_JSON or EARSHOT_BAD_MESSAGE otherwise. */
+/* Reads a message and decodes its texts in place: `text` is changed, and `message` points into it.
+ * Fails with EARSHOT_TOO_LARGE, EARSHOT_BAD_JSON or EARSHOT_BAD_MESSAGE. */
 earshot_status earshot_message_read(char *text, size_t len, earshot_message *message);
 
 #ifdef __cplusplus

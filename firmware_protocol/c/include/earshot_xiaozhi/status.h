@@ -1,4 +1,4 @@
-/* What a call came to, and the limits that all parts share. */
+/* Results of calls, and limits that all parts share. */
 #ifndef EARSHOT_XIAOZHI_STATUS_H
 #define EARSHOT_XIAOZHI_STATUS_H
 
@@ -15,12 +15,12 @@ typedef enum {
   EARSHOT_TRUNCATED,   /* a frame shorter than its header says */
   EARSHOT_TRAILING,    /* a frame longer than its header says */
   EARSHOT_TOO_LARGE,   /* above one of the limits, or above the caller's buffer */
-  EARSHOT_BAD_VERSION, /* a v2 header of another version, or no version of ours */
+  EARSHOT_BAD_VERSION, /* a v2 header with another version, or an unsupported version */
   EARSHOT_BAD_KIND,    /* a frame that is neither audio nor JSON */
-  EARSHOT_BAD_JSON,    /* no JSON, or no UTF-8 */
+  EARSHOT_BAD_JSON,    /* not JSON, or not UTF-8 */
   EARSHOT_BAD_MESSAGE, /* a field is missing or has a value that is not allowed */
-  EARSHOT_FULL,        /* no room in the output: send what waits there first */
-  EARSHOT_BAD_STATE,   /* right call, wrong moment: not connected, speaking, or inside a tool */
+  EARSHOT_FULL,        /* no room in the output: send what it holds first */
+  EARSHOT_BAD_STATE,   /* not allowed now: not connected, speaking, or inside a tool */
   EARSHOT_BAD_CONFIG,  /* a field of earshot_config is missing or too small */
   EARSHOT_REFUSED,     /* the server answered the handshake with something other than 101 */
   EARSHOT_PROTOCOL,    /* the server broke RFC 6455 */

@@ -1,7 +1,8 @@
-/* The client's side of RFC 6455 without I/O: bytes in, events out; bytes to send pile up in `tx`.
+/* The client's side of RFC 6455 without I/O. It takes bytes and returns events; bytes to send are
+ * collected in `tx`.
  *
- * No extensions, no subprotocols. Fragments are put together in `rx`, so the longest message is
- * what `rx` holds. Pings are answered, a Close is echoed, errors queue a Close with their code. */
+ * It has no extensions and no subprotocols. Fragments are joined in `rx`, so no message may be
+ * longer than `rx`. Pings are answered, a Close is echoed, errors queue a Close with their code. */
 #ifndef EARSHOT_XIAOZHI_WEBSOCKET_H
 #define EARSHOT_XIAOZHI_WEBSOCKET_H
 
@@ -17,7 +18,7 @@ extern "C" {
 #endif
 
 #define EARSHOT_WS_CONTROL_BYTES_MAX 125
-#define EARSHOT_WS_HEADER_BYTES_MAX 8 /* of what we send: at most 65535 bytes each, masked */
+#define EARSHOT_WS_HEADER_BYTES_MAX 8 /* of a frame that we send: at most 65535 bytes, masked */
 #define EARSHOT_WS_RESERVED_BYTES 160 /* of `tx`, for pongs and one Close */
 #define EARSHOT_WS_BUFFER_BYTES_MIN \
   512 /* of `rx` and of `tx` each; an HTTP response must fit `rx` */
@@ -78,18 +79,18 @@ typedef struct {
 /* Writes the request; the state becomes EARSHOT_WS_SHAKING. */
 earshot_status earshot_ws_open(earshot_ws *ws, const earshot_handshake *handshake);
 
-/* Takes bytes up to the first event; returns how many. Call until all are taken. */
+/* Takes bytes up to the first event and returns their number. Call it until all are taken. */
 size_t earshot_ws_receive(earshot_ws *ws, const uint8_t *data, size_t len, earshot_ws_event *event);
 
-/* A message is written into the writer that `begin` gives and sent by `commit`. */
+/* `begin` returns a writer for the message; `commit` sends what was written. */
 earshot_writer earshot_ws_begin(earshot_ws *ws);
 earshot_status earshot_ws_commit(earshot_ws *ws, earshot_ws_opcode opcode,
                                  const earshot_writer *message);
 
-/* Queues a Close; nothing is sent or received afterwards. */
+/* Queues a Close. Afterwards nothing is sent or received. */
 void earshot_ws_close(earshot_ws *ws, uint16_t code);
 
-/* `len` bytes of `tx` were sent. */
+/* Removes `len` bytes from `tx` after they were sent. */
 void earshot_ws_sent(earshot_ws *ws, size_t len);
 
 #ifdef __cplusplus

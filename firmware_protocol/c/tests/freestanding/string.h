@@ -1,4 +1,4 @@
-/* All that the library asks of a C library, for compiling it where there is none. */
+/* The only functions of a C library that are needed, to compile without one. */
 #ifndef EARSHOT_TEST_STRING_H
 #define EARSHOT_TEST_STRING_H
 

@@ -121,7 +121,7 @@ class Server:
 
     async def without_listeners(self) -> None:
         """Waits until no connection belongs to a conversation, within the test's deadline."""
-        known = self.scene.conversations._known.values()
+        known = self.scene.conversations._conversations.values()
         while True:
             if not any(one.speakers for one in known):
                 return

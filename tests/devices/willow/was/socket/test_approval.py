@@ -124,7 +124,7 @@ def test_a_forgotten_device_must_register_again() -> None:
         assert (
             door.commands._queues,
             door.wake_arbiter._latest,
-            door.wake_arbiter._arbitration._usual,
+            door.wake_arbiter._arbitration._levels,
         ) == (
             {},
             {},

@@ -213,7 +213,7 @@ def test_the_number_of_waiting_commands_is_limited() -> None:
         assert live is not None
         for number in range(6):
             await device.send({"cmd": "endpoint", "data": {"text": f"{number}"}})
-            await server.until(lambda: live.doing == "thinking")
+            await server.until(lambda: live.activity == "thinking")
         await device.until(lambda: len(device.results()) == 6)
         assert [one["ok"] for one in device.results()] == [False, *5 * [True]]
         assert [one["speech"] for one in device.results()[1:]] == [
@@ -228,14 +228,14 @@ def test_the_server_shows_the_state_and_the_last_turn_of_a_device() -> None:
         device = await server.device()
         live = server.presence.find("dev_0")
         assert live is not None
-        assert (live.doing, live.timing) == ("idle", None)
+        assert (live.activity, live.timing) == ("idle", None)
         await device.wake()
-        await server.until(lambda: live.doing == "listening")
+        await server.until(lambda: live.activity == "listening")
         server.scene.inference.llm.word_s = 0.05
         await device.send({"cmd": "endpoint", "data": {"text": "one"}})
-        await server.until(lambda: live.doing == "thinking")
+        await server.until(lambda: live.activity == "thinking")
         await device.until(device.results)
-        await server.until(lambda: live.doing == "idle")
+        await server.until(lambda: live.activity == "idle")
         assert live.timing is not None
         assert live.timing["gate_open"] >= 100
 

@@ -71,7 +71,7 @@ def test_speech_of_a_device_that_lost_late_is_not_executed() -> None:
         posted = asyncio.ensure_future(second._client.post(second.config["wis_url"], data=body()))
         await said.wait()
         live = server.presence.find("dev_1")
-        await server.until(lambda: live is not None and live.doing == "listening")
+        await server.until(lambda: live is not None and live.activity == "listening")
         await first.wake(-40.0)
         await first.until(first.wake_results)
         await second.wake(-10.0)
