@@ -248,7 +248,7 @@ class ResponseCreated:
 
     response_id: str
     modality: Modality
-    terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
+    parameters: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ class ResponseDone:
     error_code: str | None = None
     error_message: str | None = None
     usage: TokenUsage = field(default_factory=TokenUsage)
-    terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
+    parameters: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Framer:
         if cut:
             raise ValueError(f"{ptime_ms} ms at {rate_hz} Hz is not a whole number of samples")
         self._start = start
-        self._held: list[Pcm] = []
+        self._pending: list[Pcm] = []
         self._held_samples = 0
 
     def push(self, pcm: Pcm) -> list[AudioFrame]:
@@ -69,14 +69,14 @@ class Framer:
         it from now on, because a frame may share its memory."""
         if len(pcm) == self.frame_samples and not self._held_samples:
             return [self._frame(pcm)]
-        self._held.append(pcm)
+        self._pending.append(pcm)
         self._held_samples += len(pcm)
         count = self._held_samples // self.frame_samples
         if not count:
             return []
-        joined = np.concatenate(self._held)
+        joined = np.concatenate(self._pending)
         used = count * self.frame_samples
-        self._held, self._held_samples = [joined[used:]], len(joined) - used
+        self._pending, self._held_samples = [joined[used:]], len(joined) - used
         return [self._frame(part) for part in joined[:used].reshape(count, -1)]
 
     def flush(self) -> AudioFrame | None:

@@ -34,8 +34,8 @@ class Resampler:
 
     def __init__(self, from_hz: int, to_hz: int, *, live: bool = False) -> None:
         self.from_hz, self.to_hz, self.live = from_hz, to_hz, live
-        self._held = _EMPTY
-        self._in = self._out = 0
+        self._ready = _EMPTY
+        self._samples_in = self._samples_out = 0
         self._start()
 
     def push(self, pcm: Pcm) -> Pcm:
@@ -43,13 +43,13 @@ class Resampler:
         at `to_hz`."""
         if self.from_hz == self.to_hz or not len(pcm):
             return pcm
-        held = np.concatenate([self._held, self._convert(pcm)])
+        held = np.concatenate([self._ready, self._convert(pcm)])
         if not self.live:
             return held
-        self._in += len(pcm)
-        due = self._in * self.to_hz // self.from_hz - self._out
-        self._held = held[due:]
-        self._out += len(held[:due])
+        self._samples_in += len(pcm)
+        due = self._samples_in * self.to_hz // self.from_hz - self._samples_out
+        self._ready = held[due:]
+        self._samples_out += len(held[:due])
         return held[:due]
 
     def flush(self) -> Pcm:
@@ -57,7 +57,7 @@ class Resampler:
         if self.from_hz == self.to_hz:
             return _EMPTY
         self._graph.push(None)
-        parts = [self._held]
+        parts = [self._ready]
         with suppress(Over):
             while True:
                 parts.append(self._pulled())
@@ -65,8 +65,8 @@ class Resampler:
         return np.concatenate(parts)
 
     def _start(self) -> None:
-        self._held = _EMPTY
-        self._in = self._out = 0
+        self._ready = _EMPTY
+        self._samples_in = self._samples_out = 0
         if self.from_hz == self.to_hz:
             return
         self._graph = _graph(self.from_hz, self.to_hz)
@@ -75,7 +75,7 @@ class Resampler:
             reach = -(-REACH_SAMPLES * self.from_hz // lower_hz)
             warm_up = 2 * reach  # swresample returns nothing before this much went in, then all
             made = self._convert(np.zeros(warm_up + reach, np.int16))
-            self._held = made[warm_up * self.to_hz // self.from_hz :]
+            self._ready = made[warm_up * self.to_hz // self.from_hz :]
 
     def _convert(self, pcm: Pcm) -> Pcm:
         frame = AvFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="mono")

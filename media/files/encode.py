@@ -152,28 +152,28 @@ class _FfmpegEncoder:
     def __init__(self, kind: _EncodedFormat, rate_hz: int) -> None:
         self.content_type = kind.content_type
         self._kind, self._rate_hz = kind, rate_hz
-        self._out = _OutputBuffer()
-        self._container = av.open(self._out, "w", format=kind.container)
+        self._output = _OutputBuffer()
+        self._container = av.open(self._output, "w", format=kind.container)
         stream = self._container.add_stream(kind.codec, rate=rate_hz)
         assert isinstance(stream, AudioStream)
         stream.codec_context.layout = "mono"
         stream.codec_context.format = kind.sample_format
         stream.codec_context.thread_count = 1
         self._stream = stream
-        self._at = 0
+        self._position = 0
 
     def push(self, pcm: Pcm) -> bytes:
         """See `AudioEncoder.push`."""
         if len(pcm):
             # The encoder converts it to the format that its codec takes.
             frame = AvFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="mono")
-            frame.sample_rate, frame.pts = self._rate_hz, self._at
-            self._at += len(pcm)
+            frame.sample_rate, frame.pts = self._rate_hz, self._position
+            self._position += len(pcm)
             self._container.mux(self._stream.encode(frame))
-        return self._out.take()
+        return self._output.take()
 
     def finish(self) -> bytes:
         """See `AudioEncoder.finish`."""
         self._container.mux(self._stream.encode(None))
         self._container.close()
-        return self._out.take()
+        return self._output.take()

@@ -46,13 +46,13 @@ class RawDecoder:
     def __init__(self, rate_hz: int, bits: int, channels: int) -> None:
         self._bits, self._channels = bits, channels
         self._resampler = Resampler(rate_hz, ASR_RATE_HZ)
-        self._rest = b""
+        self._partial_sample = b""
 
     def push(self, data: bytes) -> Pcm:
         """See `AudioByteDecoder.push`."""
-        data = self._rest + data
+        data = self._partial_sample + data
         whole = len(data) - len(data) % (self._bits // 8 * self._channels)
-        self._rest = data[whole:]
+        self._partial_sample = data[whole:]
         samples = _s16(data[:whole], self._bits)
         if self._channels > 1:
             mixed = samples.reshape(-1, self._channels).astype(np.int32).sum(axis=1)
@@ -61,7 +61,7 @@ class RawDecoder:
 
     def flush(self) -> Pcm:
         """See `AudioByteDecoder.flush`."""
-        self._rest = b""
+        self._partial_sample = b""
         return self._resampler.flush()
 
 
@@ -132,10 +132,10 @@ def _head(form: bytes | None, offset: int, size_bytes: int) -> WavHead:
 
 class WavDecoder:
     """Decodes a WAV file of plain samples while it arrives. Raises UnsupportedWavError; the bytes
-    so far are then in `taken`."""
+    so far are then in `consumed`."""
 
     def __init__(self) -> None:
-        self.taken = bytearray()
+        self.consumed = bytearray()
         "Bytes that came before the header was complete."
         self._samples: RawDecoder | None = None
         self._left: int | None = None
@@ -144,11 +144,11 @@ class WavDecoder:
     def push(self, data: bytes) -> Pcm:
         """See `AudioByteDecoder.push`. Raises UnsupportedWavError, too."""
         if self._samples is None:
-            self.taken += data
-            head = read_wav_head(bytes(self.taken))
+            self.consumed += data
+            head = read_wav_head(bytes(self.consumed))
             if head is None:
                 return np.zeros(0, np.int16)
-            data = bytes(self.taken[head.offset :])
+            data = bytes(self.consumed[head.offset :])
             self._samples = RawDecoder(head.rate_hz, head.bits, head.channels)
             self._left = head.size_bytes
         if self._left is not None:

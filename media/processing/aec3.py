@@ -39,16 +39,16 @@ class ResidualEchoGate:
         self._gain = 1.0
         self._open_ms = 0.0
 
-    def push(self, heard: Pcm, cleaned: Pcm) -> Pcm:
+    def push(self, microphone: Pcm, cleaned: Pcm) -> Pcm:
         """Returns `cleaned` with its residual echo turned down.
 
-        `heard`: the microphone's samples. `cleaned`: the canceller's output for the same moment, of
+        `microphone`: samples before the canceller. `cleaned`: its output for the same moment, of
         the same length; both int16 at 16 kHz.
         """
-        block_s = len(heard) / ASR_RATE_HZ
+        block_s = len(microphone) / ASR_RATE_HZ
         self._echo_db -= DECAY_DB_PER_S * block_s
         self._open_ms -= 1000 * block_s
-        heard_db, cleaned_db = dbfs(heard), dbfs(cleaned)
+        heard_db, cleaned_db = dbfs(microphone), dbfs(cleaned)
         if heard_db - cleaned_db > IS_ECHO_DB:
             self._echo_db = max(self._echo_db, heard_db)
         if cleaned_db >= self._echo_db + OPEN_DB:
@@ -120,9 +120,9 @@ class EchoCanceller:
         self._reference = EchoReference(rate_hz, is_paced=is_paced)
         self._canceller = _Aec3Adapter()
         self._gate = ResidualEchoGate()
-        self._heard: deque[Pcm] = deque()
+        self._microphone: deque[Pcm] = deque()
         self._cleaned: deque[Pcm] = deque()
-        self._since_judged = 0
+        self._samples_since_judgement = 0
         self._misses = self._leaks = 0
         self._held_back = 0
         "Samples by which the reference is read later than it was sent."
@@ -138,65 +138,70 @@ class EchoCanceller:
         """Time from sending until the echo arrives, in ms; None while no echo was found."""
         return None if self._delay is None else samples_to_ms(self._delay, ASR_RATE_HZ)
 
-    def play(self, pcm: Pcm, at: int) -> None:
+    def play(self, pcm: Pcm, position: int) -> None:
         """See `EchoControl.play`."""
-        self._reference.write(pcm, at)
+        self._reference.write(pcm, position)
 
-    def cut(self, at: int) -> None:
+    def cut(self, position: int) -> None:
         """See `EchoControl.cut`."""
-        self._reference.cut(at)
+        self._reference.cut(position)
 
-    def clean(self, pcm: Pcm, at: int) -> Pcm:
+    def clean(self, pcm: Pcm, position: int) -> Pcm:
         """See `EchoControl.clean`."""
-        end = at + len(pcm)
-        if not self._reference.sounds(at - self._held_back - TAIL, end):
-            self._rest()
+        end = position + len(pcm)
+        if not self._reference.sounds(position - self._held_back - TAIL, end):
+            self._clear_comparison()
             return pcm
-        far = self._reference.read(at - self._held_back, end - self._held_back)
+        far = self._reference.read(position - self._held_back, end - self._held_back)
         cleaned = self._gate.push(pcm, self._canceller.process(pcm, far))
         self._remember(pcm, cleaned)
-        if self._since_judged >= JUDGED_EVERY and sum(map(len, self._heard)) >= NEAR:
-            self._since_judged = 0
+        if (
+            self._samples_since_judgement >= JUDGED_EVERY
+            and sum(map(len, self._microphone)) >= NEAR
+        ):
+            self._samples_since_judgement = 0
             self._judge(end)
         if self.path is EchoPathState.NONE:  # the canceller still runs, in case an echo comes
             return pcm
         return np.zeros_like(pcm) if self.path is EchoPathState.LEAKING else cleaned
 
-    def is_sounding(self, at: int) -> bool:
+    def is_sounding(self, position: int) -> bool:
         """See `EchoControl.is_sounding`."""
         is_there = self.path is not EchoPathState.NONE
-        return is_there and self._reference.sounds(at - self._held_back - ECHO_TAIL, at + 1)
+        return is_there and self._reference.sounds(
+            position - self._held_back - ECHO_TAIL, position + 1
+        )
 
-    def _rest(self) -> None:
+    def _clear_comparison(self) -> None:
         """Clears what is compared, because nothing has sounded for TAIL."""
-        if self._heard:
-            self._heard.clear()
+        if self._microphone:
+            self._microphone.clear()
             self._cleaned.clear()
             self._canceller.drop_rest()
-            self._since_judged = 0
+            self._samples_since_judgement = 0
 
-    def _remember(self, heard: Pcm, cleaned: Pcm) -> None:
+    def _remember(self, microphone: Pcm, cleaned: Pcm) -> None:
         """Keeps the last second before and after the canceller."""
-        self._since_judged += len(heard)
-        self._heard.append(heard)
+        self._samples_since_judgement += len(microphone)
+        self._microphone.append(microphone)
         self._cleaned.append(cleaned)
-        while sum(map(len, self._heard)) - len(self._heard[0]) >= NEAR:
-            self._heard.popleft()
+        while sum(map(len, self._microphone)) - len(self._microphone[0]) >= NEAR:
+            self._microphone.popleft()
             self._cleaned.popleft()
 
     def _judge(self, now: int) -> None:
         """Looks for the echo in the last second: before the canceller and, if it is there, after
         it."""
         far = self._reference.read(now - FAR, now)
-        heard, cleaned = (np.concatenate(one)[-NEAR:] for one in (self._heard, self._cleaned))
+        heard, cleaned = (np.concatenate(one)[-NEAR:] for one in (self._microphone, self._cleaned))
         found = estimate_delay(far, heard)
         if found.sharpness < IS_ECHO:
             sounding = int(np.count_nonzero(far[-NEAR:]))
-            self._missed(is_telling=sounding >= ACTIVE_SHARE * NEAR)
+            self._missed(is_conclusive=sounding >= ACTIVE_SHARE * NEAR)
             return
         self._misses = 0
         self.erle_db = dbfs(heard) - dbfs(cleaned)
-        if self._follow(found):
+        if self._adopt_delay(found):
             return
         left = estimate_delay(far, cleaned).sharpness
         # Correlation, not level, decides: a person who speaks is loud in `cleaned`, too.
@@ -207,19 +212,19 @@ class EchoCanceller:
         elif self._leaks >= LEAKS:
             self.path = EchoPathState.LEAKING
 
-    def _missed(self, *, is_telling: bool) -> None:
-        """Counts a judgement without an echo. `is_telling`: enough was played for that to mean
+    def _missed(self, *, is_conclusive: bool) -> None:
+        """Counts a judgement without an echo. `is_conclusive`: enough was played for that to mean
         something."""
-        self._misses = self._misses + 1 if is_telling else 0
+        self._misses = self._misses + 1 if is_conclusive else 0
         had_echo = self.path in {EchoPathState.CANCELLED, EchoPathState.LEAKING}
         if self._misses >= (MISSES_AFTER_ECHO if had_echo else MISSES):
             self.path, self._leaks = EchoPathState.NONE, 0
 
-    def _follow(self, found: EchoDelay) -> bool:
+    def _adopt_delay(self, found: EchoDelay) -> bool:
         """Holds the reference back if the delay is outside the library's reach, and starts the
         library again. True if it did."""
-        known, self._delay = self._delay, found.delay
-        has_shrunk = known is not None and found.delay < known - JUMP
+        previous, self._delay = self._delay, found.delay
+        has_shrunk = previous is not None and found.delay < previous - JUMP
         if self._held_back <= found.delay <= self._held_back + REACH and not has_shrunk:
             return False
         self._held_back = max(0, found.delay - HEADROOM) if found.delay > REACH else 0

@@ -1,7 +1,7 @@
 """Removes the assistant's own voice from the microphone of a client without echo cancellation.
 
-Stateful, one object per session, no I/O. Positions (`at`) count the 16 kHz samples that came from
-the client's microphone: this is the session's only clock. While nothing is played, audio passes
+Stateful, one object per session, no I/O. Positions count the 16 kHz samples that came from the
+client's microphone: this is the session's only clock. While nothing is played, audio passes
 unchanged bit for bit.
 """
 
@@ -20,45 +20,45 @@ class EchoControl(Protocol):
 
     Example:
         echo = open_echo("cancel", 24_000, is_paced=True)
-        echo.play(answer, at)               # int16 at 24 kHz, sent to the client now
-        cleaned = echo.clean(microphone, at)    # int16 at 16 kHz, as many samples
+        echo.play(answer, position)               # int16 at 24 kHz, sent to the client now
+        cleaned = echo.clean(microphone, position)    # int16 at 16 kHz, as many samples
     """
 
-    def play(self, pcm: Pcm, at: int) -> None:
-        """Takes audio that is sent to the client at position `at`; the client plays it some time
+    def play(self, pcm: Pcm, position: int) -> None:
+        """Takes audio that is sent to the client at `position`; the client plays it some time
         later. `pcm`: int16, mono, at the rate given to `open_echo`."""
         ...
 
-    def cut(self, at: int) -> None:
-        """Notes that the client will not play what was sent for after `at`. For a client that holds
-        audio."""
+    def cut(self, position: int) -> None:
+        """Notes that the client will not play what was sent for after `position`. For a client that
+        holds audio."""
         ...
 
-    def clean(self, pcm: Pcm, at: int) -> Pcm:
-        """Returns as many samples without the assistant's voice. `pcm`: int16, 16 kHz, mono; `at`
-        is the position of its first sample."""
+    def clean(self, pcm: Pcm, position: int) -> Pcm:
+        """Returns as many samples without the assistant's voice. `pcm`: int16, 16 kHz, mono.
+        `position`: that of its first sample."""
         ...
 
-    def is_sounding(self, at: int) -> bool:
-        """True if the assistant's voice may be in the microphone at `at`. Then a start of speech
-        must be examined more closely."""
+    def is_sounding(self, position: int) -> bool:
+        """True if the assistant's voice may be in the microphone at `position`. Then a start of
+        speech must be examined more closely."""
         ...
 
 
 class NoEchoControl:
     """An `EchoControl` that changes nothing, for clients without echo."""
 
-    def play(self, pcm: Pcm, at: int) -> None:
+    def play(self, pcm: Pcm, position: int) -> None:
         """See `EchoControl.play`."""
 
-    def cut(self, at: int) -> None:
+    def cut(self, position: int) -> None:
         """See `EchoControl.cut`."""
 
-    def clean(self, pcm: Pcm, at: int) -> Pcm:
+    def clean(self, pcm: Pcm, position: int) -> Pcm:
         """See `EchoControl.clean`."""
         return pcm
 
-    def is_sounding(self, at: int) -> bool:
+    def is_sounding(self, position: int) -> bool:
         """See `EchoControl.is_sounding`."""
         return False
 
@@ -72,22 +72,22 @@ class HalfDuplexEchoControl:
         pace at which it is played."""
         self._reference = EchoReference(rate_hz, is_paced=is_paced)
 
-    def play(self, pcm: Pcm, at: int) -> None:
+    def play(self, pcm: Pcm, position: int) -> None:
         """See `EchoControl.play`."""
-        self._reference.write(pcm, at)
+        self._reference.write(pcm, position)
 
-    def cut(self, at: int) -> None:
+    def cut(self, position: int) -> None:
         """See `EchoControl.cut`."""
-        self._reference.cut(at)
+        self._reference.cut(position)
 
-    def clean(self, pcm: Pcm, at: int) -> Pcm:
+    def clean(self, pcm: Pcm, position: int) -> Pcm:
         """See `EchoControl.clean`."""
-        is_deaf = self._reference.sounds(at - ECHO_TAIL, at + len(pcm))
+        is_deaf = self._reference.sounds(position - ECHO_TAIL, position + len(pcm))
         return np.zeros_like(pcm) if is_deaf else pcm
 
-    def is_sounding(self, at: int) -> bool:
+    def is_sounding(self, position: int) -> bool:
         """See `EchoControl.is_sounding`."""
-        return self._reference.sounds(at - ECHO_TAIL, at + 1)
+        return self._reference.sounds(position - ECHO_TAIL, position + 1)
 
 
 def open_echo(mode: EchoMode, rate_hz: int, *, is_paced: bool) -> EchoControl:

@@ -49,25 +49,27 @@ class EchoReference:
         self._offs: list[int] = []
         "Offsets of the recent frames from the positions at which they were placed."
 
-    def write(self, pcm: Pcm, at: int) -> None:
-        """Adds audio that is sent at position `at`; it is played after all that was sent before.
+    def write(self, pcm: Pcm, position: int) -> None:
+        """Adds audio that is sent at `position`; it is played after all that was sent before.
         `pcm`: int16, mono, at `rate_hz`."""
         pcm = self._resampler.push(pcm)
         if not len(pcm):
             return
-        start = self._placed(at)
-        if start + len(pcm) - at > MAX_AHEAD:
+        start = self._placed(position)
+        if start + len(pcm) - position > MAX_AHEAD:
             return
-        self._make_room(start, len(pcm), at)
+        self._make_room(start, len(pcm), position)
         self._pcm[start - self._base : start - self._base + len(pcm)] = pcm
         self._end = start + len(pcm)
         if pcm.any():
             self._sounding(start)
 
-    def cut(self, at: int) -> None:
-        """Drops the audio after `at`, which will not be played."""
-        self._end = max(self._base, min(self._end, at))
-        self._sounds = [(start, min(end, at)) for start, end in self._sounds if start < at]
+    def cut(self, position: int) -> None:
+        """Drops the audio after `position`, which will not be played."""
+        self._end = max(self._base, min(self._end, position))
+        self._sounds = [
+            (start, min(end, position)) for start, end in self._sounds if start < position
+        ]
 
     def read(self, start: int, end: int) -> Pcm:
         """Returns the samples [start, end); silence where nothing was played, or is not kept any
@@ -82,12 +84,12 @@ class EchoReference:
         """True if anything but silence was played in [start, end)."""
         return any(first < end and start < last for first, last in self._sounds)
 
-    def _placed(self, at: int) -> int:
+    def _placed(self, position: int) -> int:
         """Returns the position at which the next frame is placed."""
-        off = at - self._end
+        off = position - self._end
         if off >= NEW_STRETCH or (self._end == 0 and self._base == 0):
             self._offs.clear()
-            return at
+            return position
         self._offs.append(off)
         if len(self._offs) < DRIFT_FRAMES:
             return self._end

@@ -54,17 +54,17 @@ class WebRtcNoiseSuppression:
         """Creates the suppressor. `level`: 0 to 3, see `LEVELS`."""
         self._library = NoiseSuppressor(ASR_RATE_HZ, 1, level)
         self.late_ms = DELAY_MS
-        self._rest: Pcm = np.zeros(0, np.int16)
+        self._pending: Pcm = np.zeros(0, np.int16)
         self._ready: Pcm = np.zeros(0, np.int16)
 
     def clean(self, pcm: Pcm) -> Pcm:
         """See `NoiseSuppression.clean`."""
-        if not len(pcm) % BLOCK and not len(self._rest) and not len(self._ready):
+        if not len(pcm) % BLOCK and not len(self._pending) and not len(self._ready):
             return self._reduced(pcm)
-        waiting = np.concatenate([self._rest, pcm])
+        waiting = np.concatenate([self._pending, pcm])
         whole = len(waiting) - len(waiting) % BLOCK
         ready = np.concatenate([self._ready, self._reduced(waiting[:whole])])
-        self._rest = waiting[whole:]
+        self._pending = waiting[whole:]
         if len(ready) < len(pcm):
             ready = np.concatenate([np.zeros(BLOCK, np.int16), ready])
         self._ready = ready[len(pcm) :]

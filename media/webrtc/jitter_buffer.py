@@ -37,7 +37,7 @@ class JitterFlow:
 
     released: int = 0
     "Packets that were passed on, in order."
-    held: int = 0
+    buffered: int = 0
     "Sum of the numbers of packets that were held back after each arrival."
 
 
@@ -58,7 +58,7 @@ class JitterBuffer(Generic[T]):
         self.stats = JitterStats()
         self.flow = JitterFlow()
         self._depth = depth
-        self._held: dict[int, T] = {}
+        self._packets: dict[int, T] = {}
         self._next: int | None = None
         self._newest = 0
         self._suspect: int | None = None
@@ -66,12 +66,14 @@ class JitterBuffer(Generic[T]):
         suspicion."""
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._packets)
 
     def push(self, sequence_number: int, packet: T) -> list[T]:
         """Takes one packet, and returns the packets that are due, in order. `sequence_number`: 16
         bits."""
-        if sequence_number == self._next and not self._held:  # the fast path of nearly all packets
+        if (
+            sequence_number == self._next and not self._packets
+        ):  # the fast path of nearly all packets
             self._suspect = None
             self._newest = sequence_number
             self._next = (sequence_number + 1) & 0xFFFF
@@ -86,7 +88,7 @@ class JitterBuffer(Generic[T]):
             self._suspect = (sequence_number + 1) & 0xFFFF
             self.stats.late += 1
             return []
-        elif sequence_distance(sequence_number, self._next) < 0 or sequence_number in self._held:
+        elif sequence_distance(sequence_number, self._next) < 0 or sequence_number in self._packets:
             self.stats.late += 1
             return []
         self._suspect = None
@@ -94,36 +96,36 @@ class JitterBuffer(Generic[T]):
             self.stats.reordered += 1
         else:
             self._newest = sequence_number
-        self._held[sequence_number] = packet
-        due = self._due(self._depth)
-        self.flow.held += len(self._held)
+        self._packets[sequence_number] = packet
+        due = self._next_in_order(self._depth)
+        self.flow.buffered += len(self._packets)
         return due
 
     def drain(self) -> list[T]:
         """Returns all held packets, in order. For a sender that pauses, after which no arrival
         releases them."""
-        return self._due(0)
+        return self._next_in_order(0)
 
     def _restart(self, sequence_number: int) -> None:
-        self._held.clear()
+        self._packets.clear()
         self._next = self._newest = sequence_number
 
     def _is_near(self, sequence_number: int) -> bool:
         return -MAX_MISORDER <= sequence_distance(sequence_number, self._newest) <= MAX_DROPOUT
 
-    def _due(self, depth: int) -> list[T]:
+    def _next_in_order(self, depth: int) -> list[T]:
         """Returns the packets that are next in order; also those after a gap, while more than
         `depth` wait."""
         due: list[T] = []
-        while self._held and self._next is not None:
-            if self._next not in self._held:
-                if len(self._held) <= depth:
+        while self._packets and self._next is not None:
+            if self._next not in self._packets:
+                if len(self._packets) <= depth:
                     break
                 origin = self._next
-                following = min(self._held, key=lambda held: sequence_distance(held, origin))
+                following = min(self._packets, key=lambda held: sequence_distance(held, origin))
                 self.stats.lost += sequence_distance(following, origin)
                 self._next = following
-            due.append(self._held.pop(self._next))
+            due.append(self._packets.pop(self._next))
             self._next = (self._next + 1) & 0xFFFF
         self.flow.released += len(due)
         return due

@@ -15,39 +15,39 @@ class PacingTimer:
     up the process."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def at(self, when: float, callback: Callable[[], None]) -> None:
+    def call_at(self, when: float, callback: Callable[[], None]) -> None:
         """Calls the callback once at `when`, by the running loop's clock, at most `SLACK_S`
         earlier. It must not raise."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the former loop has ended, and its timer with it
             self._loop, self._timer = loop, None
-            self._due.clear()
+            self._calls.clear()
         entry = when, next(self._number), callback
-        heapq.heappush(self._due, entry)
-        if self._due[0] is entry:
+        heapq.heappush(self._calls, entry)
+        if self._calls[0] is entry:
             self._set(loop)
 
     def forget(self, callback: Callable[[], None]) -> None:
         """Cancels all calls of this callback, and releases it."""
-        self._due[:] = [entry for entry in self._due if entry[2] != callback]
-        heapq.heapify(self._due)
-        if not self._due and self._timer is not None:
+        self._calls[:] = [entry for entry in self._calls if entry[2] != callback]
+        heapq.heapify(self._calls)
+        if not self._calls and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _set(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(self._due[0][0], self._fire, loop)
+        self._timer = loop.call_at(self._calls[0][0], self._fire, loop)
 
     def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        due, until = self._due, loop.time() + SLACK_S
+        due, until = self._calls, loop.time() + SLACK_S
         while due and due[0][0] <= until:
             heapq.heappop(due)[2]()
         if due and self._timer is None:

@@ -77,7 +77,7 @@ class Peer:
         self._failure: Exception | None = None
         self._reason: CloseReason | None = None
         self._decided = asyncio.Event()  # set when the call is connected, or over
-        self._over = asyncio.Event()
+        self._ended = asyncio.Event()
         self._is_closing = False
         self._closed = asyncio.Event()
 
@@ -163,7 +163,7 @@ class Peer:
         Audio that is about to be sent goes first. Texts wait for it, at most
         `data_channel.MAX_HOLD_S`.
         """
-        if not self._over.is_set() and self._track.awaits_sound:
+        if not self._ended.is_set() and self._track.awaits_sound:
             self._channel.hold()
         self._channel.send(text)
 
@@ -172,7 +172,7 @@ class Peer:
         if self._reason is None:
             self._reason = reason
         self._decided.set()
-        self._over.set()
+        self._ended.set()
 
     async def close(self) -> None:
         """Ends the call now and frees everything. Idempotent, and bounded by CLOSE_TIMEOUT_S."""
@@ -193,7 +193,7 @@ class Peer:
             self._callbacks.on_closed(self._reason)
 
     async def _play(self, send: RtpPacketSender) -> None:
-        with CallbackGuard(self._fail):
+        with self._guard:
             await self._track.run(send)
 
     async def _set_remote(self, sdp: str, kind: str) -> None:
@@ -230,10 +230,10 @@ class Peer:
         """Waits until the call is over. A peer from which no packets arrive counts as lost."""
         step_s = self.settings.vanished_timeout_s / 5
         packets, quiet_s = 0, 0.0
-        while not self._over.is_set():
+        while not self._ended.is_set():
             try:
                 async with asyncio.timeout(step_s):
-                    await self._over.wait()
+                    await self._ended.wait()
             except TimeoutError:
                 seen = await self._packets_received()
                 quiet_s = quiet_s + step_s if seen == packets else 0
@@ -265,36 +265,36 @@ class Peer:
 
     def _on_packet(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
         with self._guard:
-            self._track.follow()
+            self._track.note_arrival()
             for frame in self.source.push(sequence_number, timestamp, payload):
-                if not self._over.is_set():
+                if not self._ended.is_set():
                     self._callbacks.on_frame(frame)
 
     def _on_frames(self, frames: list[AudioFrame]) -> None:
         with self._guard:
             for frame in frames:
-                if not self._over.is_set():
+                if not self._ended.is_set():
                     self._callbacks.on_frame(frame)
 
     def _on_message(self, message: str | bytes) -> None:
-        with CallbackGuard(self._fail):
-            if not self._over.is_set():
+        with self._guard:
+            if not self._ended.is_set():
                 self._callbacks.on_message(message)
 
     def _pull(self) -> AudioFrame | None:
         """Returns the next frame to play; None for silence. An exception ends `_play`."""
         if self._channel.is_holding:  # release the texts once this packet has been sent
             asyncio.get_running_loop().call_soon(self._channel.release)
-        return None if self._over.is_set() else self._callbacks.pull()
+        return None if self._ended.is_set() else self._callbacks.pull()
 
     def _next_sound_event(self) -> asyncio.Event | None:
-        with CallbackGuard(self._fail):
-            return None if self._over.is_set() else self._callbacks.next_sound_event()
+        with self._guard:
+            return None if self._ended.is_set() else self._callbacks.next_sound_event()
         return None
 
     def _guarded(self, callback: Callable[[], None]) -> Callable[[], None]:
         def call() -> None:
-            with CallbackGuard(self._fail):
+            with self._guard:
                 callback()
 
         return call

@@ -27,7 +27,7 @@ class PacketCounts:
     "Packets that were sent, by their sequence numbers."
     lost: int = 0
     "Packets that did not arrive in time."
-    held: int = 0
+    buffered: int = 0
     "Sum of the numbers of packets that the jitter buffer held after each arrival."
 
     @property
@@ -40,15 +40,15 @@ class PacketCountWindow:
     """Recent part of counts that only grow."""
 
     def __init__(self) -> None:
-        self._kept: deque[PacketCounts] = deque([PacketCounts()], maxlen=WINDOW + 1)
+        self._counts: deque[PacketCounts] = deque([PacketCounts()], maxlen=WINDOW + 1)
 
     def push(self, now: PacketCounts) -> PacketCounts:
         """Adds the present counts. Returns what was added in the last WINDOW measurements, this one
         included."""
-        self._kept.append(now)
-        then = self._kept[0]
+        self._counts.append(now)
+        then = self._counts[0]
         lost = max(0, now.lost - then.lost)  # a packet may come after it was reported as lost
-        return PacketCounts(now.expected - then.expected, lost, now.held - then.held)
+        return PacketCounts(now.expected - then.expected, lost, now.buffered - then.buffered)
 
 
 class ConnectionStatsMeter:
@@ -72,9 +72,9 @@ class ConnectionStatsMeter:
         round_trip_s: float | None = None
         for stats in (await self._peer_connection.getStats()).values():
             if isinstance(stats, RTCInboundRtpStreamStats):
-                received = self._of_us(stats)
+                received = self._received_stats(stats)
             elif isinstance(stats, RTCRemoteInboundRtpStreamStats):
-                sent = self._of_them(stats)
+                sent = self._sent_stats(stats)
                 round_trip_s = stats.roundTripTime
         pair = self._selected_pair()
         return ConnectionStats(
@@ -88,7 +88,7 @@ class ConnectionStatsMeter:
             sent=sent,
         )
 
-    def _of_us(self, stats: RTCInboundRtpStreamStats) -> AudioFlowStats:
+    def _received_stats(self, stats: RTCInboundRtpStreamStats) -> AudioFlowStats:
         """Returns the statistics of received audio. The counts are our jitter buffer's, if it is
         used: a late packet is lost to the application, even if aiortc counts it as received."""
         if self._source is None:
@@ -96,9 +96,9 @@ class ConnectionStatsMeter:
             recent = self._received.push(PacketCounts(expected, lost))
             return AudioFlowStats(expected, lost, recent.loss, _jitter_ms(stats.jitter))
         lost, flow = self._source.stats.lost, self._source.flow
-        recent = self._received.push(PacketCounts(flow.released + lost, lost, flow.held))
+        recent = self._received.push(PacketCounts(flow.released + lost, lost, flow.buffered))
         released = recent.expected - recent.lost
-        held_ms = PTIME_MS * recent.held  # Little's law: one packet arrives per ptime
+        held_ms = PTIME_MS * recent.buffered  # Little's law: one packet arrives per ptime
         return AudioFlowStats(
             packets=flow.released + lost,
             lost=lost,
@@ -107,7 +107,7 @@ class ConnectionStatsMeter:
             buffer_ms=held_ms / released if released > 0 else None,
         )
 
-    def _of_them(self, stats: RTCRemoteInboundRtpStreamStats) -> AudioFlowStats:
+    def _sent_stats(self, stats: RTCRemoteInboundRtpStreamStats) -> AudioFlowStats:
         """Returns the statistics of sent audio, from the other side's reports."""
         expected, lost = stats.packetsReceived + stats.packetsLost, max(0, stats.packetsLost)
         recent = self._sent.push(PacketCounts(expected, lost))

@@ -177,7 +177,7 @@ class TrackSink:
         "Number of the next packet."
         self._is_silent = True
         "True if the last packet was silence."
-        self._has_held = False
+        self._has_waited = False
         "True if a packet has waited in vain for the audio that is about to come."
         self._wakeup = asyncio.Event()
         "Set when `run` must do what the timer's callback cannot: wait, or raise."
@@ -193,7 +193,7 @@ class TrackSink:
         cancelled."""
         loop = asyncio.get_running_loop()
         self._send, self._origin = send, loop.time() - self._tick * self._ptime_s
-        self._pacer.at(loop.time(), self._on_tick)
+        self._pacer.call_at(loop.time(), self._on_tick)
         try:
             while True:
                 await self._wakeup.wait()
@@ -209,15 +209,15 @@ class TrackSink:
     @property
     def awaits_sound(self) -> bool:
         """True if audio is about to come, and no packet has waited for it in vain."""
-        return self._is_silent and not self._has_held and self._next_sound_event() is not None
+        return self._is_silent and not self._has_waited and self._next_sound_event() is not None
 
-    def follow(self) -> None:
+    def note_arrival(self) -> None:
         """Notes that a packet of the other side has just arrived. While we are silent, this moves
         our ticks a little, until they come `LEAD_S` before such packets."""
         if self._is_silent and self._send is not None:
-            self._move(asyncio.get_running_loop().time() - LEAD_S, self._ptime_s)
+            self._shift_ticks(asyncio.get_running_loop().time() - LEAD_S, self._ptime_s)
 
-    def _move(self, wanted: float, every_s: float) -> None:
+    def _shift_ticks(self, wanted: float, every_s: float) -> None:
         """Moves the ticks towards `wanted`, or a multiple of `every_s` from there, by at most
         MAX_SHIFT_S."""
         ahead = (self._origin - wanted) % every_s
@@ -232,7 +232,7 @@ class TrackSink:
             # Only silence is held back. Within sound a late packet would be audible.
             self._awaited_sound = self._next_sound_event() if self._is_silent else None
             if self._awaited_sound is None:
-                self._has_held = False
+                self._has_waited = False
                 self._send_packet()
             else:
                 self._wakeup.set()
@@ -252,7 +252,7 @@ class TrackSink:
             async with asyncio.timeout(MAX_HOLD_S):
                 await self._awaited_sound.wait()
         except TimeoutError:
-            self._has_held = True
+            self._has_waited = True
 
     def _send_packet(self) -> None:
         """Sends one packet and schedules the next."""
@@ -264,8 +264,8 @@ class TrackSink:
         self._tick += 1
         if frame is not None:
             # towards the grid on which the packets of all calls with sound are sent
-            self._move(0, BEAT_S)
-        self._pacer.at(self._origin + self._tick * self._ptime_s, self._on_tick)
+            self._shift_ticks(0, BEAT_S)
+        self._pacer.call_at(self._origin + self._tick * self._ptime_s, self._on_tick)
 
     def _fail(self, failure: Exception) -> None:
         self._failure = failure

@@ -87,7 +87,7 @@ def fit_messages(
     exchanges = list(_exchanges(messages[len(head) :]))
     costs = [sum(map(count, exchange)) for exchange in exchanges]
     step = max(1, round(spare * (1 - truncation.retention)))
-    first = _first_kept(costs, spare, step)
+    first = _dropped_count(costs, spare, step)
     kept = [message for exchange in exchanges[first:] for message in exchange]
     if sum(costs[first:]) > spare:
         kept = _squeezed(kept, spare, count)
@@ -104,7 +104,7 @@ def halve_messages(
     return fit_messages(messages, system + half, 0, count, ContextTruncation(retention=1))
 
 
-def _first_kept(costs: Sequence[int], spare: int, step: int) -> int:
+def _dropped_count(costs: Sequence[int], spare: int, step: int) -> int:
     """Returns how many exchanges are dropped. They are counted in whole steps from the beginning of
     the conversation: the number stays the same until the conversation has grown by another step."""
     excess = sum(costs) - spare

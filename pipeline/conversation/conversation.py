@@ -50,11 +50,11 @@ class Conversation:
     """Location of its last connection: tools may take "the lights" for those of that room."""
     is_named: bool = True
     "True if a client chose its id, so that a client may come back to it."
-    holds: int = 0
+    use_count: int = 0
     "Number of sessions and requests that use it now."
     _profile: ConversationProfile | None = None
     _on_growth: Callable[[int], None] = _ignore_growth
-    _on_left: Callable[[str], None] = _ignore_id
+    _on_released: Callable[[str], None] = _ignore_id
 
     @property
     def profile(self) -> ConversationProfile | None:
@@ -82,19 +82,19 @@ class Conversation:
     @property
     def is_used(self) -> bool:
         """True if a session or a request uses it now."""
-        return bool(self.speakers or self.holds)
+        return bool(self.speakers or self.use_count)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def keep(self) -> Iterator[None]:
         """Keeps the conversation from being forgotten while the context is open."""
-        self.holds += 1
+        self.use_count += 1
         try:
             yield
         finally:
-            self.holds -= 1
+            self.use_count -= 1
             self._released()
 
-    def left_by(self, speaker: AnnouncementSession) -> None:
+    def remove_speaker(self, speaker: AnnouncementSession) -> None:
         """Removes a session whose connection ended."""
         self.speakers.remove(speaker)
         self._released()
@@ -104,7 +104,7 @@ class Conversation:
         again."""
         if not self.is_used:
             self.history.forget_images()
-            self._on_left(self.id)
+            self._on_released(self.id)
 
 
 class Conversations:
@@ -113,12 +113,12 @@ class Conversations:
     Example:
 
         conversation = conversations.get(conversation_id)
-        with conversation.held():
+        with conversation.keep():
             ...  # it is not forgotten meanwhile
     """
 
     def __init__(self, *, max_bytes: int = MAX_REMEMBERED_BYTES) -> None:
-        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._conversations: OrderedDict[str, Conversation] = OrderedDict()
         self._max_bytes = max_bytes
         self._bytes = 0
 
@@ -130,55 +130,55 @@ class Conversations:
     def get(self, conversation_id: str | None, *, is_named: bool = True) -> Conversation:
         """Returns the conversation with this id, or a new one under it. Without an id, returns a
         new one that is forgotten after its last use. `is_named`: the id comes from a client."""
-        found = self._known.get(conversation_id or "")
+        found = self._conversations.get(conversation_id or "")
         if found is None:
             found = Conversation(
                 conversation_id or new_id("conv"),
                 History(self._grow),
                 is_named=is_named and bool(conversation_id),
                 _on_growth=self._grow,
-                _on_left=self._left,
+                _on_released=self._forget_if_unnamed,
             )
-            self._known[found.id] = found
-            self._forget_unused(keep=found.id)
+            self._conversations[found.id] = found
+            self._forget_unused(kept_id=found.id)
         found.is_named |= is_named and bool(conversation_id)
-        self._known.move_to_end(found.id)
+        self._conversations.move_to_end(found.id)
         return found
 
     def has(self, conversation_id: str) -> bool:
         """Returns whether this conversation is kept. Does not count as use."""
-        return conversation_id in self._known
+        return conversation_id in self._conversations
 
     def profile_of(self, conversation_id: str | None) -> ConversationProfile | None:
         """Returns the profile; None for an unknown conversation. Does not count as use."""
-        known = self._known.get(conversation_id or "")
-        return known.profile if known else None
+        found = self._conversations.get(conversation_id or "")
+        return found.profile if found else None
 
     def place_of(self, conversation_id: str) -> DeviceLocation:
         """Returns the location of its last connection, if known. Does not count as use."""
-        known = self._known.get(conversation_id)
-        return known.place if known else UNKNOWN_LOCATION
+        found = self._conversations.get(conversation_id)
+        return found.place if found else UNKNOWN_LOCATION
 
     async def announce(self, conversation_id: str, text: str) -> bool:
         """Speaks `text` on the newest session that can. Returns False when there is none."""
-        conversation = self._known.get(conversation_id)
+        conversation = self._conversations.get(conversation_id)
         if conversation is None:
             return False
         return any(speaker.say(text) for speaker in reversed(conversation.speakers))
 
-    def _left(self, conversation_id: str) -> None:
-        conversation = self._known.get(conversation_id)
+    def _forget_if_unnamed(self, conversation_id: str) -> None:
+        conversation = self._conversations.get(conversation_id)
         if conversation is not None and not conversation.is_named:
             self._forget(conversation)
 
-    def _forget_unused(self, *, keep: str) -> None:
+    def _forget_unused(self, *, kept_id: str) -> None:
         # OrderedDict: `get` moves a conversation to the end, so the longest unused come first.
-        unused = [c for c in self._known.values() if not c.is_used and c.id != keep]
-        for conversation in unused[: max(0, len(self._known) - MAX_CONVERSATIONS)]:
+        unused = [c for c in self._conversations.values() if not c.is_used and c.id != kept_id]
+        for conversation in unused[: max(0, len(self._conversations) - MAX_CONVERSATIONS)]:
             self._forget(conversation)
 
     def _forget(self, conversation: Conversation) -> None:
-        del self._known[conversation.id]
+        del self._conversations[conversation.id]
         self._bytes -= conversation.size_bytes
         conversation.detach()
 
@@ -191,11 +191,13 @@ class Conversations:
         """Frees memory from the largest conversations, so that a client that fills it takes nothing
         from small ones. Unused conversations are forgotten; those in use lose old items."""
         while self._bytes > self._max_bytes:
-            by_size = sorted(self._known.values(), key=lambda one: one.size_bytes, reverse=True)
-            if not any(self._free(conversation) for conversation in by_size):
+            by_size = sorted(
+                self._conversations.values(), key=lambda one: one.size_bytes, reverse=True
+            )
+            if not any(self._free_memory(conversation) for conversation in by_size):
                 return
 
-    def _free(self, conversation: Conversation) -> bool:
+    def _free_memory(self, conversation: Conversation) -> bool:
         """Frees memory of one conversation. Returns False when there is nothing to free."""
         if conversation.is_used:
             return conversation.history.shed()

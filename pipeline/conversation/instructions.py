@@ -39,15 +39,15 @@ class DefaultInstructions:
     texts: Mapping[str, InstructionTexts] = field(default_factory=dict[str, InstructionTexts])
     "Empty: there are no instructions."
 
-    def prompt(self, written: str, language: str, today: date, place: DeviceLocation) -> str:
-        """Returns the system prompt of one answer. `written`: the instructions of the client or
+    def prompt(self, configured: str, language: str, today: date, place: DeviceLocation) -> str:
+        """Returns the system prompt of one answer. `configured`: the instructions of the client or
         operator; empty for the built-in ones.
 
         Parts that change most often come last: model servers cache the beginning of prompts.
         """
         texts = self.texts.get(language) or self.texts.get(FALLBACK)
-        if written or texts is None:
-            return add_location(written, place)
+        if configured or texts is None:
+            return add_location(configured, place)
         parts = [texts.text]
         if language not in self.texts and texts.other_language:
             parts.append(texts.other_language)

@@ -84,7 +84,7 @@ class PlayoutWriter:
         """Sound of the answer that was written so far, in ms."""
         return samples_to_ms(self.written, self._playout.rate_hz)
 
-    def heard_at(self, heard_ms: float) -> float:
+    def played_at(self, heard_ms: float) -> float:
         """Returns the monotonic seconds at which a client that paces itself had played `heard_ms`
         of it."""
         run_ms, at = next(run for run in reversed(self._runs) if run[0] <= heard_ms)
@@ -163,7 +163,7 @@ class Playout:
         self._is_flowing = asyncio.Event()
         "Set while playout is not paused."
         self._is_flowing.set()
-        self._pausing_since: float | None = None
+        self._pause_began_at: float | None = None
         "Monotonic seconds at which a pause was asked for, until the speaker is without sound."
         self._ran_dry = False
         "True if a server-paced speaker got no frame in the middle of an answer."
@@ -216,12 +216,12 @@ class Playout:
     def pause(self) -> None:
         """Stops the sound from the next frame on; what is queued is kept."""
         if self._is_flowing.is_set() and self.is_audible and self._frames:
-            self._pausing_since = self._clock.now()
+            self._pause_began_at = self._clock.now()
         self._is_flowing.clear()
 
     def resume(self) -> None:
         """Continues where it paused."""
-        self._pausing_since = None
+        self._pause_began_at = None
         self._is_flowing.set()
 
     def pull(self) -> AudioFrame | None:
@@ -277,7 +277,7 @@ class Playout:
         has_gap = self._ran_dry
         if self.paced_by == "client":
             begin = self._client.take(samples_to_ms(len(frame.pcm), self.rate_hz) / 1000)
-            end, has_gap = self._client.until, writer.has_started and begin > writer.ends_at
+            end, has_gap = self._client.ends_at, writer.has_started and begin > writer.ends_at
         if has_gap:
             self._ran_dry = False
             self._metrics.count("earshot_playout_underruns")
@@ -289,10 +289,10 @@ class Playout:
     def _paused(self) -> None:
         """Reports, after a pause was asked for, how long it took until the speaker got no more
         sound."""
-        if self._pausing_since is not None:
-            paused_s = self._clock.now() - self._pausing_since
+        if self._pause_began_at is not None:
+            paused_s = self._clock.now() - self._pause_began_at
             self._metrics.observe("earshot_barge_in_pause_seconds", paused_s)
-            self._pausing_since = None
+            self._pause_began_at = None
 
     def _stop(self, writer: PlayoutWriter) -> None:
         self._end()

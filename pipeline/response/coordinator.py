@@ -147,8 +147,8 @@ class ResponseCoordinator:
 
         Raises RequestError item_not_found or invalid_value.
         """
-        answer = self.queue.find(item_id)
-        truncate(answer, self._history, item_id, audio_end_ms)
+        response = self.queue.find(item_id)
+        truncate(response, self._history, item_id, audio_end_ms)
         self._emit(ItemTruncated(item_id, audio_end_ms))
 
     def decide_call(self, item: McpApprovalResponseItem) -> Callable[[], None]:
@@ -250,7 +250,7 @@ class ResponseCoordinator:
             # such a client stops playing by itself when it gets the event "speech started"
             self._interrupt()
         elif self._has_interruptible_answer:
-            context, is_question = (policy, self._planner.language()), self._has_asked_question()
+            context, is_question = (policy, self._planner.language()), self._is_playing_question()
             self._barge_in.begin(turn, *context, is_question=is_question, continuation=continuation)
 
     async def _draft_unless_interrupted(self, turn: Turn, result: AsrResult) -> None:
@@ -290,7 +290,7 @@ class ResponseCoordinator:
             self.decide()
             return
         writer = self._playout.writer
-        if self._retraction.is_answered(turn, writer.response_id if writer else None):
+        if self._retraction.is_former_response_active(turn, writer.response_id if writer else None):
             self._interrupt()  # the client had asked for this response meanwhile
         self.finish_without_response()
         self._unanswered = turn
@@ -369,11 +369,11 @@ class ResponseCoordinator:
     def cut_playout(self) -> None:
         """Stops the voice. A finished response is cut to what was heard."""
         writer = self._playout.clear()
-        answer = self.queue.find_response(writer.response_id) if writer else None
-        if writer is None or answer is None or answer.item_id is None or not answer.is_done:
+        response = self.queue.find_response(writer.response_id) if writer else None
+        if writer is None or response is None or response.item_id is None or not response.is_done:
             return  # a response that still runs cuts itself short when it ends
-        self._finish_turn(answer.turn, "cancelled")
-        truncate_at_playout(answer, self._history, writer, self._playout.paced_by, self._emit)
+        self._finish_turn(response.turn, "cancelled")
+        truncate_at_playout(response, self._history, writer, self._playout.paced_by, self._emit)
 
     def close(self) -> None:
         """Ends all responses with the session."""
@@ -382,15 +382,15 @@ class ResponseCoordinator:
         self.finish_without_response()
         self._retraction.finish()
         # a turn whose sound is playing is already "answered" and keeps that status
-        for answer in self.queue.close():
-            self._finish_turn(answer.turn, "cancelled")
+        for response in self.queue.close():
+            self._finish_turn(response.turn, "cancelled")
 
     def deliver(self, response_id: str, pcm: Pcm) -> None:
         """Sends a piece of a response's sound to the client as an event, in a client-paced
         session."""
-        answer = self.queue.find_response(response_id)
-        if answer is not None and answer.item_id is not None:
-            self._emit(OutputAudioDelta(response_id, answer.item_id, answer.output_index, pcm))
+        response = self.queue.find_response(response_id)
+        if response is not None and response.item_id is not None:
+            self._emit(OutputAudioDelta(response_id, response.item_id, response.output_index, pcm))
 
     # Helpers.
 
@@ -414,12 +414,16 @@ class ResponseCoordinator:
         prompt = self._planner.prompt(plan)
         draft = self._speculation.take(plan, prompt) or self._planner.draft(plan, prompt)
         history = self._history if request.in_conversation else History()
-        voice = self._playout, self._clock
-        answer = Response(
-            draft, history, *voice, self._emit, self._finish_turn, self._on_internal_item
+        return Response(
+            draft,
+            history,
+            self._playout,
+            self._clock,
+            self._emit,
+            self._finish_turn,
+            self._on_internal_item,
+            self._retraction.wait_until_settled,
         )
-        draft.wait_until_settled = lambda: self._retraction.wait_until_settled(answer)
-        return answer
 
     def _queue_idle(self) -> None:
         """Called when no response runs and none waits."""
@@ -438,11 +442,11 @@ class ResponseCoordinator:
         """True when there is an answer that the user could interrupt."""
         return self.queue.has_conversation_response or self._playout.writer is not None
 
-    def _has_asked_question(self) -> bool:
+    def _is_playing_question(self) -> bool:
         """True when the answer that is being played contains a question."""
         writer = self._playout.writer
-        answer = self.queue.find_response(writer.response_id) if writer else None
-        return answer is not None and answer.contains_question
+        response = self.queue.find_response(writer.response_id) if writer else None
+        return response is not None and response.contains_question
 
     def _interrupt(self) -> None:
         """Ends the answer that is played and those that wait: the user interrupted."""

@@ -7,6 +7,7 @@ it, no tool changes anything, and no more than the first clause is spoken.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
 
 from core.errors import EarshotError, EngineError, expected_failure
 from core.events import RateLimits, TokenUsage
@@ -39,6 +40,19 @@ MAX_WAITING_SOUNDS = 32
 "Most frames of sound that wait: some seconds of the first clause. Then the voice waits."
 
 
+@dataclass(frozen=True, slots=True)
+class DraftRecipient:
+    """Functions of the response that delivers a confirmed draft; the draft reports to them."""
+
+    record: Callable[[Item], None]
+    "Called with each internal item: a call of a server's tool, or its result."
+    mark: Callable[[TurnMark, float], None]
+    "Sets a mark of the turn, in monotonic seconds."
+    wait_until_settled: Callable[[], Awaitable[object]]
+    """Awaited before a tool changes anything, because the user may be going on with the sentence.
+    See `Retraction.wait_until_settled`."""
+
+
 class ResponseDraft:
     """The making of one response: generation and speech synthesis in a task, results in queues.
 
@@ -47,7 +61,7 @@ class ResponseDraft:
 
         draft = planner.draft(plan, prompt)
         draft.begin(tasks)             # speculative: nothing leaves it
-        draft.confirm(record)          # the turn is over: the rest may be made
+        draft.confirm(recipient)       # the turn is over: the rest may be made
         await draft.wait_until_made()  # or, if the user went on: draft.cancel()
     """
 
@@ -72,7 +86,8 @@ class ResponseDraft:
         None, as `texts` does. Not bounded: the engines limit what they write."""
         self.hit_limit = False
         "True when the model reached `max_output_tokens` before it was done."
-        self.marks: dict[TurnMark, float] = {}
+        self._marks: dict[TurnMark, float] = {}
+        "Marks set before the confirmation. Later ones go to the recipient."
         self.has_acted = False
         "True when a tool that changes something was called."
         self.apology_for: EarshotError | None = None
@@ -80,20 +95,19 @@ class ResponseDraft:
         after its first part."""
         self._toolbox, self._context, self._fillers = services.toolbox, context, fillers
         self._clock, self._metrics = services.clock, services.metrics
-        self.slots, self.slot_holder = services.drafts.slots(plan.llm), SlotHolder()
+        self._slots = services.drafts.slots(plan.llm)
+        self._slot_holder = SlotHolder()
         self.work = WorkTime(services.clock)
         self._is_confirmed = asyncio.Event()
-        self.wait_until_settled: Callable[[], Awaitable[object]] = self._is_confirmed.wait
-        """Awaited before a tool changes anything, because the user may be going on with the
-        sentence. `ResponseCoordinator` replaces it when the response begins; see
-        `Retraction.wait_until_settled`."""
+        self._recipient: DraftRecipient | None = None
+        "None until the draft is confirmed."
         is_spoken = plan.modality == "audio"
         self._clauses = ClauseQueue(plan.language) if is_spoken else None
         "Clauses for the voice. None for a text response."
         self._has_spoken = False
         "True once the voice has taken the first clause."
         self._recorded: list[Item] = []
-        self._record: Callable[[Item], None] = self._recorded.append
+        "Internal items made before the confirmation."
         self._task: asyncio.Task[None] | None = None
         self._error: EarshotError | None = None
 
@@ -111,20 +125,35 @@ class ResponseDraft:
         limits, received_at = self._rate_limits
         return limits.after(self._clock.now() - received_at)
 
-    def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Starts the work. Only the first call has an effect."""
+    @property
+    def is_free_to_begin(self) -> bool:
+        """True if the language model has a slot for a draft that no user waits for."""
+        return self._slots.is_free_for_draft
+
+    def begin(self, tasks: asyncio.TaskGroup, give_up: Callable[[], None] | None = None) -> None:
+        """Starts the work. Only the first call has an effect.
+
+        give_up: cancels the draft when its slot of the language model is needed for an answer that
+        a user waits for. None: a user waits for this one.
+        """
         if self._task is None:
+            self._slot_holder = SlotHolder(give_up)
             self._task = tasks.create_task(self._run(), name=f"draft-{self.plan.turn.id}")
 
-    def confirm(self, record: Callable[[Item], None]) -> None:
+    def adopt(self) -> None:
+        """Notes that a user waits for this draft from now on."""
+        self._slots.adopt(self._slot_holder)
+
+    def confirm(self, recipient: DraftRecipient) -> None:
         """Lets the draft make all of the response: the turn is over.
 
-        record: called with each internal item (a call of a server's tool, or its result). The items
-        that the draft has made already are passed at once.
+        The items and marks that the draft has made already are passed to `recipient` at once.
         """
+        for mark, at_s in self._marks.items():
+            recipient.mark(mark, at_s)
         for item in self._recorded:
-            record(item)
-        self._record = record
+            recipient.record(item)
+        self._recipient = recipient
         self._is_confirmed.set()
 
     async def wait_until_made(self) -> None:
@@ -136,7 +165,7 @@ class ResponseDraft:
 
     def cancel(self) -> None:
         """Stops the work and closes every request to an engine."""
-        self.slot_holder.is_over = True
+        self._slot_holder.is_over = True
         if self._task is not None:
             self._task.cancel()
 
@@ -192,7 +221,7 @@ class ResponseDraft:
         return self._fillers.apology(error, self.plan.language)
 
     async def _add_text(self, text: str) -> None:
-        with self.work.held("text"):
+        with self.work.waiting("text"):
             await self.texts.put(text)
             if self._clauses is not None:
                 await self._clauses.push(text)
@@ -219,8 +248,8 @@ class ResponseDraft:
                 self.call_deltas.put_nowait(delta)
             case ToolCall():
                 # an unconfirmed draft hands its calls out later
-                if self._is_confirmed.is_set():
-                    await self.wait_until_settled()
+                if self._recipient is not None:
+                    await self._recipient.wait_until_settled()
                 self.calls.append(delta)
 
     def _tool_access(self) -> ToolAccess:
@@ -261,7 +290,7 @@ class ResponseDraft:
 
     async def _add_sound(self, sound: SpeechOutput) -> None:
         if self.sounds.full():
-            with self.work.held("voice"):
+            with self.work.waiting("voice"):
                 await self.sounds.put(sound)
         else:
             self.sounds.put_nowait(sound)
@@ -289,8 +318,8 @@ class ResponseDraft:
     async def _llm_slot(self) -> AsyncIterator[None]:
         """Holds an LLM slot for one round. Waiting for the slot does not count as work."""
         async with AsyncExitStack() as stack:
-            with self.work.held("text"):
-                await stack.enter_async_context(self.slots.take(self.slot_holder))
+            with self.work.waiting("text"):
+                await stack.enter_async_context(self._slots.take(self._slot_holder))
             yield
 
     def _count_tokens(self, round_: TokenUsage) -> None:
@@ -305,16 +334,23 @@ class ResponseDraft:
         )
 
     async def _may_act(self) -> None:
-        with self.work.held("text"):
+        with self.work.waiting("text"):
             await self._is_confirmed.wait()
-        await self.wait_until_settled()
+        assert self._recipient is not None
+        await self._recipient.wait_until_settled()
         self.has_acted = True
 
     def _remember(self, item: Item) -> None:
-        self._record(item)
+        if self._recipient is None:
+            self._recorded.append(item)
+        else:
+            self._recipient.record(item)
 
     def _mark(self, mark: TurnMark) -> None:
-        self.marks.setdefault(mark, self._clock.now())
+        if self._recipient is None:
+            self._marks.setdefault(mark, self._clock.now())
+        else:
+            self._recipient.mark(mark, self._clock.now())
 
 
 def _is_of_voice(error: EarshotError) -> bool:

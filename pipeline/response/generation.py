@@ -108,7 +108,7 @@ class TextGeneration:
             return
         with self._silence:
             await self._run_decided_calls()
-            round_ = self._round(0)
+            round_ = self._next_round(0)
             while True:
                 try:
                     async with self._request(round_) as deltas:
@@ -142,7 +142,7 @@ class TextGeneration:
                     return
                 if not own:
                     break
-                round_ = self._round(round_.number + 1)
+                round_ = self._next_round(round_.number + 1)
             if sentence := self._closing_sentence():
                 yield sentence
 
@@ -154,7 +154,7 @@ class TextGeneration:
         self._messages += await run_decided_calls(offer.approved, self._access, self._silence)
         self._failed = _failed(offer.approved, self._messages)
 
-    def _round(self, number: int) -> _Round:
+    def _next_round(self, number: int) -> _Round:
         """Returns the round to begin, counted from 0. Raises EngineError after the last one."""
         plan, access = self._plan, self._access
         if number == MAX_TOOL_ROUNDS:
@@ -213,14 +213,14 @@ class TextGeneration:
             reason = f"a tool call whose arguments have more than {MAX_DEPTH} levels"
             raise EngineError("llm", self._plan.llm.name, reason)
 
-    async def _run_calls(self, written: Sequence[ToolCall], round_: _Round) -> None:
+    async def _run_calls(self, model_calls: Sequence[ToolCall], round_: _Round) -> None:
         """Runs the server's calls, adds them to the history, and shows their results to the
         model."""
-        if not written:
+        if not model_calls:
             return
         access = self._access
-        calls = _with_unique_ids(written, self._messages)
-        batch = round_.mcp_calls.batch(written, calls)
+        calls = _with_unique_ids(model_calls, self._messages)
+        batch = round_.mcp_calls.batch(model_calls, calls)
         results = await run_calls(batch, access, self._silence)
         # text that the model wrote before the calls cannot have mentioned these failures
         self._failed = _still_failed(self._failed, calls, results)

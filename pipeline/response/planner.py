@@ -101,14 +101,14 @@ class ResponsePlanner:
         self, request: ResponseRequest, modality: Modality, language: str
     ) -> tuple[str, Tts, EarshotError | None]:
         """Returns the voice, its engine, and the error of a response that no voice can speak."""
-        wish, engines = request.voice or self._settings().voice, self._engines
+        requested, engines = request.voice or self._settings().voice, self._engines
         if request.is_spoken_by_caller:
-            return wish, engines.voice, None
+            return requested, engines.voice, None
         try:
-            choice = choose_voice(engines.tts, language, wish)
+            choice = choose_voice(engines.tts, language, requested)
         # no voice speaks this language; the response can still be written
         except RequestError as exc:
-            return wish, engines.voice, exc if modality == "audio" else None
+            return requested, engines.voice, exc if modality == "audio" else None
         return choice.voice, choice.tts, None
 
     def _instructions(self, request: ResponseRequest, modality: Modality, language: str) -> str:
@@ -144,19 +144,19 @@ class ResponsePlanner:
         return replace(plan, text=text, refusal=refusal or plan.refusal)
 
     def prompt(
-        self, plan: ResponsePlan, words: str = "", without: Sequence[str] = ()
+        self, plan: ResponsePlan, words: str = "", replaced: Sequence[str] = ()
     ) -> Sequence[Message]:
         """Returns the messages for the model.
 
         words: words of the user that are not in the history yet.
-        without: ids of items that the words replace.
+        replaced: ids of items that the words replace.
         """
         history = self._conversation.history
         items = plan.input
         if items is None:
-            excluded = {*without, *_decided(plan)}
+            excluded = {*replaced, *_decided(plan)}
             kept = tuple(item for item in history.items if item.id not in excluded)
-            items = _asked_last(kept, plan.turn.item_id)
+            items = _user_message_last(kept, plan.turn.item_id)
         messages = messages_of(items, plan.instructions)
         return [*messages, Message("user", words)] if words else messages
 
@@ -234,7 +234,7 @@ def _chosen(requested: T | None, configured: T) -> T:
     return configured if requested is None else requested
 
 
-def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...]:
+def _user_message_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...]:
     """Returns the items with the user's last message behind announcements made meanwhile.
 
     Otherwise the model would continue the announcement, for example a timer's end.
@@ -244,9 +244,9 @@ def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...
         if not isinstance(item, MessageItem):
             break  # tool calls and results stay where they are
         if item.id == item_id:
-            since = [one for one in items[index:] if isinstance(one, MessageItem)]
-            answers = [one for one in since if one.role == "assistant"]
-            return (*items[:index], *answers, *(one for one in since if one.role != "assistant"))
+            later = [one for one in items[index:] if isinstance(one, MessageItem)]
+            answers = [one for one in later if one.role == "assistant"]
+            return (*items[:index], *answers, *(one for one in later if one.role != "assistant"))
     return items
 
 

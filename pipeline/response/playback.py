@@ -32,7 +32,7 @@ line."""
 class _PlayingResponse:
     """A response that has begun to sound."""
 
-    answer: Response
+    response: Response
     writer: PlayoutWriter
     due_at: float | None = None
     """Time at which its turn is finished unless the client reports first, in monotonic seconds.
@@ -74,13 +74,13 @@ class PlaybackTracker:
     def playout_started(self, writer: PlayoutWriter) -> None:
         """Notes the first sound of a response: its turn is answered."""
         self._emit(PlayoutStarted(writer.response_id))
-        answer = self._find(writer.response_id)
-        if answer is None or answer.turn.is_traced:
+        response = self._find(writer.response_id)
+        if response is None or response.turn.is_traced:
             return
-        answer.turn.mark(TurnMark.PLAYOUT_START, self._clock.now())
-        answer.turn.is_sounding = True
-        self._finish_turn(answer.turn, "answered")
-        self._playing[writer.response_id] = _PlayingResponse(answer, writer)
+        response.turn.mark(TurnMark.PLAYOUT_START, self._clock.now())
+        response.turn.is_sounding = True
+        self._finish_turn(response.turn, "answered")
+        self._playing[writer.response_id] = _PlayingResponse(response, writer)
 
     def playout_stopped(self, writer: PlayoutWriter) -> None:
         """Notes that a response was played to its end."""
@@ -112,8 +112,10 @@ class PlaybackTracker:
             return
         self._client.drop_unplayed()
         for playing in tuple(self._playing.values()):
-            if playing.answer.item_id == item_id:
-                self._finish(playing, min(playing.writer.heard_at(audio_end_ms), self._clock.now()))
+            if playing.response.item_id == item_id:
+                self._finish(
+                    playing, min(playing.writer.played_at(audio_end_ms), self._clock.now())
+                )
 
     # Lifetime.
 
@@ -148,10 +150,10 @@ class PlaybackTracker:
 
     def _finish(self, playing: _PlayingResponse, ended_at: float) -> None:
         del self._playing[playing.writer.response_id]
-        turn = playing.answer.turn
+        turn = playing.response.turn
         stopped_at = ended_at if playing.stopped_at is None else min(playing.stopped_at, ended_at)
         turn.mark(TurnMark.PLAYOUT_END, stopped_at)
-        turn.cut = playing.answer.cut
+        turn.cut = playing.response.cut
         turn.is_sounding = False
         self._finish_turn(turn, "answered")
 
@@ -160,18 +162,18 @@ class PlaybackTracker:
 # the server stops playing.
 
 
-def truncate(answer: Response | None, history: History, item_id: str, audio_end_ms: int) -> None:
-    """Cuts `answer` to its first `audio_end_ms`. `answer` made the item; None: it is not known.
+def truncate(response: Response | None, history: History, item_id: str, audio_end_ms: int) -> None:
+    """Cuts `response` to its first `audio_end_ms`. `response` made the item; None: it is not known.
 
     Raises RequestError item_not_found, or invalid_value beyond the end of the sound.
     """
-    if answer is None or (answer.in_conversation and history.find(item_id) is None):
+    if response is None or (response.in_conversation and history.find(item_id) is None):
         raise RequestError(
             f"item {item_id!r} is not a recent spoken answer",
             code="item_not_found",
             param="item_id",
         )
-    total_ms = answer.total_ms
+    total_ms = response.total_ms
     if not 0 <= audio_end_ms <= ceil(total_ms):
         raise RequestError(
             f"audio_end_ms {audio_end_ms} is not within 0 to {ceil(total_ms)} ms of audio",
@@ -179,11 +181,11 @@ def truncate(answer: Response | None, history: History, item_id: str, audio_end_
             param="audio_end_ms",
         )
     # A client that played all reports whole ms, rounded up or down. The sound ends between them.
-    answer.truncate(total_ms if audio_end_ms >= floor(total_ms) else audio_end_ms)
+    response.truncate(total_ms if audio_end_ms >= floor(total_ms) else audio_end_ms)
 
 
 def truncate_at_playout(
-    answer: Response,
+    response: Response,
     history: History,
     writer: PlayoutWriter,
     paced_by: PlayoutPacing,
@@ -195,6 +197,6 @@ def truncate_at_playout(
     unless they deleted the item.
     """
     if paced_by == "server":
-        answer.truncate(writer.heard_ms)
-        if answer.item_id is not None and history.find(answer.item_id) is not None:
-            emit(ItemTruncated(answer.item_id, round(writer.heard_ms)))
+        response.truncate(writer.heard_ms)
+        if response.item_id is not None and history.find(response.item_id) is not None:
+            emit(ItemTruncated(response.item_id, round(writer.heard_ms)))

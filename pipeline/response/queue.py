@@ -44,7 +44,7 @@ class QueuedResponse:
     "Text of an announcement; None: the language model writes the response."
     refusal: EarshotError | None
     "Error with which the response fails; None: it is made."
-    since: float
+    queued_at: float
     "Time at which it was queued, in monotonic seconds."
     cancelled: CancelReason | None = None
     """Set when it was cancelled while it waited. It still runs, so that the client gets its events:
@@ -72,7 +72,7 @@ class _ActiveResponse:
     """A response that runs or ran last, with its entry in the queue."""
 
     entry: QueuedResponse
-    answer: Response
+    response: Response
 
 
 class ResponseQueue:
@@ -145,14 +145,14 @@ class ResponseQueue:
         self._has_begun = True
         while True:
             while (entry := self._next()) is not None:
-                answer = self._make(entry)
+                response = self._make(entry)
                 if entry.cancelled is not None:
-                    answer.cancel(entry.cancelled)
-                task = self._tasks.create_task(answer.run(), name=answer.response_id)
-                self._running = _ActiveResponse(entry, answer)
+                    response.cancel(entry.cancelled)
+                task = self._tasks.create_task(response.run(), name=response.response_id)
+                self._running = _ActiveResponse(entry, response)
                 await asyncio.wait([task])
                 self._running, self._last_made = None, self._running
-                self._remember(answer)
+                self._remember(response)
             self._alarm.set(self._wait_until())
             self._on_idle()
             await self._alarm.wait()
@@ -175,7 +175,7 @@ class ResponseQueue:
         return None
 
     def _must_wait(self, entry: QueuedResponse) -> bool:
-        may_wait = entry.is_announcement and self._clock.now() - entry.since < MAX_SILENT_S
+        may_wait = entry.is_announcement and self._clock.now() - entry.queued_at < MAX_SILENT_S
         is_asking = self._input_activity.is_speaking or (
             entry.waits_for_user and self._input_activity.is_transcribing
         )
@@ -184,7 +184,7 @@ class ResponseQueue:
     def _wait_until(self) -> float | None:
         """Returns the monotonic seconds at which the oldest waiting announcement may begin although
         the user still speaks. None: nothing waits."""
-        return self._waiting[0].since + MAX_SILENT_S if self._waiting else None
+        return self._waiting[0].queued_at + MAX_SILENT_S if self._waiting else None
 
     def enqueue(
         self,
@@ -205,9 +205,9 @@ class ResponseQueue:
         is_written = (request.modality or self._settings().modality) == "text"
         # It needs no voice. Before the session has begun, the order of requests is kept.
         if entry.is_out_of_band and is_written and self._has_begun:
-            answer = self._make(entry)
-            self._out_of_band.append(answer)
-            self._tasks.create_task(self._run_out_of_band(answer), name=answer.response_id)
+            response = self._make(entry)
+            self._out_of_band.append(response)
+            self._tasks.create_task(self._run_out_of_band(response), name=response.response_id)
             return
         # it answers the words of the automatic response that waits already, too
         if entry.answers_all:
@@ -237,10 +237,10 @@ class ResponseQueue:
         if response_id is None:
             self._cancel_in_conversation(reason)
             return
-        known = (*self._out_of_band, *([] if running is None else [running.answer]))
-        for answer in known:
-            if answer.response_id == response_id:
-                answer.cancel(reason)
+        known = (*self._out_of_band, *([] if running is None else [running.response]))
+        for response in known:
+            if response.response_id == response_id:
+                response.cancel(reason)
                 return
         message = f"response {response_id!r} is not being generated"
         raise Conflict(message, code="response_cancel_not_active")
@@ -248,7 +248,7 @@ class ResponseQueue:
     def _cancel_in_conversation(self, reason: CancelReason) -> None:
         running = self._running
         if running is not None and not running.entry.is_out_of_band:
-            running.answer.cancel(reason)
+            running.response.cancel(reason)
             return
         waiting = (
             e for e in self._waiting if not (e.is_out_of_band or e.waits_for_user or e.cancelled)
@@ -271,48 +271,48 @@ class ResponseQueue:
                 entry.cancelled = "turn_detected"
         running, made = self._running, self._last_made
         if running is not None and not (
-            running.entry.is_out_of_band or running.answer.is_cancelled
+            running.entry.is_out_of_band or running.response.is_cancelled
         ):
-            if running.entry.is_announcement and not running.answer.is_heard:
+            if running.entry.is_announcement and not running.response.is_heard:
                 self._announce_again(running.entry)
-            running.answer.cancel("turn_detected")
-        if made is not None and made.entry.is_announcement and made.answer.awaits_speaker:
+            running.response.cancel("turn_detected")
+        if made is not None and made.entry.is_announcement and made.response.awaits_speaker:
             self._announce_again(made.entry)
 
     def _announce_again(self, entry: QueuedResponse) -> None:
         now = self._clock.now()
-        self._waiting.appendleft(replace(entry, since=now, cancelled=None, waits_for_user=True))
+        self._waiting.appendleft(replace(entry, queued_at=now, cancelled=None, waits_for_user=True))
         self.wake()
 
     def close(self) -> list[Response]:
         """Drops all waiting responses. Returns the recent ones (at most MAX_REMEMBERED) and those
         that run."""
         self._drop_if(lambda _: True)
-        running = [] if self._running is None else [self._running.answer]
+        running = [] if self._running is None else [self._running.response]
         return [*self._remembered.values(), *running, *self._out_of_band]
 
     def find(self, item_id: str) -> Response | None:
         """Returns the response that made this item, if it runs or is recent."""
-        running = [] if self._running is None else [self._running.answer]
+        running = [] if self._running is None else [self._running.response]
         known = (*running, *self._out_of_band, *self._remembered.values())
-        return next((answer for answer in known if answer.item_id == item_id), None)
+        return next((response for response in known if response.item_id == item_id), None)
 
     def answers_to(self, turn: Turn) -> list[Response]:
         """Returns the recent responses to this turn, the newest last."""
-        running = [] if self._running is None else [self._running.answer]
+        running = [] if self._running is None else [self._running.response]
         return [a for a in (*self._remembered.values(), *running) if a.turn is turn]
 
     def find_response(self, response_id: str) -> Response | None:
         """Returns the response with this id, if it runs or is recent."""
-        if self._running is not None and self._running.answer.response_id == response_id:
-            return self._running.answer
+        if self._running is not None and self._running.response.response_id == response_id:
+            return self._running.response
         return self._remembered.get(response_id)
 
-    async def _run_out_of_band(self, answer: Response) -> None:
+    async def _run_out_of_band(self, response: Response) -> None:
         try:
-            await answer.run()
+            await response.run()
         finally:
-            self._out_of_band.remove(answer)
+            self._out_of_band.remove(response)
             self._on_idle()
 
     def _drop_if(self, is_obsolete: Callable[[QueuedResponse], bool]) -> None:
@@ -320,7 +320,7 @@ class ResponseQueue:
             self._waiting.remove(entry)
             self._drop(entry.turn)
 
-    def _remember(self, answer: Response) -> None:
-        self._remembered[answer.response_id] = answer
+    def _remember(self, response: Response) -> None:
+        self._remembered[response.response_id] = response
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from engines.base import WordMark
 from pipeline.conversation.history import History
 from pipeline.playout.heard_text import HeardText
 from pipeline.playout.playout import Playout, PlayoutWriter
-from pipeline.response.draft import ResponseDraft
+from pipeline.response.draft import DraftRecipient, ResponseDraft
 from pipeline.response.tool_items import ToolCallItems
 from pipeline.shared.turn import Turn, TurnMark, TurnStatus
 from pipeline.speech.synthesis import SpokenClause, merge_chunks
@@ -40,7 +40,9 @@ class Response:
 
     A response is made by `ResponseCoordinator` and run once, as a task:
 
-        response = Response(draft, history, playout, clock, emit, finish_turn, on_internal_item)
+        response = Response(
+            draft, history, playout, clock, emit, finish_turn, on_internal_item, wait_until_settled
+        )
         task = tasks.create_task(response.run())
         response.cancel("client_cancelled")  # from anywhere, at any time
 
@@ -57,6 +59,7 @@ class Response:
         emit: Callable[[SessionEvent], None],
         finish_turn: Callable[[Turn, TurnStatus], None],
         on_internal_item: Callable[[Item], None],
+        wait_until_settled: Callable[["Response"], Awaitable[object]],
     ) -> None:
         """Takes the draft to deliver and the session's parts that it is delivered through.
 
@@ -65,6 +68,8 @@ class Response:
         emit: sends an event to the client.
         finish_turn: reports how the turn ended.
         on_internal_item: receives each internal item: a tool call of the server, or its result.
+        wait_until_settled: waits while the user may be going on with the sentence that the given
+        response answers.
         """
         self.response_id = new_id("resp")
         self.item_id: str | None = None
@@ -77,6 +82,7 @@ class Response:
         self._history, self._playout = history, playout
         self._clock, self._emit, self._finish_turn = clock, emit, finish_turn
         self._on_internal_item = on_internal_item
+        self._wait_until_settled = wait_until_settled
         self._text = ""
         self._item: MessageItem | None = None
         self._internal: list[str] = []
@@ -99,11 +105,10 @@ class Response:
         """Delivers the response to its end. Raises only CancelledError."""
         self._task = asyncio.current_task()
         plan, draft = self._plan, self._draft
-        self.turn.take(draft.marks)
-        # from now on the draft sets its marks directly in the turn
-        draft.marks = self.turn.marks
+        draft.confirm(
+            DraftRecipient(self._remember, self.turn.mark, lambda: self._wait_until_settled(self))
+        )
         self.turn.mark(TurnMark.GATE_OPEN, self._clock.now())
-        draft.confirm(self._remember)
         self._emit(ResponseCreated(self.response_id, plan.modality, plan.parameters))
         if self._cancelled is not None:
             draft.cancel()
@@ -163,7 +168,7 @@ class Response:
             audio_end_ms = min(audio_end_ms, self._truncated_ms)
         self._truncated_ms = audio_end_ms
         if self._history.find(self.item_id) is not None:  # the client may have deleted the item
-            self._history.truncate(self.item_id, self.heard(audio_end_ms))
+            self._history.truncate(self.item_id, self.text_heard_in(audio_end_ms))
 
     @property
     def total_ms(self) -> float:
@@ -221,8 +226,8 @@ class Response:
     @property
     def items(self) -> tuple[str, ...]:
         """Ids of the items that this response added to the history."""
-        said = [] if self.item_id is None else [self.item_id]
-        return (*self._internal, *self._tool_items.items, *said)
+        message_ids = [] if self.item_id is None else [self.item_id]
+        return (*self._internal, *self._tool_items.items, *message_ids)
 
     @property
     def contains_question(self) -> bool:
@@ -234,7 +239,7 @@ class Response:
         """False for an out-of-band response."""
         return self._plan.parameters.in_conversation
 
-    def heard(self, heard_ms: float) -> str:
+    def text_heard_in(self, heard_ms: float) -> str:
         """Returns the words that were audible in the first `heard_ms` of its sound."""
         return self.spoken.text_until(heard_ms, self.total_ms)
 
@@ -259,8 +264,8 @@ class Response:
             while not texts.empty():
                 waiting.append(texts.get_nowait())
             is_over = waiting[-1] is None
-            if said := [text for text in waiting if text is not None]:
-                self._add_text("".join(said))
+            if texts_ready := [text for text in waiting if text is not None]:
+                self._add_text("".join(texts_ready))
 
     async def _deliver_calls(self) -> None:
         while (delta := await self._draft.call_deltas.get()) is not None:
@@ -309,7 +314,7 @@ class Response:
 
     def _heard_text(self) -> str:
         """Returns the text that was heard. For a text response, all that was sent."""
-        return self._text if self._plan.modality == "text" else self.heard(self._heard_ms)
+        return self._text if self._plan.modality == "text" else self.text_heard_in(self._heard_ms)
 
     @property
     def _heard_ms(self) -> float:
@@ -367,7 +372,7 @@ class Response:
                 error_code=None if error is None else error.code,
                 error_message=None if error is None else str(error),
                 usage=self._draft.usage,
-                terms=self._plan.parameters,
+                parameters=self._plan.parameters,
             )
         )
         if (limits := self._draft.rate_limits) is not None:

@@ -71,29 +71,29 @@ class Retraction:
             else (continuation.words_added, ())
         )
 
-    def is_answered(self, turn: Turn, playing_id: str | None) -> bool:
+    def is_former_response_active(self, turn: Turn, playing_id: str | None) -> bool:
         """Returns whether the utterance that the turn replaces is still being answered.
 
         playing_id: id of the response that is being played.
         """
         continuation = self._continuations.get(turn.id)
         return continuation is not None and any(
-            answer.response_id == playing_id or not (answer.is_done or answer.is_cancelled)
-            for answer in self._answers(continuation.former.turns)
+            response.response_id == playing_id or not (response.is_done or response.is_cancelled)
+            for response in self._responses(continuation.former.turns)
             if continuation.is_taken
         )
 
-    async def wait_until_settled(self, answer: Response) -> None:
+    async def wait_until_settled(self, response: Response) -> None:
         """Waits while the user may be going on with the sentence that this response answers.
 
         A tool must not act on half a sentence. If the user did go on, the response is cancelled,
         and this never returns.
         """
-        while (continuation := self._open_continuation(answer.turn)) is not None:
+        while (continuation := self._open_continuation(response.turn)) is not None:
             await continuation.alone_event.wait()
         # The user's words interrupted the response. Its task is about to be cancelled, so wait for
         # that.
-        if answer.is_cancelled:
+        if response.is_cancelled:
             await asyncio.Event().wait()
 
     def _open_continuation(self, turn: Turn) -> Continuation | None:
@@ -112,7 +112,7 @@ class Retraction:
         for turn_id, continuation in [
             one for one in self._continuations.items() if one[1].is_taken
         ]:
-            if not all(answer.is_done for answer in self._answers(continuation.former.turns)):
+            if not all(response.is_done for response in self._responses(continuation.former.turns)):
                 continue
             del self._continuations[turn_id]
             for item_id in (
@@ -122,31 +122,35 @@ class Retraction:
                     self._emit(ItemDeleted(item_id))
 
     def _has_acted(self, continuation: Continuation) -> bool:
-        return any(answer.has_acted for answer in self._answers(continuation.former.turns))
+        return any(response.has_acted for response in self._responses(continuation.former.turns))
 
-    def _is_open(self, turn: Turn, since: float) -> bool:
+    def _is_open(self, turn: Turn, speech_began_at: float) -> bool:
         item = None if turn.item_id is None else self._history.find(turn.item_id)
         return item is not None and all(
-            answer.is_hardly_heard(self._heard_until(answer, since))
-            for answer in self._answers((turn,))
+            response.is_hardly_heard(self._counts_until(response, speech_began_at))
+            for response in self._responses((turn,))
         )
 
-    def _heard_until(self, answer: Response, since: float) -> float:
-        """Returns the monotonic seconds up to which the sound of `answer` counts as heard.
+    def _counts_until(self, response: Response, speech_began_at: float) -> float:
+        """Returns the monotonic seconds up to which the sound of `response` counts as heard.
 
-        That is `since`, the start of the new speech, if the answer was already audible then: a
-        client that paces itself stops playing at the event "speech started". Otherwise now.
+        That is `speech_began_at`, the start of the new speech, if the answer was already audible
+        then: a client that paces itself stops playing at the event "speech started". Otherwise now.
         """
         now = self._clock.now()
-        return since if answer.turn.marks.get(TurnMark.PLAYOUT_START, now) < since else now
+        return (
+            speech_began_at
+            if response.turn.marks.get(TurnMark.PLAYOUT_START, now) < speech_began_at
+            else now
+        )
 
     def _items(self, continuation: Continuation) -> Iterator[str]:
         """Yields the ids of the items to delete, the last first: no item loses its predecessor."""
         for turn in continuation.former.turns:
-            for answer in self._answers((turn,)):
-                yield from reversed(answer.items)
+            for response in self._responses((turn,)):
+                yield from reversed(response.items)
             if turn.item_id is not None:
                 yield turn.item_id
 
-    def _answers(self, turns: tuple[Turn, ...]) -> list[Response]:
-        return [answer for turn in turns for answer in self._queue.answers_to(turn)]
+    def _responses(self, turns: tuple[Turn, ...]) -> list[Response]:
+        return [response for turn in turns for response in self._queue.answers_to(turn)]

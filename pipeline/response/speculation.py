@@ -48,13 +48,12 @@ class Speculation:
             if self._is_for(draft.plan, draft.prompt):
                 return
             self.drop("changed")
-        if self._budget.live >= self._budget.limit or not draft.slots.is_free_for_draft:
+        if self._budget.count >= self._budget.limit or not draft.is_free_to_begin:
             self._metrics.count("earshot_speculation", outcome="refused")
             return
-        self._budget.live += 1
+        self._budget.count += 1
         self._draft = draft
-        draft.slot_holder.give_up = lambda: self.drop("load")
-        draft.begin(self._tasks)
+        draft.begin(self._tasks, give_up=lambda: self.drop("load"))
 
     def take(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft | None:
         """Returns the draft if plan and prompt are those that it was made with, otherwise None.
@@ -67,7 +66,7 @@ class Speculation:
         if draft.has_failed or not self._is_for(plan, prompt):
             self.drop("changed")
             return None
-        draft.slots.adopt(draft.slot_holder)
+        draft.adopt()
         self._end("used")
         return draft
 
@@ -85,5 +84,5 @@ class Speculation:
 
     def _end(self, outcome: SpeculationOutcome) -> None:
         self._draft = None
-        self._budget.live -= 1
+        self._budget.count -= 1
         self._metrics.count("earshot_speculation", outcome=outcome)

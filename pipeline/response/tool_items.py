@@ -62,7 +62,7 @@ class McpToolCallItems:
     ) -> None:
         self._response_id, self._offer, self._history = response_id, offer, history
         self._emit, self._next_index, self._output = emit, next_index, output
-        self._written: dict[str, _OpenMcpCall] = {}
+        self._open_calls: dict[str, _OpenMcpCall] = {}
         self._running: dict[str, _OpenMcpCall] = {}
         self.items: list[str] = []
         "Ids of the items that were added to the history."
@@ -90,16 +90,16 @@ class McpToolCallItems:
         for call in self._running.values():
             self._end(call, INTERRUPTED)
         self._running.clear()
-        for call in self._written.values():
+        for call in self._open_calls.values():
             self._done(call)
             if self._history.remove(call.item.id) and in_conversation:
                 self._emit(ItemDeleted(call.item.id))
-        self._written.clear()
+        self._open_calls.clear()
 
     def _open_call(
         self, key: str, tool: ClientMcpTool, request_id: str | None = None
     ) -> _OpenMcpCall:
-        call = self._written.get(key)
+        call = self._open_calls.get(key)
         if call is None:
             item = McpCallItem(
                 new_id("mcp"),
@@ -109,7 +109,7 @@ class McpToolCallItems:
                 tool.spec.name,
                 approval_request_id=request_id,
             )
-            call = self._written[key] = _OpenMcpCall(
+            call = self._open_calls[key] = _OpenMcpCall(
                 item, self._next_index(), self._history.add(item)
             )
             self.items.append(item.id)
@@ -129,7 +129,7 @@ class McpToolCallItems:
         arguments = "".join(call.pieces).strip().removeprefix("null")
         call.item = replace(call.item, arguments=arguments)
         self._history.replace(call.item)
-        self._running[step.call.call_id] = self._written.pop(step.key)
+        self._running[step.call.call_id] = self._open_calls.pop(step.key)
         self._report_progress(call, "in_progress")
 
     def _end(self, call: _OpenMcpCall, result: str) -> None:

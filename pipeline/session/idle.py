@@ -73,9 +73,9 @@ class UserIdleTimer:
                 self._speaking = True
             case SpeechStopped() | SpeechDiscarded():
                 self._speaking = False
-            case ResponseCreated(terms=terms) if terms.in_conversation:
+            case ResponseCreated(parameters=parameters) if parameters.in_conversation:
                 self._responding = True
-            case ResponseDone(terms=terms) if terms.in_conversation:
+            case ResponseDone(parameters=parameters) if parameters.in_conversation:
                 self._responding, self._has_answered = False, True
             case PlayoutStarted():
                 self._playing = True
@@ -98,7 +98,7 @@ class UserIdleTimer:
         if timeout_ms is None or is_busy or not self._has_answered:
             self._alarm.set(None)
         else:
-            begins_at = max(self._clock.now(), self._client.until)
+            begins_at = max(self._clock.now(), self._client.ends_at)
             self._alarm.set(begins_at + timeout_ms / 1000)
 
     def _timeout_ms(self) -> int | None:

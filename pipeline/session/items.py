@@ -75,7 +75,7 @@ class ConversationItems:
         self._turns: dict[str, Turn] = {}
         """Turns of items that are being transcribed, by item id. The id of a deleted item may be
         used again."""
-        self._one_at_a_time = asyncio.Lock()
+        self._change_lock = asyncio.Lock()
 
     def add(
         self,
@@ -88,7 +88,7 @@ class ConversationItems:
         Raises RequestError item_already_exists, item_not_found, invalid_value, unsupported_content;
         Conflict too_many_recordings.
         """
-        self.check_seen([item], "item")
+        self.check_images_accepted([item], "item")
         if recordings and self._activity.items_due >= MAX_WAITING:
             raise Conflict(
                 f"the audio of {MAX_WAITING} items is already being recognised: wait for a"
@@ -120,13 +120,13 @@ class ConversationItems:
         """Emits the item as it is now. Raises RequestError item_not_found."""
         self._emit(ItemRetrieved(self._history.shown(item_id)))
 
-    def check_seen(self, items: Sequence[Item | ItemReference], param: str) -> None:
+    def check_images_accepted(self, items: Sequence[Item | ItemReference], param: str) -> None:
         """Raises RequestError unsupported_content for images when the language model takes none."""
         for index, item in enumerate(items):
             if not isinstance(item, MessageItem) or not item.images:
                 continue
             llm = self._engines.language_model(self._settings().llm)
-            if not _sees(llm):
+            if not _accepts_images(llm):
                 at = next(n for n, part in enumerate(item.parts) if isinstance(part, ImagePart))
                 where = param if param == "item" else f"{param}[{index}]"
                 raise RequestError(
@@ -140,7 +140,7 @@ class ConversationItems:
         """Transcribes the audio of one item, part after part, and calls `on_transcribed`."""
         error: EarshotError | None = None
         try:
-            async with self._one_at_a_time:
+            async with self._change_lock:
                 for index, pcm in recordings.items():
                     if self._exists(turn):
                         error = await self._transcribe_part(turn, item_id, index, pcm) or error
@@ -162,7 +162,10 @@ class ConversationItems:
         settings = self._settings()
         recogniser = self._engines.recogniser(settings.asr)
         options = settings.recognition(recogniser.info, self._engines.expected_names())
-        utterance = TranscriptStream(recogniser, new_id("item"), options, self._clock, self._tasks)
+        clock, tasks = self._clock, self._tasks
+        utterance = TranscriptStream(
+            recogniser, new_id("item"), options, clock, tasks, before_speech=0
+        )
         try:
             self._engines.check_spoken_language(settings)
             for at in range(0, len(pcm), ASR_RATE_HZ):
@@ -200,5 +203,5 @@ class ConversationItems:
             self._history.replace(replace(item, parts=parts))
 
 
-def _sees(llm: Llm) -> bool:
-    return isinstance(llm, VisionLlm) and llm.sees
+def _accepts_images(llm: Llm) -> bool:
+    return isinstance(llm, VisionLlm) and llm.accepts_images

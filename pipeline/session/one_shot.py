@@ -124,12 +124,12 @@ class OneShotResponses:
         conversations: Conversations,
         languages: TextLanguageDetector,
         *,
-        usual: SessionSettings | None = None,
+        default_settings: SessionSettings | None = None,
         max_parallel: int = MAX_PARALLEL,
     ) -> None:
         self._services, self._engines = services, services.engines
         self._conversations, self._languages = conversations, languages
-        self._usual = usual or SessionSettings()
+        self._default_settings = default_settings or SessionSettings()
         self._places = CapacityLimit(
             max_parallel,
             "{limit} questions are being answered, the limit",
@@ -161,14 +161,16 @@ class OneShotResponses:
         """
         llm = self._engines.language_model(question.model)
         conversation = self._conversation(question)
-        with self._places.take(), self._mark_busy(conversation), conversation.held():
+        with self._places.take(), self._mark_busy(conversation), conversation.keep():
             conversation.place = question.place or conversation.place
             settings = self._settings(question, conversation)
             planner = ResponsePlanner(conversation, self._services, lambda: settings)
             language = question.language or settings.language
             if language is None:
-                usual = conversation.language or self._engines.default_language
-                language = await self._languages.of(question.text, usual, llm.languages)
+                default_settings = conversation.language or self._engines.default_language
+                language = await self._languages.detect(
+                    question.text, default_settings, llm.languages
+                )
             plan = planner.plan(Turn(new_id("turn")), _request(question), language)
             conversation.language = language
             with single_error():
@@ -185,7 +187,9 @@ class OneShotResponses:
 
     def _settings(self, question: OneShotRequest, conversation: Conversation) -> SessionSettings:
         profile = conversation.profile
-        settings = self._usual if profile is None else profile.applied(self._usual)
+        settings = (
+            self._default_settings if profile is None else profile.applied(self._default_settings)
+        )
         return replace(settings, llm=question.model)
 
     def _conversation(self, question: OneShotRequest) -> Conversation:
@@ -287,7 +291,9 @@ class OneShotResponse:
         """Yields the text of the answer. `say`: takes its fillers."""
         plan, services, fillers = self.plan, self._services, self._fillers
         context, prompt = self._planner.context(plan), self._planner.prompt(plan)
-        access = ToolAccess(services.toolbox, context, _at_once, self._record, fillers, say)
+        access = ToolAccess(
+            services.toolbox, context, _wait_for_nothing, self._record, fillers, say
+        )
         slots = services.drafts.slots(plan.llm)
         # A SlotHolder without `give_up`: a user waits for this answer, so it keeps its slot.
         generation = TextGeneration(
@@ -310,5 +316,5 @@ def _unheard(_: str) -> bool:
     return True
 
 
-async def _at_once() -> None:
+async def _wait_for_nothing() -> None:
     """Allows tools to act at once: a written question is complete when it is sent."""

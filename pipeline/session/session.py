@@ -69,7 +69,7 @@ class SessionActivity:
     def answered_until(self) -> float:
         """Time at which the client will have played all sound that it was sent, in monotonic
         seconds."""
-        return self._client.until
+        return self._client.ends_at
 
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class Session:
             self._asr_hold.close()
             self._playout.clear()
             self._playback.close()
-            self._conversation.left_by(self)
+            self._conversation.remove_speaker(self)
             self._outbox.close()
             self.events.close()
 
@@ -298,7 +298,7 @@ class Session:
         """
         if self._closing.is_set():
             return
-        self._items.check_seen(request.input or (), "response.input")
+        self._items.check_images_accepted(request.input or (), "response.input")
         self._responses.create(request)
 
     def cancel_response(self, response_id: str | None = None) -> None:

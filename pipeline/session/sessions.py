@@ -44,7 +44,7 @@ class Sessions:
         self._places = CapacityLimit(
             max_sessions, "all {limit} sessions are in use", retry_after_s=RETRY_AFTER_S
         )
-        self._live: dict[str, Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._secret_keys: dict[str, bytes] = {}
         "Session id -> digest of the client secret that opened it (`ClientSecretHolder.key`)."
         self._is_used = asyncio.Event()
@@ -53,17 +53,17 @@ class Sessions:
     @property
     def count(self) -> int:
         """Number of live sessions."""
-        return len(self._live)
+        return len(self._sessions)
 
     def find(self, session_id: str) -> Session | None:
         """Returns the live session with this id, or None."""
-        return self._live.get(session_id)
+        return self._sessions.get(session_id)
 
-    def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:
-        """Returns `fresh`, or the settings that the conversation's profile remembers, if it is
+    def remembered(self, defaults: SessionSettings, conversation_id: str | None) -> SessionSettings:
+        """Returns `defaults`, or the settings that the conversation's profile remembers, if it is
         known."""
         profile = self._conversations.profile_of(conversation_id)
-        return profile.applied(fresh) if profile else fresh
+        return profile.applied(defaults) if profile else defaults
 
     @asynccontextmanager
     async def open(
@@ -87,9 +87,9 @@ class Sessions:
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
-        with self._places.take(_reserved_places(secret_holder)), conversation.held():
+        with self._places.take(_reserved_places(secret_holder)), conversation.keep():
             session = Session(settings, conversation, paced_by, self._services)
-            self._live[session.id] = session
+            self._sessions[session.id] = session
             if secret_holder is not None:
                 self._secret_keys[session.id] = secret_holder.key
             self._is_used.set()
@@ -104,14 +104,14 @@ class Sessions:
                     finally:
                         session.close()
             finally:
-                del self._live[session.id]
+                del self._sessions[session.id]
                 self._secret_keys.pop(session.id, None)
-                if not self._live:
+                if not self._sessions:
                     self._is_used.clear()
                 self._report()
                 logger.info("= session %s closed, %d live", session.id, self.count)
 
-    async def left(self, quiet_s: float) -> None:
+    async def wait_until_unused(self, quiet_s: float) -> None:
         """Waits until there has been a session, and then none for `quiet_s` seconds."""
         while True:
             await self._is_used.wait()
@@ -128,14 +128,14 @@ class Sessions:
         self._places.close()
         try:
             async with asyncio.timeout(timeout_s):
-                await asyncio.gather(*(s.settled() for s in self._live.values()))
+                await asyncio.gather(*(s.settled() for s in self._sessions.values()))
         except TimeoutError:
             logger.warning(
                 "! drain: %d session(s) ended before they were done, after %.0f s",
                 self.count,
                 timeout_s,
             )
-        for session in tuple(self._live.values()):
+        for session in tuple(self._sessions.values()):
             session.close()
         await self._places.idle()
 

@@ -17,7 +17,7 @@ class McpToolFilter:
     read_only: bool | None = None
     "True: only read-only tools. False: only tools that change something. None: both."
 
-    def takes(self, name: str, *, is_read_only: bool) -> bool:
+    def matches(self, name: str, *, is_read_only: bool) -> bool:
         """Returns whether the filter takes this tool."""
         is_named = self.names is None or name in self.names
         return is_named and self.read_only in (None, is_read_only)
@@ -36,9 +36,9 @@ class ApprovalPolicy:
 
     def is_needed(self, name: str, *, is_read_only: bool) -> bool:
         """Returns whether calls of this tool need approval."""
-        if self.always is not None and self.always.takes(name, is_read_only=is_read_only):
+        if self.always is not None and self.always.matches(name, is_read_only=is_read_only):
             return True
-        return self.never is None or not self.never.takes(name, is_read_only=is_read_only)
+        return self.never is None or not self.never.matches(name, is_read_only=is_read_only)
 
 
 ALWAYS = ApprovalPolicy()
@@ -60,22 +60,22 @@ class ClientMcpServer:
     description: str = ""
     allowed: McpToolFilter = ALL_TOOLS
     approval: ApprovalPolicy = ALWAYS
-    at: str = field(default="", compare=False)
+    param: str = field(default="", compare=False)
     "Place in the client's request, for errors: `tools[2]`."
 
-    left_out: frozenset[str] = field(default=frozenset(), compare=False)
+    omitted_fields: frozenset[str] = field(default=frozenset(), compare=False)
     "Fields of this class that the client left out; see `of_session`."
 
-    def of_session(self, settled: "ClientMcpServer") -> "ClientMcpServer":
+    def of_session(self, session_server: "ClientMcpServer") -> "ClientMcpServer":
         """Returns the session's server of this label, with what the client changed for one
         response."""
-        said: dict[str, Any] = {
-            name: getattr(self, name) for name in PER_ANSWER if name not in self.left_out
+        changes: dict[str, Any] = {
+            name: getattr(self, name) for name in PER_ANSWER if name not in self.omitted_fields
         }
-        return replace(settled, at=self.at, **said)
+        return replace(session_server, param=self.param, **changes)
 
     @property
-    def link(self) -> object:
+    def connection_key(self) -> object:
         """Key of the connection: equal for servers that can share one."""
         headers = tuple(sorted(self.headers.items()))
         return self.label, self.url, headers, self.allowed.names

@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def plugin_errors(
-    stage: str, name: str, metrics: Metrics | None = None, *, is_told: bool = False
+    stage: str, name: str, metrics: Metrics | None = None, *, is_repeated: bool = False
 ) -> Iterator[None]:
     """Turns any exception of an engine into an EngineError, logs where it came from, and counts it.
 
     `stage`: asr, llm, tts, endpoint, vad or wake. `name`: of the engine. `metrics`: None where the
-    caller counts errors itself. `is_told`: True if an error of this kind was logged and counted
+    caller counts errors itself. `is_repeated`: True if an error of this kind was logged and counted
     before, so that this one is not. An EarshotError passes through unchanged.
     """
     try:
@@ -34,10 +34,10 @@ def plugin_errors(
     except EarshotError:
         raise
     except Exception as bug:
-        if not is_told:
+        if not is_repeated:
             logger.error("! %s engine %r failed: %s", stage, name, chain_of(bug))
         error = EngineError(stage, name, f"failed ({type(bug).__name__})")
-        if metrics is not None and not is_told:
+        if metrics is not None and not is_repeated:
             metrics.count("earshot_errors", code=error.code)
         raise error from bug
 
@@ -48,16 +48,18 @@ class StreamErrors:
 
     def __init__(self, stage: str, name: str, metrics: Metrics) -> None:
         self._stage, self._name, self._metrics = stage, name, metrics
-        self._is_told = False
+        self._has_failed = False
 
-    def attempt(self, work: Callable[[], T], instead: Callable[[], T]) -> T:
-        """Returns the result of `work`, or that of `instead` if `work` raises."""
+    def attempt(self, function: Callable[[], T], fallback: Callable[[], T]) -> T:
+        """Returns the result of `function`, or that of `fallback` if `function` raises."""
         try:
-            with plugin_errors(self._stage, self._name, self._metrics, is_told=self._is_told):
-                return work()
+            with plugin_errors(
+                self._stage, self._name, self._metrics, is_repeated=self._has_failed
+            ):
+                return function()
         except EarshotError:
-            self._is_told = True
-        return instead()
+            self._has_failed = True
+        return fallback()
 
 
 class FaultTolerantVad:

@@ -180,7 +180,7 @@ class SessionSettings:
     def recognition(self, info: AsrInfo, expected: Sequence[str] = ()) -> AsrOptions:
         """Returns the options for this recogniser. `expected`: names besides the keywords, for a
         recogniser that they help."""
-        also = expected if info.expects_names and "hotwords" in info.supports else ()
+        also = expected if info.has_prompt_training and "hotwords" in info.supports else ()
         only = info.languages[0] if len(info.languages) == 1 else None
         return AsrOptions(
             language=self.language or only,

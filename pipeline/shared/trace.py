@@ -47,10 +47,10 @@ CHUNK_MS = 1000
 MAX_SOUND_MS = 600_000
 "Most audio of one session, 26 MB: an open microphone must not fill the disk."
 
-CONFIGURED, HEARD, NOT_HEARD = "Configured", "InputAudio", "InputAudioOmitted"
+CONFIGURED, INPUT_AUDIO, INPUT_AUDIO_OMITTED = "Configured", "InputAudio", "InputAudioOmitted"
 """Names of records of the input: settings, audio of the microphone, and the place from which audio
 is left out (MAX_SOUND_MS)."""
-CALLED, ANSWERED = "ToolCalled", "ToolAnswered"
+TOOL_CALLED, TOOL_ANSWERED = "ToolCalled", "ToolAnswered"
 "Names of records that are not events: a call of the server's own tool, and its output."
 
 RECORD_NAMES: Mapping[type, str] = {
@@ -66,6 +66,9 @@ RECORD_NAMES: Mapping[type, str] = {
 }
 """Record names of events whose class was renamed after 0.2.0. People keep trace files, so the names
 of records stay."""
+
+FIELD_NAMES: Mapping[str, str] = {"parameters": "terms"}
+"The same for fields of events."
 
 
 class SessionTrace:
@@ -85,11 +88,11 @@ class SessionTrace:
     ) -> None:
         self._sink, self._session_id, self._clock = sink, session_id, clock
         self._words, self._sound = words, sound
-        self._began = clock.now()
+        self._began_at = clock.now()
         self._waiting: list[Pcm] = []
-        self._heard = 0
+        self._input_samples = 0
         "Samples so far, including those that are not written yet."
-        self._written = 0
+        self._written_samples = 0
         "Samples that are written."
         self._is_full = False
         "True once MAX_SOUND_MS is reached: no more audio is recorded."
@@ -102,10 +105,10 @@ class SessionTrace:
     ) -> None:
         """Records the settings when the session begins, and whenever they change."""
         is_private = self._words or self._sound
-        left_out = SECRET_SETTINGS if is_private else (*SECRET_SETTINGS, *PRIVATE_SETTINGS)
-        whole = dataclasses.asdict(settings)
-        told = {key: value for key, value in whole.items() if key not in left_out}
-        fields: dict[str, Any] = {"began_at": self._clock.wall().isoformat(), "settings": told}
+        excluded = SECRET_SETTINGS if is_private else (*SECRET_SETTINGS, *PRIVATE_SETTINGS)
+        fields_by_name = dataclasses.asdict(settings)
+        recorded = {key: value for key, value in fields_by_name.items() if key not in excluded}
+        fields: dict[str, Any] = {"began_at": self._clock.wall().isoformat(), "settings": recorded}
         if is_private:
             fields["place"] = dataclasses.asdict(place)
         self._record(CONFIGURED, {**fields, "paced_by": paced_by})
@@ -115,9 +118,9 @@ class SessionTrace:
         match item:
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments) if self._words:
                 fields = {"call_id": call_id, "name": name, "arguments": arguments}
-                self._record(CALLED, fields)
+                self._record(TOOL_CALLED, fields)
             case FunctionOutputItem(call_id=call_id, output=output) if self._words:
-                self._record(ANSWERED, {"call_id": call_id, "output": output})
+                self._record(TOOL_ANSWERED, {"call_id": call_id, "output": output})
             case _:
                 pass
 
@@ -126,12 +129,12 @@ class SessionTrace:
         if not self._sound or self._is_full:
             return
         self._waiting.append(frame.pcm.copy())
-        self._heard += len(frame.pcm)
-        if self._heard - self._written >= ms_to_samples(CHUNK_MS, ASR_RATE_HZ):
+        self._input_samples += len(frame.pcm)
+        if self._input_samples - self._written_samples >= ms_to_samples(CHUNK_MS, ASR_RATE_HZ):
             self._write_sound()
-        if self._heard >= ms_to_samples(MAX_SOUND_MS, ASR_RATE_HZ):
+        if self._input_samples >= ms_to_samples(MAX_SOUND_MS, ASR_RATE_HZ):
             self._is_full = True
-            self._record(NOT_HEARD, {"start": self._heard})
+            self._record(INPUT_AUDIO_OMITTED, {"start": self._input_samples})
 
     def write(self, event: SessionEvent) -> None:
         """Records an event for the client."""
@@ -154,16 +157,16 @@ class SessionTrace:
     def _write_sound(self) -> None:
         if not self._waiting:
             return
-        pcm, start = np.concatenate(self._waiting), self._written
+        pcm, start = np.concatenate(self._waiting), self._written_samples
         self._waiting.clear()
-        self._written = start + len(pcm)
+        self._written_samples = start + len(pcm)
         sound = b64encode(pcm.astype("<i2").tobytes()).decode()
-        self._put(HEARD, {"start": start, "pcm": sound})
+        self._put(INPUT_AUDIO, {"start": start, "pcm": sound})
 
     def _put(self, event: str, fields: dict[str, Any]) -> None:
-        t_ms = round(1000 * (self._clock.now() - self._began), 1)
+        t_ms = round(1000 * (self._clock.now() - self._began_at), 1)
         self._sink.write({"t_ms": t_ms, "session": self._session_id, "event": event, **fields})
 
     def _fields(self, event: SessionEvent) -> dict[str, Any]:
-        fields = dataclasses.asdict(event)
+        fields = {FIELD_NAMES.get(k, k): v for k, v in dataclasses.asdict(event).items()}
         return fields if self._words else {k: v for k, v in fields.items() if k not in WORDS}

@@ -42,7 +42,7 @@ class Recogniser(Protocol):
         the wait would be too long."""
         ...
 
-    def hurry(self, utterance: str) -> None:
+    def promote(self, utterance: str) -> None:
         """Makes a speculative decode urgent: the utterance is over, so the result is needed now."""
         ...
 

@@ -150,8 +150,8 @@ class Transcriber:
 
 
 class RecordingTranscription:
-    """Transcription of one recording. Call `push`, then `end`, then read `parts` or `transcript`
-    once. `parts` may also be read while audio is pushed."""
+    """Transcription of one recording. Call `push`, then `end`, then read `segment_results` or
+    `transcript` once. `segment_results` may also be read while audio is pushed."""
 
     def __init__(
         self,
@@ -172,14 +172,14 @@ class RecordingTranscription:
         self._samples = 0
         self._slots = asyncio.Semaphore(2 * recogniser.info.max_batch)
         "Limits open decodes: one batch runs and the next one waits. More would only use memory."
-        self._given: asyncio.Queue[_SegmentRequest | None] = asyncio.Queue()
+        self._requests: asyncio.Queue[_SegmentRequest | None] = asyncio.Queue()
         """Segments in order. Without samples, so it need not be bounded, and `push` never waits for
-        the reader of `parts`."""
+        the reader of `segment_results`."""
         self._running: list[tuple[asyncio.Task[_Outcome], str]] = []
         "Tasks that decode segments, each with the utterance id that the recogniser knows."
         self._pause_decoder = pause_decoder
         self._ending: asyncio.Task[None] | None = None
-        self._lost: EngineError | OverloadedError | None = None
+        self._failure: EngineError | OverloadedError | None = None
         self._has_result = False
         self._criterion = criterion
         self._is_detecting = (
@@ -192,7 +192,7 @@ class RecordingTranscription:
 
         Raises EngineError, OverloadedError when the recording has already failed.
         """
-        self._raise_if_lost()
+        self._raise_if_failed()
         self._samples += len(pcm)
         self._waiting.append(pcm)
         if sum(map(len, self._waiting)) < self._block:
@@ -200,10 +200,10 @@ class RecordingTranscription:
         waiting, self._waiting = np.concatenate(self._waiting), []
         step = max(self._block, ms_to_samples(BLOCK_MS, ASR_RATE_HZ))
         for start in range(0, len(waiting), step):
-            for piece in await asyncio.to_thread(
+            for segment in await asyncio.to_thread(
                 self._segmenter.push, waiting[start : start + step]
             ):
-                await self._recognise(piece)
+                await self._recognise(segment)
         if self._is_eager:
             self._pause_decoder.take_audio(self._segmenter)
 
@@ -221,32 +221,34 @@ class RecordingTranscription:
                 task.cancel()
                 self._recogniser.forget(utterance)
 
-    async def parts(self) -> AsyncIterator[AsrResult]:
+    async def segment_results(self) -> AsyncIterator[AsrResult]:
         """Yields the result of each segment in order, as soon as it is known. Times count from the
         start of the recording.
 
         Raises EngineError, OverloadedError.
         """
-        while (given := await self._given.get()) is not None:
-            if given.result is None:
+        while (request := await self._requests.get()) is not None:
+            if request.result is None:
                 yield no_speech_result(self._options.language or self._recogniser.info.languages[0])
                 continue
             result: _Outcome
-            result = await given.result if isinstance(given.result, asyncio.Task) else given.result
+            result = (
+                await request.result if isinstance(request.result, asyncio.Task) else request.result
+            )
             if not isinstance(result, AsrResult):
                 raise result
             yield shift_times(
-                filter_no_speech(result, given.evidence, self._criterion),
-                given.start,
-                given.samples,
+                filter_no_speech(result, request.evidence, self._criterion),
+                request.start,
+                request.samples,
             )
 
     async def transcript(self) -> Transcript:
         """Returns all results as one transcript. Raises EngineError, OverloadedError."""
-        parts = [(part, 1.0) async for part in self.parts()]
+        results = [(result, 1.0) async for result in self.segment_results()]
         known = self._options.language or self._recogniser.info.languages[0]
         whole = stitch_results(
-            parts or [(AsrResult("", 0.0, known, language_probability=0.0), 1.0)]
+            results or [(AsrResult("", 0.0, known, language_probability=0.0), 1.0)]
         )
         return Transcript(
             text=whole.text,
@@ -259,59 +261,60 @@ class RecordingTranscription:
         )
 
     async def _finish(self) -> None:
-        with suppress(EngineError, OverloadedError):  # `parts` reads the same error and raises it
+        # `segment_results` reads the same error and raises it
+        with suppress(EngineError, OverloadedError):
             rest = np.concatenate([np.zeros(0, np.int16), *self._waiting])
-            pieces = await asyncio.to_thread(self._segmenter.push, rest)
-            for piece in [*pieces, *await asyncio.to_thread(self._segmenter.end)]:
-                await self._recognise(piece)
+            segments = await asyncio.to_thread(self._segmenter.push, rest)
+            for segment in [*segments, *await asyncio.to_thread(self._segmenter.end)]:
+                await self._recognise(segment)
         self._pause_decoder.drop()
-        self._given.put_nowait(None)
+        self._requests.put_nowait(None)
 
-    async def _recognise(self, piece: AudioSegment) -> None:
-        self._raise_if_lost()
-        if self._criterion is NoSpeechCriterion.BOTH and piece.evidence.is_none:
+    async def _recognise(self, segment: AudioSegment) -> None:
+        self._raise_if_failed()
+        if self._criterion is NoSpeechCriterion.BOTH and segment.evidence.is_none:
             result = None
         else:
-            result = await self._begin(piece)
-        given = _SegmentRequest(piece.start, len(piece.pcm), piece.evidence, result)
-        self._given.put_nowait(given)
+            result = await self._begin(segment)
+        request = _SegmentRequest(segment.start, len(segment.pcm), segment.evidence, result)
+        self._requests.put_nowait(request)
 
-    async def _begin(self, piece: AudioSegment) -> AsrResult | asyncio.Task[_Outcome]:
+    async def _begin(self, segment: AudioSegment) -> AsrResult | asyncio.Task[_Outcome]:
         """Returns the result of the decode that a pause began, or a task that decodes the
         segment."""
         is_detecting = self._is_detecting and any(not task.done() for task, _ in self._running)
-        early = None if is_detecting else await self._pause_decoder.finished_decode(piece)
+        early = None if is_detecting else await self._pause_decoder.finished_decode(segment)
         if early is not None and early.result is not None:
             return early.result
         await self._slots.acquire()
-        utterance = self._pause_decoder.utterance(piece)
-        item = AsrItem(utterance, piece.pcm, True, self._options)
-        decode = self._decode(item, piece.start, piece.evidence)
+        utterance = self._pause_decoder.utterance(segment)
+        item = AsrItem(utterance, segment.pcm, True, self._options)
+        decode = self._decode(item, segment)
         task = self._tasks.create_task(decode, name=utterance)
         self._running = [one for one in self._running if not one[0].done()] + [(task, utterance)]
         return task
 
-    async def _decode(self, item: AsrItem, start: int, evidence: NoSpeechFilter) -> _Outcome:
+    async def _decode(self, item: AsrItem, segment: AudioSegment) -> _Outcome:
         """Decodes a segment, then gives back its slot."""
         try:
             # As with faster-whisper, the first words decide the language of all later segments.
             async with self._detecting:
                 if self._is_detecting:
-                    result = await self._decode_with_retries(item, start)
+                    result = await self._decode_with_retries(item, segment)
                     if (
                         isinstance(result, AsrResult)
-                        and filter_no_speech(result, evidence, self._criterion).text
+                        and filter_no_speech(result, segment.evidence, self._criterion).text
                     ):
                         self._options = replace(self._options, language=result.language)
                         self._pause_decoder.options = self._options
                         self._is_detecting = False
                     return result
-            return await self._decode_with_retries(replace(item, options=self._options), start)
+            return await self._decode_with_retries(replace(item, options=self._options), segment)
         finally:
             self._slots.release()
 
-    async def _decode_with_retries(self, item: AsrItem, start: int) -> _Outcome:
-        decode = SegmentDecode(self._recogniser, item, start)
+    async def _decode_with_retries(self, item: AsrItem, segment: AudioSegment) -> _Outcome:
+        decode = SegmentDecode(self._recogniser, item, segment.start, lead=segment.lead)
         await decode.attempt(self._priority)
         for _ in range(MAX_ATTEMPTS - 1):
             refused = decode.error if decode.result is None else None
@@ -323,9 +326,9 @@ class RecordingTranscription:
             self._has_result = True
             return decode.result
         assert decode.error is not None
-        self._lost = decode.error
+        self._failure = decode.error
         return decode.error
 
-    def _raise_if_lost(self) -> None:
-        if self._lost is not None:
-            raise self._lost
+    def _raise_if_failed(self) -> None:
+        if self._failure is not None:
+            raise self._failure

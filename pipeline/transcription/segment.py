@@ -3,6 +3,9 @@ end."""
 
 import asyncio
 import logging
+from dataclasses import replace
+
+import numpy as np
 
 from core.audio import ASR_RATE_HZ, ms_to_samples, samples_to_ms
 from core.errors import EngineError, OverloadedError
@@ -11,6 +14,7 @@ from engines.base import AsrItem, AsrOptions, AsrResult
 from pipeline.shared.work_time import TaskTime
 from pipeline.transcription.recogniser import OnWastedWork, Recogniser
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
+from pipeline.transcription.stitching import without_lead
 from serving.asr.scheduling import DecodePriority
 
 logger = logging.getLogger(__name__)
@@ -36,17 +40,20 @@ class SegmentDecode:
         recogniser: Recogniser,
         item: AsrItem,
         start: int,
-        result: AsrResult | None = None,
         *,
         speech_end: int = 0,
+        lead: int = 0,
     ) -> None:
-        """`start`: sample of the utterance or recording at which the segment begins. `result`: if
-        it is known already. `speech_end`: sample one past its last speech, for `covers`."""
+        """`start`: sample of the utterance or recording at which the segment begins.
+        `speech_end`: sample one past its last speech, for `covers`. `lead`: samples of
+        silence that a recogniser without a window gets before the audio; times do not count
+        it."""
         self._recogniser = recogniser
-        self._item = item if result is None else None
+        self._item: AsrItem | None = item
         self.utterance, self.options = item.utterance, item.options
         self.start, self.samples, self.speech_end = start, len(item.pcm), speech_end
-        self.result = result
+        self._lead = lead
+        self.result: AsrResult | None = None
         "None until it is known."
         self.error: EngineError | OverloadedError | None = None
         "Error of the last attempt."
@@ -80,27 +87,36 @@ class SegmentDecode:
         if self.result is not None:
             return
         if not self.is_running:
-            self._task = tasks.create_task(self.attempt(priority), name=f"part-{self.start}")
+            self._task = tasks.create_task(self.attempt(priority), name=f"segment-{self.start}")
             self.time = TaskTime(self._task)
         elif priority is DecodePriority.FINAL:
-            self.hurry()
+            self.promote()
 
-    def hurry(self) -> None:
+    def promote(self) -> None:
         """Makes the decode urgent: its result is needed now."""
-        self._recogniser.hurry(self.utterance)
+        self._recogniser.promote(self.utterance)
 
     async def attempt(self, priority: DecodePriority) -> None:
         """Decodes once, in the caller's task. Sets `result` or `error`: an error is for the reader
         of the result; raised in a task, it would end the whole task group."""
         assert self._item is not None
         try:
-            self.result = await self._recogniser.decode(self._item, priority)
+            self.result = await self._decode(self._item, priority)
             self._item = None
         except (EngineError, OverloadedError) as exc:
             self.error = exc
             # partial results are the first work that is refused under load
             if priority is not DecodePriority.PARTIAL:
                 logger.info("! segment of %s not recognised: %s", self.utterance, exc)
+
+    async def _decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
+        """Decodes the audio with silence before it. Returns times of the audio alone."""
+        lead, pcm = self._lead, item.pcm
+        # Whisper, which has a window, does not hear better with silence before the speech.
+        if not lead or self._recogniser.info.window_ms is not None:
+            return await self._recogniser.decode(item, priority)
+        padded = replace(item, pcm=np.pad(pcm, (lead, 0)))
+        return without_lead(await self._recogniser.decode(padded, priority), lead, len(pcm))
 
     async def wait(self) -> None:
         """Waits for the decode that was begun. Cancelling the waiter does not cancel the decode."""
@@ -170,26 +186,26 @@ class PauseDecoder:
         self._drop_pause_decode()
         if tail is not None:
             item = AsrItem(new_id("item"), tail.pcm, True, self.options)
-            self._pause_decode = self._begin(tail, item, DecodePriority.SPECULATIVE)
+            self._pause_decode = self._begin(tail, item)
 
-    async def finished_decode(self, piece: AudioSegment) -> SegmentDecode | None:
+    async def finished_decode(self, segment: AudioSegment) -> SegmentDecode | None:
         """Returns the decode of this segment if it has begun and succeeds, else None. Each is
         returned once."""
         early = self._pause_decode
-        if early is None or not early.covers(piece, self.options):
+        if early is None or not early.covers(segment, self.options):
             return None
-        early.hurry()
+        early.promote()
         await early.wait()
         if early.result is None:
             return None
         self._pause_decode = None
         return early
 
-    def utterance(self, piece: AudioSegment) -> str:
+    def utterance(self, segment: AudioSegment) -> str:
         """Returns the utterance id to decode the segment under: the one that was fed, if the engine
         already has the beginning of the segment, else a new one."""
         growing = self._growing_decode
-        if growing is None or piece.start != growing.start or len(piece.pcm) < growing.samples:
+        if growing is None or segment.start != growing.start or len(segment.pcm) < growing.samples:
             return new_id("item")
         self._growing_decode = None
         return growing.utterance
@@ -210,11 +226,14 @@ class PauseDecoder:
             return
         if len(whole.pcm) >= _FEED:
             item = AsrItem(self._utterance, whole.pcm, False, self.options)
-            self._growing_decode = self._begin(whole, item, DecodePriority.PARTIAL)
+            self._growing_decode = self._begin(whole, item)
 
-    def _begin(self, piece: AudioSegment, item: AsrItem, priority: DecodePriority) -> SegmentDecode:
-        decode = SegmentDecode(self._recogniser, item, piece.start, speech_end=piece.speech_end)
-        decode.begin(self._tasks, priority)
+    def _begin(self, segment: AudioSegment, item: AsrItem) -> SegmentDecode:
+        """Begins the final decode of a segment, or feeds an incremental engine."""
+        start, end = segment.start, segment.speech_end
+        decode = SegmentDecode(self._recogniser, item, start, speech_end=end, lead=segment.lead)
+        is_fed = not item.is_final
+        decode.begin(self._tasks, DecodePriority.PARTIAL if is_fed else DecodePriority.SPECULATIVE)
         return decode
 
     def _drop_pause_decode(self) -> None:

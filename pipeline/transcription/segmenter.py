@@ -35,15 +35,25 @@ MIN_PAUSE_MS = 100
 "Shortest pause. Shorter ones are inside a word: the closure of a `t` takes 50 to 80 ms."
 MIN_SPEECH_MS = 60
 "Least speech in a segment. Less is a click."
+LEAD_MS = 300
+"""Least audio before speech that a recogniser without a window gets: silence in place of what is
+missing. With it PocketSphinx misheard 11.7 % of the words of 47 tightly cut commands, without it
+14.5 %, in one run."""
 QUIET_MS = 200
 "Length of the quiet moment that is cut: about the pause between two carefully spoken words."
 
 _PAD = ms_to_samples(PAD_MS, ASR_RATE_HZ)
+_LEAD = ms_to_samples(LEAD_MS, ASR_RATE_HZ)
 _LONG_PAUSE = ms_to_samples(LONG_PAUSE_MS, ASR_RATE_HZ)
 _MIN_PAUSE = ms_to_samples(MIN_PAUSE_MS, ASR_RATE_HZ)
 _MIN_SPEECH = ms_to_samples(MIN_SPEECH_MS, ASR_RATE_HZ)
 _QUIET = ms_to_samples(QUIET_MS, ASR_RATE_HZ)
 _STEP = ms_to_samples(10, ASR_RATE_HZ)
+
+
+def missing_lead(before_speech: int) -> int:
+    """Returns the samples of silence to add where there are `before_speech` before the speech."""
+    return max(0, _LEAD - before_speech)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,8 @@ class AudioSegment:
     "Sample of the recording one past its last speech."
     evidence: NoSpeechFilter
     "VAD evidence of speech in it."
+    lead: int
+    "Samples of silence to add before it."
 
 
 class Segmenter:
@@ -79,7 +91,7 @@ class Segmenter:
         self._buffer: Pcm = np.zeros(0, np.int16)
         self._base = 0
         "Sample of the recording at which the buffer begins."
-        self._heard = 0
+        self._vad_position = 0
         "Samples of the recording that the VAD has judged."
         self._runs: list[tuple[int, int]] = []
         """Start and end of audio that is kept but in no segment yet. Pauses below MIN_PAUSE_MS are
@@ -87,9 +99,11 @@ class Segmenter:
         self._in_speech = False
         self._speech_end = 0
         "One past the last sample that the VAD took for speech; 0: none yet."
-        self._given = 0
+        self._speech_start: int | None = None
+        "First sample of the recording that the VAD took for speech; None: none yet."
+        self._last_end = 0
         "Sample at which the last segment ended."
-        self._judged: deque[tuple[int, int, float]] = deque()
+        self._vad_frames: deque[tuple[int, int, float]] = deque()
         "VAD probability of each frame that is in no segment yet: start, end, probability."
 
     @property
@@ -106,7 +120,7 @@ class Segmenter:
     def end(self) -> list[AudioSegment]:
         """Ends the recording. Returns the last segments."""
         size = self._vad.frame_samples
-        rest = self._buffer[self._heard - self._base :]
+        rest = self._buffer[self._vad_position - self._base :]
         if len(rest):
             self._judge(np.pad(rest, (0, size - len(rest))), len(rest))
         if whole := self.whole():
@@ -116,71 +130,81 @@ class Segmenter:
     def tail(self) -> AudioSegment | None:
         """Returns the last segment that `end` would give if only silence came now; None during
         speech."""
-        if not self._speech_end or self._heard - self._speech_end < _MIN_PAUSE:
+        if not self._speech_end or self._vad_position - self._speech_end < _MIN_PAUSE:
             return None
         if whole := self.whole():
             return whole
-        if not self._runs or self._heard - self._runs[-1][1] < _MIN_PAUSE:
+        if not self._runs or self._vad_position - self._runs[-1][1] < _MIN_PAUSE:
             return None
         kept_end = self._runs[-1][1]
         end = min(kept_end + _PAD, self.total)
         pcm = self._slice(self._begin(), end)
-        return AudioSegment(self._begin(), pcm, kept_end, self._evidence(end))
+        return self._segment(self._begin(), pcm, kept_end, self._evidence(end))
 
     def whole(self) -> AudioSegment | None:
         """Returns all audio so far as one segment; None once it exceeds the window."""
         if self.total > self._window:
             return None
-        return AudioSegment(0, self._buffer, self._speech_end, self._evidence(self.total))
+        return self._segment(0, self._buffer, self._speech_end, self._evidence(self.total))
+
+    def _segment(
+        self, start: int, pcm: Pcm, speech_end: int, evidence: NoSpeechFilter
+    ) -> AudioSegment:
+        """Returns the segment with the silence that it lacks. Only a recording itself is cut
+        tightly: later segments keep some of the pause."""
+        before = _LEAD if start or self._speech_start is None else self._speech_start
+        return AudioSegment(start, pcm, speech_end, evidence, missing_lead(before))
 
     def _listen(self) -> None:
         size = self._vad.frame_samples
-        while self.total - self._heard >= size:
-            at = self._heard - self._base
+        while self.total - self._vad_position >= size:
+            at = self._vad_position - self._base
             self._judge(self._buffer[at : at + size], size)
 
     def _judge(self, frame: Pcm, samples: int) -> None:
         """Runs the VAD over one frame. `samples`: those of the frame that are not padding."""
-        start, self._heard = self._heard, self._heard + samples
+        start, self._vad_position = self._vad_position, self._vad_position + samples
         needed = self._threshold * (GOES_ON if self._in_speech else 1)
         probability = self._vad.push(frame)
-        self._judged.append((start, self._heard, probability))
+        self._vad_frames.append((start, self._vad_position, probability))
         self._in_speech = probability >= needed
         if self._in_speech:
-            self._speech_end = self._heard
+            self._speech_end = self._vad_position
+            if self._speech_start is None:
+                self._speech_start = start
         elif probability < self._kept:
             return
         if self._runs and start - self._runs[-1][1] < _MIN_PAUSE:
-            self._runs[-1] = self._runs[-1][0], self._heard
+            self._runs[-1] = self._runs[-1][0], self._vad_position
         else:
-            self._runs.append((start, self._heard))
+            self._runs.append((start, self._vad_position))
 
     def _complete(self, *, is_over: bool) -> list[AudioSegment]:
-        pieces: list[AudioSegment] = []
+        segments: list[AudioSegment] = []
         while self._runs:
-            end = self._end_of_piece(is_over=is_over)
+            end = self._segment_end(is_over=is_over)
             if end is None:
                 self._forget(self._begin())
-                return pieces
-            pieces += self._take(end)
-        self._forget(self._heard - _PAD)
-        return pieces
+                return segments
+            segments += self._take(end)
+        self._forget(self._vad_position - _PAD)
+        return segments
 
     def _begin(self) -> int:
         """Returns the sample at which the next segment begins."""
-        return max(self._given, self._runs[0][0] - _PAD)
+        return max(self._last_end, self._runs[0][0] - _PAD)
 
-    def _end_of_piece(self, *, is_over: bool) -> int | None:
+    def _segment_end(self, *, is_over: bool) -> int | None:
         """Returns the sample at which the next segment ends; None: not known yet."""
         limit = self._begin() + self._window
-        starts = chain((start for start, _ in self._runs[1:]), (self._heard,))
+        starts = chain((start for start, _ in self._runs[1:]), (self._vad_position,))
         pauses = [
             (end, start)
             for (_, end), start in zip(self._runs, starts, strict=True)
             if end <= limit and start - end >= _MIN_PAUSE
         ]
         long = next((pause for pause in pauses if pause[1] - pause[0] >= _LONG_PAUSE), None)
-        if long is None and self._heard <= limit and not is_over:
+        if long is None and self._vad_position <= limit and not is_over:
             return None
         if long is None and is_over and self._runs[-1][1] <= limit:
             return min(self._runs[-1][1] + _PAD, self.total, limit)
@@ -197,15 +221,15 @@ class Segmenter:
         self._runs = [(max(a, end), b) for a, b in self._runs if b > end]
         pcm = self._slice(begin, end).copy()  # a view would keep the whole buffer
         evidence = self._evidence(end)
-        self._given = end
+        self._last_end = end
         self._forget(end)
         is_click = sum(b - a for a, b in inside) < _MIN_SPEECH
-        return [] if is_click else [AudioSegment(begin, pcm, inside[-1][1], evidence)]
+        return [] if is_click else [self._segment(begin, pcm, inside[-1][1], evidence)]
 
     def _evidence(self, end: int) -> NoSpeechFilter:
         """Returns the VAD's evidence for the audio up to `end` that is in no segment yet."""
         evidence = NoSpeechFilter()
-        for first, last, probability in self._judged:
+        for first, last, probability in self._vad_frames:
             if first < end:
                 evidence.push(probability, last - first)
         return evidence
@@ -215,8 +239,8 @@ class Segmenter:
 
     def _forget(self, before: int) -> None:
         gone = max(0, before - self._base)
-        while self._judged and self._judged[0][0] < before:
-            self._judged.popleft()
+        while self._vad_frames and self._vad_frames[0][0] < before:
+            self._vad_frames.popleft()
         self._buffer = self._buffer[gone:]
         self._base += gone
 

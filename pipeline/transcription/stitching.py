@@ -57,24 +57,49 @@ def shift_times(result: AsrResult, start: int, samples: int) -> AsrResult:
     )
 
 
-def stitch_results(parts: Sequence[tuple[AsrResult, float]]) -> AsrResult:
+def without_lead(result: AsrResult, lead: int, samples: int) -> AsrResult:
+    """Returns the result of audio that had `lead` samples of silence before it, with times of the
+    audio alone. `samples`: its length without the silence."""
+    if not (result.segments or result.words):
+        return result
+    end_ms, lead_ms = samples_to_ms(samples, ASR_RATE_HZ), samples_to_ms(lead, ASR_RATE_HZ)
+
+    def moved(time_ms: float) -> float:
+        return min(max(0.0, time_ms - lead_ms), end_ms)
+
+    return replace(
+        result,
+        segments=tuple(
+            replace(one, start_ms=moved(one.start_ms), end_ms=moved(one.end_ms))
+            for one in result.segments
+        ),
+        words=tuple(
+            replace(one, start_ms=moved(one.start_ms), end_ms=moved(one.end_ms))
+            for one in result.words
+        ),
+    )
+
+
+def stitch_results(results: Sequence[tuple[AsrResult, float]]) -> AsrResult:
     """Joins several results (at least one). Each comes with its length, as the weight of its
     confidence."""
-    spoken = [(part, weight) for part, weight in parts if part.text]
+    spoken = [(result, weight) for result, weight in results if result.text]
     # Segments without words count for the confidence only if none has words.
-    judged = spoken or parts
+    judged = spoken or results
     total = sum(weight for _, weight in judged)
     first = judged[0][0]
     return AsrResult(
-        text=join_texts(part.text for part, _ in spoken),
-        confidence=sum(p.confidence * weight for p, weight in judged) / total if total else 0.0,
+        text=join_texts(result.text for result, _ in spoken),
+        confidence=sum(result.confidence * weight for result, weight in judged) / total
+        if total
+        else 0.0,
         language=first.language,
-        words=tuple(word for part, _ in spoken for word in part.words),
-        is_rejected=not spoken and any(part.is_rejected for part, _ in parts),
-        segments=tuple(segment for part, _ in spoken for segment in part.segments),
-        tokens=tuple(token for part, _ in spoken for token in part.tokens),
+        words=tuple(word for result, _ in spoken for word in result.words),
+        is_rejected=not spoken and any(result.is_rejected for result, _ in results),
+        segments=tuple(segment for result, _ in spoken for segment in result.segments),
+        tokens=tuple(token for result, _ in spoken for token in result.tokens),
         language_probability=first.language_probability,
-        is_unsure=bool(spoken) and all(part.is_unsure for part, _ in spoken),
+        is_unsure=bool(spoken) and all(result.is_unsure for result, _ in spoken),
     )
 
 

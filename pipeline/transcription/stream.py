@@ -12,7 +12,13 @@ from pipeline.transcription.audio_buffer import AudioBuffer
 from pipeline.transcription.partials import EVERY_S, PartialHypothesis, PartialPacing, StablePrefix
 from pipeline.transcription.recogniser import OnWastedWork, Recogniser, ignore_waste
 from pipeline.transcription.segment import SegmentDecode
-from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, QUIET_MS, quietest
+from pipeline.transcription.segmenter import (
+    LONG_PAUSE_MS,
+    PAD_MS,
+    QUIET_MS,
+    missing_lead,
+    quietest,
+)
 from pipeline.transcription.stitching import join_texts, shift_times, stitch_results
 from serving.asr.scheduling import DecodePriority
 
@@ -34,10 +40,10 @@ _PAD = ms_to_samples(PAD_MS, ASR_RATE_HZ)
 _EVERY = round(EVERY_S * ASR_RATE_HZ)
 
 
-def ends_part(pause_ms: float, part_ms: float, window_ms: float) -> bool:
+def ends_segment(pause_ms: float, segment_ms: float, window_ms: float) -> bool:
     """Returns whether a pause ends the segment before it, whose words then do not change any more.
-    `part_ms`: length of that segment. `window_ms`: the recogniser's window."""
-    return pause_ms >= LONG_PAUSE_MS or (pause_ms >= QUIET_MS and part_ms >= window_ms / 2)
+    `segment_ms`: length of that segment. `window_ms`: the recogniser's window."""
+    return pause_ms >= LONG_PAUSE_MS or (pause_ms >= QUIET_MS and segment_ms >= window_ms / 2)
 
 
 class TranscriptStream:
@@ -61,10 +67,15 @@ class TranscriptStream:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         on_wasted: OnWastedWork = ignore_waste,
+        *,
+        before_speech: int | None = None,
     ) -> None:
         """`on_wasted`: called with the seconds of each final decode that was begun but then not
-        needed, because the utterance continued."""
+        needed, because the utterance continued. `before_speech`: samples of the audio before its
+        speech: the recogniser gets silence in place of what is missing. None: enough."""
         self.id, self._on_wasted = utterance_id, on_wasted
+        self._lead = 0 if before_speech is None else missing_lead(before_speech)
+        "Silence before the first segment, in samples."
         self._recogniser, self._options = recogniser, options
         self._clock, self._tasks = clock, tasks
         window_ms = recogniser.info.window_ms
@@ -73,7 +84,7 @@ class TranscriptStream:
         "All audio of the utterance."
         self._start = 0
         "Sample at which the open segment begins."
-        self._parts: list[SegmentDecode] = []
+        self._closed: list[SegmentDecode] = []
         self._prepared: SegmentDecode | None = None
         "Final decode of the open segment up to a pause; dropped when speech resumes."
         self._speech_end = 0
@@ -104,7 +115,7 @@ class TranscriptStream:
     def push(self, pcm: Pcm) -> None:
         """Adds the next samples, 16 kHz."""
         self.audio.push(pcm)
-        self._close_parts()
+        self._close_segments()
         if self._wants_partial():
             self._has_grown.set()
 
@@ -136,20 +147,20 @@ class TranscriptStream:
             self._prepared = newest
             self._recogniser.forget(newest.utterance)
         else:
-            self._prepared = SegmentDecode(self._recogniser, item, self._start)
+            self._prepared = self._decode(item)
             self._prepared.begin(self._tasks, DecodePriority.SPECULATIVE)
         if on_provisional is not None:
             self._tasks.create_task(self._await_provisional(self._prepared))
 
-    async def _await_provisional(self, part: SegmentDecode) -> None:
-        await part.wait()
-        if part is self._prepared and part.result is not None:
-            self._report_provisional(part)
+    async def _await_provisional(self, segment: SegmentDecode) -> None:
+        await segment.wait()
+        if segment is self._prepared and segment.result is not None:
+            self._report_provisional(segment)
 
     def _report_provisional(self, last: SegmentDecode) -> None:
         """Reports the result once per pause, and only for an utterance of a single segment."""
         on_provisional, self._on_provisional = self._on_provisional, None
-        if on_provisional is not None and last.result is not None and not self._parts:
+        if on_provisional is not None and last.result is not None and not self._closed:
             on_provisional(last.result)
 
     def resume(self) -> None:
@@ -171,17 +182,17 @@ class TranscriptStream:
         """Returns the final result. Raises EngineError, OverloadedError."""
         self.end()
         if self._prepared is None and not self._is_silent:
-            self._prepared = SegmentDecode(self._recogniser, self._item(is_final=True), self._start)
-        parts = [*self._parts, *([self._prepared] if self._prepared else [])]
-        for part in parts:
-            part.begin(self._tasks, DecodePriority.FINAL)
-        results = [await part.final(self._tasks) for part in parts]
-        if len(parts) == 1:
+            self._prepared = self._decode(self._item(is_final=True))
+        segments = [*self._closed, *([self._prepared] if self._prepared else [])]
+        for segment in segments:
+            segment.begin(self._tasks, DecodePriority.FINAL)
+        results = [await segment.final(self._tasks) for segment in segments]
+        if len(segments) == 1:
             return results[0]
         return stitch_results(
             [
-                (shift_times(result, part.start, part.samples), part.duration_ms)
-                for result, part in zip(results, parts, strict=True)
+                (shift_times(result, segment.start, segment.samples), segment.duration_ms)
+                for result, segment in zip(results, segments, strict=True)
             ]
         )
 
@@ -189,17 +200,17 @@ class TranscriptStream:
         """Drops the utterance, and frees what the recogniser keeps for it."""
         self.resume()
         self.end()
-        for part in self._parts:
-            part.cancel()
-            if part.result is None:
-                self._recogniser.forget(part.utterance)
+        for segment in self._closed:
+            segment.cancel()
+            if segment.result is None:
+                self._recogniser.forget(segment.utterance)
         self._recogniser.forget(self._open_id)
 
     @property
     def _open_id(self) -> str:
         """Utterance id of the open segment. Engines keep state by id, so each segment has its
         own."""
-        return f"{self.id}.{len(self._parts)}" if self._parts else self.id
+        return f"{self.id}.{len(self._closed)}" if self._closed else self.id
 
     def _wants_partial(self) -> bool:
         if self._is_silent or self.audio_ms < FIRST_PARTIAL_MS:
@@ -217,7 +228,7 @@ class TranscriptStream:
         """Length of the open segment, in ms."""
         return samples_to_ms(self.audio.end - self._start, ASR_RATE_HZ)
 
-    def _close_parts(self) -> None:
+    def _close_segments(self) -> None:
         """Closes the open segment if it, or the pause after it, is long enough. No segment may
         exceed the window."""
         if self._is_silent:
@@ -229,7 +240,7 @@ class TranscriptStream:
             pause_ms = samples_to_ms(self.audio.end - self._speech_end, ASR_RATE_HZ)
             is_full = self._open_ms > self._window_ms
             if self._window_ms < float("inf") and (
-                is_full or ends_part(pause_ms, prepared.duration_ms, self._window_ms)
+                is_full or ends_segment(pause_ms, prepared.duration_ms, self._window_ms)
             ):
                 self._prepared = None
                 self._close(prepared)
@@ -244,14 +255,14 @@ class TranscriptStream:
             if not search <= cut <= window:
                 cut = search + quietest(pcm[search:window])
             item = AsrItem(self._open_id, pcm[:cut], True, self._final_options())
-            part = SegmentDecode(self._recogniser, item, self._start)
-            part.begin(self._tasks, DecodePriority.SPECULATIVE)
-            self._close(part)
+            segment = self._decode(item)
+            segment.begin(self._tasks, DecodePriority.SPECULATIVE)
+            self._close(segment)
 
-    def _close(self, part: SegmentDecode) -> None:
-        self._parts.append(part)
+    def _close(self, segment: SegmentDecode) -> None:
+        self._closed.append(segment)
         self._newest = None
-        self._start = max(self._start, part.end)
+        self._start = max(self._start, segment.end)
 
     async def _follow(
         self,
@@ -269,9 +280,9 @@ class TranscriptStream:
                 continue
             pacing.requested(self._clock.now())
             try:
-                part = await self._hypothesis()
+                segment = await self._hypothesis()
                 returned = self._clock.now()
-                words = await self._words_up_to(part)
+                words = await self._words_up_to(segment)
             except OverloadedError:
                 pacing.refused()  # partials are the first work that is dropped under load
                 continue
@@ -281,12 +292,12 @@ class TranscriptStream:
                 continue
             pacing.returned(returned)
             if words:
-                audio_ms = round(samples_to_ms(part.end, ASR_RATE_HZ))
+                audio_ms = round(samples_to_ms(segment.end, ASR_RATE_HZ))
                 on_hypothesis(self._prefix.push(words), audio_ms)
             else:
                 on_nothing()
-            if self._recogniser.info.is_incremental and part.end >= self._speech_end > 0:
-                self._report_provisional(part)
+            if self._recogniser.info.is_incremental and segment.end >= self._speech_end > 0:
+                self._report_provisional(segment)
 
     async def _hypothesis(self) -> SegmentDecode:
         """Returns a partial decode of the open segment; in a pause, the final decode that has
@@ -298,28 +309,34 @@ class TranscriptStream:
             if prepared.error is not None and prepared.result is None:
                 raise prepared.error
             return prepared
-        start, item = self._start, self._item(is_final=False)
-        self._requested_end = start + len(item.pcm)
-        result = await self._recogniser.decode(item, DecodePriority.PARTIAL)
-        part = SegmentDecode(self._recogniser, item, start, result)
-        if start == self._start:
-            self._newest = part
-        return part
+        segment = self._decode(self._item(is_final=False))
+        self._requested_end = segment.end
+        await segment.attempt(DecodePriority.PARTIAL)
+        if segment.error is not None:
+            raise segment.error
+        if segment.start == self._start:
+            self._newest = segment
+        return segment
 
     async def _words_up_to(self, last: SegmentDecode) -> str:
         """Returns all words up to the end of `last`, or "" if some are not known. Raises
         EngineError, OverloadedError when a segment before it failed."""
-        parts = [part for part in self._parts if part.start < last.start]
-        for part in parts:
-            part.begin(self._tasks, DecodePriority.SPECULATIVE)
-            await part.wait()
-            if part.result is None and part.error is not None:
-                raise part.error
-        results = [part.result for part in (*parts, last)]
+        segments = [segment for segment in self._closed if segment.start < last.start]
+        for segment in segments:
+            segment.begin(self._tasks, DecodePriority.SPECULATIVE)
+            await segment.wait()
+            if segment.result is None and segment.error is not None:
+                raise segment.error
+        results = [segment.result for segment in (*segments, last)]
         if last.result is None or not last.result.text:
             return ""
         texts = [result.text for result in results if result is not None]
         return join_texts(texts) if len(texts) == len(results) else ""
+
+    def _decode(self, item: AsrItem) -> SegmentDecode:
+        """Returns a decode of the open segment that has not begun."""
+        lead = 0 if self._start else self._lead
+        return SegmentDecode(self._recogniser, item, self._start, lead=lead)
 
     def _item(self, *, is_final: bool) -> AsrItem:
         options = self._final_options()
@@ -330,7 +347,9 @@ class TranscriptStream:
     def _final_options(self) -> AsrOptions:
         """Returns the options of final decodes: the first words decide the language of all later
         segments, as in `recording`."""
-        known = [part.result for part in self._parts if part.result and part.result.text]
+        known = [
+            segment.result for segment in self._closed if segment.result and segment.result.text
+        ]
         if known and self._options.language is None:
             return replace(self._options, language=known[0].language)
         return self._options

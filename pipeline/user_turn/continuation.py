@@ -49,6 +49,8 @@ class EndedUtterance:
     "All audio that is decoded for it: first that of the former one, if it may continue one."
     own_start: int = 0
     "Sample of `audio` at which its own audio begins."
+    before_speech: int = 0
+    "Samples of `audio` before the first speech."
     evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
     "VAD evidence of speech in its own audio."
     former_evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)

@@ -129,7 +129,7 @@ class UserTurnController:
             # as pre-roll.
             recent = self._detector.recent()
             start = self._detector.samples - len(recent)
-            open_ = self._begin(start, is_announced=False)
+            open_ = self._begin(start, 0, is_announced=False)
             open_.stream.push(recent)
         self._detector.reset()
         self._finish(open_)
@@ -241,7 +241,8 @@ class UserTurnController:
         is_announced = self._settings().turn_detection is not None
         start = self._detector.samples - len(detected.pcm)
         continuation, former_pcm = self._continuation(detected.edge.at, start) or (None, None)
-        open_ = self._begin(start, continuation, former_pcm, is_announced=is_announced)
+        before = detected.edge.at - start
+        open_ = self._begin(start, before, continuation, former_pcm, is_announced=is_announced)
         open_.stream.push(detected.pcm)
         spoken = self._detector.samples - detected.edge.at
         # The frames before this one had as high a probability: together they made the start.
@@ -262,20 +263,24 @@ class UserTurnController:
     def _begin(
         self,
         start: int,
+        before_speech: int,
         continuation: Continuation | None = None,
         former_pcm: Pcm | None = None,
         *,
         is_announced: bool,
     ) -> OpenUtterance:
-        """Opens an utterance, beginning with the audio of the one that it continues, if any."""
+        """Opens an utterance, beginning with the audio of the one that it continues, if any.
+        `before_speech`: samples of its own audio before the speech."""
         self._window.forget()
         settings = self._settings()
         item_id = new_id("item")
-        stream = self._open_stream(item_id, settings)
+        if continuation is not None:
+            before_speech = continuation.former.before_speech
+        stream = self._open_stream(item_id, settings, before_speech)
         turn = Turn(new_id("turn"), item_id)
         partials = PartialTranscripts(turn, self._responder.handle, self._emit)
         stream.follow(partials.hypothesis, partials.failed, partials.nothing_heard)
-        record = EndedUtterance(turn, settings, start, stream.audio)
+        record = EndedUtterance(turn, settings, start, stream.audio, before_speech=before_speech)
         if continuation is not None and former_pcm is not None:
             stream.push(former_pcm)
             record.own_start, record.continuation = len(former_pcm), continuation
@@ -292,12 +297,16 @@ class UserTurnController:
             return NoSpeechCriterion.NONE
         return self._engines.no_speech_criterion(settings.asr, settings.no_speech_threshold)
 
-    def _open_stream(self, utterance_id: str, settings: SessionSettings) -> TranscriptStream:
+    def _open_stream(
+        self, utterance_id: str, settings: SessionSettings, before_speech: int | None = None
+    ) -> TranscriptStream:
         recogniser = self._engines.recogniser(settings.asr)
         requested = settings.recognition(recogniser.info, self._engines.expected_names())
         options = self._engines.recognition(requested)
         context = self._clock, self._tasks, self._engines.on_wasted
-        return TranscriptStream(recogniser, utterance_id, options, *context)
+        return TranscriptStream(
+            recogniser, utterance_id, options, *context, before_speech=before_speech
+        )
 
     def _finish(self, open_: OpenUtterance, *, assumed_samples: int = 0) -> None:
         """Commits the utterance: the client learns of the item, and its transcription begins.

@@ -124,11 +124,11 @@ class WakeWordGate:
         self._state = WakeState()
         self._word: WakeWord | None = None
         self._stream: WakeWordDetector | None = None
-        self._heard = 0
+        self._detector_position = 0
         "Samples that the detector was given since it was last reset."
         self._delay_line = WakeDelayLine()
         self._answers = True
-        self._unasked = 0
+        self._reprompts = 0
         """Number of times that the assistant spoke by itself (idle timeout) since the user last
         spoke."""
 
@@ -151,7 +151,7 @@ class WakeWordGate:
         if word is not None and self._engine is not None:
             with plugin_errors("wake", self._engine.name, self._metrics):
                 stream = self._engine.open([name])
-        self._word, self._stream, self._heard = word, stream, 0
+        self._word, self._stream, self._detector_position = word, stream, 0
         self._state = WakeState()
         self._report(is_awake=self._word is None)
 
@@ -166,7 +166,7 @@ class WakeWordGate:
         if not self._state.update_asleep(now, is_busy=is_busy, answered_until=until):
             return self._pass_through(frame)
         if was_awake:
-            self._heard = 0
+            self._detector_position = 0
             self._errors.attempt(self._stream.reset, self._renew)
             self._report(is_awake=False)
         found = self._detect(self._stream, frame.pcm)
@@ -175,15 +175,17 @@ class WakeWordGate:
             start = frame.end - len(self._delay_line) - len(over)
             return frame._replace(pcm=over, start=start)
         self._state.wake(now)
-        self._unasked = 0
+        self._reprompts = 0
         self._report(is_awake=True)
-        pcm = np.concatenate([over, self._delay_line.release(self._heard - found[-1].ended)])
+        pcm = np.concatenate(
+            [over, self._delay_line.release(self._detector_position - found[-1].ended)]
+        )
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
     def _detect(self, stream: WakeWordDetector, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Returns the wake words that end in `pcm`. If the engine raises, returns none and opens a
         new detector."""
-        self._heard += len(pcm)
+        self._detector_position += len(pcm)
         return self._errors.attempt(lambda: stream.push(pcm), self._renew)
 
     def _renew(self) -> tuple[WakeWordDetection, ...]:
@@ -192,7 +194,7 @@ class WakeWordGate:
         if self._engine is not None and self._word is not None:
             names, open_ = [self._word.name], self._engine.open
             self._stream = self._errors.attempt(lambda: open_(names), lambda: self._stream)
-            self._heard = 0
+            self._detector_position = 0
         return ()
 
     def _pass_through(self, frame: AudioFrame) -> AudioFrame:
@@ -216,12 +218,12 @@ class WakeWordGate:
         match event:
             case ResponseDone() | PlayoutStopped() | PlayoutCleared():
                 # more than one reprompt to an empty room would go on without end
-                if self._unasked <= 1:
+                if self._reprompts <= 1:
                     self._state.extend(self._clock.now())
             case TimeoutTriggered():
-                self._unasked += 1
+                self._reprompts += 1
             case TranscriptionCompleted(transcript=words) if words:
-                self._unasked = 0
+                self._reprompts = 0
                 if not self._answers:
                     self._state.extend(self._clock.now())
             case _:

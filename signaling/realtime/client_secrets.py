@@ -100,7 +100,7 @@ class ClientSecretStore:
         secrets together. `max_sessions`: sessions at once with one secret."""
         self._clock = clock
         self._max_live, self._max_bytes, self._max_sessions = max_live, max_bytes, max_sessions
-        self._live: dict[bytes, ClientSecret] = {}
+        self._secrets: dict[bytes, ClientSecret] = {}
 
     def mint(self, request: ClientSecretRequest) -> tuple[str, int]:
         """Makes a new secret; returns it with its expiry as Unix time. Raises OverloadedError
@@ -108,18 +108,18 @@ class ClientSecretStore:
         self._forget_expired()
         session = request.session or RealtimeSession()
         size_bytes = len(msgspec.json.encode(session))
-        used_bytes = sum(client_secret.size_bytes for client_secret in self._live.values())
-        if len(self._live) >= self._max_live or used_bytes + size_bytes > self._max_bytes:
+        used_bytes = sum(client_secret.size_bytes for client_secret in self._secrets.values())
+        if len(self._secrets) >= self._max_live or used_bytes + size_bytes > self._max_bytes:
             raise OverloadedError(
-                f"{len(self._live)} client secrets with {used_bytes} bytes of sessions are in use; "
-                f"the limits are {self._max_live} and {self._max_bytes} bytes",
+                f"{len(self._secrets)} client secrets with {used_bytes} bytes of sessions are in"
+                f" use; the limits are {self._max_live} and {self._max_bytes} bytes",
                 retry_after_s=RETRY_AFTER_S,
                 code="too_many_client_secrets",
             )
         ttl_s = request.expires_after.seconds if request.expires_after else DEFAULT_TTL_S
         token = PREFIX + secrets.token_hex(24)
         key = _hash(token)
-        self._live[key] = ClientSecret(
+        self._secrets[key] = ClientSecret(
             session,
             ClientSecretHolder(key, self._max_sessions),
             self._clock.now() + ttl_s,
@@ -129,16 +129,16 @@ class ClientSecretStore:
         ends = self._clock.wall() + timedelta(seconds=ttl_s)
         return token, int(ends.timestamp())
 
-    def knows(self, token: str) -> bool:
+    def is_valid(self, token: str) -> bool:
         """Returns True if the token is a live client secret."""
-        client_secret = self._live.get(_hash(token))
+        client_secret = self._secrets.get(_hash(token))
         return client_secret is not None and self._clock.now() < client_secret.ends_at
 
     def find(self, token: str | None) -> ClientSecret | None:
         """Returns the live client secret of a token; None if the token is no client secret. Raises
         Unauthorized for a secret that is unknown or has expired."""
-        if token is not None and self.knows(token):
-            client_secret = self._live[_hash(token)]
+        if token is not None and self.is_valid(token):
+            client_secret = self._secrets[_hash(token)]
             if not client_secret.ends_sessions:
                 return client_secret
             left_s = client_secret.ends_at - self._clock.now()
@@ -152,9 +152,9 @@ class ClientSecretStore:
     def _forget_expired(self) -> None:
         now = self._clock.now()
         for key in [
-            key for key, client_secret in self._live.items() if now >= client_secret.ends_at
+            key for key, client_secret in self._secrets.items() if now >= client_secret.ends_at
         ]:
-            del self._live[key]
+            del self._secrets[key]
 
 
 def _hash(token: str) -> bytes:

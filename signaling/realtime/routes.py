@@ -55,7 +55,7 @@ def routes(door: RealtimeDoor) -> tuple[Route, ...]:
     if secrets is None:
         return (*_opening_routes(door), *_call_routes(door))
     opened = (
-        replace(r, admits=secrets.knows) for r in (*_opening_routes(door), *_call_routes(door))
+        replace(r, admits=secrets.is_valid) for r in (*_opening_routes(door), *_call_routes(door))
     )
     return (*opened, *_client_secret_routes(door))
 

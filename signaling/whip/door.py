@@ -53,7 +53,7 @@ class WhipDoor:
     async def trickle(self, request: aioweb.Request) -> aioweb.Response:
         """Takes candidates that the client found after its offer, or restarts ICE (RFC 9725,
         4.3)."""
-        publication = self._of(request)
+        publication = self._publication(request)
         _require_content_type(request, SDP_FRAGMENT)
         wants_restart = check_if_match(request.headers.get("If-Match"), publication.etag)
         fragment = read_fragment(await request.read())
@@ -69,12 +69,12 @@ class WhipDoor:
     async def end(self, request: aioweb.Request) -> aioweb.Response:
         """Ends the publication; answers when everything is freed. If-Match has no meaning here
         (4.2)."""
-        await self._of(request).end()
+        await self._publication(request).end()
         return aioweb.Response(status=HTTPStatus.OK)
 
     async def events(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Streams the transcript as server-sent events."""
-        publication = self._of(request)
+        publication = self._publication(request)
         with publication.feed.open_reader(last_event_id(request.headers)) as entries:
             return await stream(request, entries, self._metrics)
 
@@ -82,18 +82,18 @@ class WhipDoor:
         """Answers GET and HEAD of the endpoint, to show that it exists (4.2)."""
         return aioweb.Response(status=HTTPStatus.NO_CONTENT)
 
-    async def probe_one(self, request: aioweb.Request) -> aioweb.Response:
+    async def probe_publication(self, request: aioweb.Request) -> aioweb.Response:
         """Answers if the publication is live."""
-        self._of(request)
+        self._publication(request)
         return aioweb.Response(status=HTTPStatus.NO_CONTENT)
 
     async def options(self, _: aioweb.Request) -> aioweb.Response:
         return _options("GET, HEAD, OPTIONS, POST", "Accept-Post", SDP)
 
-    async def options_of_one(self, _: aioweb.Request) -> aioweb.Response:
+    async def publication_options(self, _: aioweb.Request) -> aioweb.Response:
         return _options("DELETE, GET, HEAD, OPTIONS, PATCH", "Accept-Patch", SDP_FRAGMENT)
 
-    def _of(self, request: aioweb.Request) -> Publication:
+    def _publication(self, request: aioweb.Request) -> Publication:
         return self.publications.find(request.match_info["publication_id"])
 
 

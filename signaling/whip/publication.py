@@ -77,13 +77,13 @@ class Publications:
     ) -> None:
         self.sessions, self.metrics, self.settings = sessions, metrics, settings
         self._guard = guard
-        self._live: dict[str, Publication] = {}
+        self._publications: dict[str, Publication] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def count(self) -> int:
         """Number of live publications."""
-        return len(self._live)
+        return len(self._publications)
 
     async def run(self) -> None:
         """Accepts publications until it is cancelled."""
@@ -111,17 +111,17 @@ class Publications:
 
     def find(self, publication_id: str) -> "Publication":
         """Returns a live publication. Raises NotFound."""
-        found = self._live.get(publication_id)
+        found = self._publications.get(publication_id)
         if found is None:
             raise no_such_publication()
         return found
 
     async def _run(self, publication: "Publication", offer: str) -> None:
-        self._live[publication.id] = publication
+        self._publications[publication.id] = publication
         try:
             await publication.run(offer)
         finally:
-            del self._live[publication.id]
+            del self._publications[publication.id]
             publication.ended.set()
 
 
@@ -222,7 +222,7 @@ class Publication:
                 pull=session.pull,
                 on_frame=session.feed,
                 on_message=lambda _: None,
-                on_open=self._send_kept,
+                on_open=self._send_kept_entries,
             ),
             self._owner.settings.receive_only(),
         )
@@ -269,11 +269,11 @@ class Publication:
                     peer.send(entry.text)
         peer.stop()
 
-    def _send_kept(self) -> None:
+    def _send_kept_entries(self) -> None:
         """Sends the kept events when the data channel has opened."""
         self._has_channel = True
         if self._peer is not None:
-            for entry in self.feed.kept:
+            for entry in self.feed.kept_entries:
                 self._peer.send(entry.text)
 
     def _note_end(self, reason: CloseReason) -> None:

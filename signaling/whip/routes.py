@@ -25,7 +25,7 @@ _HEADERS = {
 
 
 def whip_routes(door: WhipDoor) -> tuple[Route, ...]:
-    return (*_endpoint(door), _patch(door), *_one(door))
+    return (*_endpoint(door), _patch(door), *_publication_routes(door))
 
 
 def _endpoint(door: WhipDoor) -> tuple[Route, ...]:
@@ -102,7 +102,7 @@ def _patch(door: WhipDoor) -> Route:
     )
 
 
-def _one(door: WhipDoor) -> tuple[Route, ...]:
+def _publication_routes(door: WhipDoor) -> tuple[Route, ...]:
     return (
         Route(
             "DELETE",
@@ -115,7 +115,7 @@ def _one(door: WhipDoor) -> tuple[Route, ...]:
         Route(
             "GET",
             _ONE,
-            door.probe_one,
+            door.probe_publication,
             "Check that a publication still exists.",
             _TAG,
             responses={204: None},
@@ -124,7 +124,7 @@ def _one(door: WhipDoor) -> tuple[Route, ...]:
         Route(
             "OPTIONS",
             _ONE,
-            door.options_of_one,
+            door.publication_options,
             ("Show the accepted content type in the header `Accept-Patch`."),
             _TAG,
         ),

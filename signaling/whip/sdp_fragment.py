@@ -41,8 +41,8 @@ def read_fragment(data: bytes) -> SdpFragment:
         raise _bad("not UTF-8") from None
     if wrong := next((line for line in lines if not _LINE.fullmatch(line)), None):
         raise _bad(f"not a line of SDP: {wrong[:100]!r}")
-    ufrag = _the_one(lines, "ice-ufrag", _UFRAG)
-    password = _the_one(lines, "ice-pwd", _PASSWORD)
+    ufrag = _common_attribute(lines, "ice-ufrag", _UFRAG)
+    password = _common_attribute(lines, "ice-pwd", _PASSWORD)
     found = [line.removeprefix("a=") for line in lines if line.startswith("a=candidate:")]
     if len(found) > MAX_CANDIDATES:
         raise PayloadTooLarge(f"{len(found)} candidates, limit {MAX_CANDIDATES}")
@@ -93,7 +93,7 @@ def check_if_match(header: str | None, etag: str) -> bool:
     return False
 
 
-def _the_one(lines: list[str], name: str, pattern: re.Pattern[str]) -> str | None:
+def _common_attribute(lines: list[str], name: str, pattern: re.Pattern[str]) -> str | None:
     """Returns an attribute that may stand in each section but must be the same in all."""
     values = {line.partition(":")[2] for line in lines if line.startswith(f"a={name}:")}
     if len(values) > 1:

@@ -95,7 +95,7 @@ class TranscriptFeed:
     """Feed of one publication, which owns it. `put` never blocks."""
 
     def __init__(self) -> None:
-        self._kept: deque[FeedEntry] = deque(maxlen=MAX_KEPT)
+        self._kept_entries: deque[FeedEntry] = deque(maxlen=MAX_KEPT)
         self._readers: set[Outbox[FeedEntry]] = set()
         self._places = CapacityLimit(
             MAX_READERS,
@@ -107,9 +107,9 @@ class TranscriptFeed:
         self._is_closed = False
 
     @property
-    def kept(self) -> tuple[FeedEntry, ...]:
+    def kept_entries(self) -> tuple[FeedEntry, ...]:
         """Finished utterances for readers that come late, the oldest first."""
-        return tuple(self._kept)
+        return tuple(self._kept_entries)
 
     def put(self, event: FeedEvent) -> FeedEntry:
         """Numbers an event, keeps it if it is final, and sends it to all readers."""
@@ -118,21 +118,21 @@ class TranscriptFeed:
         text = msgspec.json.encode(event).decode()
         entry = FeedEntry(self._count, kind, text, not isinstance(event, FeedHypothesis))
         if entry.is_kept:
-            self._kept.append(entry)
+            self._kept_entries.append(entry)
         for reader in self._readers:
             reader.put(entry)
         return entry
 
     @contextmanager
-    def open_reader(self, after: int = 0) -> Iterator[Outbox[FeedEntry]]:
-        """Yields a queue with the kept events after number `after`, then all new ones.
+    def open_reader(self, last_number: int = 0) -> Iterator[Outbox[FeedEntry]]:
+        """Yields a queue with the kept events after number `last_number`, then all new ones.
 
         Raises OverloadedError too_many_readers.
         """
         with self._places.take():
             reader: Outbox[FeedEntry] = Outbox(MAX_UNREAD)
-            for entry in self._kept:
-                if entry.number > after:
+            for entry in self._kept_entries:
+                if entry.number > last_number:
                     reader.put(entry)
             if self._is_closed:
                 reader.close()

@@ -155,7 +155,8 @@ def test_killing_the_recogniser_during_speech_loses_nothing(server: Running) -> 
         async with talker(server) as (one, _):
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(one.say(clip(text)))
-                while not one._log.stable:
+                while one._log.first_words_at is None:
+                    assert not speaking.done(), "no words came while the person spoke"
                     await one._wait_for_change()
                 for worker in workers_of(server):
                     worker.kill()
@@ -270,6 +271,7 @@ def test_a_turn_finishes_while_the_server_drains(tmp_path_factory: pytest.TempPa
             async with talker(server) as (client, _), asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(client.say(clip("turn on the kitchen lights")))
                 while not client._log.is_speech:
+                    assert not speaking.done(), "the server noticed no speech"
                     await client._wait_for_change()
                 server.process.send_signal(signal.SIGTERM)
                 await is_draining(server)

@@ -53,9 +53,6 @@ class Loaded(Scheduler[AsrItem, AsrResult]):
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         return await self.submit(item, priority)
 
-    def hurry(self, utterance: str) -> None:
-        self.promote(utterance)
-
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
 

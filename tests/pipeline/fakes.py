@@ -170,7 +170,7 @@ class LevelAsr:
         if priority in self.full_for:
             raise OverloadedError("refused on purpose", retry_after_s=1, code="engine_busy")
 
-    def hurry(self, utterance: str) -> None:
+    def promote(self, utterance: str) -> None:
         self.hurried.append((asyncio.get_running_loop().time(), utterance))
 
 

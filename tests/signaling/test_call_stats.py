@@ -69,7 +69,7 @@ def test_a_call_reports_the_loss_of_its_incoming_packets() -> None:
     async def scene(server: Server) -> None:
         session = {"type": "realtime", "include": [QUALITY_EVENT]}
         async with talking(server, session) as caller:
-            peer = server.door.calls._live[caller.call_id]._peer
+            peer = server.door.calls._calls[caller.call_id]._peer
             assert peer is not None
             arrived = 0
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.browser
 class Board:
     """A connected device."""
 
-    doing: DeviceActivity = "idle"
+    activity: DeviceActivity = "idle"
     timing: Mapping[str, float] | None = None
     said: list[str] = field(default_factory=list)
     restarts: int = 0
@@ -200,7 +200,7 @@ def test_the_state_of_a_device_is_shown_live_with_its_last_turn(page: Page, hous
     board = Board()
     house.connect(device, board)
     expect(card).to_contain_text("idle")
-    board.doing = "speaking"
+    board.activity = "speaking"
     board.timing = {
         "candidate": 60.0,
         "endpoint": 200.0,
@@ -213,7 +213,7 @@ def test_the_state_of_a_device_is_shown_live_with_its_last_turn(page: Page, hous
     expect(card.get_by_test_id("latency")).to_have_text("230 ms to first sound")
     card.get_by_test_id("latency").click()
     expect(card.get_by_test_id("stage-asr")).to_have_attribute("data-ms", "30.0")
-    board.doing = "idle"
+    board.activity = "idle"
     house.soon(house.presence.note_change)
     expect(card).to_have_attribute("data-doing", "idle")
     expect(card.get_by_test_id("stage-asr")).to_be_visible()  # still open
@@ -251,7 +251,7 @@ def test_forgetting_a_device_asks_for_confirmation(page: Page, house: House) -> 
     page.get_by_test_id("device-forget").click()
     page.get_by_test_id("device-forget-sure").click()
     expect(page.get_by_test_id("device")).to_have_count(0)
-    assert not house.do(house.registry.everyone())
+    assert not house.do(house.registry.all_devices())
 
 
 def test_the_view_is_a_dialog_usable_by_keyboard_and_on_phones(page: Page, house: House) -> None:

@@ -54,10 +54,10 @@ class IceRestart:
 
     def __init__(self, transport: RTCIceTransport, settings: IceSettings) -> None:
         self._transport, self._settings = transport, settings
-        self._old = connection_of(transport)
+        self._old_connection = connection_of(transport)
         self._new = Connection(
-            ice_controlling=self._old.ice_controlling,
-            transport_policy=transport_policy(self._old),
+            ice_controlling=self._old_connection.ice_controlling,
+            transport_policy=transport_policy(self._old_connection),
         )
 
     async def begin(self, ufrag: str, password: str, candidates: Iterable[str]) -> IceParameters:
@@ -103,13 +103,13 @@ class IceRestart:
         except (ConnectionError, TimeoutError):
             logger.info("= ICE restart failed; the old connection stays")
         finally:
-            await (self._old if is_up else self._new).close()
+            await (self._old_connection if is_up else self._new).close()
         return is_up
 
     def _take_over(self) -> bool:
         """Puts the new connection in the place of the old one. True unless the call ended
         meanwhile."""
-        if is_closing(self._old):  # the call ended meanwhile
+        if is_closing(self._old_connection):  # the call ended meanwhile
             return False
-        move_transport(self._transport, self._old, self._new)
+        move_transport(self._transport, self._old_connection, self._new)
         return True

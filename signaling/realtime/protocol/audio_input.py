@@ -23,8 +23,8 @@ class InputAudioDecoder:
 
     def __init__(self, format_: FormatName = PCM) -> None:
         self._start = 0
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._begin(format_)
 
     def expect(self, format_: FormatName) -> None:
@@ -38,8 +38,8 @@ class InputAudioDecoder:
         if data := _decode_base64(
             audio, self._format, "audio"
         ):  # empty audio would stay in the list
-            self._held.append(data)
-            self._held_bytes += len(data)
+            self._pending.append(data)
+            self._pending_bytes += len(data)
         samples = len(data) // sample_bytes(self._format)
         return samples_to_ms(samples, rate_of(self._format))
 
@@ -47,16 +47,16 @@ class InputAudioDecoder:
     def is_slice(self) -> bool:
         """True if a full slice is kept. Shorter frames cost more: most of a frame's cost does not
         depend on its length."""
-        return self._held_bytes >= self._slice_bytes
+        return self._pending_bytes >= self._slice_bytes
 
     def take(self) -> Iterator[AudioFrame]:
         """Yields the kept audio as frames of at most SLICE_MS."""
-        if not self._held:
+        if not self._pending:
             return
-        held = decode_audio(b"".join(self._held), self._format)
-        self._held.clear()
-        self._held_bytes = 0
-        for piece in _slices(held, self._format):
+        pending = decode_audio(b"".join(self._pending), self._format)
+        self._pending.clear()
+        self._pending_bytes = 0
+        for piece in _slices(pending, self._format):
             frame = AudioFrame(self._resampler.push(piece), ASR_RATE_HZ, self._start)
             self._start = frame.end
             yield frame

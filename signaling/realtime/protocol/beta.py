@@ -127,7 +127,7 @@ def session_to_beta(session: Json) -> Json:
     """Translates a session object to the flat shape of the beta."""
     flat = {name: value for name, value in session.items() if name not in _NOT_IN_FLAT_SESSION}
     for name, path in _SESSION.items():
-        value = _at(session, path)
+        value = _value_at(session, path)
         if value is not _MISSING:
             flat[name] = _value_to_beta(name, value)
     return flat
@@ -227,7 +227,7 @@ _MISSING = object()
 "Marks a path that does not exist, as null is a valid value."
 
 
-def _at(tree: Json, path: tuple[str, ...]) -> Any:
+def _value_at(tree: Json, path: tuple[str, ...]) -> Any:
     node: Any = tree
     for step in path:
         if not isinstance(node, dict) or step not in node:

@@ -86,7 +86,7 @@ class ResponseEventEncoder:
         """Returns the server events for one session event. `configuration`: the session's
         configuration now."""
         match session_event:
-            case ResponseCreated(response_id=response_id, modality=modality, terms=parameters):
+            case ResponseCreated(response_id=response_id, modality=modality, parameters=parameters):
                 response = _OpenResponse(
                     modality, parameters.in_conversation, parameters.audio_format
                 )

@@ -107,7 +107,7 @@ def response_json(
     session: SessionConfiguration,
 ) -> Json:
     """Builds the response object of `response.created` and `response.done`."""
-    parameters = session_event.terms
+    parameters = session_event.parameters
     response: Json = {
         "id": session_event.response_id,
         "object": "realtime.response",

@@ -25,14 +25,15 @@ MAX_NAME_LENGTH = 64
 "Characters of a client's text that an error repeats: enough to find a typo."
 
 
-def validate(raw: Any, wanted: type[T], *, prefix: str = "") -> T:
-    """Converts `raw` (decoded JSON) to the type `wanted`. Raises RequestError with `param` (below
-    `prefix`) and code unknown_parameter, missing_required_parameter, invalid_type or invalid_value.
+def validate(raw: Any, expected_type: type[T], *, prefix: str = "") -> T:
+    """Converts `raw` (decoded JSON) to the type `expected_type`. Raises RequestError with `param`
+    (below `prefix`) and code unknown_parameter, missing_required_parameter, invalid_type or
+    invalid_value.
     """
     try:
-        return msgspec.convert(raw, wanted)
+        return msgspec.convert(raw, expected_type)
     except msgspec.ValidationError as exc:
-        raise _error(str(exc), raw, wanted, prefix) from None
+        raise _error(str(exc), raw, expected_type, prefix) from None
 
 
 @contextmanager
@@ -60,14 +61,14 @@ def item_error_code(action: str) -> Iterator[None]:
         raise
 
 
-def _error(text: str, raw: Any, wanted: type, prefix: str) -> RequestError:
+def _error(text: str, raw: Any, expected_type: type, prefix: str) -> RequestError:
     """Builds our error from msgspec's message, which names the path and the problem."""
     at = _AT.search(text)
     path, problem = (at["path"], text[: at.start()]) if at else ("", text)
     path = path.removesuffix(".")
     if match := _UNKNOWN.search(problem):
         param = _joined(prefix, path, match["name"][:MAX_NAME_LENGTH])
-        allowed = _listed(_fields(_nodes(raw, wanted, path)))
+        allowed = _listed(_fields(_nodes(raw, expected_type, path)))
         return RequestError(
             f"Unknown parameter: '{param}'. Allowed: {allowed}.",
             code="unknown_parameter",
@@ -84,7 +85,7 @@ def _error(text: str, raw: Any, wanted: type, prefix: str) -> RequestError:
     if match := _WRONG_TYPE.match(problem):
         message = f"Invalid type for '{param}': expected {match['wanted']}, got {match['got']}."
         return RequestError(message, code="invalid_type", param=param)
-    allowed = _listed(_values(raw, wanted, path))
+    allowed = _listed(_values(raw, expected_type, path))
     rule = f"Allowed: {allowed}" if allowed else problem
     return RequestError(f"Invalid value for '{param}'. {rule}.", code="invalid_value", param=param)
 
@@ -98,16 +99,16 @@ def _listed(values: Iterable[object]) -> str:
 
 
 @cache
-def _info(wanted: type) -> inspect.Type:
-    return inspect.type_info(wanted)
+def _info(expected_type: type) -> inspect.Type:
+    return inspect.type_info(expected_type)
 
 
-def _nodes(raw: Any, wanted: type, path: str) -> list[inspect.Type]:
+def _nodes(raw: Any, expected_type: type, path: str) -> list[inspect.Type]:
     """Returns the types that may stand at the path: several if a union leaves it open."""
-    nodes = _chosen(_flat(_info(wanted)), raw)
+    nodes = _chosen(_flat(_info(expected_type)), raw)
     for step in _STEP.findall(path):
         raw = raw.get(step) if isinstance(raw, dict) else _element(raw, step)
-        nodes = _chosen([below for node in nodes for below in _below(node, step)], raw)
+        nodes = _chosen([below for node in nodes for below in _child_nodes(node, step)], raw)
     return nodes
 
 
@@ -134,7 +135,7 @@ def _flat(node: inspect.Type) -> list[inspect.Type]:
     return list(node.types) if isinstance(node, inspect.UnionType) else [node]
 
 
-def _below(node: inspect.Type, step: str) -> list[inspect.Type]:
+def _child_nodes(node: inspect.Type, step: str) -> list[inspect.Type]:
     match node:
         case inspect.StructType(fields=fields):
             return [t for field in fields if field.encode_name == step for t in _flat(field.type)]
@@ -150,13 +151,13 @@ def _fields(nodes: list[inspect.Type]) -> set[str]:
     return tags | {field.encode_name for node in structs for field in node.fields}
 
 
-def _values(raw: Any, wanted: type, path: str) -> set[object]:
+def _values(raw: Any, expected_type: type, path: str) -> set[object]:
     """Returns the literals or tags that may stand at the path; empty if it is no enumeration."""
     above, _, last = path.rpartition(".")
     tags: set[object] = {
         node.tag
-        for node in _nodes(raw, wanted, above)
+        for node in _nodes(raw, expected_type, above)
         if isinstance(node, inspect.StructType) and node.tag_field == last
     }
-    literals = (n for n in _nodes(raw, wanted, path) if isinstance(n, inspect.LiteralType))
+    literals = (n for n in _nodes(raw, expected_type, path) if isinstance(n, inspect.LiteralType))
     return tags | {value for node in literals for value in node.values}

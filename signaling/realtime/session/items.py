@@ -140,22 +140,24 @@ def _part(content: ContentPartObject, role: str, param: str) -> ContentPart:
         )
     match content.type:
         case "input_text" | "output_text":
-            return TextPart(_needed(content.text, f"{param}.text"))
+            return TextPart(_require_value(content.text, f"{param}.text"))
         case "input_image":
-            url = _image(_needed(content.image_url, f"{param}.image_url"), f"{param}.image_url")
+            url = _image(
+                _require_value(content.image_url, f"{param}.image_url"), f"{param}.image_url"
+            )
             return ImagePart(url, content.detail or "auto")
         case "input_audio" if content.audio is not None:
             return AudioPart()  # the recognised text counts, not a transcript of the client
         case "input_audio":
             return AudioPart(
-                _needed(content.transcript, f"{param}.audio", "It has no transcript either.")
+                _require_value(content.transcript, f"{param}.audio", "It has no transcript either.")
             )
         case "output_audio":
             why = "Audio of the assistant is not kept: what was said counts."
-            return AudioPart(_needed(content.transcript, f"{param}.transcript", why))
+            return AudioPart(_require_value(content.transcript, f"{param}.transcript", why))
 
 
-def _needed(value: str | None, param: str, why: str = "") -> str:
+def _require_value(value: str | None, param: str, why: str = "") -> str:
     if value is None:
         raise RequestError(
             f"Missing required parameter: '{param}'. {why}".rstrip(),

@@ -22,11 +22,11 @@ class EventSizeLimit:
         self._translator = translator
         self._limit_bytes = limit_bytes
 
-    def check(self, out: Json, param: str) -> None:
+    def check(self, event: Json, param: str) -> None:
         """Raises RequestError if the client could not receive this event."""
         if self._limit_bytes is None:
             return
-        text = self._translator.to_text(_without_images(out))
+        text = self._translator.to_text(_without_images(event))
         size = 0 if text is None else len(text.encode()) + MARGIN_BYTES
         if size > self._limit_bytes:
             raise RequestError(
@@ -36,30 +36,30 @@ class EventSizeLimit:
                 param=param,
             )
 
-    def text(self, out: Json) -> str | None:
+    def text(self, event: Json) -> str | None:
         """Returns the text to send for an event; None if the client's shape has no such event."""
-        text = self._translator.to_text(out)
-        if text is None or self._takes(text):
+        text = self._translator.to_text(event)
+        if text is None or self._fits(text):
             return text
-        shorter = self._translator.to_text(_without_images(out))
-        if shorter is None or self._takes(shorter):
+        shorter = self._translator.to_text(_without_images(event))
+        if shorter is None or self._fits(shorter):
             return shorter
-        message = f"'{out['type']}' is too large for this client's data channel: it is not sent."
+        message = f"'{event['type']}' is too large for this client's data channel: it is not sent."
         return to_text(self._translator.error("event_too_large", message, kind="server_error"))
 
-    def _takes(self, text: str) -> bool:
+    def _fits(self, text: str) -> bool:
         limit = self._limit_bytes
         # Most events are far below the limit in any encoding.
         return limit is None or 4 * len(text) <= limit or len(text.encode()) <= limit
 
 
-def _without_images(out: Json) -> Json:
+def _without_images(event: Json) -> Json:
     """Removes the images' data, as for images that are no longer stored."""
-    item = out.get("item")
+    item = event.get("item")
     if item is None or "content" not in item:
-        return out
+        return event
     content = [
         {**part, "image_url": None} if part["type"] == "input_image" else part
         for part in item["content"]
     ]
-    return {**out, "item": {**item, "content": content}}
+    return {**event, "item": {**item, "content": content}}

@@ -83,10 +83,10 @@ async def _send_all(
     if not writing.done():
         writing.cancel()
         await asyncio.wait([writing])
-        outbox.overflowed |= not outbox.has_left
+        outbox.overflowed |= not outbox.is_abandoned
     if outbox.overflowed:
         return DisconnectReason.LAGGING
-    return DisconnectReason.CLIENT if outbox.has_left else DisconnectReason.SERVER
+    return DisconnectReason.CLIENT if outbox.is_abandoned else DisconnectReason.SERVER
 
 
 async def _write(ws: EventSocket, outbox: SidebandOutbox) -> None:
@@ -94,7 +94,7 @@ async def _write(ws: EventSocket, outbox: SidebandOutbox) -> None:
         async for text in outbox:
             await ws.send_event(text)
     except ClientDisconnected:
-        outbox.leave()
+        outbox.abandon()
     except SlowClient:
         outbox.cut()
 
@@ -108,4 +108,4 @@ async def _read(ws: EventSocket, connection: RealtimeConnection, outbox: Sideban
                 await connection.refuse_binary(outbox)
             case _:
                 break
-    outbox.leave()
+    outbox.abandon()

@@ -32,7 +32,7 @@ class SidebandOutbox(Outbox[str]):
         super().__init__(max_unread_events)
         self._is_beta = is_beta
         self.closed = asyncio.Event()
-        self.has_left = False
+        self.is_abandoned = False
         self._chars = 0
 
     def read(self, text: str) -> ClientEvent:
@@ -60,9 +60,9 @@ class SidebandOutbox(Outbox[str]):
             self.overflowed = True
             self.close()
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """Ends the queue because the client has left."""
-        self.has_left |= not self.closed.is_set()
+        self.is_abandoned |= not self.closed.is_set()
         self.close()
 
     def close(self) -> None:

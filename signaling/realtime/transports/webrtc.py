@@ -53,13 +53,13 @@ class RealtimeCalls:
         self._home = home
         self._peer_settings = peer
         self._idle_timeout_s = idle_timeout_s
-        self._live: dict[str, RealtimeCall] = {}
+        self._calls: dict[str, RealtimeCall] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def count(self) -> int:
         """Number of live calls."""
-        return len(self._live)
+        return len(self._calls)
 
     async def run(self) -> None:
         """Accepts calls until it is cancelled."""
@@ -107,7 +107,7 @@ class RealtimeCalls:
         )
 
     def _find(self, call_id: str) -> "RealtimeCall":
-        call = self._live.get(call_id)
+        call = self._calls.get(call_id)
         if call is None:
             raise NotFound("There is no such call, or it has ended.", code="call_not_found")
         return call
@@ -115,11 +115,11 @@ class RealtimeCalls:
     async def _run(
         self, call: "RealtimeCall", offer_sdp: str, configuration: SessionConfiguration
     ) -> None:
-        self._live[call.id] = call
+        self._calls[call.id] = call
         try:
             await call.run(offer_sdp, configuration, self._idle_timeout_s)
         finally:
-            del self._live[call.id]
+            del self._calls[call.id]
             call.ended.set()
 
 

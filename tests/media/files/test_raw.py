@@ -104,7 +104,7 @@ def test_unsupported_wav_files_are_left_to_ffmpeg_with_all_their_bytes(data: byt
         for at in range(0, len(data), 100):
             taken = at + 100
             decoder.push(data[at:taken])
-    assert decoder.taken == data[:taken]
+    assert decoder.consumed == data[:taken]
 
 
 def test_wav_that_ends_before_its_samples_is_refused() -> None:

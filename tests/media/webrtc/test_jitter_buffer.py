@@ -94,6 +94,6 @@ def test_random_loss_and_reordering_never_stall_the_buffer(depth: int) -> None:
 
 def test_released_and_held_packets_are_counted() -> None:
     _, _, calm = play(list(range(100)), 1)
-    assert calm.flow == JitterFlow(released=100, held=0)
+    assert calm.flow == JitterFlow(released=100, buffered=0)
     _, _, lossy = play([n for n in range(100) if n not in (20, 60)], 1)
-    assert lossy.flow == JitterFlow(released=98, held=2), "one packet waited after each gap"
+    assert lossy.flow == JitterFlow(released=98, buffered=2), "one packet waited after each gap"

@@ -197,7 +197,7 @@ def test_in_silence_packets_leave_shortly_before_the_other_sides(offset_ms: int)
             await asyncio.sleep(offset_ms / 1000)
             for _ in range(100):
                 came.append(loop.time())
-                track.follow()
+                track.note_arrival()
                 await asyncio.sleep(0.02)
 
         came: list[float] = []

@@ -58,7 +58,7 @@ def test_an_unnamed_conversation_ends_with_its_last_connection() -> None:
     unnamed, named = used(conversations, None), used(conversations, "hall")
     for one in (unnamed, named):
         one.history.add(text("a", KIB))
-        one.left_by(one.speakers[0])
+        one.remove_speaker(one.speakers[0])
     assert conversations.get("hall") is named
     assert conversations.size_bytes == len(KIB)
     assert conversations.get(unnamed.id) is not unnamed
@@ -70,7 +70,7 @@ def test_a_conversation_that_a_client_names_later_is_kept() -> None:
     second = used(conversations, first.id)
     assert second is first
     for speaker in tuple(first.speakers):
-        first.left_by(speaker)
+        first.remove_speaker(speaker)
     assert conversations.get(first.id) is first
 
 
@@ -87,7 +87,7 @@ def test_a_conversation_in_use_is_not_forgotten() -> None:
     conversations = Conversations(max_bytes=2 * len(KIB))
     used(conversations, "busy").history.add(text("busy", 2 * KIB))
     asked = conversations.get("asked")
-    with asked.held():
+    with asked.keep():
         asked.profile = ConversationProfile.of(SessionSettings(instructions=KIB))
         asked.history.add(text("question", KIB))
         assert conversations.get("asked") is asked
@@ -105,9 +105,9 @@ def test_a_session_that_fails_to_open_leaves_no_conversation() -> None:
             async with sessions.open(SessionSettings(voice="nobody"), paced_by="server"):
                 pass
 
-    before = set(world.conversations._known)
+    before = set(world.conversations._conversations)
     run_virtual(main())
-    assert set(world.conversations._known) == before
+    assert set(world.conversations._conversations) == before
 
 
 def test_a_one_shot_question_does_not_keep_an_unnamed_conversation() -> None:
@@ -118,7 +118,7 @@ def test_a_one_shot_question_does_not_keep_an_unnamed_conversation() -> None:
         talk = used(world.conversations, None)
         async with exchanges.open(OneShotRequest("hello", talk.id, "en")):
             pass
-        talk.left_by(talk.speakers[0])
+        talk.remove_speaker(talk.speakers[0])
         assert not world.conversations.has(talk.id)
 
     run_virtual(main())

@@ -44,7 +44,7 @@ IMAGE = ImagePart("data:image/png;base64,iVBORw0KGgo=")
 
 @dataclass
 class SeeingLlm(EchoLlm):
-    sees: bool = True
+    accepts_images: bool = True
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ def test_images_go_to_a_model_that_sees() -> None:
     assert asked == [[("what is it?", (IMAGE,))], [("", (IMAGE,))]]
 
 
-@pytest.mark.parametrize("llm", [EchoLlm(), SeeingLlm(sees=False)])
+@pytest.mark.parametrize("llm", [EchoLlm(), SeeingLlm(accepts_images=False)])
 def test_images_are_refused_for_a_model_that_does_not_see(llm: EchoLlm) -> None:
     item = MessageItem("a", "user", (TextPart("what is it?"), IMAGE))
 

@@ -368,7 +368,7 @@ def test_a_backchannel_that_outlasts_the_answer_leaves_no_draft() -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200))
         await until_the_answer_is_nearly_over(session)
         await speak(session, (UH_HUH, 400), (SILENCE, 3000))
-        assert world.drafts.live == 0
+        assert world.drafts.count == 0
 
     events = run_session(world, scenario)
     assert len(of(ResponseCreated, events)) == 1

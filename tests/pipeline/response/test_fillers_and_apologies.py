@@ -313,7 +313,7 @@ def test_an_interrupted_answer_is_cut_at_the_word_marks_of_the_voice() -> None:
         await speak(session, (ONE, 600), (SILENCE, 1500), (TWO, 1200), (SILENCE, 4000))
 
     run_session(world, scenario)
-    (conversation,) = world.conversations._known.values()
+    (conversation,) = world.conversations._conversations.values()
     messages = conversation.history.messages("")
     heard = next(message.text for message in messages if message.role == "assistant")
     assert heard.startswith("One **two** three")

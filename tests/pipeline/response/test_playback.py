@@ -340,7 +340,7 @@ def test_gaps_are_counted_and_delay_the_end_of_the_sound(paced_by: PlayoutPacing
             await pulled(playout, 7)
             await asyncio.sleep(0.01)
         ends.append(writer.ends_at)
-        moments.extend(writer.heard_at(ms) for ms in (0, 50, 150, 1000))
+        moments.extend(writer.played_at(ms) for ms in (0, 50, 150, 1000))
 
     run_virtual(main())
     assert counts.counts["earshot_playout_underruns"] == 3

@@ -20,7 +20,7 @@ from core.events import (
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.response.planner import _asked_last
+from pipeline.response.planner import _user_message_last
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from serving.asr.scheduling import DecodePriority
@@ -130,7 +130,7 @@ def test_only_read_only_tools_run_before_the_end_of_the_turn(is_read_only: bool)
     assert (tool.ran[0] < ended[0]) == is_read_only
     (done,) = of(ResponseDone, events)
     assert done.status == "completed"
-    history = next(iter(world.conversations._known.values())).history
+    history = next(iter(world.conversations._conversations.values())).history
     kinds = [type(item).__name__ for item in history.items]
     assert kinds == ["MessageItem", "FunctionCallItem", "FunctionOutputItem", "MessageItem"]
 
@@ -143,7 +143,7 @@ def test_a_tool_call_of_a_dropped_draft_leaves_no_history() -> None:
         await speak(session, (ONE, 400), (SILENCE, 300), (TWO, 400), (SILENCE, 3000))
 
     run_session(world, scenario)
-    history = next(iter(world.conversations._known.values())).history
+    history = next(iter(world.conversations._conversations.values())).history
     assert sum(isinstance(item, FunctionCallItem) for item in history.items) == 1
 
 
@@ -271,10 +271,10 @@ def test_a_draft_is_dropped_when_responses_are_turned_off(detection: TurnDetecti
 
     async def scenario(session: Session) -> None:
         await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 400))
-        assert world.drafts.live == 1
+        assert world.drafts.count == 1
         session.configure(SessionSettings(turn_detection=detection))
         await speak(session, (SILENCE, 2000))
-        assert world.drafts.live == 0
+        assert world.drafts.count == 0
 
     run_session(world, scenario)
     assert counted(world, "changed") == 1
@@ -307,7 +307,7 @@ def test_a_tool_call_interrupted_while_it_runs_stays_in_the_history() -> None:
 
     events = run_session(world, scenario)
     assert of(ResponseDone, events)[0].status == "cancelled"
-    history = next(iter(world.conversations._known.values())).history
+    history = next(iter(world.conversations._conversations.values())).history
     call = next(i for i in history.items if isinstance(i, FunctionCallItem))
     results = {i.call_id: i.output for i in history.items if isinstance(i, FunctionOutputItem)}
     assert "interrupted" in results[call.call_id]
@@ -321,7 +321,7 @@ def test_repeated_call_ids_of_a_model_keep_their_own_results() -> None:
             await speak(session, (ONE, 600), (SILENCE, 4000))
 
     run_session(world, scenario)
-    history = next(iter(world.conversations._known.values())).history
+    history = next(iter(world.conversations._conversations.values())).history
     told = [m.text for m in history.messages("") if m.role == "tool"]
     assert told == ['{"sum": 1}', '{"sum": 2}']
 
@@ -362,7 +362,7 @@ class CountingLlm(ToolLlm):
 def test_own_items_after_the_question_move_before_it() -> None:
     question, more = (MessageItem(name, "user", (TextPart(name),)) for name in ("q", "m"))
     ours = MessageItem("timer", "assistant", (TextPart("it rings"),))
-    assert _asked_last((question, more, ours), "q") == (ours, question, more)
-    assert _asked_last((question, ours), None) == (question, ours)
+    assert _user_message_last((question, more, ours), "q") == (ours, question, more)
+    assert _user_message_last((question, ours), None) == (question, ours)
     call = FunctionCallItem("c", "call_1", "add", "{}")
-    assert _asked_last((question, call, ours), "q") == (question, call, ours)
+    assert _user_message_last((question, call, ours), "q") == (question, call, ours)

@@ -183,7 +183,7 @@ def world_of(rng: random.Random) -> World:
 
 def is_at_rest(session: Session, world: World) -> None:
     """Checks that a settled session has no work left."""
-    assert world.drafts.live == 0
+    assert world.drafts.count == 0
     assert session._playout._is_flowing.is_set()
     assert not session._responses._barge_in.is_open
     names = {task.get_name() for task in asyncio.all_tasks()}
@@ -208,7 +208,7 @@ def live(seed: int, paced_by: PlayoutPacing) -> list[SessionEvent]:
                 is_at_rest(session, world)
                 history_is_what_was_said(session, events)
         assert sessions.count == 0
-        assert world.drafts.live == 0
+        assert world.drafts.count == 0
         await asyncio.sleep(0)
         told = len(events)
         session.clear_input()
@@ -248,7 +248,9 @@ def responses_are_whole(events: list[SessionEvent]) -> None:
     beside = {
         e.response_id
         for e in events
-        if isinstance(e, ResponseCreated) and not e.terms.in_conversation and e.modality == "text"
+        if isinstance(e, ResponseCreated)
+        and not e.parameters.in_conversation
+        and e.modality == "text"
     }
     of_response = [(getattr(event, "response_id", None), event) for event in events]
     one_after_another([event for of, event in of_response if of not in beside])

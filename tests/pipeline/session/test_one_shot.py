@@ -20,7 +20,7 @@ from tests.pipeline.scripted import AsksTool, Says, SlowTool
 class Usual(TextLanguageDetector):
     """A detector that takes texts with `Licht` for German."""
 
-    async def of(self, text: str, usual: str, known: object = ()) -> str:
+    async def detect(self, text: str, usual: str, known: object = ()) -> str:
         return "de" if "Licht" in text else usual
 
 
@@ -29,7 +29,7 @@ def exchanges(world: World, **more: int) -> OneShotResponses:
         world.services(),
         world.conversations,
         Usual(),
-        usual=SessionSettings(instructions="Be brief.", max_output_tokens=50),
+        default_settings=SessionSettings(instructions="Be brief.", max_output_tokens=50),
         **more,
     )
 

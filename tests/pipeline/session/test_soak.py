@@ -60,7 +60,7 @@ def test_a_thousand_turns_leave_no_objects_or_tasks() -> None:
                 await speak(session, *KINDS[turn % len(KINDS)])
                 if turn in (WARM, TURNS):
                     await speak(session, (SILENCE, 3000))
-                    assert world.drafts.live == 0
+                    assert world.drafts.count == 0
                     _forget(world)
                     gc.collect()
                     objects[turn] = len(gc.get_objects())

@@ -66,6 +66,19 @@ def transcript_of(asr: LevelAsr, pcm: Pcm, block_ms: int = 500, **how: object) -
     return out[0]
 
 
+@pytest.mark.parametrize(("quiet_ms", "added_ms"), [(0, 300), (100, 200), (300, 0), (500, 0)])
+@pytest.mark.parametrize("is_eager", [False, True])
+def test_a_recogniser_without_a_window_gets_silence_before_speech_that_is_cut_tightly(
+    quiet_ms: int, added_ms: int, is_eager: bool
+) -> None:
+    asr = LevelAsr(is_incremental=is_eager)
+    pcm = audio((0, quiet_ms), (1000, 600))
+    transcript = transcript_of(asr, pcm, eager=is_eager)
+    *_, (_, _, item) = asr.asked
+    assert np.array_equal(item.pcm, np.append(audio((0, added_ms)), pcm))
+    assert (transcript.text, transcript.audio_ms) == ("one", quiet_ms + 600)
+
+
 @pytest.mark.parametrize("ms", [200, 410, WINDOW_MS])
 def test_a_recording_within_the_window_is_one_unchanged_item(ms: int) -> None:
     asr = windowed()
@@ -123,7 +136,7 @@ def test_segments_are_decoded_during_the_upload_and_returned_in_order() -> None:
         loop = asyncio.get_running_loop()
 
         async def read() -> None:
-            texts.extend([(loop.time(), part.text) async for part in recording.parts()])
+            texts.extend([(loop.time(), part.text) async for part in recording.segment_results()])
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(read())
@@ -186,7 +199,7 @@ def test_a_refused_first_segment_raises_and_a_later_one_is_retried() -> None:
 
     async def later(recording: RecordingTranscription) -> None:
         await recording.push(LONG[: 25_000 * MS])
-        parts = aiter(recording.parts())
+        parts = aiter(recording.segment_results())
         texts = [(await anext(parts)).text]
         asr.refuses = frozenset({DecodePriority.BATCH})
         await recording.push(LONG[25_000 * MS :])
@@ -329,7 +342,7 @@ def test_an_eager_command_is_transcribed_when_it_ends(tail_ms: int) -> None:
         await spoken(recording, pcm)
         ended = asyncio.get_running_loop().time()
         recording.end()
-        texts.extend([part async for part in recording.parts()])
+        texts.extend([part async for part in recording.segment_results()])
         waited.append(asyncio.get_running_loop().time() - ended)
 
     with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True)
@@ -454,7 +467,7 @@ def test_the_last_segment_of_an_eager_long_recording_uses_the_language_of_the_fi
     async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, audio((1000, 8000), (0, 400), (2000, 2000), (0, 300)))
         recording.end()
-        first, last = [part async for part in recording.parts()]
+        first, last = [part async for part in recording.segment_results()]
         assert (first.text, last.text) == ("one", "two")
 
     with_recording(asr, scenario, options=AsrOptions(), priority=DecodePriority.FINAL, eager=True)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from core.errors import EngineCrashed, EngineError, OverloadedError
-from engines.base import AsrItem, AsrResult
+from engines.base import AsrItem, AsrResult, Segment, Word
 from pipeline.transcription.segment import SegmentDecode
+from pipeline.transcription.stitching import without_lead
 from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr
@@ -74,3 +75,16 @@ def test_a_refused_early_decode_is_repeated() -> None:
         DecodePriority.SPECULATIVE,
         DecodePriority.FINAL,
     ]
+
+
+def test_silence_before_the_audio_does_not_count_in_its_times() -> None:
+    heard = AsrResult(
+        "one two",
+        1.0,
+        "en",
+        words=(Word("one", 250, 420, 1), Word("two", 500, 900, 1)),
+        segments=(Segment("one two", 250, 900),),
+    )
+    result = without_lead(heard, 300 * 16, 500 * 16)
+    assert [(word.start_ms, word.end_ms) for word in result.words] == [(0, 120), (200, 500)]
+    assert [(one.start_ms, one.end_ms) for one in result.segments] == [(0, 500)]

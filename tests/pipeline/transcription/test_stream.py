@@ -16,7 +16,7 @@ from engines.base import AsrItem, AsrOptions, AsrPadding, AsrResult
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE, PartialHypothesis
-from pipeline.transcription.stream import TranscriptStream, ends_part
+from pipeline.transcription.stream import TranscriptStream, ends_segment
 from pipeline.user_turn.endpointing import CANDIDATE_MS
 from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
@@ -407,7 +407,7 @@ def test_a_discarded_utterance_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pause_ms", "part_ms", "is_end"),
+    ("pause_ms", "segment_ms", "is_end"),
     [
         (100, 9000, False),
         (200, 4999, False),
@@ -416,8 +416,8 @@ def test_a_discarded_utterance_is_forgotten() -> None:
         (3000, 1, True),
     ],
 )
-def test_where_a_segment_ends(pause_ms: float, part_ms: float, is_end: bool) -> None:
-    assert ends_part(pause_ms, part_ms, WINDOW_MS) is is_end
+def test_where_a_segment_ends(pause_ms: float, segment_ms: float, is_end: bool) -> None:
+    assert ends_segment(pause_ms, segment_ms, WINDOW_MS) is is_end
 
 
 @pytest.mark.many

@@ -80,7 +80,7 @@ def transcripts(events: Sequence[SessionEvent]) -> list[str]:
 
 
 def items(world: World) -> tuple[Item, ...]:
-    return next(iter(world.conversations._known.values())).history.items
+    return next(iter(world.conversations._conversations.values())).history.items
 
 
 def texts(world: World) -> list[tuple[str, str]]:

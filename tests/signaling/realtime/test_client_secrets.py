@@ -192,7 +192,7 @@ def test_live_secrets_are_limited_and_expired_ones_forgotten() -> None:
     assert first not in repr(vars(secrets))
     clock.at_s = 600
     secrets.mint(ClientSecretRequest())
-    assert len(secrets._live) == 1
+    assert len(secrets._secrets) == 1
     with pytest.raises(Unauthorized):
         secrets.find(first)
 
@@ -365,7 +365,9 @@ def test_a_secret_opens_the_list_of_turn_servers() -> None:
     key, _ = secrets.mint(ClientSecretRequest())
 
     async def main() -> None:
-        routes = ice_routes(IceDoor(IceSettings((IceServer(("stun:a.example",)),))), secrets.knows)
+        routes = ice_routes(
+            IceDoor(IceSettings((IceServer(("stun:a.example",)),))), secrets.is_valid
+        )
         async with serving(routes, gate=AccessGate(is_local=False, key=KEY)) as client:
             for token, status in ((key, 200), (KEY, 200), ("ek_guessed", 401)):
                 headers = {"Authorization": f"Bearer {token}", **ORIGIN}

@@ -122,7 +122,7 @@ def test_a_call_that_lost_its_path_continues_after_a_restart(
 
         browsing = loop.run_in_executor(None, browse, str(server.http._base_url), clip, goes_on)
         await steps.get()
-        (publication,) = server.door.publications._live.values()
+        (publication,) = server.door.publications._publications.values()
         assert publication._peer is not None
         etag, old = publication.etag, publication._peer.ice._connection
         async with server.http.get(f"/whip/{publication.id}/events") as events:
@@ -184,7 +184,7 @@ def test_a_call_goes_on_when_the_browsers_address_changes(tmp_path: Path) -> Non
         url = str(server.http._base_url)
         await loop.run_in_executor(None, call_through, url, clip, translated, move)
         nats[0].close()
-        (publication,) = server.door.publications._live.values()
+        (publication,) = server.door.publications._publications.values()
         await publication.end()
 
     against(scene, Setup(routes=(Route("GET", "/", page, "A page.", "test", is_public=True),)))

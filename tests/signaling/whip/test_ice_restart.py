@@ -37,7 +37,7 @@ def test_a_failed_restart_keeps_the_old_path(monkeypatch: pytest.MonkeyPatch) ->
             assert re.search(r"a=ice-pwd:\S{22}", side)
             late = await publisher.patch(publisher.fragment(), If_Match=publisher.etag)
             assert late.status == 412  # of the former ICE session
-            (one,) = server.door.publications._live.values()
+            (one,) = server.door.publications._publications.values()
             assert one._restarting is not None
             await one._restarting
             assert Process().num_fds() == before

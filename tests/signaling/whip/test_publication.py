@@ -38,7 +38,7 @@ def test_transcripts_of_the_audio_come_on_the_data_channel(path: PeerSettings) -
                 assert said["type"] == "hypothesis"
                 said = json.loads(await publisher.raw.texts.get())
             assert (said["transcript"], said["language"]) == ("one", "en")
-            (session,) = server.sessions._live.values()
+            (session,) = server.sessions._sessions.values()
             assert session.settings.answers is False
             ended = await publisher.end()
             assert ended.status == 200

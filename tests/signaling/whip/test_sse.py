@@ -49,7 +49,7 @@ def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyP
             path = f"{publisher.location}/events"
             writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             await reader.readuntil(b"\r\n\r\n")
-            (one,) = server.door.publications._live.values()
+            (one,) = server.door.publications._publications.values()
             big = FinalTranscript("item_1", "x" * 100_000, "en", 1.0)
             while not server.world.metrics.counts.get("earshot_errors:reader_lagging"):
                 one.feed.put(big)
@@ -65,7 +65,7 @@ def test_a_reader_with_too_many_unread_events_is_disconnected() -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, TWICE) as publisher:
             async with server.http.get(f"{publisher.location}/events") as response:
-                (one,) = server.door.publications._live.values()
+                (one,) = server.door.publications._publications.values()
                 for _ in range(MAX_UNREAD + 1):  # at once: no reader can have read them
                     one.feed.put(FinalTranscript("item_1", "x", "en", 1.0))
                 with pytest.raises(ClientError):
@@ -89,7 +89,7 @@ def test_a_reader_that_leaves_frees_its_place(monkeypatch: pytest.MonkeyPatch) -
             assert (await error_of(refused))["code"] == "too_many_readers"
             for reader in readers:
                 reader.close()
-            (one,) = server.door.publications._live.values()
+            (one,) = server.door.publications._publications.values()
             while True:
                 if not one.feed._readers:
                     break

@@ -68,12 +68,12 @@ def test_a_late_reader_gets_the_final_transcripts() -> None:
     feed = TranscriptFeed()
     for event in (HYPOTHESIS, done("one"), HYPOTHESIS, done("two")):
         feed.put(event)
-    with feed.open_reader() as all_of_it, feed.open_reader(after=2) as the_rest:
+    with feed.open_reader() as all_of_it, feed.open_reader(last_number=2) as the_rest:
         feed.put(HYPOTHESIS)
         feed.close("closed")
         assert [sent.number for sent in read_all(all_of_it)] == [2, 4, 5, 6]
         assert [sent.kind for sent in read_all(the_rest)] == ["completed", "hypothesis", "closed"]
-    with feed.open_reader(after=4) as too_late:
+    with feed.open_reader(last_number=4) as too_late:
         assert [sent.kind for sent in read_all(too_late)] == ["closed"]
 
 
@@ -81,8 +81,8 @@ def test_the_number_of_kept_transcripts_is_limited() -> None:
     feed = TranscriptFeed()
     for number in range(3 * MAX_KEPT):
         feed.put(done(str(number)))
-    assert len(feed.kept) == MAX_KEPT
-    assert feed.kept[-1].number == 3 * MAX_KEPT
+    assert len(feed.kept_entries) == MAX_KEPT
+    assert feed.kept_entries[-1].number == 3 * MAX_KEPT
 
 
 def test_a_slow_reader_is_disconnected_alone() -> None:
@@ -112,7 +112,7 @@ def test_only_the_first_reason_for_the_end_is_kept() -> None:
     feed = TranscriptFeed()
     feed.close("idle")
     feed.close("closed")
-    assert [json.loads(sent.text)["reason"] for sent in feed.kept] == ["idle"]
+    assert [json.loads(sent.text)["reason"] for sent in feed.kept_entries] == ["idle"]
 
 
 def test_an_event_on_the_wire() -> None:

@@ -95,7 +95,7 @@ class SpeechDoor:
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()
         else:
-            language = own_language or await self._languages.of(
+            language = own_language or await self._languages.detect(
                 fields.input, default_language, spoken
             )
         if language not in spoken:

@@ -136,7 +136,7 @@ async def _send_parts(
     events: SseResponse, job: TranscriptionRequest, recording: RecordingTranscription
 ) -> _SentTranscript:
     sent = _SentTranscript()
-    async for part in recording.parts():
+    async for part in recording.segment_results():
         if part.text:
             delta = sent.add(part.text, part.language)
             sent.tokens += part.tokens

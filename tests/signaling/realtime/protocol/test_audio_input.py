@@ -111,4 +111,4 @@ def test_empty_audio_is_not_gathered() -> None:
     audio_input = InputAudioDecoder()
     for _ in range(100):
         assert taken(audio_input, "") == []
-    assert not audio_input._held
+    assert not audio_input._pending

@@ -62,7 +62,7 @@ def test_a_written_response_during_a_spoken_one_keeps_its_form() -> None:
     ended = speaker.to_json(OutputItemDone("resp_b", 0, WRITTEN, None, has_audio=False))
     assert types_of(ended)[0] == "response.output_text.done"
     assert "conversation.item.done" not in types_of(ended)
-    speaker.to_json(ResponseDone("resp_b", "completed", "text", (WRITTEN,), terms=APART))
+    speaker.to_json(ResponseDone("resp_b", "completed", "text", (WRITTEN,), parameters=APART))
     ended = speaker.to_json(OutputItemDone("resp_a", 0, SPOKEN, None, has_audio=True))
     assert "response.output_audio.done" in types_of(ended)
     assert types_of(ended)[-1] == "conversation.item.done"
@@ -81,7 +81,7 @@ def test_one_response_can_have_a_telephone_format() -> None:
     )
     assert len(data) == 8000
     assert abs(int(np.median(g711.decode(data, "mu"))) - 3000) < 200
-    speaker.to_json(ResponseDone("resp_a", "completed", "audio", (SPOKEN,), terms=terms))
+    speaker.to_json(ResponseDone("resp_a", "completed", "audio", (SPOKEN,), parameters=terms))
     [created] = speaker.to_json(ResponseCreated("resp_b", "audio"))
     assert created["response"]["audio"]["output"]["format"]["type"] == "audio/pcm"
 

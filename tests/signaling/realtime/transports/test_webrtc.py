@@ -167,7 +167,7 @@ def test_an_unexpected_error_ends_only_its_call() -> None:
 
     async def scene(server: Server) -> None:
         async with talking(server) as healthy, talking(server) as unlucky:
-            broken = server.door.calls._live[unlucky.call_id]
+            broken = server.door.calls._calls[unlucky.call_id]
             assert broken._peer is not None
             broken._peer._fail(ZeroDivisionError())
             await unlucky.peer._closed.wait()
@@ -273,7 +273,7 @@ def test_a_client_that_sends_too_fast_is_disconnected_with_the_reason(
 ) -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
-            call = server.door.calls._live[caller.call_id]
+            call = server.door.calls._calls[caller.call_id]
             for _ in range(MAX_UNREAD_EVENTS + 1):
                 call._unread.put("{}")
             errors = (await caller.expect("error"))[-1:]

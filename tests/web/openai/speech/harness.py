@@ -62,7 +62,7 @@ class HeldTts(ToneTts):
 class UsualLanguage(TextLanguageDetector):
     """A language detector: German if the text has `Licht`. The real model has its own tests."""
 
-    async def of(self, text: str, usual: str, known: object = ()) -> str:
+    async def detect(self, text: str, usual: str, known: object = ()) -> str:
         return "de" if "Licht" in text else usual
 
 

@@ -96,7 +96,7 @@ class Listener:
     def admit(self, priority: DecodePriority) -> None:
         """Admits every utterance."""
 
-    def hurry(self, utterance: str) -> None:
+    def promote(self, utterance: str) -> None:
         """Does nothing: no utterance waits."""
 
 
