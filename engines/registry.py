@@ -109,9 +109,9 @@ def worker_profile(kind: EngineKind, name: str, options: Mapping[str, Any]) -> W
     """Returns how an engine runs in a worker process; None if it runs in the gateway. Raises
     ConfigError for wrong options, EngineMissing for a broken plugin."""
     module, _ = _find(kind, name)
-    tell: Callable[[Struct], WorkerProfile] | None = getattr(module, "worker_profile", None)
+    read_profile: Callable[[Struct], WorkerProfile] | None = getattr(module, "worker_profile", None)
     settings = read_settings(module.Settings, options, where=f"{kind}.{name}")
-    return tell(settings) if tell else None
+    return read_profile(settings) if read_profile else None
 
 
 def available(kind: EngineKind) -> list[EngineAvailability]:

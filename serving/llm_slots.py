@@ -128,7 +128,7 @@ class DraftBudget:
 
     limit: int = MAX_DRAFTS
     "Largest number of drafts at once; 0: no answer is begun before its turn is over."
-    live: int = 0
+    count: int = 0
     "Number of drafts that exist now."
     _slots: list[tuple[Llm, LlmSlots]] = field(
         default_factory=list[tuple[Llm, LlmSlots]], repr=False
@@ -141,7 +141,7 @@ class DraftBudget:
         for known, slots in self._slots:
             if known is llm:
                 return slots
-        own_limit = llm.at_once if isinstance(llm, ConcurrencyLimitedLlm) else None
+        own_limit = llm.max_concurrency if isinstance(llm, ConcurrencyLimitedLlm) else None
         default = max(DEFAULT_SLOTS, 2 * self.limit)
         slots = LlmSlots(default if own_limit is None else own_limit)
         self._slots.append((llm, slots))

@@ -21,10 +21,12 @@ class RemoteLlm:
         whose model is not loaded; its properties count."""
         self.name, self.languages = engine.name, engine.languages
         self.context_tokens = engine.context_tokens
-        self.at_once = engine.at_once if isinstance(engine, ConcurrencyLimitedLlm) else None
+        self.max_concurrency = (
+            engine.max_concurrency if isinstance(engine, ConcurrencyLimitedLlm) else None
+        )
         self._process = process
         self._places = CapacityLimit(
-            self.at_once,
+            self.max_concurrency,
             f"llm engine {self.name!r} already generates {{limit}} answers, the limit",
             retry_after_s=BUSY_RETRY_AFTER_S,
             code="engine_busy",
@@ -50,8 +52,8 @@ class RemoteLlm:
     ) -> AsyncGenerator[LlmDelta, None]:
         """Streams the answer (see `Llm.reply`). Raises OverloadedError if the model generates as
         many answers as it can."""
-        wish = ReplyArguments(list(messages), list(tools), language, options)
+        arguments = ReplyArguments(list(messages), list(tools), language, options)
         with self._places.take():
-            async with aclosing(self._process.stream(REPLY, wish, DeltaMessage)) as deltas:
+            async with aclosing(self._process.stream(REPLY, arguments, DeltaMessage)) as deltas:
                 async for delta in deltas:
                     yield delta.to_delta()

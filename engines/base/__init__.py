@@ -81,8 +81,10 @@ AsrPadding = Literal["max", "bucket", "longest", "nopad"]
 it.
 
   max      always 30 s, as the official weights were trained
-  bucket   10, 20 or 30 s: several times cheaper, usually as good; the operator's choice
-  longest  as long as the utterance, at least 10 s
+  bucket   10, 20 or 30 s: several times cheaper. Doubtful text is never decoded again in 30 s, so
+           weights that were not trained on short windows may repeat or lose words: prefer longest
+  longest  as long as the utterance, at least 10 s. With weights that were not trained on short
+           windows, doubtful text is decoded again in 30 s
   nopad    as long as the utterance, at least 2 s; weights not trained on short windows get longest
 """
 
@@ -175,6 +177,18 @@ class TokenLogprob:
     "Natural logarithm of the token's probability."
 
 
+ShortWindowOutcome = Literal["accepted", "too_long", "repeated", "empty", "unsure", "no_speech"]
+"""Outcome of the text of a window shorter than 30 s. Each value except `accepted` is the reason
+why the window was decoded again in 30 s:
+
+  too_long   more text than anybody speaks in that time
+  repeated   the text repeats itself
+  empty      no text, though there is sound
+  unsure     the words are unsure, by their mean log probability
+  no_speech  a high probability of no speech
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class AsrResult:
     """Result of recognising one item."""
@@ -198,6 +212,8 @@ class AsrResult:
     is_unsure: bool = False
     """True: one of the scores indicates that there was no speech, but not all do. That is not
     enough to reject the text. Only meaningful if `AsrInfo.tells_noise` is true."""
+    short_windows: tuple[ShortWindowOutcome, ...] = ()
+    "Outcome of each window that was first decoded in less than 30 s, with `longest`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +236,7 @@ class AsrInfo:
     "Names of the fields of `AsrOptions` that the model uses, besides `language`."
     paddings: tuple[AsrPadding, ...] = ()
     "Values of `padding` that the model can do, if it supports the field. Others become `longest`."
-    expects_names: bool = False
+    has_prompt_training: bool = False
     "True: hotwords help the model even when they are not spoken, because its training had prompts."
     tells_noise: bool = False
     """True: the model's scores distinguish noise from speech, so they decide. Otherwise the VAD
@@ -348,7 +364,7 @@ class LlmOptions:
     reasoning_effort: str | None = None
     "Effort of a model that reasons, in the words of the engine's server (`low`, `high`)."
 
-    def temperature_beside(self, configured: float | None) -> float | None:
+    def resolve_temperature(self, configured: float | None) -> float | None:
         """Returns the temperature to use. `configured`: the one in the engine's settings."""
         chosen = (self.temperature, configured, self.usual_temperature)
         return next((one for one in chosen if one is not None), None)
@@ -454,7 +470,7 @@ class VisionLlm(Protocol):
     """A language model that may accept images."""
 
     @property
-    def sees(self) -> bool:
+    def accepts_images(self) -> bool:
         """True if the model accepts images."""
         ...
 
@@ -476,7 +492,7 @@ class ConcurrencyLimitedLlm(Protocol):
     that."""
 
     @property
-    def at_once(self) -> int | None:
+    def max_concurrency(self) -> int | None:
         """Number of answers that can be written at once; None if it is not known."""
         ...
 

@@ -73,7 +73,7 @@ def load(
     draft = _ConfigDraft()
     if state_home := environ.get("XDG_STATE_HOME"):
         _add_leaf(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
-    _add_file(draft, _find_file(environ, file))
+    _add_file(draft, find_file(environ, file))
     _add_environment(draft, environ)
     for flag, value in (flags or {}).items():
         _add_leaf(draft, FLAGS[flag], value, f"flag:{flag}")
@@ -86,7 +86,7 @@ def load(
     return EffectiveConfig(config, draft.origins)
 
 
-def _find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
+def find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
     """Returns the file to read. Only a file that was named must exist."""
     if file is not None:
         return file

@@ -19,7 +19,7 @@ async def collect_when_idle(sessions: Sessions) -> None:
     """Collects garbage whenever the last session has ended, until it is cancelled. On a server that
     is never without a session, Python's own collector does the work."""
     while True:
-        await sessions.left(QUIET_S)
+        await sessions.wait_until_unused(QUIET_S)
         began = perf_counter()
         found = gc.collect()
         logger.debug(

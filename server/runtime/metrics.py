@@ -82,6 +82,9 @@ METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_tts_realtime_factor": MetricDeclaration(
         "histogram", "Time spent on a clause over its length as sound.", (), FACTOR_BUCKETS
     ),
+    "earshot_tts_fallbacks": MetricDeclaration(
+        "counter", "Clauses that the spare voice spoke, by why the first did not.", ("code",)
+    ),
     "earshot_tts_cache": MetricDeclaration(
         "counter", "Short clauses asked of the voice, by whether they were known.", ("outcome",)
     ),
@@ -131,6 +134,11 @@ METRICS: Mapping[str, MetricDeclaration] = {
     ),
     "earshot_asr_batch_size": MetricDeclaration(
         "histogram", "Utterances or parts in one recognition batch.", (), BATCH_BUCKETS
+    ),
+    "earshot_asr_short_windows": MetricDeclaration(
+        "counter",
+        "Recognition windows below 30 s; unless accepted, decoded again in 30 s, by the reason.",
+        ("outcome",),
     ),
     "earshot_asr_refused": MetricDeclaration(
         "counter", "Recognition requests refused: the wait would be too long.", ("priority",)

@@ -72,7 +72,7 @@ class BatchCostModel:
             self.marginal_cost = (
                 seen
                 if self.marginal_cost is None
-                else _mix(self.marginal_cost, seen, MARGINAL_WEIGHT)
+                else _weighted_mean(self.marginal_cost, seen, MARGINAL_WEIGHT)
             )
 
     def decay(self) -> None:
@@ -95,11 +95,11 @@ class BatchCostModel:
             return 1 if is_costly else max_batch
         if self.marginal_cost is None:
             return min(UNMEASURED_BATCH, max_batch)
-        return min(1 + self._fit(BATCH_DELAY, max_batch), max_batch)
+        return min(1 + self._size_within(BATCH_DELAY, max_batch), max_batch)
 
     def max_joiners(self, max_batch: int) -> int:
         """Returns how many less urgent items may join a call."""
-        return max_batch if self.marginal_cost is None else self._fit(JOIN_DELAY, max_batch)
+        return max_batch if self.marginal_cost is None else self._size_within(JOIN_DELAY, max_batch)
 
     def call_s(self, call: Sequence[IntEnum]) -> float:
         """Returns the expected seconds of a call; 0 while nothing is known."""
@@ -125,10 +125,10 @@ class BatchCostModel:
         second replaces it."""
         self._lone_calls[priority] += 1
         weight = ITEM_WEIGHT if self._lone_calls[priority] > 2 else 1.0
-        self._lone_s[priority] = _mix(self._lone_s.get(priority, 0.0), seconds, weight)
+        self._lone_s[priority] = _weighted_mean(self._lone_s.get(priority, 0.0), seconds, weight)
 
-    def _fit(self, delay: float, most: int) -> int:
-        return most if not self.marginal_cost else min(int(delay / self.marginal_cost), most)
+    def _size_within(self, delay: float, maximum: int) -> int:
+        return maximum if not self.marginal_cost else min(int(delay / self.marginal_cost), maximum)
 
     def _relative_cost(self, count: int) -> float:
         """Returns the cost of a call of `count` items, in lone items. It is `count` while nothing
@@ -139,8 +139,8 @@ class BatchCostModel:
         return sum(map(self.item_s, call)) / len(call)
 
 
-def _mix(before: float, new: float, weight: float) -> float:
-    return before + weight * (new - before)
+def _weighted_mean(old: float, new: float, weight: float) -> float:
+    return old + weight * (new - old)
 
 
 # Recent load of a model's workers, which limits rationed requests. Pure.

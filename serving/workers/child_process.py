@@ -119,7 +119,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             while True:
                 started = loop.time()
                 try:
-                    await self._live()
+                    await self._run_child()
                 except CHILD_ERRORS as exc:
                     if not self._has_loaded:
                         failure = exc
@@ -132,7 +132,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 self._metrics.count("earshot_worker_restarts", kind=self._kind)
                 await asyncio.sleep(wait_s)
         finally:
-            self._lose("the server is stopping")
+            self._abandon_requests("the server is stopping")
             if failure is not None:
                 self._fail_ready(failure)  # for later callers, as no other child is started
 
@@ -162,7 +162,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         """
 
     @abstractmethod
-    def _lose_work(self, why: str) -> None:
+    def _fail_requests(self, why: str) -> None:
         """Fails all requests that the child has not answered."""
 
     def _is_busy(self) -> bool:
@@ -170,10 +170,10 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         limit."""
         return False
 
-    async def _start(self, theirs: socket.socket) -> asyncio.subprocess.Process:
+    async def _start(self, child_socket: socket.socket) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *worker_command(sys.executable, theirs.fileno()),
-            pass_fds=(theirs.fileno(),),
+            *worker_command(sys.executable, child_socket.fileno()),
+            pass_fds=(child_socket.fileno(),),
             stdin=asyncio.subprocess.DEVNULL,
         )
 
@@ -182,7 +182,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         if not self._ready_future().done():
             self._ready_future().set_result(info)
 
-    async def _back(self) -> None:
+    async def _wait_until_restarted(self) -> None:
         """Waits until a child that is being restarted has loaded. Raises EngineCrashed if that
         takes longer than loading may take."""
         try:
@@ -192,14 +192,14 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             why = f"its worker process did not come back in {self._load_timeout_s:.0f} s"
             raise EngineCrashed(self._kind, self._name, why) from None
 
-    async def _live(self) -> None:
+    async def _run_child(self) -> None:
         """Runs one child from its start to its death. Raises EngineError when it is gone."""
         self._is_loading = True
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = self._process = await self._start(theirs)
+        parent_socket, child_socket = socket.socketpair()
+        with child_socket:
+            process = self._process = await self._start(child_socket)
         try:
-            reader, self._writer = await asyncio.open_connection(sock=ours)
+            reader, self._writer = await asyncio.open_connection(sock=parent_socket)
             async with asyncio.timeout(self._load_timeout_s) as deadline:
                 await self._send(self._load)
                 replies = self._reader()
@@ -214,16 +214,16 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         except ConnectionError:
             pass  # the child died before it had read all our data
         finally:
-            self._lose("its worker process died")
+            self._abandon_requests("its worker process died")
             if self._writer is None:
-                ours.close()  # cancelled before the connection was open
+                parent_socket.close()  # cancelled before the connection was open
             else:
                 self._writer.close()
                 self._writer = None
             await self._reap(process)
             self._process = None
-        doing = "while it loaded" if self._is_loading else "in service"
-        why = f"its worker process died {doing} (exit status {process.returncode})"
+        phase = "while it loaded" if self._is_loading else "in service"
+        why = f"its worker process died {phase} (exit status {process.returncode})"
         raise EngineCrashed(self._kind, self._name, why)
 
     async def _next(self, reader: asyncio.StreamReader) -> bytes:
@@ -232,7 +232,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         Sends a ping to a child that is idle and silent: otherwise the next request would be the
         first to notice that it hangs. Raises EngineTimeout if the ping is not answered.
         """
-        is_asked = False
+        is_pinged = False
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -240,11 +240,11 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             except TimeoutError:
                 if self._is_loading or self._is_busy():
                     continue  # loading and working have time limits of their own
-                if is_asked:
+                if is_pinged:
                     self._kill()
                     raise EngineTimeout(self._kind, self._name, "hung with nothing to do") from None
-                is_asked = True
-                self._tell(PingRequest(0))
+                is_pinged = True
+                self._write_message(PingRequest(0))
 
     async def _send(self, message: Struct) -> None:
         if self._writer is None:
@@ -256,7 +256,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         with suppress(ConnectionError):  # the reading side reports the same death
             await self._writer.drain()
 
-    def _tell(self, message: Struct) -> None:
+    def _write_message(self, message: Struct) -> None:
         """Fire-and-forget: writes a small message without draining."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame(message))
@@ -281,14 +281,16 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         )
         self._ready = None
 
-    def _lose(self, why: str) -> None:
+    def _abandon_requests(self, why: str) -> None:
         """Fails all requests in flight. Later callers wait for the next child."""
-        self._lose_work(why)
+        self._fail_requests(why)
         if self._ready is not None and self._ready.done():
             self._ready = None
 
     def _kill(self) -> None:
-        self._lose("its worker process hung")  # first: no request may go to a dying process
+        self._abandon_requests(
+            "its worker process hung"
+        )  # first: no request may go to a dying process
         if self._process is not None:
             _kill_process(self._process)
 

@@ -102,7 +102,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
         self._next_id = 0
         self._replied_at_s = 0.0
         "Event loop time at which the last message came from the child."
-        self._patience = HangDetector()
+        self._hang_detector = HangDetector()
 
     async def call(
         self, method: str, payload: object, result: type[ResultT], limit_s: float
@@ -113,14 +113,14 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
         answer in `limit_s` seconds, which kills and restarts it. Other errors of the engine keep
         their class.
         """
-        await self._back()
+        await self._wait_until_restarted()
         with self._open() as (request_id, replies):
             try:
                 async with asyncio.timeout(limit_s):
                     await self._send(CallRequest(request_id, method, payload))
                     reply = await replies.get()
             except TimeoutError:
-                raise self._hung(limit_s) from None
+                raise self._kill_hung(limit_s) from None
         if isinstance(reply, EarshotError):
             raise reply
         return self._decoded(reply.payload, result)
@@ -134,7 +134,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
         Raises like `call`; the time limits are those of the profile. Parts of other calls count,
         too: they show that the process works.
         """
-        await self._back()
+        await self._wait_until_restarted()
         with self._open() as (request_id, replies):
             await self._send(CallRequest(request_id, method, arguments))
             limit_s = self._profile.first_chunk_timeout_s
@@ -144,7 +144,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                         limit_s = self._profile.chunk_timeout_s
                         yield self._decoded(payload, part)
                     case DoneReply():
-                        self._patience.succeed()
+                        self._hang_detector.succeed()
                         return
                     case error:
                         raise error
@@ -152,19 +152,19 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
     def notify(self, method: str, payload: object) -> None:
         """Makes a call whose result is not needed. A child that is down does not get it."""
         self._next_id += 1
-        self._tell(CallRequest(self._next_id, method, payload))
+        self._write_message(CallRequest(self._next_id, method, payload))
 
     def _describe(self, info: InfoT) -> str:
         """Returns what the log says about a child that is ready."""
         return ""
 
-    async def _start(self, theirs: socket.socket) -> asyncio.subprocess.Process:
+    async def _start(self, child_socket: socket.socket) -> asyncio.subprocess.Process:
         profile = self._profile
         command = worker_command(
-            self._python, theirs.fileno(), environment=profile.environment, nice=profile.nice
+            self._python, child_socket.fileno(), environment=profile.environment, nice=profile.nice
         )
         return await asyncio.create_subprocess_exec(
-            *command, pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL
+            *command, pass_fds=(child_socket.fileno(),), stdin=asyncio.subprocess.DEVNULL
         )
 
     @contextmanager
@@ -178,7 +178,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
             yield request_id, replies
         finally:
             if self._pending.pop(request_id, None) is not None:
-                self._tell(CancelRequest(request_id))
+                self._write_message(CancelRequest(request_id))
 
     async def _next_reply(self, replies: Replies, limit_s: float) -> CallReply:
         loop = asyncio.get_running_loop()
@@ -190,9 +190,9 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
             except TimeoutError:
                 # else another call got a message meanwhile, so the process works: wait on
                 if loop.time() >= max(asked_at_s, self._replied_at_s) + limit_s:
-                    raise self._hung(limit_s) from None
+                    raise self._kill_hung(limit_s) from None
 
-    def _hung(self, limit_s: float) -> EngineTimeout:
+    def _kill_hung(self, limit_s: float) -> EngineTimeout:
         """Kills the child, and returns the error for the call that found it hung."""
         why = f"no answer in {limit_s:g} s"
         logger.error("! %s: %s; the process is killed", self._label, why)
@@ -205,7 +205,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
     def _is_busy(self) -> bool:
         return bool(self._pending)
 
-    def _lose_work(self, why: str) -> None:
+    def _fail_requests(self, why: str) -> None:
         for replies in self._pending.values():
             replies.put_nowait(EngineCrashed(self._kind, self._name, why))
         self._pending.clear()
@@ -229,7 +229,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                 self._finish(request_id, self._error(reply))
                 # only errors of the model library have this code; a wrong request says nothing of
                 # the process
-                if code == EngineError.code and self._patience.ends():
+                if code == EngineError.code and self._hang_detector.record_failure():
                     why = f"its last {FAILURES} calls failed, so it starts anew"
                     raise EngineError(self._kind, self._name, why)
             case PongReply():

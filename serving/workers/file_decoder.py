@@ -123,7 +123,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         Raises EngineCrashed, OverloadedError. `slots` gets its slot back when the decoder's
         process is gone.
         """
-        await self._back()
+        await self._wait_until_restarted()
         self._next_id += 1
         request_id = self._next_id
         request = DecodeFileRequest(
@@ -135,21 +135,21 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
             self.processor_s,
             PROCESSOR_PER_AUDIO_S,
         )
-        ours, theirs = socket.socketpair()
+        parent_socket, child_socket = socket.socketpair()
         try:
-            with theirs:
-                self._hand_over(request, file.fileno(), theirs.fileno())
+            with child_socket:
+                self._hand_over(request, file.fileno(), child_socket.fileno())
         except BaseException:
-            ours.close()
+            parent_socket.close()
             raise
         exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._running[request_id] = _FileDecode(exit_code, slots)
-        return request_id, exit_code, ours
+        return request_id, exit_code, parent_socket
 
     def cancel(self, request_id: int) -> None:
         """Kills the process that decodes this file, if it still runs."""
         if request_id in self._running:
-            self._tell(CancelRequest(request_id))
+            self._write_message(CancelRequest(request_id))
 
     def _hand_over(self, request: DecodeFileRequest, file: int, sound: int) -> None:
         if self._files is None:
@@ -164,13 +164,13 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         except OSError as exc:
             raise EngineCrashed(self._kind, self._name, "its worker process died") from exc
 
-    async def _start(self, theirs: socket.socket) -> asyncio.subprocess.Process:
-        self._files, their_files = socket.socketpair()
+    async def _start(self, child_socket: socket.socket) -> asyncio.subprocess.Process:
+        self._files, child_files = socket.socketpair()
         self._files.setblocking(False)
-        descriptors = (theirs.fileno(), their_files.fileno())
+        descriptors = (child_socket.fileno(), child_files.fileno())
         module = "serving.workers.file_decoder_host"
         command = worker_command(sys.executable, descriptors[0], module)
-        with their_files:
+        with child_files:
             return await asyncio.create_subprocess_exec(
                 *command,
                 *("--files-fd", str(descriptors[1])),
@@ -193,7 +193,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
             case PongReply():
                 pass  # its arrival is all that matters
 
-    def _lose_work(self, why: str) -> None:
+    def _fail_requests(self, why: str) -> None:
         if self._files is not None:
             self._files.close()
             self._files = None
@@ -222,9 +222,11 @@ class DecoderShare:
         Raises RequestError for a file that cannot be decoded, PayloadTooLarge, OverloadedError,
         EngineCrashed.
         """
-        request_id, exit_code, ours = await self._begin(file, rate_hz, limits or FileLimits())
+        request_id, exit_code, parent_socket = await self._begin(
+            file, rate_hz, limits or FileLimits()
+        )
         try:
-            async with _stream(ours) as reader:
+            async with _stream(parent_socket) as reader:
                 reply_reader: MessageFrameReader[PcmReply] = MessageFrameReader(
                     Decoder(PcmReply), _MAX_PAYLOAD_BYTES
                 )
@@ -260,11 +262,11 @@ class DecoderShare:
 
 
 @asynccontextmanager
-async def _stream(ours: socket.socket) -> AsyncIterator[asyncio.StreamReader]:
+async def _stream(parent_socket: socket.socket) -> AsyncIterator[asyncio.StreamReader]:
     try:
-        reader, writer = await asyncio.open_connection(sock=ours, limit=PIECE_BYTES)
+        reader, writer = await asyncio.open_connection(sock=parent_socket, limit=PIECE_BYTES)
     except BaseException:
-        ours.close()
+        parent_socket.close()
         raise
     try:
         yield reader

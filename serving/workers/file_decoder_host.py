@@ -124,7 +124,7 @@ class DecoderHost:
         self._request = Decoder(DecodeFileRequest)
         self._spare: tuple[int, socket.socket] | None = None
         "Process id and socket of the decoder that waits for the next file."
-        self._lost_spares = 0
+        self._spare_failures = 0
         self._running: dict[int, int] = {}
         "Request ids by the process id of their decoders."
         self._new: deque[tuple[float, int]] = deque()
@@ -219,18 +219,18 @@ class DecoderHost:
                     continue  # the spare died while it waited: take another
             self._running[process_id] = request_id
             self._new.append((monotonic() + NICE_AFTER_S, process_id))
-            self._lost_spares = 0
+            self._spare_failures = 0
             return
 
     def _fork_spare(self) -> tuple[int, socket.socket]:
         """Forks the decoder of the next file in advance, because a fork takes longer than most
         files."""
-        ours, theirs = socket.socketpair()
+        parent_socket, child_socket = socket.socketpair()
         process_id = os.fork()
         if process_id == 0:
-            _become_decoder(theirs)
-        theirs.close()
-        self._spare = (process_id, ours)
+            _become_decoder(child_socket)
+        child_socket.close()
+        self._spare = (process_id, parent_socket)
         return self._spare
 
     def _reap(self) -> None:
@@ -240,19 +240,19 @@ class DecoderHost:
                 if process_id == 0:
                     return
                 if self._spare is not None and process_id == self._spare[0]:
-                    self._lose_spare()
+                    self._count_spare_failure()
                 if process_id in self._running:
                     exit_code = os.waitstatus_to_exitcode(status)
                     self._send(FileDecodeEnd(self._running.pop(process_id), exit_code))
                     if self._spare is None:
                         self._fork_spare()
 
-    def _lose_spare(self) -> None:
+    def _count_spare_failure(self) -> None:
         assert self._spare is not None
         self._spare[1].close()
         self._spare = None
-        self._lost_spares += 1
-        if self._lost_spares > MAX_LOST_SPARES:
+        self._spare_failures += 1
+        if self._spare_failures > MAX_LOST_SPARES:
             raise SystemExit("decoder processes end before they get a file")
 
     def _send(self, reply: HostReply) -> None:
@@ -277,13 +277,13 @@ def _become_decoder(jobs: socket.socket) -> NoReturn:
         os._exit(exit_code)
 
 
-def _leave_host(keep: int) -> None:
-    """Gives up everything of the host but the socket `keep`."""
+def _leave_host(kept_descriptor: int) -> None:
+    """Gives up everything of the host but the socket `kept_descriptor`."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     die_with_parent()
-    os.closerange(3, keep)
-    os.closerange(keep + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.closerange(3, kept_descriptor)
+    os.closerange(kept_descriptor + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def _decode_silence() -> None:

@@ -58,7 +58,7 @@ class HangDetector:
         """Records a call that was answered, whose time says nothing."""
         self._failures = 0
 
-    def ends(self) -> bool:
+    def record_failure(self) -> bool:
         """Records a failed call. True if the worker must be restarted."""
         self._failures = (self._failures + 1) % FAILURES
         return self._failures == 0

@@ -42,12 +42,16 @@ class ProcessWorker(EngineProcess[AsrInfo]):
         Raises EngineError: EngineCrashed when the process died; EngineTimeout when it did not
         answer in time, which kills and restarts it.
         """
-        await self._back()
+        await self._wait_until_restarted()
         batch = AsrBatch([AsrItemMessage.of(item) for item in items])
         loop = asyncio.get_running_loop()
         began = loop.time()
-        results = await self.call(DECODE, batch, list[AsrResult], self._patience.limit_s(items))
-        self._patience.learn(items, loop.time() - began)
+        results = await self.call(
+            DECODE, batch, list[AsrResult], self._hang_detector.limit_s(items)
+        )
+        self._hang_detector.learn(items, loop.time() - began)
+        for outcome in (outcome for result in results for outcome in result.short_windows):
+            self._metrics.count("earshot_asr_short_windows", outcome=outcome)
         return results
 
     def forget(self, utterance: str) -> None:

@@ -28,7 +28,10 @@ LOADS_HERE: Mapping[str, str] = {
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EARSHOT_")}
-    usual = {"EARSHOT_WYOMING__PORT": "0"}  # there is one 10300, and servers run side by side
+    usual = {
+        "EARSHOT_WYOMING__PORT": "0",  # there is one 10300, and servers run side by side
+        "EARSHOT_TTS__ENGINE": "espeak",  # quick to start; few tests need the default voice
+    }
     return {**kept, "XDG_STATE_HOME": str(folder), "PYTHONPATH": str(ROOT), **usual, **settings}
 
 

@@ -6,6 +6,8 @@ import signal
 import socket
 import ssl
 import stat
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +23,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from server.config.load import load
 from server.serve import bind_listeners
 from tests.server.process import LOADS_HERE, Running, run, serving, workers
+from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
 
@@ -252,6 +255,15 @@ def test_tls_auto_serves_https_for_the_names_of_this_machine(tmp_path: Path) -> 
         ):
             assert secure.version() == "TLSv1.3"
         assert [line for line in server.said if line.count(":") == 31]
+        assert subprocess.run(image_health_check(port or 0), check=False).returncode == 0
+
+
+def image_health_check(port: int) -> list[str]:
+    """Returns the command with which the image asks a server on this port for its health."""
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    command = dockerfile.split("\nHEALTHCHECK ")[1].split("\n")[0].partition(" CMD ")[2]
+    _, *arguments = json.loads(command.replace(":8080/", f":{port}/"))
+    return [sys.executable, *arguments]
 
 
 def test_a_taken_port_is_one_error_line_and_exits_with_3(tmp_path: Path) -> None:
@@ -279,7 +291,7 @@ def test_a_taken_port_is_one_error_line_and_exits_with_3(tmp_path: Path) -> None
             "assistant.wake_word: wake word 'hal' is not known; these are: alexa, hey_jarvis",
         ),
         ({"EARSHOT_TTS__OPTIONS__SPEEED": "1"}, 2, "tts.espeak: unknown key 'speeed'"),
-        ({"EARSHOT_ASR__ENGINE": "faster_whisper"}, 4, "asr engine 'faster_whisper': no weights"),
+        ({"EARSHOT_ASR__ENGINE": "faster_whisper"}, 4, "asr engine 'faster_whisper': no Whisper"),
         ({**LOADS_HERE, MODEL: "/no/model"}, 4, "asr engine 'model': no model.bin"),
         ({**LOADS_HERE, "EARSHOT_ASR__MODEL": "tiny"}, 2, "asr.model and asr.options.model are"),
         ({**LOADS_HERE, "EARSHOT_ASR__PRELOAD": "tinny"}, 2, "asr.preload: no model 'tinny'"),
@@ -316,7 +328,7 @@ def test_config_prints_values_with_their_sources(tmp_path: Path) -> None:
         (
             {"EARSHOT_ASR__ENGINE": "faster_whisper"},
             1,
-            "FAIL  asr: asr engine 'faster_whisper': no weights",
+            "FAIL  asr: asr engine 'faster_whisper': no Whisper weights",
         ),
         ({**LOADS_HERE, "EARSHOT_TTS__ENGINE": "nonsense"}, 1, "FAIL  tts: tts: no engine"),
         ({"EARSHOT_LANGUAGE": "german"}, 1, "FAIL  EARSHOT_LANGUAGE: expected a language code"),

@@ -34,7 +34,7 @@ class OddLlm:
     context_tokens: int | None = 512
 
     def __init__(self, settings: Settings) -> None:
-        self.at_once: int | None = settings.at_once
+        self.max_concurrency: int | None = settings.at_once
         self._settings = settings
         self._is_loaded = False
         self._cancelled = 0

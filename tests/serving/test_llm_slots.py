@@ -31,9 +31,9 @@ CLOSING_S = 0.05
 class SeatedLlm(EchoLlm):
     """A model that writes few answers at once, refuses further ones, and takes a moment to stop."""
 
-    def __init__(self, at_once: int | None, word_s: float = 0.5) -> None:
+    def __init__(self, max_concurrency: int | None, word_s: float = 0.5) -> None:
         super().__init__(word_s)
-        self.at_once = at_once
+        self.max_concurrency = max_concurrency
         self.taken = self.most = self.refused = 0
 
     async def reply(
@@ -44,7 +44,7 @@ class SeatedLlm(EchoLlm):
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall, None]:
-        if self.at_once is not None and self.taken >= self.at_once:
+        if self.max_concurrency is not None and self.taken >= self.max_concurrency:
             self.refused += 1
             raise OverloadedError("no seat", retry_after_s=2, code="engine_busy")
         self.taken += 1
@@ -80,7 +80,7 @@ def run_sessions(world: World, *scripts: Script) -> list[list[SessionEvent]]:
         async with asyncio.TaskGroup() as tasks:
             for index in range(len(scripts)):
                 tasks.create_task(one(sessions, index))
-        assert world.drafts.live == 0
+        assert world.drafts.count == 0
 
     run_virtual(main())
     return told
@@ -122,7 +122,7 @@ def test_a_draft_is_dropped_for_an_answer_and_its_turn_answered_later() -> None:
     async def pausing(session: Session) -> None:
         for ms in (700, 1500, 8000):
             await speak(session, *[(ONE, 300)] * (not live), (SILENCE, ms))
-            live.append(world.drafts.live)
+            live.append(world.drafts.count)
 
     asking = saying((SILENCE, 400), (TWO, 400), (SILENCE, 6000))
     told = run_sessions(world, (5000, pausing), asking, asking)
@@ -201,9 +201,9 @@ def test_a_draft_continues_after_its_tools_only_if_a_slot_stays_free() -> None:
 
     async def pausing(session: Session) -> None:
         await speak(session, (FOUR, 300), (SILENCE, 2000))
-        assert (slow.calls, world.drafts.live, len(llm.asked)) == (1, 1, 2), "it waits"
+        assert (slow.calls, world.drafts.count, len(llm.asked)) == (1, 1, 2), "it waits"
         await speak(session, (SILENCE, 2200))
-        assert (world.drafts.live, len(llm.asked)) == (1, 3), "the other's answer has been written"
+        assert (world.drafts.count, len(llm.asked)) == (1, 3), "the other's answer has been written"
         await speak(session, (SILENCE, 7000))
 
     asking = saying((SILENCE, 100), (TWO, 400), (SILENCE, 6000))
@@ -255,10 +255,10 @@ class Holder:
 
 
 def holders(
-    scene: Callable[[LlmSlots, Callable[..., Holder]], Awaitable[None]], at_once: int = 2
+    scene: Callable[[LlmSlots, Callable[..., Holder]], Awaitable[None]], max_concurrency: int = 2
 ) -> None:
     async def main() -> None:
-        seats, all_ = LlmSlots(at_once), list[Holder]()
+        seats, all_ = LlmSlots(max_concurrency), list[Holder]()
         async with asyncio.TaskGroup() as tasks:
 
             def sit(*, is_draft: bool = False) -> Holder:

@@ -53,7 +53,7 @@ def test_an_answer_has_every_kind_of_delta() -> None:
     async def scenario(llm: RemoteLlm) -> None:
         assert (llm.name, llm.languages, llm.context_tokens) == ("odd", ("en", "de"), 512)
         assert isinstance(llm, ConcurrencyLimitedLlm)
-        assert llm.at_once == 2
+        assert llm.max_concurrency == 2
         assert await answer(llm, "everything") == [
             TextDelta("de light 0.5"),
             CallDelta("call_1", "light", '{"on"'),

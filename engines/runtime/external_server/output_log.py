@@ -38,13 +38,13 @@ class ServerLog:
         self._name, self._secret, self._now = name, secret, now
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._partial = ""
-        self._kept: deque[str] = deque(maxlen=KEPT_LINES)
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._is_ending = False
         self._second, self._logged, self._dropped = -1, 0, 0
 
     def begin(self) -> None:
         """Prepares for another start: drops the old lines, which no longer explain anything."""
-        self._kept.clear()
+        self._lines.clear()
         self._is_ending = False
 
     def end(self) -> None:
@@ -70,7 +70,7 @@ class ServerLog:
     def summary(self) -> str:
         """Returns the last lines that name an error, or else the last lines, for an error
         message."""
-        lines = (line[-SUMMARY_LINE_CHARS:] for line in error_lines(tuple(self._kept)))
+        lines = (line[-SUMMARY_LINE_CHARS:] for line in error_lines(tuple(self._lines)))
         return " | ".join(lines) or "none"
 
     def _take(self, line: str) -> None:
@@ -79,7 +79,7 @@ class ServerLog:
         line = line.strip()[:MAX_LINE_CHARS]
         if not line:
             return
-        self._kept.append(line)
+        self._lines.append(line)
         level = logging.DEBUG if self._is_ending else level_of(line)
         if logger.isEnabledFor(level) and self._has_room():
             logger.log(level, "< %s: %s", self._name, line)

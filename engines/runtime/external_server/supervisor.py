@@ -72,7 +72,7 @@ class ServerSupervisor:
     def __init__(self, server: SupervisedServer) -> None:
         self._server = server
         self._label = f"{server.kind}.{server.name}"
-        self._why = "it has not been started"
+        self._state_reason = "it has not been started"
         self.state: ServerState = "stopped"
         self._changed = asyncio.Event()
         self.pid: int | None = None
@@ -85,7 +85,7 @@ class ServerSupervisor:
             return
         doing = {"restarting": "it is being restarted", "given up": "it is not started again"}
         tail = f"; {doing[self.state]}" if self.state in doing else ""
-        why = f"its server is not running: {self._why}{tail}"
+        why = f"its server is not running: {self._state_reason}{tail}"
         raise EngineCrashed(self._server.kind, self._server.name, why)
 
     async def changed(self) -> ServerState:
@@ -149,7 +149,7 @@ class ServerSupervisor:
         if state != self.state:
             self._changed.set()
             self._changed = asyncio.Event()
-        self.state, self._why = state, why
+        self.state, self._state_reason = state, why
 
     async def _run_once(self, first: asyncio.Future[None]) -> tuple[float | None, EngineError]:
         """Runs one process from start to end. Returns the loop time since which it was up (None:
@@ -182,7 +182,7 @@ class ServerSupervisor:
         try:
             async with asyncio.timeout(self._server.start_timeout_s):
                 while True:
-                    if (ended := await _within(START_PROBE_S, process)) is not None:
+                    if (ended := await _wait_for_exit(START_PROBE_S, process)) is not None:
                         return _ServerExit(EngineCrashed, f"{ended} while it started")
                     if await self._server.probe():
                         return None
@@ -194,7 +194,7 @@ class ServerSupervisor:
         """Waits until the server has ended or does not answer any more."""
         misses = 0
         while misses < MISSES:
-            if (ended := await _within(WATCH_S, process)) is not None:
+            if (ended := await _wait_for_exit(WATCH_S, process)) is not None:
                 return _ServerExit(EngineCrashed, ended)
             misses = 0 if await self._server.probe() else misses + 1
         return _ServerExit(EngineTimeout, "it did not answer any more")
@@ -208,7 +208,7 @@ class _ServerExit:
     why: str
 
 
-async def _within(timeout_s: float, process: RunningServer) -> str | None:
+async def _wait_for_exit(timeout_s: float, process: RunningServer) -> str | None:
     """Waits at most `timeout_s` for the end of the process. Returns how it ended; None if it still
     runs."""
     try:

@@ -162,7 +162,7 @@ class OpenAiHttpClient:
     ) -> tuple[aiohttp.ClientResponse, ResponseReader[ItemT], ItemT | None]:
         """Posts the request and reads the first item. Tries once more if that fails."""
         try:
-            return await self._try(path, body, reader_type)
+            return await self._send_once(path, body, reader_type)
         except (EngineUnreachable, OpenAiHttpError) as exc:
             wait_s = _wait_s(exc)
             if wait_s is None:
@@ -170,9 +170,9 @@ class OpenAiHttpClient:
             message = "%s engine %r: %s; trying once more"
             logger.info(message, self._stage, self._engine, exc.detail)
         await asyncio.sleep(wait_s)
-        return await self._try(path, body, reader_type)
+        return await self._send_once(path, body, reader_type)
 
-    async def _try(
+    async def _send_once(
         self,
         path: str,
         body: Mapping[str, Any],

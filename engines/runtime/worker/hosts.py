@@ -265,14 +265,14 @@ def voice_host(tts: Tts, send: Send) -> StreamHost:
     """Returns the host of a voice."""
 
     async def speak(request: CallRequest[Raw]) -> AsyncGenerator[SpeechMessage, None]:
-        wish = decode_payload(request.payload, SpeakArguments)
+        arguments = decode_payload(request.payload, SpeakArguments)
         words: list[WordMark] = []
         frames = tts.speak(
-            _only(wish.text),
-            language=wish.language,
-            voice=wish.voice,
-            speed=wish.speed,
-            on_word=words.append if wish.wants_words else None,
+            _single_text(arguments.text),
+            language=arguments.language,
+            voice=arguments.voice,
+            speed=arguments.speed,
+            on_word=words.append if arguments.wants_words else None,
         )
         async with aclosing(frames):
             async for frame in frames:
@@ -289,8 +289,13 @@ def llm_host(llm: Llm, send: Send) -> StreamHost:
     """Returns the host of a language model."""
 
     async def reply(request: CallRequest[Raw]) -> AsyncGenerator[DeltaMessage, None]:
-        wish = decode_payload(request.payload, ReplyArguments)
-        deltas = llm.reply(wish.messages, wish.tools, language=wish.language, options=wish.options)
+        arguments = decode_payload(request.payload, ReplyArguments)
+        deltas = llm.reply(
+            arguments.messages,
+            arguments.tools,
+            language=arguments.language,
+            options=arguments.options,
+        )
         async with aclosing(deltas):
             async for delta in deltas:
                 yield DeltaMessage.of(delta)
@@ -298,7 +303,7 @@ def llm_host(llm: Llm, send: Send) -> StreamHost:
     return StreamHost(llm, llm.name, None, {REPLY: reply}, send)
 
 
-async def _only(text: str) -> AsyncIterator[str]:
+async def _single_text(text: str) -> AsyncIterator[str]:
     yield text
 
 

@@ -14,7 +14,13 @@ from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import RequestError
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from pipeline.shared.settings import PlayoutPacing, SessionSettings
-from pipeline.shared.trace import ANSWERED, CALLED, CONFIGURED, HEARD, NOT_HEARD
+from pipeline.shared.trace import (
+    CONFIGURED,
+    INPUT_AUDIO,
+    INPUT_AUDIO_OMITTED,
+    TOOL_ANSWERED,
+    TOOL_CALLED,
+)
 
 TraceRecord = Mapping[str, Any]
 "One line of a trace, decoded from JSON. It has at least `session` and `event`."
@@ -116,7 +122,7 @@ def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
     now: SessionSettings | None = None
     samples = 0
     for record in records:
-        if record["event"] == HEARD:
+        if record["event"] == INPUT_AUDIO:
             chunks.append(_pcm(record, name))
             samples += len(chunks[-1])
         elif record["event"] == CONFIGURED:
@@ -138,7 +144,7 @@ def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
         actions,
         turns(records),
         has_words=any("transcript" in r for r in records if r["event"] == "Transcribed"),
-        is_cut=any(record["event"] == NOT_HEARD for record in records),
+        is_cut=any(record["event"] == INPUT_AUDIO_OMITTED for record in records),
         paced_by=_paced_by(first, name),
         place=_place(first, name),
         tool_calls=_tool_calls(records, name),
@@ -212,9 +218,9 @@ def _tool_calls(records: Iterable[TraceRecord], name: str) -> list[RecordedToolC
     found: list[RecordedToolCall] = []
     try:
         for record in records:
-            if record["event"] == CALLED:
+            if record["event"] == TOOL_CALLED:
                 calls[record["call_id"]] = record
-            elif record["event"] == ANSWERED and (call := calls.get(record["call_id"])):
+            elif record["event"] == TOOL_ANSWERED and (call := calls.get(record["call_id"])):
                 arguments = msgspec.json.decode(call["arguments"], type=dict[str, Any])
                 found.append(RecordedToolCall(call["name"], arguments, record["output"]))
     except (KeyError, TypeError, msgspec.DecodeError) as error:

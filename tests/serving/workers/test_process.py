@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
-from engines.base import AsrItem, AsrOptions
+from engines.base import AsrItem, AsrOptions, AsrResult
 from engines.runtime.worker import protocol
 from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
 from serving.scheduling.scheduler import Scheduler
@@ -77,6 +77,26 @@ def test_a_killed_worker_loses_its_call_and_the_next_works() -> None:
 
     metrics = with_worker(scenario)
     assert metrics.counts["earshot_worker_restarts"] == 1
+
+
+def test_the_outcomes_of_short_windows_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Counts()
+    worker = ProcessWorker("asr", "faster_whisper", OPTIONS, metrics)
+
+    async def ready_at_once(*_: object) -> None: ...
+
+    async def answer(*_: object) -> list[AsrResult]:
+        return [
+            AsrResult("", 0.0, "en"),
+            AsrResult("lights", 0.9, "en", short_windows=("too_long", "accepted")),
+            AsrResult("lamp", 0.9, "en", short_windows=("accepted",)),
+        ]
+
+    monkeypatch.setattr(worker, "_wait_until_restarted", ready_at_once)
+    monkeypatch.setattr(worker, "call", answer)
+    asyncio.run(worker.decode([clip("lights")]))
+    assert metrics.counts["earshot_asr_short_windows:too_long"] == 1
+    assert metrics.counts["earshot_asr_short_windows:accepted"] == 2
 
 
 def test_a_hung_worker_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +164,7 @@ def test_a_request_times_out_if_the_worker_cannot_be_restarted(
             assert isinstance(await catch(worker.decode([item])), EngineCrashed)
             running.cancel()
 
-    monkeypatch.setattr(ProcessWorker, "_live", never)
+    monkeypatch.setattr(ProcessWorker, "_run_child", never)
     assert run_virtual(main()) == pytest.approx(child_process.LOAD_TIMEOUT_S)
 
 
@@ -194,7 +214,7 @@ def test_a_worker_is_restarted_at_once_after_a_long_life(
             async with asyncio.timeout(500):
                 await worker.run()
 
-    monkeypatch.setattr(ProcessWorker, "_live", live)
+    monkeypatch.setattr(ProcessWorker, "_run_child", live)
     run_virtual(main())
     pauses = [after[0] - before[1] for before, after in pairwise(spans)]
     assert pauses == pytest.approx([0.05, 0.2, 1.0])
