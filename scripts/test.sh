@@ -17,11 +17,14 @@ tally="$(mktemp)"
 trap 'rm -f "$tally"' EXIT
 export TESTS_TRIED_AGAIN="$tally" # counted over both runs
 
+# Images of Python often set this. Then each of some hundred processes would compile all our modules.
+unset PYTHONDONTWRITEBYTECODE
+
 NOTHING_CHOSEN=5 # pytest's exit status
 # Threads of several workers would take the cores from each other.
 together=0
 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-  "$python" -m pytest -n "$jobs" --dist loadgroup -m "($chosen) and not alone" "$@" || together=$?
+  "$python" -m pytest -n "$jobs" --dist loadscope -m "($chosen) and not alone" "$@" || together=$?
 alone=0
 "$python" -m pytest -m "($chosen) and alone" "$@" || alone=$?
 

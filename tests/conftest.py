@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.processor_time import ProcessorTimes
 from tests.run_limits import limits
 from tests.shared import NEEDS_SHARED
 from tests.tiers import is_left_out, shut_in, tier
@@ -20,10 +21,25 @@ NEEDS_GPU = "needs a GPU"
 
 _ALLOWED_IN_CI = (NEEDS_SHARED, NEEDS_GPU)
 
+REAL_TEST_S = 1800
+"""The limit of a test with real parts: some compute for many minutes. That of other tests stands in
+pyproject.toml. Soak tests have none, because an option sets how long they run."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--processor-time",
+        type=int,
+        metavar="N",
+        help="list the N files and the N tests that take the most processor time",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     for plugin in limits(config):
         config.pluginmanager.register(plugin)
+    if shown := config.option.processor_time:
+        config.pluginmanager.register(ProcessorTimes(shown))
     # A shell makes background programs ignore Ctrl-C; the tests of Ctrl-C need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -74,6 +90,17 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names a parameter of bytes that are no text by its length.
+
+    With its contents nobody could read the name. A compressed file holds the time, too, so workers
+    of pytest-xdist that import its test in different seconds would disagree about the tests.
+    """
+    if isinstance(val, bytes) and not val.isascii():
+        return f"{argname} of {len(val)} bytes"
+    return None
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if not collection_path.match("test_*.py"):
         return None
@@ -94,6 +121,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         put_long_files_first(items)
     for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(0))
+        elif item.get_closest_marker("real"):
+            item.add_marker(pytest.mark.timeout(REAL_TEST_S))
         if name := tier(item):
             item.add_marker(name)
         elif not item.get_closest_marker("soak"):

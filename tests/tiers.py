@@ -31,18 +31,30 @@ def is_unit_file(file: Path) -> bool:
 
 _ONLY_SLOW_FILE = re.compile(r"^pytestmark = .*\bmark\.(real|soak)\b", flags=re.MULTILINE)
 
+_REAL = "pytest.mark.real"
+
+
+@cache
+def _has_real_fixtures(folder: Path) -> bool:
+    """Whether this folder's `conftest.py` makes some tests of its fixtures real."""
+    conftest = folder / "conftest.py"
+    return conftest.exists() and _REAL in conftest.read_text(encoding="utf-8")
+
 
 def is_left_out(file: Path, expression: str) -> bool:
     """Whether pytest can leave this file out because `-m expression` chooses none of its tests.
 
-    Importing all test files takes 10 s. Like `is_unit_file`, this reads the file. It knows the
-    expressions of the Makefile and of `scripts/test.sh`; with any other, no file is left out.
+    Importing all test files takes each worker 10 s. Like `is_unit_file`, this reads the file. It
+    knows the expressions of the Makefile and of `scripts/test.sh`; with any other, no file is left
+    out.
     """
     if expression == "unit":
         return not is_unit_file(file)
     text = file.read_text(encoding="utf-8")
     if expression.endswith(" and alone") and "pytest.mark.alone" not in text:
         return True
+    if expression.startswith("(real) and "):
+        return _REAL not in text and not any(map(_has_real_fixtures, file.parents))
     return "not real and not soak" in expression and bool(_ONLY_SLOW_FILE.search(text))
 
 

@@ -1,9 +1,12 @@
 """The assignment of tests to workers of pytest-xdist, and their order (ADR 51)."""
 
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.tiers import tier
 
@@ -11,8 +14,21 @@ _REAL_TIME_GROUP = "talkers"
 """These tests speak in real time and hardly use the processor. They take the longest of all groups,
 so a worker begins with them."""
 
+_GROUP = re.compile(r'^pytestmark = .*\bmark\.xdist_group\("(\w+)"\)', flags=re.MULTILINE)
 
-class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]
+
+@cache
+def group_of(file: Path) -> str:
+    """Returns the name that the file's `pytest.mark.xdist_group` gives, or an empty text.
+
+    The file is read. pytest-xdist 3.8 sends the groups as parts of the tests' names, which pytest
+    9.2 ignores without a word (pytest-xdist issue 1386).
+    """
+    marker = _GROUP.search(file.read_text(encoding="utf-8"))
+    return marker[1] if marker else ""
+
+
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Gives all tests of a file to one worker, so that its fixtures are made once.
 
     Files with the same `pytest.mark.xdist_group` go to one worker together: they share a folder,
@@ -24,10 +40,11 @@ class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]
         # tests for which all other workers wait.
         config.option.loadscopereorder = False
         super().__init__(config, log)
+        self._root: Path = config.rootpath
 
     def _split_scope(self, nodeid: str) -> str:
-        scope: str = super()._split_scope(nodeid)
-        return nodeid.partition("::")[0] if scope == nodeid else scope
+        file = nodeid.partition("::")[0]
+        return group_of(self._root / file) or file
 
 
 def put_long_files_first(items: list[pytest.Item]) -> None:

@@ -8,7 +8,7 @@ from core.errors import RequestError
 from devices.ota import MAX_NAME_CHARS, check_name, is_release, version_key
 from devices.pairing import CODE_DIGITS, read_code
 from devices.registry.sanitize import MAX_NAME_CHARS as MAX_SHOWN_CHARS
-from devices.registry.sanitize import short
+from devices.registry.sanitize import sanitize_line
 from devices.xiaozhi.firmware import version_in
 from devices.xiaozhi.ota_check import is_newer
 from tests.fuzz.target import Target
@@ -42,8 +42,8 @@ def device_names(data: bytes) -> None:
     for text in (one, other):
         _code(text)
         _name(text)
-        shown = short(text)
-        assert short(shown) == shown
+        shown = sanitize_line(text)
+        assert sanitize_line(shown) == shown
         assert len(shown) <= MAX_SHOWN_CHARS
         assert shown.isprintable()
     _order(one, other)

@@ -108,7 +108,7 @@ def conversing(lottery: random.Random) -> None:
                     case _:
                         assert_never(action.message.state)
         assert is_speaking == dialogue.is_speaking
-        assert not (dialogue.takes_audio and dialogue.doing == "idle")
+        assert not (dialogue.takes_audio and dialogue.activity == "idle")
     for _ in range(200):  # silence ends every conversation
         now += 10
         actions = dialogue.tick(now, is_answering=False)

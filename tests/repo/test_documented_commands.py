@@ -21,7 +21,11 @@ DOCUMENTS = sorted([ROOT / "README.md", ROOT / "THREAT_MODEL.md", *ROOT.glob("do
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`]+)`")
-_COMMAND = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?earshot +([a-z-].*)$", re.MULTILINE)
+_COMMAND = re.compile(
+    r"^(?:\$ )?(?:sudo )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?earshot +([a-z-].*)$", re.MULTILINE
+)
+_REDIRECTION = re.compile(r" (?:#|>|>>|\||&&) ")
+"Words after which the rest of the line is a comment or for the shell."
 _PLACEHOLDERS = re.compile(r"[\[\]|]|\.\.\.|\b[A-Z]{2,}\b|  ")
 _OPTION = re.compile(r"(?<!\S)\[?(--[a-z][a-z-]+)")
 
@@ -30,7 +34,7 @@ RUN_AS_SHOWN = {"config", "engines list", "extras", "models list", "models list 
 
 IN_THE_ENVIRONMENT = """
 import contextlib, io, json, sys
-from server.__main__ import _parser, main
+from server.__main__ import parser_for, main
 
 def answer(call):
     out = io.StringIO()
@@ -42,7 +46,7 @@ def answer(call):
     return code, out.getvalue()
 
 def parse(words):
-    _parser(words).parse_args(words)
+    parser_for(words).parse_args(words)
 
 found = {}
 for kind, words in json.load(sys.stdin):
@@ -59,7 +63,7 @@ def _shown() -> Iterator[tuple[str, str]]:
         spans = [code.replace("\n", " ") for code in _CODE.findall(_FENCE.sub("", text))]
         for block in (*_FENCE.findall(text), *spans):
             for rest in _COMMAND.findall(block):
-                yield document.name, rest.partition(" #")[0].rstrip()
+                yield document.name, _REDIRECTION.split(rest)[0].rstrip()
 
 
 def _actions_of(rest: str) -> list[tuple[str]]:

@@ -1,5 +1,7 @@
 """Which tests are unit tests, and what a unit test may not do."""
 
+import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 from tests.run_limits import SECOND_TRIES, UNIT_CPU_S, UNIT_S, too_flaky, too_slow
 from tests.shared import ROOT
 from tests.tiers import is_left_out, is_unit_file, shut_in
+from tests.workers import group_of
 
 pytestmark = pytest.mark.live
 
@@ -51,6 +54,7 @@ REAL = "pytestmark = pytest.mark.real\n"
         ("(not real and not soak) and not alone", MEASURES, False),
         ("(real) and alone", REAL + MEASURES, False),
         ("(real) and not alone", REAL, False),
+        ("(real) and not alone", QUICK, True),
         ("real or soak", REAL, False),
         ("", REAL, False),
     ],
@@ -63,11 +67,47 @@ def test_a_file_without_a_chosen_test_is_not_imported(
     assert is_left_out(file, expression) is is_out
 
 
+def test_a_file_whose_fixture_has_a_real_parameter_is_imported(tmp_path: Path) -> None:
+    fixture = '@pytest.fixture(params=[pytest.param("", marks=pytest.mark.real)])\n'
+    (tmp_path / "conftest.py").write_text(fixture, encoding="utf-8")
+    file = tmp_path / "folder" / "test_it.py"
+    file.parent.mkdir()
+    file.write_text(QUICK, encoding="utf-8")
+    assert not is_left_out(file, "(real) and not alone")
+
+
 def test_every_marker_of_a_file_stands_on_one_line() -> None:
-    """`is_unit_file` and `is_left_out` find no other."""
+    """`is_unit_file`, `is_left_out` and `group_of` find no other."""
     files = (ROOT / "tests").rglob("test_*.py")
-    texts = {one: one.read_text(encoding="utf-8") for one in files}
+    texts = {one: one.read_text(encoding="utf-8") for one in files if one != Path(__file__)}
     assert [one for one, text in texts.items() if "pytestmark = [\n" in text] == []
+    grouped = {one for one, text in texts.items() if "xdist_group(" in text}
+    assert {one for one in texts if group_of(one)} == grouped
+    assert len(grouped) > 1
+
+
+def test_the_files_of_a_group_go_to_one_worker(tmp_path: Path) -> None:
+    """Otherwise they would disturb each other; pytest-xdist by itself says nothing."""
+    marked = 'import pytest\npytestmark = pytest.mark.xdist_group("one")\n'
+    for name in ("a", "b", "c"):
+        (tmp_path / f"test_{name}.py").write_text(marked + QUICK, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(
+        "from tests.workers import FileScheduling\n"
+        "def pytest_xdist_make_scheduler(config, log): return FileScheduling(config, log)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = xdist_group\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadscope", "-vv", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    workers = re.findall(r"\[(gw\d)\].* PASSED", done.stdout)
+    assert len(workers) == 3, done.stdout + done.stderr
+    assert len(set(workers)) == 1
 
 
 def test_a_unit_test_that_opens_a_socket_or_starts_a_process_fails(

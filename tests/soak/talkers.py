@@ -116,7 +116,7 @@ async def vanishing(scene: Scene, begin: int) -> None:
 async def _cut_while_speaking(talker: ConversationClient, client: RealtimeClient) -> None:
     async with asyncio.TaskGroup() as tasks:
         speaking = tasks.create_task(talker.say(clip(LONG)))
-        while not talker._log.is_speech:
+        while not talker._log.is_speech and not speaking.done():
             await talker._wait_for_change()
         await _cut(client)
         speaking.cancel()
