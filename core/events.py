@@ -203,6 +203,8 @@ class TranscriptionCompleted:
     "Text and log probability of each token, when asked for and known."
     content_index: int = 0
     "Index of the item's part."
+    rejected_words: int = 0
+    "Number of decoded words that were rejected as noise, and so are not in the transcript."
 
 
 @dataclass(frozen=True, slots=True)

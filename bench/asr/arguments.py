@@ -11,6 +11,9 @@ with default settings is started for the run. Files: rtf-, recogs-, errs-, errs-
 stats_summary-NAME.txt, asr-NAME.json and asr-NAME.svg; see docs/bench.md.
 """
 
+MAX_PADDING_MS = 30_000
+"Longest silence around a recording: a whole window of Whisper."
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `bench asr`."""
@@ -50,6 +53,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="spoken language; in a table with languages, only its recordings are used",
     )
     parser.add_argument(
+        "--prompt", default="", metavar="TEXT", help="uploads: text that comes before"
+    )
+    parser.add_argument(
+        "--hotwords", default="", metavar="TEXT", help="uploads: words that become more likely"
+    )
+    parser.add_argument(
+        "--prefix", default="", metavar="TEXT", help="uploads: raw decoder prefix, special tokens"
+    )
+    parser.add_argument(
+        "--beam", type=_positive, metavar="N", help="uploads: beam size; 1 is greedy"
+    )
+    parser.add_argument(
+        "--padding",
+        type=_padding_ms,
+        default=0,
+        metavar="MS",
+        help=f"silence before and after each recording, 0 to {MAX_PADDING_MS} ms (0)",
+    )
+    parser.add_argument(
         "--limit", type=_positive, metavar="N", help="use only the first N recordings"
     )
     parser.add_argument(
@@ -65,6 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the table of Willow Inference Server's benchmark instead",
     )
+
+
+def _padding_ms(text: str) -> int:
+    padding_ms = int(text)
+    if not 0 <= padding_ms <= MAX_PADDING_MS:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {MAX_PADDING_MS}")
+    return padding_ms
 
 
 def _positive(text: str) -> int:

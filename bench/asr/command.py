@@ -74,6 +74,7 @@ async def _main(options: argparse.Namespace) -> int:
         found = await run(plan, clips)
         after = await server_stats.read(address)
     stats = after.since(before) if before and after else None
+    rejected_words = stats.rejected_words if stats and plan.way != "rest" else None
     report = {
         "corpus": str(_source(options)),
         "server": address.url,
@@ -81,7 +82,9 @@ async def _main(options: argparse.Namespace) -> int:
         "tasks": len(shares(clips, plan.tasks)),
         "model": plan.model or DEFAULT_MODEL,
         "measured_on": measured_on,
-        **summary(found, plan.language),
+        "decoding": dict(plan.decoding),
+        "padding_ms": plan.padding_ms,
+        **summary(found, plan.language, rejected_words),
     }
     if answered(found):
         _write(options, plan, found, report, server_stats.stats_text(str(report["model"]), stats))
@@ -157,8 +160,30 @@ def _plan(options: argparse.Namespace, address: Address, clips: int) -> CorpusPl
         print(f"earshot: {clips} recordings for {options.num_tasks} tasks", file=sys.stderr)
     way: UploadWay = options.streaming or "rest"
     return CorpusPlan(
-        address, way, options.num_tasks, options.model, options.language, options.timeout
+        address,
+        way,
+        options.num_tasks,
+        options.model,
+        options.language,
+        options.timeout,
+        _decoding(options),
+        options.padding,
     )
+
+
+def _decoding(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the form fields of the decoder that were given. Raises RequestError: streamed
+    recordings have none."""
+    given = {
+        "prompt": options.prompt,
+        "hotwords": options.hotwords,
+        "prefix": options.prefix,
+        "beam_size": str(options.beam or ""),
+    }
+    fields = {name: value for name, value in given.items() if value}
+    if fields and (options.streaming or options.wis_table):
+        raise RequestError("--prompt, --hotwords, --prefix and --beam are for uploads only")
+    return fields
 
 
 def _selected_clips(options: argparse.Namespace) -> list[CorpusClip]:

@@ -2,12 +2,13 @@
 recordings."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Literal
 
+import numpy as np
 from aiohttp import ClientSession
 
 from bench.asr.corpus import CorpusClip, shares
@@ -17,11 +18,12 @@ from bench.asr.streaming import (
     StreamingClient,
     open_streaming_client,
 )
-from bench.asr.upload import UploadClient
+from bench.asr.upload import UploadClient, wav_bytes
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import TRANSCRIPTION_MODEL, ClientTransport, SessionRequest
 from bench.talk.command import read_recording
+from core.audio import Pcm
 
 UploadWay = Literal["rest", "ws", "webrtc"]
 "Upload (`rest`), or streaming in real time."
@@ -38,6 +40,10 @@ class CorpusPlan:
     language: str | None = None
     timeout_s: float = 30.0
     "Limit for the answer to one recording."
+    decoding: Mapping[str, str] = field(default_factory=dict)
+    "Uploads: form fields of the decoder, such as `beam_size`."
+    padding_ms: int = 0
+    "Silence before and after each recording. An upload with it is sent as WAV of 24 kHz."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,9 @@ async def _upload(plan: CorpusPlan, share: Sequence[CorpusClip]) -> list[ClipRes
     results = []
     async with ClientSession(headers=plan.address.headers) as http:
         model = plan.model or TRANSCRIPTION_MODEL
-        uploader = UploadClient(http, plan.address, model, plan.timeout_s)
+        uploader = UploadClient(http, plan.address, model, plan.timeout_s, plan.decoding)
         for clip in share:
-            data, audio_s = await asyncio.to_thread(_read, clip)
+            data, audio_s = await asyncio.to_thread(_read, clip, plan.padding_ms)
             language = plan.language or clip.language
             results.append(
                 ClipResult(clip, audio_s, await uploader.send(clip.path.name, data, language))
@@ -115,16 +121,23 @@ async def _speak(
             for clip in rest:
                 if (plan.language or clip.language) != language:
                     break
-                results.append(await _spoken(speaker, clip))
+                results.append(await _spoken(speaker, clip, plan.padding_ms))
     return results
 
 
-async def _spoken(speaker: StreamingClient, clip: CorpusClip) -> ClipResult:
+async def _spoken(speaker: StreamingClient, clip: CorpusClip, padding_ms: int) -> ClipResult:
     pcm = await asyncio.to_thread(read_recording, clip.path)
-    return ClipResult(clip, len(pcm) / RATE_HZ, await speaker.say(pcm))
+    return ClipResult(clip, len(pcm) / RATE_HZ, await speaker.say(_padded(pcm, padding_ms)))
 
 
-def _read(clip: CorpusClip) -> tuple[bytes, float]:
-    """Returns the file and its length in seconds."""
+def _read(clip: CorpusClip, padding_ms: int) -> tuple[bytes, float]:
+    """Returns the file, or a WAV file with silence around it, and the recording's length in
+    seconds."""
     pcm = read_recording(clip.path)
-    return clip.path.read_bytes(), len(pcm) / RATE_HZ
+    data = wav_bytes(_padded(pcm, padding_ms), RATE_HZ) if padding_ms else clip.path.read_bytes()
+    return data, len(pcm) / RATE_HZ
+
+
+def _padded(pcm: Pcm, padding_ms: int) -> Pcm:
+    """Returns the sound with silence before and after it."""
+    return np.pad(pcm, RATE_HZ * padding_ms // 1000)

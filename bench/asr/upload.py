@@ -1,7 +1,10 @@
 """Uploads one recording to `POST /v1/audio/transcriptions`."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from wave import open as open_wave
 
 from aiohttp import ClientSession, ClientTimeout, FormData
 from msgspec import DecodeError
@@ -10,6 +13,8 @@ from msgspec.json import decode
 from bench.asr.streaming import StreamedTranscript
 from bench.client.http import Address, reaching, refusal
 from bench.client.realtime import CannotConnect
+from core.audio import Pcm
+from media.pcm import to_bytes
 
 FATAL_STATUSES = {401, 403, 404, 405}
 "HTTP statuses with which no other recording would succeed either."
@@ -27,6 +32,8 @@ class UploadClient:
     address: Address
     model: str
     timeout_s: float
+    decoding: Mapping[str, str] = field(default_factory=dict)
+    "Further form fields."
 
     async def send(self, name: str, data: bytes, language: str | None) -> StreamedTranscript:
         """Uploads a file; returns the text and the time from request to answer. Raises
@@ -37,6 +44,8 @@ class UploadClient:
         form.add_field("response_format", "json")
         if language:
             form.add_field("language", language)
+        for name_of_field, value in self.decoding.items():
+            form.add_field(name_of_field, value)
         clock = asyncio.get_running_loop().time
         began = clock()
         url = f"{self.address.url}/v1/audio/transcriptions"
@@ -57,6 +66,17 @@ class UploadClient:
         return StreamedTranscript(
             "" if error else _text(body), 1000 * (clock() - began), error=error
         )
+
+
+def wav_bytes(pcm: Pcm, rate_hz: int) -> bytes:
+    """Returns mono sound as a WAV file of 16 bits."""
+    file = BytesIO()
+    with open_wave(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(2)
+        wav.setframerate(rate_hz)
+        wav.writeframes(to_bytes(pcm))
+    return file.getvalue()
 
 
 def _text(body: bytes) -> str:

@@ -212,6 +212,8 @@ class AsrResult:
     is_unsure: bool = False
     """True: one of the scores indicates that there was no speech, but not all do. That is not
     enough to reject the text. Only meaningful if `AsrInfo.tells_noise` is true."""
+    rejected_words: int = 0
+    "Number of decoded words that are not in `text`, because they were rejected as noise."
     short_windows: tuple[ShortWindowOutcome, ...] = ()
     "Outcome of each window that was first decoded in less than 30 s, with `longest`."
 

@@ -65,6 +65,8 @@ class SessionOutbox:
             self._trace.write(event)
         if self._logs_words:
             _log_words(event)
+        if isinstance(event, TranscriptionCompleted) and event.rejected_words:
+            self._metrics.count("earshot_asr_rejected_words", event.rejected_words)
         self.events.put(event)
         self._on_event(event)
 

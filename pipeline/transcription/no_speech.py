@@ -157,7 +157,15 @@ def filter_no_speech(
 
 def rejected_result(result: AsrResult) -> AsrResult:
     """Returns an empty result in place of this one, marked as rejected."""
-    return replace(result, text="", words=(), segments=(), tokens=(), is_rejected=True)
+    return replace(
+        result,
+        text="",
+        words=(),
+        segments=(),
+        tokens=(),
+        is_rejected=True,
+        rejected_words=result.rejected_words + len(result.text.split()),
+    )
 
 
 def no_speech_result(language: str) -> AsrResult:

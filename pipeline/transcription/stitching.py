@@ -96,6 +96,7 @@ def stitch_results(results: Sequence[tuple[AsrResult, float]]) -> AsrResult:
         language=first.language,
         words=tuple(word for result, _ in spoken for word in result.words),
         is_rejected=not spoken and any(result.is_rejected for result, _ in results),
+        rejected_words=sum(result.rejected_words for result, _ in results),
         segments=tuple(segment for result, _ in spoken for segment in result.segments),
         tokens=tuple(token for result, _ in spoken for token in result.tokens),
         language_probability=first.language_probability,

@@ -355,7 +355,16 @@ class UserTurnController:
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
         audio_s = round(samples_to_ms(open_.record.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
-        self._emit(TranscriptionCompleted(item_id, result.text, audio_s, result.language, logprobs))
+        self._emit(
+            TranscriptionCompleted(
+                item_id,
+                result.text,
+                audio_s,
+                result.language,
+                logprobs,
+                rejected_words=result.rejected_words,
+            )
+        )
         self._responder.handle(UserTurnTranscribed(turn, result))
 
     async def _decode_new_audio(self, open_: OpenUtterance) -> AsrResult:

@@ -83,7 +83,9 @@ class OpenUtterance:
             result, self.record.all_evidence, self.criterion
         ):
             return result
-        return rejected_result(result)
+        # Words that the former transcript already has are not lost.
+        lost = len(continuation.words_added.split())
+        return replace(rejected_result(result), rejected_words=lost)
 
     def set_provisional(self, result: AsrResult, now: float) -> AsrResult:
         """Returns the transcript that holds if the utterance is over, and keeps it as

@@ -140,6 +140,9 @@ METRICS: Mapping[str, MetricDeclaration] = {
         "Recognition windows below 30 s; unless accepted, decoded again in 30 s, by the reason.",
         ("outcome",),
     ),
+    "earshot_asr_rejected_words": MetricDeclaration(
+        "counter", "Words of sessions that were decoded and then rejected as noise."
+    ),
     "earshot_asr_refused": MetricDeclaration(
         "counter", "Recognition requests refused: the wait would be too long.", ("priority",)
     ),

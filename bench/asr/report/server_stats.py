@@ -11,8 +11,9 @@ from bench.client.http import Address
 QUEUE = "earshot_asr_queue_seconds_sum"
 COMPUTE = "earshot_asr_compute_seconds_sum"
 CALLS = "earshot_asr_compute_seconds_count"
+REJECTED_WORDS = "earshot_asr_rejected_words_total"
 BATCH_LABEL = "batch"
-"Label of the two above: number of items that were computed at once."
+"Label of the computing times: number of items that were computed at once."
 
 HEADER = (
     "Read from the server's /metrics before and after; other clients of the server count too. ",
@@ -37,6 +38,8 @@ class ServerStats:
     infer_s: float = 0.0
     calls: Mapping[int, CallStats] = field(default_factory=dict)
     "Calls by batch size."
+    rejected_words: int = 0
+    "Words of sessions that were decoded and then rejected as noise."
 
     def since(self, before: "ServerStats") -> "ServerStats":
         """Returns the difference to earlier counts."""
@@ -49,13 +52,19 @@ class ServerStats:
             for size, now in self.calls.items()
         }
         made = {size: one for size, one in calls.items() if one.count}
-        return ServerStats(self.queue_s - before.queue_s, self.infer_s - before.infer_s, made)
+        return ServerStats(
+            self.queue_s - before.queue_s,
+            self.infer_s - before.infer_s,
+            made,
+            self.rejected_words - before.rejected_words,
+        )
 
 
 def parsed(exposition: str) -> ServerStats | None:
     """Reads Prometheus' text format; returns None when it is not from an Earshot server."""
     queue_s: float | None = None
     infer_s = 0.0
+    rejected_words = 0
     counts: dict[int, float] = {}
     seconds: dict[int, float] = {}
     for family in text_string_to_metric_families(exposition):
@@ -63,6 +72,7 @@ def parsed(exposition: str) -> ServerStats | None:
             if sample.name == QUEUE:
                 queue_s = (queue_s or 0.0) + sample.value
             infer_s += sample.value if sample.name == COMPUTE else 0.0
+            rejected_words += round(sample.value) if sample.name == REJECTED_WORDS else 0
             if sample.name in {CALLS, COMPUTE} and BATCH_LABEL in sample.labels:
                 into = counts if sample.name == CALLS else seconds
                 size = int(sample.labels[BATCH_LABEL])
@@ -72,7 +82,7 @@ def parsed(exposition: str) -> ServerStats | None:
     calls = {
         size: CallStats(round(count), seconds.get(size, 0.0)) for size, count in counts.items()
     }
-    return ServerStats(queue_s, infer_s, calls)
+    return ServerStats(queue_s, infer_s, calls, rejected_words)
 
 
 async def read(address: Address) -> ServerStats | None:

@@ -38,9 +38,14 @@ def scored_characters(run: CorpusRun) -> list[ScoredText]:
     ]
 
 
-def summary(run: CorpusRun, language: str | None) -> dict[str, Any]:
-    """Returns all measured values, as in the JSON file. language: overrides that of the
-    recordings."""
+def summary(
+    run: CorpusRun, language: str | None, rejected_words: int | None = None
+) -> dict[str, Any]:
+    """Returns all measured values, as in the JSON file.
+
+    language: overrides that of the recordings.
+    rejected_words: words that the server decoded and rejected as noise; None: not known.
+    """
     clean = [
         (
             normalised(r.clip.text, language or r.clip.language),
@@ -70,6 +75,7 @@ def summary(run: CorpusRun, language: str | None) -> dict[str, Any]:
         "utterances": sum(r.answer.utterances for r in run.results),
         "empty_utterances": sum(r.answer.empty_utterances for r in run.results),
         "empty_recordings": sum(not heard for said, heard, _ in clean if said),
+        "rejected_words": rejected_words,
     }
 
 
@@ -112,6 +118,8 @@ def table(found: Mapping[str, Any], what: str) -> str:
         rows.append(
             ("utterances, without text", f"{found['utterances']}, {found['empty_utterances']}")
         )
+    if found["rejected_words"] is not None:
+        rows.append(("words that were decoded and rejected as noise", f"{found['rejected_words']}"))
     if found["partial_words_kept"] is not None:
         rows.append(("words of partials that stayed", f"{found['partial_words_kept']:.1%}"))
     return markdown(["what", "measured"], rows)

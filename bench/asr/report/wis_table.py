@@ -8,19 +8,16 @@ from the corpus is repeated and cut to WIS's lengths.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from statistics import median
-from wave import open as open_wave
 
 import numpy as np
 from aiohttp import ClientSession
 
-from bench.asr.upload import UploadClient
+from bench.asr.upload import UploadClient, wav_bytes
 from bench.client.http import Address
 from bench.client.realtime import CannotConnect
 from bench.tools.stats import markdown
 from core.audio import ASR_RATE_HZ, Pcm
-from media.pcm import to_bytes
 
 LENGTHS_S = (3.84, 10.688, 29.248, 180.0)
 ROUNDS = 5
@@ -84,10 +81,4 @@ def table(rows: Sequence[WisTableRow]) -> str:
 def wav_of(speech: Pcm, length_s: float) -> bytes:
     """Returns 16 kHz speech as a WAV file, repeated and cut to this length."""
     pcm = np.resize(speech, round(length_s * ASR_RATE_HZ))
-    file = BytesIO()
-    with open_wave(file, "wb") as wav:
-        wav.setnchannels(1)
-        wav.setsampwidth(2)
-        wav.setframerate(ASR_RATE_HZ)
-        wav.writeframes(to_bytes(pcm))
-    return file.getvalue()
+    return wav_bytes(pcm, ASR_RATE_HZ)

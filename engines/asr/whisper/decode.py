@@ -153,6 +153,7 @@ class ItemDecode:
             language=detection.language,
             words=tuple(self.words),
             is_rejected=not text and bool(self.rejected),
+            rejected_words=sum(len(window.text.split()) for window in self.rejected),
             segments=tuple(self.segments),
             tokens=tuple(self.tokens),
             language_probability=detection.probability,

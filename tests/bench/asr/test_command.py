@@ -99,6 +99,25 @@ def test_uploads_report_error_rates_and_latencies(
     assert "batch_size" in (tmp_path / "stats_summary-home.txt").read_text()
 
 
+def test_uploads_can_vary_padding_and_decoding(
+    corpus: Path, server: Running, tmp_path: Path
+) -> None:
+    options = ("--url", server.url, "--limit", "1", "--json", "--log-dir", str(tmp_path))
+    code, printed, wrong = bench(tmp_path, str(corpus), *options, "--padding", "300")
+    assert (code, wrong) == (0, "")
+    found = json.loads(printed)
+    assert (found["padding_ms"], found["decoding"]) == (300, {})
+    code, printed, _ = bench(tmp_path, str(corpus), *options, "--beam", "5", "--hotwords", "lamp")
+    assert code == 0
+    assert json.loads(printed)["decoding"] == {"hotwords": "lamp", "beam_size": "5"}
+    code, _, wrong = bench(tmp_path, str(corpus), *options, "--prefix", "<|en|>")
+    assert code == 1
+    assert "prefix" in wrong  # PocketSphinx has none
+    code, _, wrong = bench(tmp_path, str(corpus), *options, "--streaming", "--beam", "5")
+    assert code == 2
+    assert "for uploads only" in wrong
+
+
 def test_a_missing_model_is_reported_for_each_recording(
     corpus: Path, server: Running, tmp_path: Path
 ) -> None:

@@ -86,7 +86,7 @@ def test_uncertain_frames_count_in_proportion() -> None:
 
 def test_a_rejected_result_keeps_no_text() -> None:
     result = AsrResult("will it rain in rome", 0.9, "en")
-    nothing = AsrResult("", 0.9, "en", is_rejected=True)
+    nothing = AsrResult("", 0.9, "en", is_rejected=True, rejected_words=5)
     assert filter_no_speech(result, evidence((0.3, 2000)), NoSpeechCriterion.BOTH) == nothing
     assert filter_no_speech(result, evidence((0.9, 1000)), NoSpeechCriterion.BOTH) is result
 

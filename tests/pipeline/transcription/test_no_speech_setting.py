@@ -83,6 +83,17 @@ def test_with_push_to_talk_a_short_word_is_kept_unless_strict(
     assert heard_in_a_session(mode, Short("toy"), settings, commits=True) == text
 
 
+@pytest.mark.parametrize(("kind", "count"), [("toy", 1), ("tells", 0)])
+def test_words_that_the_filter_rejects_are_counted(kind: Kind, count: int) -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (0, 400), (1000, SHORT_MS), (0, 1200))
+
+    world = World(asr=Short(kind), no_speech="normal")
+    events = run_session(world, scenario, SessionSettings(answers=False))
+    assert [event.rejected_words for event in of(TranscriptionCompleted, events)] == [count]
+    assert world.metrics.counts.get("earshot_asr_rejected_words", 0) == count
+
+
 @in_every_mode
 def test_a_short_word_in_a_recording(
     mode: NoSpeechMode, kind: Kind, asked: float | None, text: str

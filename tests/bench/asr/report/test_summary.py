@@ -25,12 +25,15 @@ earshot_asr_compute_seconds_count{batch="1"} 6.0
 earshot_asr_compute_seconds_sum{batch="1"} 1.2
 earshot_asr_compute_seconds_count{batch="8"} 2.0
 earshot_asr_compute_seconds_sum{batch="8"} 0.8
+# TYPE earshot_asr_rejected_words counter
+earshot_asr_rejected_words_total 12.0
 """
 
 
 def test_the_metrics_of_a_server_become_lines_of_the_report() -> None:
     stats = parsed(EXPOSITION)
     assert stats is not None
+    assert stats.rejected_words == 12
     assert stats_text("whisper", stats).splitlines()[3:] == [
         "model name is whisper ",
         (
@@ -52,8 +55,8 @@ def test_the_metrics_of_a_server_become_lines_of_the_report() -> None:
 
 def test_only_counts_since_the_start_of_the_run_are_reported() -> None:
     before = ServerStats(1.0, 2.0, {1: CallStats(5, 2.0)})
-    after = ServerStats(1.5, 3.0, {1: CallStats(5, 2.0), 2: CallStats(4, 1.0)})
-    assert after.since(before) == ServerStats(0.5, 1.0, {2: CallStats(4, 1.0)})
+    after = ServerStats(1.5, 3.0, {1: CallStats(5, 2.0), 2: CallStats(4, 1.0)}, 7)
+    assert after.since(before) == ServerStats(0.5, 1.0, {2: CallStats(4, 1.0)}, 7)
 
 
 def test_a_server_without_our_metrics_has_no_such_lines() -> None:
@@ -111,11 +114,13 @@ def test_utterances_without_text_are_counted() -> None:
             StreamedTranscript("", 100.0, utterances=1, empty_utterances=1),
         ),
         "en",
+        rejected_words=4,
     )
     assert (found["utterances"], found["empty_utterances"], found["empty_recordings"]) == (3, 2, 1)
     shown = table(found, "x")
     assert "| utterances, without text | 3, 2 |" in shown
     assert "| recordings with speech, but no text | 1 |" in shown
+    assert "| words that were decoded and rejected as noise | 4 |" in shown
 
 
 def test_a_run_of_uploads_reports_no_partials() -> None:
@@ -123,6 +128,7 @@ def test_a_run_of_uploads_reports_no_partials() -> None:
     assert found["first_partial_ms"] is None
     assert found["partial_words_kept"] is None
     assert "partial" not in table(found, "request to answer")
+    assert "rejected" not in table(found, "request to answer")
     assert "utterances" not in table(found, "request to answer")
 
 
