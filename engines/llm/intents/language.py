@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-LANGUAGES_WITH_DATA = ("en", "de", "fr", "es")
+LANGUAGES_WITH_DATA = ("en", "de", "fr", "es", "it", "nl", "pt", "zh")
 "Languages with sentences and replies of our own (ISO 639-1)."
 REGIONS = {"zh": "zh-CN", "no": "nb", "iw": "he"}
 "ISO 639-1 code -> the name that Home Assistant's data has for it, if different."

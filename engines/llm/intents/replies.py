@@ -157,7 +157,7 @@ class ReplyTemplates:
         if not text:
             return ""
         text = text[0].upper() + text[1:]
-        return text if text[-1] in ".!?。" else f"{text}."
+        return text if text[-1] in ".!?。！？" else f"{text}."
 
     def _names(self, entities: Sequence[Mapping[str, Any]]) -> list[str]:
         if len(entities) <= MAX_NAMES:

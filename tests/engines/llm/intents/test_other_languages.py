@@ -232,7 +232,7 @@ ANSWERS = [
     ("es", "¿Qué tiempo hace mañana?", "Todavía no conozco el tiempo."),
     ("es", "cuánto es dos más tres", "Son 5."),
     ("es", "cuéntame un chiste", "No lo he entendido."),
-    ("it", "blabla", "Mi dispiace, non ho capito."),
+    ("it", "blabla", "Non ho capito."),
 ]
 
 
@@ -381,6 +381,58 @@ def test_most_languages_of_home_assistant_are_available() -> None:
     known = intents.create(intents.Settings()).languages
     assert {"en", "de", "fr", "es", "it", "nl", "pl", "pt", "zh"} <= set(known)
     assert len(known) >= 55
+
+
+COMMANDS_OF_FURTHER_LANGUAGES = [
+    ("it", "accendi le luci", "HassTurnOn", "Acceso: 14 luci."),
+    (
+        "it",
+        "spegni la luce in camera da letto",
+        "HassTurnOff",
+        "Spento: luci della camera da letto e lampada della camera da letto.",
+    ),
+    ("it", "chiudi le tapparelle della cucina", "HassTurnOff", "Chiudo: tapparelle della cucina."),
+    ("nl", "doe de keukenlamp aan", "HassTurnOn", "Aan: keukenverlichting."),
+    (
+        "nl",
+        "zet de keukenlamp op 25 procent",
+        "HassLightSet",
+        "Helderheid 25 procent: keukenverlichting.",
+    ),
+    ("nl", "open de garagedeur", "HassTurnOn", "Gaat open: garagedeur."),
+    ("pt", "apague as luzes do quarto", "HassTurnOff", "Desligado: luzes do quarto."),
+    ("pt", "abra o portão da garagem", "HassTurnOn", "A abrir: portão da garagem."),
+    ("pt", "defina um temporizador de cinco minutos", "HassStartTimer", "Temporizador iniciado."),
+    ("pt", "que horas são", "HassGetCurrentTime", "São 19 horas e 43."),
+    ("zh", "打开厨房的灯", "HassTurnOn", "已打开：厨房的灯。"),
+    ("zh", "关闭客厅的窗帘", "HassTurnOff", "正在关闭：客厅窗帘。"),
+    ("zh", "设置五分钟的计时器", "HassStartTimer", "好的，已开始计时."),
+]
+
+
+@pytest.mark.parametrize(("language", "text", "tool", "reply"), COMMANDS_OF_FURTHER_LANGUAGES)
+def test_further_languages_know_the_demo_home(
+    language: str, text: str, tool: str, reply: str
+) -> None:
+    said = asyncio.run(Talk(language).say(text))
+    assert [name for name, _ in said.calls] == [tool]
+    assert said.reply == reply
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("it", "non accendere la luce della cucina"),
+        ("nl", "doe de keukenlamp niet aan"),
+        ("pt", "não acenda a luz da cozinha"),
+        ("zh", "不要打开厨房的灯"),
+    ],
+)
+def test_a_negated_command_is_not_carried_out_in_further_languages(
+    language: str, text: str
+) -> None:
+    said = asyncio.run(Talk(language).say(text))
+    assert said.calls == ()
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,12 @@ def test_a_snapshot_is_the_documented_json() -> None:
     assert home.snapshot("de").entities[0].name == "Küchenlicht"
 
 
-def test_the_bundled_home_has_names_in_four_languages() -> None:
+def test_the_bundled_home_has_names_in_eight_languages() -> None:
     config = default_home()
     assert len(config.areas) == 11
     named = [*(area.names for area in config.areas), *(one.names for one in config.entities)]
     for names in named:
-        assert set(names) == {"en", "de", "fr", "es"}
+        assert set(names) == {"en", "de", "fr", "es", "it", "nl", "pt", "zh"}
         assert all(names.values())
     DemoHome(config).snapshot()
 
