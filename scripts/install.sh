@@ -70,6 +70,14 @@ runs_wake_words() {
   [[ "$(printf '%s\n2.35\n' "${libc#glibc }" | sort -V | head -n 1)" == 2.35 ]]
 }
 
+# True if PocketSphinx can be compiled. pyproject.toml asks for it where the index has a wheel; it
+# has none for CPython 3.14, nor for 3.12 on ARM.
+compiles() {
+  { command -v cc && command -v c++; } >/dev/null || return 1
+  "$1" -c 'from os.path import exists; from sysconfig import get_path as path
+raise SystemExit(not exists(path("include") + "/Python.h"))'
+}
+
 # One extra per line, sorted, no doubles.
 as_lines() {
   tr ',' '\n' | sed 's/[[:space:]]//g' | sed '/^$/d' | sort -u
@@ -85,6 +93,9 @@ fi
 interpreter="$VENV/bin/python"
 if [[ ! -x "$interpreter" ]] || ! is_new_enough "$interpreter"; then
   interpreter="$(pick_python)"
+fi
+if compiles "$interpreter"; then
+  EXTRAS="$EXTRAS,pocketsphinx"
 fi
 if [[ "${1:-}" == serve ]]; then
   "$interpreter" -m server.net.port_check "${@:2}"

@@ -258,7 +258,10 @@ def select_engine(
             if kind == "asr":
                 why = f"{_why_no_whisper(weights)}; {why}"
             return EngineSelection(kind, name, wanted.options, why)
-    reasons = "; ".join(f"{e.name}: {e.reason or 'has no weights'}" for e in known) or "none known"
+    no_weights = "has no weights"
+    if kind == "asr":
+        no_weights += "; `earshot models pull auto` fetches some"
+    reasons = "; ".join(f"{e.name}: {e.reason or no_weights}" for e in known) or "none known"
     raise EngineMissing(kind, AUTO, f"no {kind} engine can be used ({reasons})")
 
 

@@ -24,6 +24,7 @@ from engines.asr.pocketsphinx.phrases import SENTENCE_COUNT, default_phrases
 from engines.asr.pocketsphinx.pronunciation import read_dictionary
 from engines.base import AsrInfo
 
+EXTRA = "pocketsphinx"
 REQUIRES = {"pocketsphinx": "pocketsphinx"}
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")

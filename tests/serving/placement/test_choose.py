@@ -110,6 +110,9 @@ def test_the_error_for_a_missing_library_says_how_to_install_it() -> None:
         )
     with pytest.raises(EngineMissing, match="espeak: pip install espeak"):
         select_engine("tts", EnginePreference(), known(missing=("espeak",)), (), LAPTOP)
+    engines = known("faster_whisper", missing=("pocketsphinx",))
+    with pytest.raises(EngineMissing, match=r"faster_whisper: has no weights; `earshot models pu"):
+        select_engine("asr", EnginePreference(), engines, (), LAPTOP)
 
 
 def test_a_broken_engine_of_a_package_names_the_package() -> None:
