@@ -345,17 +345,25 @@ def test_a_missing_key_is_asked_for(page: Page, stub: Stub) -> None:
     expect(page.get_by_test_id("message")).to_be_hidden()
 
 
-def test_the_page_follows_the_language(page: Page, stub: Stub) -> None:
+def test_the_spoken_language_changes_the_session_and_the_page_stays(
+    page: Page, stub: Stub
+) -> None:
     opened(page)
     page.get_by_test_id("language").select_option("de")
     expect(page.get_by_test_id("area-kitchen")).to_contain_text("Küche")
-    expect(page.locator("html")).to_have_attribute("lang", "de")
+    expect(page.locator("html")).to_have_attribute("lang", "en")
     update = sent(page)[-1]
     assert update["type"] == "session.update"
     assert update["session"]["audio"]["input"]["transcription"]["language"] == "de"
     # The recogniser hears English only: the microphone is taken back, writing stays.
     expect(page.get_by_test_id("mic")).to_have_attribute("aria-disabled", "true")
-    expect(page.get_by_test_id("hint")).to_contain_text("Englisch")
+    hint = page.get_by_test_id("hint")
+    expect(hint).to_contain_text("hears English")
+    expect(hint).to_contain_text("“earshot models pull base” fetches a model that hears German")
+    page.get_by_test_id("page-language").select_option("de")
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    expect(hint).to_contain_text("hört Englisch")
+    assert sent(page)[-1] == update, "the session does not depend on the page's language"
     page.get_by_test_id("text-input").fill("wie spät ist es")
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-state", "ready")
@@ -368,11 +376,32 @@ def test_the_first_click_works_in_any_browser_language(browser: Browser, stub: S
     page = context.new_page()
     page.goto("/")
     expect(page.get_by_test_id("language")).to_have_value("en")  # all that the recogniser hears
+    expect(page.locator("html")).to_have_attribute("lang", "fr")
+    expect(page.locator("#suggestions li").first).to_have_text("Turn on the kitchen lights")
     page.get_by_test_id("mic").click()
     is_in(page, "listening")
     page.get_by_test_id("language").select_option("fr")
     page.reload()
     expect(page.get_by_test_id("language")).to_have_value("fr")
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("locale", "language"), [("zh-CN", "zh"), ("pt-BR", "pt"), ("nl-BE", "nl"), ("sv-SE", "en")]
+)
+def test_the_page_is_shown_in_the_browsers_language(
+    browser: Browser, stub: Stub, locale: str, language: str
+) -> None:
+    context = browser.new_context(base_url=stub.url, locale=locale)
+    page = context.new_page()
+    page.goto("/")
+    expect(page.locator("html")).to_have_attribute("lang", language)
+    page.get_by_test_id("page-language").select_option("it")
+    expect(page.locator("html")).to_have_attribute("lang", "it")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("lang", "it")
+    page.get_by_test_id("page-language").select_option("")
+    expect(page.locator("html")).to_have_attribute("lang", language)
     context.close()
 
 
@@ -392,12 +421,16 @@ def test_every_language_has_every_text(page: Page) -> None:
     words: dict[str, dict[str, Any]] = page.evaluate(
         "import('/static/words/translate.js').then(({ WORDS }) => WORDS)"
     )
-    assert set(words) == {"en", "de", "fr", "es"}
+    assert set(words) == {"en", "de", "fr", "es", "it", "nl", "pt", "zh"}
     for language, sentences in words.items():
         assert set(sentences) == set(words["en"]), language
         for key, sentence in sentences.items():
             blanks = re.findall(r"\{\w+\}", str(sentence))
             assert sorted(blanks) == sorted(re.findall(r"\{\w+\}", str(words["en"][key]))), key
+    for language in set(words) - {"en"}:
+        same = {key for key, text in words[language].items() if text == words["en"][key]}
+        assert len(same) < 30, f"{language} has English sentences: {sorted(same)}"
+        assert not [key for key in same if len(str(words["en"][key])) > 20], language
 
 
 def test_every_control_has_an_accessible_name(page: Page) -> None:

@@ -26,7 +26,7 @@ import { speakLanguage } from "./words/translate.js";
 /**
  * @typedef {object} PageState
  * @property {string} path of the open view
- * @property {string} language of the page's words; follows `choices`
+ * @property {string} language of the page's words; the spoken one is in `choices`
  * @property {Choices} choices
  * @property {import("./home/home.js").Home | null} home null: not received yet
  * @property {boolean | null} isHomeLive whether changes of the home arrive; null: not connected yet
@@ -51,7 +51,7 @@ class Page {
     /** @type {PageState} */
     const state = {
       path: "/",
-      language: choices.language,
+      language: choices.shownLanguage,
       choices,
       home: null,
       isHomeLive: null,
@@ -115,7 +115,7 @@ class Page {
 
   /** Loads the server's data. Called again after the user entered a key. */
   async load() {
-    this.homeFeed.watch(this.store.state.language);
+    this.homeFeed.watch(this.store.state.choices.language);
     this.devicesFeed.watch();
     await this.#loadEngines();
   }
@@ -134,15 +134,15 @@ class Page {
     this.#setChoices(this.store.state.choices.with(changes));
     // A running session can change most settings. The others need a new call.
     if ("llm" in changes || "wakeWord" in changes) this.assistant.redial();
-    else if (!("theme" in changes)) this.assistant.updateSession();
+    else if (!("theme" in changes || "pageLanguage" in changes)) this.assistant.updateSession();
   }
 
   /** @param {Choices} choices */
   #setChoices(choices) {
-    const { language } = choices;
-    const isOther = language !== this.store.state.language;
-    this.store.set({ choices, language });
-    if (isOther) this.homeFeed.watch(language);
+    const isOther = choices.language !== this.store.state.choices.language;
+    this.store.set({ choices, language: choices.shownLanguage });
+    // Rooms and lamps have their names in the language in which the user asks for them.
+    if (isOther) this.homeFeed.watch(choices.language);
   }
 
   /** The server's port is closed, or nothing answers there. */

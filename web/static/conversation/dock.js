@@ -4,7 +4,7 @@ import { WakeLock } from "../call/wake_lock.js";
 import { whyUnheard } from "../header/header.js";
 import { byId, h, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
-import { t } from "../words/translate.js";
+import { suggestions, t } from "../words/translate.js";
 import { activity } from "./reducer.js";
 import { Meter, Ribbon } from "./ribbon.js";
 
@@ -46,7 +46,7 @@ export class Dock {
     this.metered = null;
     const call = /** @type {const} */ (["connection", "microphone", "isMuted", "isHeld"]);
     store.watch([...call, "conversation", "choices", "language"], (state) => this.#show(state));
-    store.watch(["language"], () => showSuggestions(write));
+    store.watch(["choices", "language"], ({ choices }) => showSuggestions(choices.language, write));
   }
 
   /** Shows the level of the assistant's voice. @param {MediaStream} stream */
@@ -118,14 +118,15 @@ function hintFor(doing, { microphone, isHeld, choices }) {
   return microphone ? "hint_on" : "hint_ready";
 }
 
-/** @param {(text: string) => void} write */
-function showSuggestions(write) {
-  /** @type {string[]} */
-  const texts = t("suggestions");
-  const buttons = texts.map((text) =>
+/**
+ * @param {string} spoken the language of the sentences
+ * @param {(text: string) => void} write
+ */
+function showSuggestions(spoken, write) {
+  const buttons = suggestions(spoken).map((text) =>
     h(
       "li",
-      {},
+      { lang: spoken },
       h("button", { type: "button", class: "suggestion", click: () => write(text) }, text),
     ),
   );

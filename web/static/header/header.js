@@ -2,18 +2,22 @@
 
 import { byId, h, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
-import { languageName, nativeName, t } from "../words/translate.js";
+import { UI_LANGUAGES, browserLanguage, languageName, nativeName, t } from "../words/translate.js";
 
 /** @typedef {import("../state/choices.js").Choices} Choices */
 
 const KINDS = ["asr", "llm", "tts", "vad"];
 
-/** @type {[id: string, name: "language" | "asr" | "llm" | "wakeWord"][]} */
+/** Fetches a Whisper that knows some hundred languages and is fast enough for two cores. */
+const PULL_COMMAND = "earshot models pull base";
+
+/** @type {[id: string, name: "language" | "asr" | "llm" | "wakeWord" | "pageLanguage"][]} */
 const SELECTS = [
   ["language", "language"],
   ["engine", "asr"],
   ["model", "llm"],
   ["wake", "wakeWord"],
+  ["page-language", "pageLanguage"],
 ];
 
 export class Header {
@@ -43,6 +47,7 @@ export class Header {
       asr: engineOptions(choices, "asr"),
       llm: engineOptions(choices, "llm"),
       wakeWord: wakeOptions(choices),
+      pageLanguage: pageLanguageOptions(),
     };
     for (const [id, name] of SELECTS) {
       const options = offered[name].map(([value, text]) =>
@@ -83,7 +88,12 @@ export function whyUnheard(choices) {
   const recognizer = choices.recognizer();
   if (choices.isHeard || !recognizer) return "";
   const languages = recognizer.languages.map(languageName).join(", ");
-  return t("hears_only", { engine: title(recognizer.name), languages });
+  return t("hears_only", {
+    engine: title(recognizer.name),
+    languages,
+    language: languageName(choices.language),
+    command: PULL_COMMAND,
+  });
 }
 
 /**
@@ -106,6 +116,12 @@ const wakeOptions = (choices) => [
   ["default", t("automatic")],
   ["off", t("wake_off")],
   ...choices.wakeWords().map(({ name, phrase }) => pair(name, phrase)),
+];
+
+/** @returns {[value: string, text: string][]} */
+const pageLanguageOptions = () => [
+  ["", t("page_language_browser", { name: nativeName(browserLanguage()) })],
+  ...UI_LANGUAGES.map((one) => pair(one, nativeName(one))),
 ];
 
 /**

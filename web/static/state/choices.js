@@ -1,6 +1,6 @@
-// The user's choices: language, engines, way of talking, theme. Kept in this browser.
+// The user's choices: languages, engines, way of talking, theme. Kept in this browser.
 
-import { UI_LANGUAGES } from "../words/translate.js";
+import { UI_LANGUAGES, browserLanguage } from "../words/translate.js";
 import { readJson, writeJson } from "./storage.js";
 
 /**
@@ -18,7 +18,10 @@ const DEFAULT = "default";
 export class Choices {
   /** @type {Engines | null} the server's report, once it is known */
   engines = null;
-  language = UI_LANGUAGES.find((one) => navigator.language.startsWith(one)) ?? "en";
+  /** The language that the user speaks. */
+  language = browserLanguage();
+  /** The language of the page's words; empty follows the browser. */
+  pageLanguage = "";
   asr = DEFAULT;
   llm = DEFAULT;
   /** Name of a wake word, `default` or `off`. */
@@ -42,8 +45,8 @@ export class Choices {
   with(changes) {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
-    const { language, asr, llm, wakeWord, pushToTalk, theme } = changed;
-    const kept = { asr, llm, wakeWord, pushToTalk, theme };
+    const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme } = changed;
+    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme };
     writeJson("browser", STORED, isLanguageChosen ? { language, isLanguageChosen, ...kept } : kept);
     return changed;
   }
@@ -95,6 +98,11 @@ export class Choices {
     if (!offered.length) return UI_LANGUAGES;
     const others = offered.filter((one) => !UI_LANGUAGES.includes(one));
     return [...UI_LANGUAGES.filter((one) => offered.includes(one)), ...others];
+  }
+
+  /** The language in which the page is shown. */
+  get shownLanguage() {
+    return UI_LANGUAGES.includes(this.pageLanguage) ? this.pageLanguage : browserLanguage();
   }
 
   /** Returns the recogniser in use; null before the report. */

@@ -3,6 +3,8 @@
 export const DE = {
   skip: "Zum Mikrofon springen",
   language: "Sprache",
+  page_language: "Diese Seite ist auf",
+  page_language_browser: "wie der Browser ({name})",
   engine: "Hört mit",
   model: "Antwortet mit",
   wake: "Aktivierungswort",
@@ -105,7 +107,8 @@ export const DE = {
   engine_llm: "Verstehen",
   engine_tts: "Stimme",
   engine_vad: "Sprachaktivität",
-  hears_only: "{engine} hört {languages}. Sprich so, wähle ein anderes Verfahren, oder schreibe.",
+  hears_only:
+    "{engine} hört {languages}. Sprich so, wähle ein anderes Verfahren, oder schreibe. Auf dem Rechner des Servers holt „{command}“ ein Modell, das auch {language} hört; starte danach den Server neu.",
   home_live: "live",
   home_lost: "nicht live",
   home_away: "Home Assistant ist nicht erreichbar; letzter Stand",

@@ -3,6 +3,8 @@
 export const EN = {
   skip: "Skip to the microphone",
   language: "Language",
+  page_language: "This page is in",
+  page_language_browser: "the browser's language ({name})",
   engine: "Hears with",
   model: "Answers with",
   wake: "Wake word",
@@ -105,7 +107,8 @@ export const EN = {
   engine_llm: "Understanding",
   engine_tts: "Voice",
   engine_vad: "Voice activity",
-  hears_only: "{engine} hears {languages}. Speak one of these, choose another engine, or write.",
+  hears_only:
+    "{engine} hears {languages}. Speak one of these, choose another engine, or write. On the server's machine, “{command}” fetches a model that hears {language}, too; then start the server again.",
   home_live: "live",
   home_lost: "not live",
   home_away: "Home Assistant cannot be reached; as it was last",

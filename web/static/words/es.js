@@ -3,6 +3,8 @@
 export const ES = {
   skip: "Ir al micrófono",
   language: "Idioma",
+  page_language: "Idioma de esta página",
+  page_language_browser: "el del navegador ({name})",
   engine: "Escucha con",
   model: "Responde con",
   wake: "Palabra de activación",
@@ -105,7 +107,8 @@ export const ES = {
   engine_llm: "Comprensión",
   engine_tts: "Voz",
   engine_vad: "Actividad de voz",
-  hears_only: "{engine} entiende {languages}. Habla así, elige otro motor, o escribe.",
+  hears_only:
+    "{engine} entiende {languages}. Habla así, elige otro motor, o escribe. En la máquina del servidor, «{command}» descarga un modelo que entiende también {language}; después reinicia el servidor.",
   home_live: "en directo",
   home_lost: "sin directo",
   home_away: "No se puede acceder a Home Assistant; último estado conocido",

@@ -3,6 +3,8 @@
 export const FR = {
   skip: "Aller au microphone",
   language: "Langue",
+  page_language: "Langue de cette page",
+  page_language_browser: "celle du navigateur ({name})",
   engine: "Écoute avec",
   model: "Répond avec",
   wake: "Mot d’éveil",
@@ -106,7 +108,7 @@ export const FR = {
   engine_tts: "Voix",
   engine_vad: "Activité vocale",
   hears_only:
-    "{engine} entend : {languages}. Parlez ainsi, choisissez un autre moteur, ou écrivez.",
+    "{engine} entend : {languages}. Parlez ainsi, choisissez un autre moteur, ou écrivez. Sur la machine du serveur, « {command} » récupère un modèle qui entend aussi : {language} ; relancez ensuite le serveur.",
   home_live: "en direct",
   home_lost: "pas en direct",
   home_away: "Home Assistant est injoignable ; dernier état connu",

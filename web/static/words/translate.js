@@ -1,17 +1,27 @@
-// The page's words in the language of the conversation.
+// The page's words, in the language of the browser or in the one that the user chose for the page.
 
 import { update } from "../view/keyed.js";
 import { DE } from "./de.js";
 import { EN } from "./en.js";
 import { ES } from "./es.js";
 import { FR } from "./fr.js";
+import { IT } from "./it.js";
+import { NL } from "./nl.js";
+import { PT } from "./pt.js";
+import { ZH } from "./zh.js";
 
 /** Every sentence of the page by language and key. */
-export const WORDS = { en: EN, de: DE, fr: FR, es: ES };
+export const WORDS = { en: EN, de: DE, fr: FR, es: ES, it: IT, nl: NL, pt: PT, zh: ZH };
 
 export const UI_LANGUAGES = Object.keys(WORDS);
 
 let current = "en";
+
+/** Returns the first of the browser's languages that the page is translated into. */
+export function browserLanguage() {
+  const wanted = navigator.languages.map((tag) => tag.toLowerCase().split("-")[0]);
+  return wanted.find((one) => UI_LANGUAGES.includes(one)) ?? "en";
+}
 
 /**
  * Returns the word or sentence for `key`, with `{name}` filled from `values`. In English where
@@ -28,6 +38,16 @@ export function t(key, values = {}) {
     : text;
 }
 
+/**
+ * Returns the example sentences in a spoken language, for a user who reads another one.
+ *
+ * @param {string} language
+ * @returns {string[]} in the page's language if there are none
+ */
+export function suggestions(language) {
+  return sentences(language)?.suggestions ?? t("suggestions");
+}
+
 /** @param {string} language @returns {any} by key; undefined where the page does not speak it */
 const sentences = (language) => WORDS[/** @type {keyof typeof WORDS} */ (language)];
 
@@ -38,7 +58,7 @@ const sentences = (language) => WORDS[/** @type {keyof typeof WORDS} */ (languag
  */
 export function speakLanguage(language) {
   current = language;
-  update(document.documentElement, { lang: sentences(language) ? language : "en" });
+  update(document.documentElement, { lang: language });
   for (const element of marked("[data-i18n]")) {
     update(element, {}, [t(element.dataset.i18n ?? "")]);
   }
