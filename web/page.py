@@ -18,6 +18,8 @@ CONTENT_TYPES: Mapping[str, str] = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
 }
 "Types of the page's files. Other files in the folder are not served."
 
@@ -30,6 +32,7 @@ SECURITY: Mapping[str, str] = {
             "img-src 'self'",
             "connect-src 'self'",
             "media-src 'self'",
+            "manifest-src 'self'",
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",
@@ -119,8 +122,9 @@ def _answer(request: aioweb.Request, file: PageFile) -> aioweb.Response:
     known = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
     if file.etag in known or "*" in known:
         return aioweb.Response(status=304, headers=headers)
+    charset = None if file.content_type == "image/png" else "utf-8"
     return aioweb.Response(
-        body=file.body, content_type=file.content_type, charset="utf-8", headers=headers
+        body=file.body, content_type=file.content_type, charset=charset, headers=headers
     )
 
 

@@ -96,7 +96,7 @@ def test_the_page_obeys_its_own_policy() -> None:
     assert not re.search(r"<script(?![^>]*\bsrc=)", html), "an inline script would be blocked"
     assert not re.search(r"\sstyle=|\son[a-z]+=", html), "inline style or handler"
     for name, file in page.items():
-        text = file.body.decode()
+        text = file.body.decode(errors="replace")
         foreign = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
         assert not foreign, f"{name} names a foreign address"
         for imported in re.findall(r"""(?:from|import)\s+["'](\.[^"']+)["']""", text):

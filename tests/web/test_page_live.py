@@ -345,9 +345,7 @@ def test_a_missing_key_is_asked_for(page: Page, stub: Stub) -> None:
     expect(page.get_by_test_id("message")).to_be_hidden()
 
 
-def test_the_spoken_language_changes_the_session_and_the_page_stays(
-    page: Page, stub: Stub
-) -> None:
+def test_the_spoken_language_changes_the_session_and_the_page_stays(page: Page, stub: Stub) -> None:
     opened(page)
     page.get_by_test_id("language").select_option("de")
     expect(page.get_by_test_id("area-kitchen")).to_contain_text("Küche")

@@ -14,6 +14,7 @@ import { CallQuality } from "./header/call_quality.js";
 import { Header } from "./header/header.js";
 import { HomeFeed } from "./home/home_feed.js";
 import { HomeView } from "./home/home.js";
+import { KioskView } from "./kiosk/kiosk.js";
 import { Router } from "./router.js";
 import { getJson } from "./server/api.js";
 import { takeKey } from "./server/key.js";
@@ -102,7 +103,9 @@ class Page {
     new Header(store, (changes) => this.#choose(changes));
     new CallQuality(store);
     new HomeView(store);
-    new DevicesView(store, this.devicesFeed, new Router(store));
+    const router = new Router(store);
+    new DevicesView(store, this.devicesFeed, router);
+    new KioskView(store, router, () => this.assistant.toggle());
     new Controls(store, this.assistant);
     scrollableByKeyboard(byId("side"));
     const turns = new Turns();

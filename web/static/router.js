@@ -1,6 +1,6 @@
 // The open view, as the part of the address after `#`, so that links and the back button work.
 
-const PATHS = new Set(["/", "/devices"]);
+const PATHS = new Set(["/", "/devices", "/kiosk"]);
 
 /**
  * Returns the open view. It stands after `#`, because the server has paths of its own. A `#key=...`

@@ -337,7 +337,9 @@ export class Assistant {
 
   /** @param {{ code: string, message: string }} error */
   #showError({ code, message }) {
-    if (code === "session_idle") {
+    if (code === "session_idle" && this.store.state.path === "/kiosk") {
+      this.redial(); // nobody is there to click
+    } else if (code === "session_idle") {
       this.stop(); // hang up before the server does, which would look like a lost call
       this.onProblem("idle");
     } else if (code === "input_audio_buffer_commit_empty") this.onProblem("heard_nothing");

@@ -5,6 +5,8 @@ export const DE = {
   language: "Sprache",
   page_language: "Diese Seite ist auf",
   page_language_browser: "wie der Browser ({name})",
+  kiosk_open: "Wandanzeige",
+  kiosk_leave: "Wandanzeige verlassen",
   engine: "Hört mit",
   model: "Antwortet mit",
   wake: "Aktivierungswort",

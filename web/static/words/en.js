@@ -5,6 +5,8 @@ export const EN = {
   language: "Language",
   page_language: "This page is in",
   page_language_browser: "the browser's language ({name})",
+  kiosk_open: "Wall display",
+  kiosk_leave: "Leave the wall display",
   engine: "Hears with",
   model: "Answers with",
   wake: "Wake word",

@@ -5,6 +5,8 @@ export const ES = {
   language: "Idioma",
   page_language: "Idioma de esta página",
   page_language_browser: "el del navegador ({name})",
+  kiosk_open: "Pantalla de pared",
+  kiosk_leave: "Salir de la pantalla de pared",
   engine: "Escucha con",
   model: "Responde con",
   wake: "Palabra de activación",

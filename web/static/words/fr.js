@@ -5,6 +5,8 @@ export const FR = {
   language: "Langue",
   page_language: "Langue de cette page",
   page_language_browser: "celle du navigateur ({name})",
+  kiosk_open: "Affichage mural",
+  kiosk_leave: "Quitter l’affichage mural",
   engine: "Écoute avec",
   model: "Répond avec",
   wake: "Mot d’éveil",

@@ -5,6 +5,8 @@ export const IT = {
   language: "Lingua",
   page_language: "Lingua di questa pagina",
   page_language_browser: "quella del browser ({name})",
+  kiosk_open: "Schermo a parete",
+  kiosk_leave: "Esci dallo schermo a parete",
   engine: "Ascolta con",
   model: "Risponde con",
   wake: "Parola di attivazione",

@@ -5,6 +5,8 @@ export const NL = {
   language: "Taal",
   page_language: "Taal van deze pagina",
   page_language_browser: "die van de browser ({name})",
+  kiosk_open: "Wandscherm",
+  kiosk_leave: "Wandscherm verlaten",
   engine: "Luistert met",
   model: "Antwoordt met",
   wake: "Activeringswoord",

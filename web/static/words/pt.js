@@ -6,6 +6,8 @@ export const PT = {
   language: "Idioma",
   page_language: "Idioma desta página",
   page_language_browser: "o do navegador ({name})",
+  kiosk_open: "Ecrã de parede",
+  kiosk_leave: "Sair do ecrã de parede",
   engine: "Ouve com",
   model: "Responde com",
   wake: "Palavra de ativação",

@@ -6,6 +6,8 @@ export const ZH = {
   language: "语言",
   page_language: "页面语言",
   page_language_browser: "跟随浏览器（{name}）",
+  kiosk_open: "壁挂显示",
+  kiosk_leave: "退出壁挂显示",
   engine: "识别引擎",
   model: "回答模型",
   wake: "唤醒词",
