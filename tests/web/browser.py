@@ -63,6 +63,8 @@ class Stub:
     "When set, everything but the page's files needs it."
     port: int = 0
     "To listen on; 0: any free one."
+    prefix: str = ""
+    "Path below which everything is, as behind some proxies."
     url: str = ""
     home: DemoHome = field(default_factory=lambda: DemoHome(default_home()))
     is_stuck: bool = False
@@ -125,11 +127,15 @@ def serving(stub: Stub) -> Iterator[None]:
 
     async def serve() -> None:
         # A page that left is noticed at the next heartbeat; 0 would wait for it for ever.
-        runner = aioweb.AppRunner(stub.app(), shutdown_timeout=0.01)
+        app = stub.app()
+        if stub.prefix:
+            app = aioweb.Application()
+            app.add_subapp(stub.prefix, stub.app())
+        runner = aioweb.AppRunner(app, shutdown_timeout=0.01)
         await runner.setup()
         site = aioweb.TCPSite(runner, "127.0.0.1", stub.port)
         await site.start()
-        stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}{stub.prefix}"
         ready.set()
         await done.wait()
         await runner.cleanup()

@@ -1,12 +1,13 @@
-"""The wall display, and the page as an app."""
+"""The wall display, and the page as an app and below a proxy's path."""
 
 import json
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.web.browser import Stub
+from tests.web.browser import Stub, serving
 from tests.web.calls import a_turn, is_in, opened, say
+from tests.web.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
 
@@ -70,3 +71,18 @@ def test_the_page_can_be_installed_as_an_app(page: Page, stub: Stub) -> None:
     assert session.send("Page.getAppManifest")["errors"] == []
     problems = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
     assert {problem["errorId"] for problem in problems} <= {"in-incognito"}
+
+
+def test_the_page_works_below_a_path_of_a_proxy(browser: Browser) -> None:
+    stub = Stub(prefix="/api/hassio_ingress/token")
+    with serving(stub):
+        context = browser.new_context(locale="en-GB")
+        context.add_init_script(path=FAKE_CALL)
+        page = context.new_page()
+        page.goto(f"{stub.url}/")
+        expect(page.get_by_test_id("entity-light.kitchen")).to_be_visible()
+        page.get_by_test_id("mic").click()
+        is_in(page, "listening")
+        page.get_by_test_id("hangup").click()
+        assert stub.hung_up.get(timeout=10) == "rtc_1"
+        context.close()

@@ -143,9 +143,9 @@ def test_hanging_up_cancels_a_pending_offer(tab: Page, stub_of_module: Stub) -> 
             tab,
             """let isAsked = false;
             const plain = window.fetch;
-            window.fetch = (path, options) => {
-              isAsked ||= path === "/v1/realtime/calls";
-              return plain(path, options);
+            window.fetch = (url, options) => {
+              isAsked ||= url.pathname === "/v1/realtime/calls";
+              return plain(url, options);
             };
             const first = codeOf(connection.open(track));
             await until(() => isAsked);
@@ -192,8 +192,8 @@ def test_a_permanent_refusal_ends_the_attempts(tab: Page) -> None:
         tab,
         """await connection.open(track);
         const plain = window.fetch;
-        window.fetch = async (path, options) => {
-          if (path !== "/v1/realtime/calls") return plain(path, options);
+        window.fetch = async (url, options) => {
+          if (url.pathname !== "/v1/realtime/calls") return plain(url, options);
           return new Response("{}", { status: 403 });
         };
         calls[0].drop();

@@ -20,6 +20,9 @@ export class Refused extends Error {
 
 /** @typedef {RequestInit & { limitMs?: number }} Options `limitMs`: most ms until the end of the answer */
 
+/** The folder of the page, seen from this file. A proxy may have put it below a path of its own. */
+const ROOT = new URL("../../", import.meta.url);
+
 const ANSWER_MS = 15_000; // the slowest request, an offer for a call, waits 3 s for STUN and TURN
 const HEARTBEAT_MS = 15_000; // longest time between two writes of the server to an event stream
 const SLACK_MS = 5_000; // for a busy server or a bad Wi-Fi
@@ -28,7 +31,7 @@ const SLACK_MS = 5_000; // for a busy server or a bad Wi-Fi
  * Returns a response with status 2xx. Rejects with `Refused` for any other status, and with the
  * signal's reason after `options.signal`.
  *
- * @param {string} path
+ * @param {string} path begins with `/` and counts from the page's folder
  * @param {Options} options
  */
 export async function request(path, { limitMs = ANSWER_MS, ...options } = {}) {
@@ -53,7 +56,8 @@ export async function getJson(path, options) {
  */
 async function ask(path, options, deadline) {
   const headers = { ...authorization(), .../** @type {object} */ (options?.headers) };
-  const asked = fetch(path, { ...options, headers, cache: "no-store", signal: deadline.signal });
+  const url = new URL(path.replace(/^\//, ""), ROOT);
+  const asked = fetch(url, { ...options, headers, cache: "no-store", signal: deadline.signal });
   const response = await deadline.guard(asked);
   if (response.ok) return response;
   throw await refusal(response);
