@@ -5,10 +5,13 @@ import os
 import re
 import shlex
 import signal
+import socket
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
-from subprocess import DEVNULL, PIPE, STDOUT, Popen, run
+from subprocess import DEVNULL, PIPE, STDOUT, CompletedProcess, Popen, run
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -50,14 +53,96 @@ def _ready_after_s(url: str, server: Popen[str], limit_s: float) -> float:
     pytest.fail(f"not ready within {limit_s} s")
 
 
-@pytest.mark.alone
-def test_make_run_from_a_fresh_clone_is_ready_in_time(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh clone with an environment of its own, as `make install` makes it."""
     require(which("git") and which("make"), "git and make")
-    clone = tmp_path / "clone"
+    clone = tmp_path_factory.mktemp("fresh") / "earshot"
     run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], check=True)
     run(["make", "install"], cwd=clone, env=_environment(), stdout=DEVNULL, check=True)
+    return clone
+
+
+@pytest.mark.alone
+def test_make_run_from_a_fresh_clone_is_ready_in_time(clone: Path) -> None:
     with reserved_port() as port:
         assert any(_is_ready_in_time(clone, port) for _ in range(TRIES))
+
+
+GUIDE = (ROOT / "docs/first-hour.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.alone
+def test_the_first_hour_goes_as_its_page_says(clone: Path, tmp_path: Path) -> None:
+    require(_is_free(8080), "port 8080, which the page names")
+    blocks = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", GUIDE, _BLOCK)]
+    cloning, (start,), talks, (doctor,), (start_for_all,) = blocks
+    assert cloning[0].startswith("git clone REPOSITORY earshot"), "the fixture has done it"
+    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    with _started(start, clone, home) as output:
+        assert "http://127.0.0.1:8080" in output[-1]
+        for command in talks:
+            said = _run(command, clone, home)
+            assert said.returncode == 0, said.stdout
+        assert "timer" in said.stdout or "light" in said.stdout
+    checked = _run(doctor, clone, home)
+    assert checked.returncode == 0, checked.stdout
+    assert "FAIL" not in checked.stdout
+    with _started(start_for_all, clone, home) as output:
+        assert any(re.search(r"https://\S+/#key=\S", line) for line in output), output
+    (settings,) = re.findall(r"^```toml\n(.*?)^```", GUIDE, _BLOCK)
+    (clone / "earshot.toml").write_text(settings, encoding="utf-8")
+    shown = _run(".venv/bin/earshot config", clone, home)
+    (clone / "earshot.toml").unlink()
+    assert shown.returncode == 0, shown.stdout
+    assert "qwen3:4b" in shown.stdout
+
+
+_BLOCK = re.MULTILINE | re.DOTALL
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def _run(command: str, folder: Path, home: Mapping[str, str]) -> CompletedProcess[str]:
+    """Runs a line of the page in a shell."""
+    return run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=_environment(**home),
+        stdout=PIPE,
+        stderr=STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@contextmanager
+def _started(command: str, folder: Path, home: Mapping[str, str]) -> Iterator[list[str]]:
+    """Runs a line of the page that starts the server; yields its output until it is ready."""
+    with Popen(
+        ["bash", "-c", f"exec {command}"],
+        cwd=folder,
+        env=_environment(**home),
+        stdout=PIPE,
+        stderr=STDOUT,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        output: list[str] = []
+        for line in server.stdout:
+            output.append(line.rstrip())
+            if " ready in " in line:
+                break
+        try:
+            assert server.poll() is None, output
+            yield output
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.communicate(timeout=STOP_S)
 
 
 def _is_ready_in_time(clone: Path, port: int) -> bool:
