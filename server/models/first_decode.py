@@ -13,7 +13,7 @@ from core.errors import EarshotError, EngineError, expected_failure
 from core.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrItem
-from server.commands.models.bench import SENTENCES, spoken
+from server.commands.models.bench import SENTENCES, synthesize
 from server.compose.choices import PlacementInputs, choose_one, find_offers, offer_inputs
 from server.config import Config
 from serving.asr.model import AsrWorkerPool
@@ -93,7 +93,7 @@ def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
     """Returns a timer that runs the model in one worker, as the server would."""
 
     async def took_ms(offer: LoadableModel) -> float:
-        pcm = await spoken(SENTENCES[1])
+        pcm = await synthesize(SENTENCES[1])
         pool = AsrWorkerPool(replace(offer, workers=offer.workers[:1]), clock, metrics)
         try:
             async with asyncio.TaskGroup() as tasks:

