@@ -243,7 +243,7 @@ async def _serve(config: Config, listeners: BoundListeners, started: float) -> N
                 if listeners.was is not None:
                     logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
                 await lifecycle.stopped()
-                await drain(parts.work, config.server.drain_timeout_s)
+                await drain(parts.drain_group, config.server.drain_timeout_s)
     logger.info("stopped")
 
 
@@ -272,9 +272,9 @@ def _routes(
         return Health(
             state,
             version=product_version(),
-            sessions=parts.work.count,
+            sessions=parts.drain_group.count,
             max_sessions=config.server.max_sessions,
-            loaded=parts.loaded(),
+            loaded=parts.engine_names(),
         )
 
     health = health_routes(lifecycle, details)

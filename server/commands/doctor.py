@@ -29,7 +29,7 @@ from server.compose.choices import (
     survey,
 )
 from server.compose.devices import database_url
-from server.compose.llm_and_tts import SPEAKS_ALL
+from server.compose.llm_and_tts import FALLBACK_TTS
 from server.compose.plugins import choose_plugins, create_tools, unused_plugins
 from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
@@ -138,7 +138,7 @@ def _check_engines(
     config: Config, kind: EngineKind, inputs: PlacementInputs, loaded: LoadedEngines
 ) -> Iterator[ProbeResult]:
     """Reports which engines of a kind exist, which one is chosen, and if it loads."""
-    for engine in inputs.known[kind]:
+    for engine in inputs.engines[kind]:
         is_built_in = engine.origin == BUILT_IN
         label = engine.name if is_built_in else f"{engine.name} of {engine.origin}"
         if not engine.installed:
@@ -163,15 +163,15 @@ def _check_chosen_engine(
     except EarshotError as error:
         # the server starts without a voice that does not load, but not without an unknown engine
         if kind == "tts" and choice is not None and isinstance(error, EngineError):
-            loaded.voices = available_voices({}, partial(load, "tts", SPEAKS_ALL, {}))
-            if loaded.voices and choice.name != SPEAKS_ALL:
-                return ProbeResult("note", f"{kind}: {error}; {SPEAKS_ALL} speaks instead")
+            loaded.voices = available_voices({}, partial(load, "tts", FALLBACK_TTS, {}))
+            if loaded.voices and choice.name != FALLBACK_TTS:
+                return ProbeResult("note", f"{kind}: {error}; {FALLBACK_TTS} speaks instead")
         return ProbeResult("fail", f"{kind}: {error}")
     if kind == "llm":
         loaded.llm = cast(Llm, engine)
     elif kind == "tts":
         engines = {choice.name: cast(Tts, engine)}
-        loaded.voices = available_voices(engines, partial(load, "tts", SPEAKS_ALL, {}))
+        loaded.voices = available_voices(engines, partial(load, "tts", FALLBACK_TTS, {}))
     elif close := getattr(engine, "close", None):
         close()
     info = getattr(engine, "info", None)

@@ -18,7 +18,7 @@ from engines.base import ClosableEngine, Llm, LlmWithServer, Message, Tts
 from engines.llm.hybrid import HybridLlm
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.mcp import McpToolProvider, mcp_tools
-from server.compose.llm_and_tts import SPEAKS_ALL
+from server.compose.llm_and_tts import FALLBACK_TTS
 from server.config import Config
 
 ProbeVerdict = Literal["ok", "note", "fail"]
@@ -233,7 +233,7 @@ def available_voices(chosen: dict[str, Tts], load_fallback: Callable[[], object]
     """Returns the TTS engines that the server would have: `chosen` (empty if the chosen engine does
     not load), and espeak for what it cannot speak. `load_fallback` loads espeak."""
     voices = dict(chosen)
-    if SPEAKS_ALL not in voices:
+    if FALLBACK_TTS not in voices:
         with suppress(EarshotError):
-            voices[SPEAKS_ALL] = cast(Tts, load_fallback())
+            voices[FALLBACK_TTS] = cast(Tts, load_fallback())
     return voices
