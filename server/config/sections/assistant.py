@@ -1,4 +1,4 @@
-"""Section `[assistant]`: how sessions begin."""
+"""Section `[assistant]`: the settings with which a session begins."""
 
 from typing import Annotated
 

@@ -63,10 +63,10 @@ class DevicesConfig(Section, frozen=True):
 
     def as_settings(self, *, trusts_this_machine: bool) -> RegistrySettings:
         """Returns the settings in the registry's form."""
-        named = self.networks if self.approval == "networks" else ()
+        networks = self.networks if self.approval == "networks" else ()
         return RegistrySettings(
             rule=ApprovalRule(
-                networks_of(named, "devices.networks"), trusts_this_machine=trusts_this_machine
+                networks_of(networks, "devices.networks"), trusts_this_machine=trusts_this_machine
             ),
             token_life=timedelta(days=self.token_days),
             new_life=timedelta(days=self.new_days),

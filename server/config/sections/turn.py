@@ -1,4 +1,4 @@
-"""Section `[turn]`: turn detection."""
+"""Section `[turn]`: how the end of the user's turn is detected."""
 
 from typing import Annotated, Literal
 

@@ -13,7 +13,7 @@ from server.config.types import Section
 from server.net.allowlist import networks_of
 
 FOLDER = "xiaozhi/firmware"
-"Folder of firmware in the state folder."
+"Folder of the boards' firmware, in the state folder."
 
 
 class XiaozhiConfig(Section, frozen=True):
