@@ -1,4 +1,4 @@
-"""The home for clients without a session: as JSON, and as server-sent events."""
+"""Shows the home to clients without a session: as JSON, and as server-sent events."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -10,7 +10,8 @@ from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from pipeline.tools.home.state import HomeSource, HomeState
 
-MAX_WATCHERS = 256  # each one holds a socket and gets the whole home at every change
+MAX_WATCHERS = 256
+"Limit of open event streams. Each holds a socket and gets the whole home at every change."
 
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
 
@@ -45,12 +46,14 @@ def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Rou
     )
 
 
-def server_sent(state: HomeState) -> bytes:
+def encode_event(state: HomeState) -> bytes:
     """Encodes `state` as one event. JSON has no raw line breaks, so one `data` line is enough."""
     return b"event: home\nid: %d\ndata: %b\n\n" % (state.revision, msgspec.json.encode(state))
 
 
 class _HomeDoor:
+    """Handlers of the routes."""
+
     def __init__(self, home: HomeSource, heartbeat_s: float) -> None:
         self._home = home
         self._watchers = EventStreamSubscribers("the home", MAX_WATCHERS, heartbeat_s)
@@ -64,10 +67,12 @@ class _HomeDoor:
         )
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        events = self._events(request.query.get("language"))
-        return await self._watchers.show(request, aioweb.StreamResponse(headers=HEADERS), events)
+        event_stream = self._events(request.query.get("language"))
+        return await self._watchers.show(
+            request, aioweb.StreamResponse(headers=HEADERS), event_stream
+        )
 
     async def _events(self, language: str | None) -> AsyncGenerator[bytes, None]:
         async with aclosing(self._home.watch(language)) as states:
             async for state in states:
-                yield server_sent(state)
+                yield encode_event(state)

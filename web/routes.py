@@ -1,4 +1,4 @@
-"""All routes of the page except the Realtime door's."""
+"""Lists the routes that the page needs, except those of the Realtime door."""
 
 from dataclasses import dataclass
 
