@@ -38,7 +38,7 @@ def recognisers(first: LoadableModel, monkeypatch: pytest.MonkeyPatch) -> list[P
 
     monkeypatch.setattr(doctor, "offer_inputs", as_said(of))
     monkeypatch.setattr(doctor, "find_offers", as_said((first,)))
-    found: Any = SimpleNamespace(known={})
+    found: Any = SimpleNamespace(engines={})
     return list(doctor._check_recognisers(Config(), found))
 
 
@@ -128,7 +128,7 @@ def test_a_voice_reports_whether_it_has_word_times(
         doctor, "choose_one", lambda *_: EngineSelection("tts", "here", {}, "configured")
     )
     known: Any = SimpleNamespace(
-        known={"tts": [EngineAvailability("here", True, "", origin="acme 1.2")]}
+        engines={"tts": [EngineAvailability("here", True, "", origin="acme 1.2")]}
     )
     found = doctor._check_chosen_engine(Config(), "tts", known, doctor.LoadedEngines())
     assert found.verdict == "ok"
