@@ -45,6 +45,7 @@ class BoundListener:
 
     sockets: Sequence[socket.socket]
     tls: TlsContext | None
+    "None: the listener serves plain HTTP."
     urls: Sequence[str]
     "URLs for a browser; the one for this machine itself comes first."
 
@@ -54,6 +55,7 @@ class BoundListeners:
     """Bound listeners with their access rules, before any route is mounted."""
 
     main: BoundListener
+    "Listener of the page and of all doors that speak HTTP."
     willow: Sequence[BoundListener]
     "Listeners that serve only Willow's routes."
     was: BoundListener | None

@@ -52,6 +52,7 @@ class PageFile:
     body: bytes
     content_type: str
     etag: str
+    "Digest of the body in quotes, as the header ETag has it."
 
 
 def load(folder: Path = STATIC) -> Mapping[str, PageFile]:
@@ -119,8 +120,8 @@ def _files_route(files: Mapping[str, PageFile]) -> Route:
 def _file_response(request: aioweb.Request, file: PageFile) -> aioweb.Response:
     # no-cache: always revalidated, so that the page never mixes modules of two versions
     headers = {**SECURITY_HEADERS, "ETag": file.etag, "Cache-Control": "no-cache"}
-    known = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
-    if file.etag in known or "*" in known:
+    client_etags = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
+    if file.etag in client_etags or "*" in client_etags:
         return aioweb.Response(status=304, headers=headers)
     charset = None if file.content_type == "image/png" else "utf-8"
     return aioweb.Response(

@@ -49,7 +49,9 @@ class LoadedEngines:
     """Engines that could be loaded, for probes that need them."""
 
     llm: Llm | None = None
+    "The chosen language model; None if it did not load."
     voices: dict[str, Tts] = field(default_factory=dict[str, Tts])
+    "TTS engines by name, the chosen one first; empty if none loaded."
 
 
 def examine(config: Config) -> Iterator[ProbeResult]:

@@ -216,7 +216,7 @@ def probe_disk(setting: str, path: str) -> ProbeResult:
     """Checks the free space and the write permission of a folder, or of the parent where it will be
     made."""
     folder = Path(path).expanduser().absolute()
-    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    existing = next(candidate for candidate in (folder, *folder.parents) if candidate.exists())
     free_mb = shutil.disk_usage(existing).free // 2**20
     what = f"paths.{setting} {folder}"
     is_needed = setting == "state_dir"

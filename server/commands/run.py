@@ -43,6 +43,8 @@ def _is_stdout_closed() -> bool:
 
 
 def _run(options: argparse.Namespace, started_s: float) -> int:
+    """Runs the command and returns the exit code. Each command is imported only when it runs: most
+    need only a few of the modules."""
     match options.command:
         case "serve":
             from server import serve

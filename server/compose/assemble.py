@@ -83,6 +83,7 @@ class ServerAssembly:
     plugin_doors: Sequence[OpenedDoor]
     "Doors of other packages, served by the main listener."
     wyoming: WyomingDoor
+    "Door for Home Assistant's voice services. It has a listener of its own, without HTTP."
     drain_group: DrainGroup
     "Work that is finished before the server stops."
     sessions: Sessions

@@ -27,6 +27,7 @@ class DeviceServices:
     registry: DeviceRegistry
     "Known devices; also implements `devices.directory.DeviceDirectory`."
     settings: DatabaseSettingsStore
+    "Settings that a door stores for its devices."
     presence: Presence
     "Devices that are connected now."
     event_log: DeviceEventLog

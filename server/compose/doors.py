@@ -67,15 +67,19 @@ class Backend:
     engines: Engines
     session_services: SessionServices
     home: DemoHome
+    "The home that the page shows, also as a mirror of Home Assistant."
     devices: DeviceServices
     initial_settings: SessionSettings
     "Settings with which a new session begins."
     sessions: Sessions
     transcriber: Transcriber
+    "Turns recordings into text."
     speech_files: SpeechFiles
+    "Turns text into sound files."
     languages: TextLanguageDetector
     "Finds the language of a text."
     one_shot_responses: OneShotResponses
+    "Answers single requests without a live session."
     decoder: DecoderProcess
     "Process that decodes uploaded files."
 
@@ -93,6 +97,7 @@ class Doors:
     background: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
     "Coroutine functions that run while the doors are open, by task name."
     wyoming: WyomingDoor
+    "Door that speaks no HTTP, on a listener of its own."
     plugins: Sequence[OpenedDoor]
     "Doors of other packages."
 

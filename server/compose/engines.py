@@ -63,13 +63,17 @@ class Engines:
     """Loaded engines, and how they were chosen."""
 
     vad: VadEngine
+    "Detects speech in each frame."
     wake: WakeWordEngine
     endpoint: EndOfTurnDetector
+    "Judges by the sound whether the user has finished."
     asr: ModelsOfKind[ServedRecogniser]
+    "Recognition models, loaded or not."
     llm: Llm
     tts: Mapping[str, Tts]
     "TTS engines by name, the chosen one first."
     choices: Mapping[EngineKind, EngineSelection]
+    "Kind of engine -> the chosen engine, with its options and the reason."
     languages: TextLanguageDetector = field(repr=False)
     "Finds the language of a text; shared, because it takes 100 MB."
     _inputs: PlacementInputs = field(repr=False)

@@ -51,6 +51,7 @@ class ChosenPlugin:
     section: str
     "Section of the configuration, such as `doors.NAME`."
     settings: Struct
+    "Settings from the configuration, checked by the plugin's own type."
     module: Any
     "The plugin's module. Its `create` makes the door or the tools."
 

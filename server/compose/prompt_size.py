@@ -34,6 +34,7 @@ class PromptSize:
     """Parts of a request, in estimated tokens."""
 
     context_tokens: int
+    "Size of the model's context window."
     instructions_tokens: int
     tools_tokens: int
     tools: int

@@ -91,6 +91,7 @@ class _HttpServer(aioweb.Server):
         self._count = metrics.count
 
     def connection(self, on_lost: OnConnectionLost) -> asyncio.Protocol:
+        """Creates a connection; `on_lost` is called when it is closed."""
         return _HttpConnection(self, self._count, on_lost)
 
 

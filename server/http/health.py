@@ -17,6 +17,7 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     status: LifecycleState
     version: str | None = None
     sessions: int | None = None
+    "Number of sessions that are open now."
     max_sessions: int | None = None
     loaded: Mapping[str, str] | None = None
     "Kind of engine -> name of the engine that serves it."

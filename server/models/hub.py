@@ -60,6 +60,7 @@ class HubFile:
 
     repository: str
     commit: str
+    "Hash of the commit, so that all files are of the same version."
     path: str
     "Path of the file within the repository."
     size_bytes: int | None

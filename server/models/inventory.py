@@ -38,6 +38,7 @@ class ModelFolder:
     path: Path
     kind: FolderKind
     size_bytes: int
+    "Size of all files in it."
     weight_type: str = ""
     """Number type of the weights in the file. On a CPU they are computed in int8, see
     asr.options.compute_type."""

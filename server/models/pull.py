@@ -189,7 +189,7 @@ def _publish(partial: Path, folder: Path) -> Path:
 # Choice of the model to fetch for this machine, with the server's rule for installed models.
 
 NO_BENCHMARKS: Mapping[str, ModelBenchmark] = {}
-"No measurements."
+"Default of the parameter `benchmarks`: nothing was measured."
 
 
 def automatic(

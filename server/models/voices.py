@@ -42,7 +42,9 @@ class VoiceSource:
 
     repository: str
     folder: str
+    "Name of the folder in the models directory."
     paths: tuple[str, ...]
+    "Paths of the files within the repository."
 
 
 def voice_of(identifier: str) -> VoiceSource | None:

@@ -41,6 +41,7 @@ class WheelFile(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     """One file of a model within a wheel."""
 
     name: Annotated[str, Meta(pattern=r"^[\w][\w.-]*$")]
+    "Name of the file in the wheel and in the model's folder."
     size_bytes: int
     sha256: Sha256
 

@@ -46,7 +46,9 @@ class MetricDeclaration:
     help: str
     "Sentence for people who read the metrics."
     labels: tuple[str, ...] = ()
+    "Names of the labels."
     buckets: tuple[float, ...] = ()
+    "Upper limits of a histogram's buckets; empty for other kinds."
 
 
 METRICS: Mapping[str, MetricDeclaration] = {

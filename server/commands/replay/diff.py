@@ -31,10 +31,11 @@ class TurnPair:
 
 @dataclass(frozen=True, slots=True)
 class SessionDiff:
-    """Differences of one session."""
+    """Differences between a recorded session and its replay."""
 
     session: RecordedSession
     pairs: Sequence[TurnPair]
+    "Recorded turns with their replays, in order."
     problem: str = ""
     "Reason why the session was not replayed; empty if it was."
 

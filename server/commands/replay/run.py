@@ -45,6 +45,7 @@ class MemoryTraceSink:
     records: list[TraceRecord] = field(default_factory=list[TraceRecord])
 
     def write(self, record: Mapping[str, Any]) -> None:
+        """Keeps one record."""
         self.records.append(record)
 
 
@@ -62,6 +63,7 @@ class ReplayClient:
     """Client that plays answers by itself; tracks the answer whose audio came last."""
 
     item_id: str = ""
+    "Item of the answer whose audio came last; empty before the first answer."
     samples: int = 0
     "Number of samples received of that answer."
 
@@ -201,6 +203,6 @@ def select_sessions(
         raise RequestError("the trace contains no session")
     for name in ids:
         if name not in {session.id for session in sessions}:
-            known = ", ".join(session.id for session in sessions) or "none"
-            raise RequestError(f"no session {name!r} in the trace; there are: {known}")
+            known_ids = ", ".join(session.id for session in sessions) or "none"
+            raise RequestError(f"no session {name!r} in the trace; there are: {known_ids}")
     return [session for session in sessions if not ids or session.id in ids]

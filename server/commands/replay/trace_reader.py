@@ -33,7 +33,9 @@ class RecordedTurn:
     status: str
     "Outcome of the turn, one of `pipeline.shared.turn.TurnStatus`."
     transcript: str
+    "What the user said; empty if the trace has no words."
     answer: str
+    "What the assistant answered; empty if the trace has no words."
     stages_ms: Mapping[str, float]
     "Name of a stage, such as `llm` -> its duration in ms."
     latency_ms: float | None
@@ -52,6 +54,7 @@ class RecordedTruncation:
     """Message of a client that plays by itself: how much of an answer it has played."""
 
     audio_end_ms: int
+    "Length of the answer that was played, in ms."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +83,15 @@ class RecordedSession:
     """One session of a trace."""
 
     id: str
+    "Id of the session in the trace."
     settings: SessionSettings | None
     "Settings at the beginning; None if the trace has none."
     pcm: Pcm = field(repr=False)
     "Received audio, int16 at 16 kHz; empty if the trace has no audio."
     actions: Sequence[RecordedAction]
+    "What the client did, in order."
     turns: Sequence[RecordedTurn]
+    "Turns in the order in which they began."
     has_words: bool
     "True: the trace holds transcripts and answers, not only times."
     is_cut: bool
@@ -93,6 +99,7 @@ class RecordedSession:
     paced_by: PlayoutPacing = "server"
     "Side that paced the answers' audio: server (WebRTC, boards) or client (WebSocket)."
     place: DeviceLocation = UNKNOWN_LOCATION
+    "Room and device of the user."
     tool_calls: Sequence[RecordedToolCall] = ()
     "Calls with results, in the order of the results."
 

@@ -17,7 +17,7 @@ class DevicesConfig(Section, frozen=True):
         Literal["ask", "networks"],
         Meta(
             description=(
-                "How new devices are approved. ask: the user enters the device's code on the page"
+                "Approval of new devices. ask: the user enters the device's code on the page"
                 " or with `earshot devices pair`. networks: devices in devices.networks are also"
                 " approved automatically. Programs on this machine that need no key need no"
                 " approval either."

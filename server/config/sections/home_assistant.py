@@ -56,7 +56,7 @@ class HomeAssistantConfig(Section, frozen=True):
         Literal["conversation", "tools"],
         Meta(
             description=(
-                "How a language model controls Home Assistant: by sentences to its conversation"
+                "Control of Home Assistant by a language model: by sentences to its conversation"
                 " agent (conversation), or also by the tools of its MCP server, which needs an"
                 " integration there (tools). Recognised commands are always sent as sentences."
             )

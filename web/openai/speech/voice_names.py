@@ -51,7 +51,9 @@ class VoiceCard(Struct, frozen=True):
     id: str
     "Value for the field `voice`."
     name: str
+    "Name for people."
     language: str
+    "ISO 639-1 code."
 
 
 class VoiceList(Struct, frozen=True):

@@ -95,7 +95,8 @@ class LanguageCode(Struct, frozen=True):
 
 
 class VerboseSegment(Struct, frozen=True):
-    """A segment. Times are in seconds, `seek` is in hundredths of a second."""
+    """A segment, with the fields of OpenAI's API. `start` and `end` are in seconds from the
+    beginning of the recording, `seek` is `start` in hundredths of a second."""
 
     id: int
     seek: int

@@ -22,10 +22,13 @@ class TranscriptionRequest:
     """One request in typed form."""
 
     model: str
+    "Name of the model as the client sent it."
     options: AsrOptions
     response_format: ResponseFormat
     granularities: tuple[Granularity, ...] = ("segment",)
+    "Levels whose times are in the answer with `verbose_json`."
     is_streamed: bool = False
+    "True: the answer is sent as server-sent events."
     used_padding: AsrPadding | None = None
     """Padding that the model gets, if the requested padding does not suit the model. None: the
     requested padding is used."""
