@@ -150,7 +150,7 @@ class Page {
 
   /** The server's port is closed, or nothing answers there. */
   #onServerLost() {
-    this.assistant.connection.suspect();
+    this.assistant.connection.endIfSilent();
     if (!MORE_PRECISE.has(this.messages.shown?.code ?? "")) this.messages.show("gone");
   }
 
