@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 
 from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
-from pipeline.tools.home.state import HomeSource, HomeState
+from pipeline.tools.home import DemoHome, HomeState
 
 MAX_WATCHERS = 256
 "Limit of open event streams. Each holds a socket and gets the whole home at every change."
@@ -16,7 +16,7 @@ MAX_WATCHERS = 256
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
 
 
-def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route, ...]:
+def home_routes(home: DemoHome, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route, ...]:
     """Returns the routes for the present state and for its changes.
 
     heartbeat_s: seconds without a change after which a comment keeps the connection alive.
@@ -54,7 +54,7 @@ def encode_event(state: HomeState) -> bytes:
 class _HomeDoor:
     """Handlers of the routes."""
 
-    def __init__(self, home: HomeSource, heartbeat_s: float) -> None:
+    def __init__(self, home: DemoHome, heartbeat_s: float) -> None:
         self._home = home
         self._watchers = EventStreamSubscribers("the home", MAX_WATCHERS, heartbeat_s)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.http.routes import Route
-from pipeline.tools.home.state import HomeSource
+from pipeline.tools.home import DemoHome
 from web.engines import EnginesSource, engine_routes
 from web.home import home_routes
 from web.page import page_routes
@@ -13,7 +13,7 @@ from web.page import page_routes
 class PageDoor:
     """Sources of the data that the page's routes show."""
 
-    home: HomeSource
+    home: DemoHome
     engines: EnginesSource
 
 

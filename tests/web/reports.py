@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from pipeline.tools.home.state import EntityState, HomeState, TimerState
+from pipeline.tools.home import DemoHome, EntityState, HomeState, TimerState, default_home
 from web.engines import EngineChoice, EngineOffer, EnginesReport
 
 
@@ -37,10 +37,11 @@ def _home(revision: int, state: str = "off", name: str = "Lamp") -> HomeState:
     )
 
 
-class FakeHome:
+class FakeHome(DemoHome):
     """A home with a new state each time `change` is set; it counts its watchers."""
 
     def __init__(self) -> None:
+        super().__init__(default_home())
         self.changed = asyncio.Event()
         self.left = asyncio.Event()
         self.watchers = 0

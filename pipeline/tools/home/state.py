@@ -1,7 +1,6 @@
 """State of the home at one moment. Encoded as JSON it is the `earshot.home` event."""
 
-from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -66,20 +65,3 @@ class HomeState(msgspec.Struct, frozen=True):
     shopping_list: tuple[ShoppingListItem, ...]
     timers: tuple[TimerState, ...]
     reach: HomeReachability = "here"
-
-
-class HomeFeed(Protocol):
-    """Home whose changes can be watched."""
-
-    def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """Yields the present state, then the state after each change. A slow reader gets only the
-        latest."""
-        ...
-
-
-class HomeSource(HomeFeed, Protocol):
-    """Home that can be watched, and whose present state can be read."""
-
-    def snapshot(self, language: str | None = None) -> HomeState:
-        """Returns the present state, with names in `language`."""
-        ...
