@@ -32,7 +32,7 @@ from pipeline.session.one_shot import OneShotResponses
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 20.0
-"Interval of pings. A device without power is noticed at the latest after half of it more."
+"Interval of pings. A device that lost its power is noticed within one and a half intervals."
 
 CLOSE_TIMEOUT_S = 2.0
 "Longest wait for a device to answer a close frame."
