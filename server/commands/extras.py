@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, str] = {
     "mcp": "tools of MCP servers",
     "mic": "the microphone of `earshot talk --mic`; needs PortAudio too",
     "piper": "the voices of Piper (GPL-3)",
+    "pocketsphinx": "PocketSphinx; compiled where the package index has no wheel of it",
     "postgresql": "PostgreSQL as the database of devices",
     "torch": "Whisper and language models in torch, and `earshot models convert`",
     "wake": "wake words; its wheels need glibc 2.35",
