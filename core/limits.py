@@ -81,3 +81,24 @@ class CapacityLimit:
         """Gives no more places and waits until none is taken."""
         self.close()
         await self.idle()
+
+
+class RequestRate:
+    """Limits the requests within a minute. A client may send all of them at once; then they come
+    back one by one."""
+
+    def __init__(self, per_minute: int) -> None:
+        self.per_minute = per_minute
+        self._interval_s = 60.0 / per_minute
+        self._full_at = 0.0
+        "Time at which all requests are free again."
+
+    def take(self, now: float) -> float:
+        """Counts a request. Returns 0, or the seconds after which it would be accepted; a refused
+        request does not count. `now`: seconds of any monotonic clock."""
+        full_at = max(self._full_at, now) + self._interval_s
+        wait_s = full_at - now - 60.0
+        if wait_s > 1e-9:  # floating-point sums may be off by some billionths
+            return wait_s
+        self._full_at = full_at
+        return 0.0

@@ -10,12 +10,12 @@ EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
   1  doctor: the server cannot answer with these settings; models doctor: a model is damaged or
      does not load; talk, bench: no answer; replay: different words than in the recorded run;
-     devices: the server refused the request; backup, restore: the archive or the state is not as
-     it must be; service: systemd refused, or does not run here; otherwise an internal error
+     devices, keys: the server refused the request; backup, restore: the archive or the state is
+     not as it must be; service: systemd refused, or does not run here; otherwise an internal error
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
-  5  talk, devices: the connection failed, was refused or was lost; models: the hub cannot be
+  5  talk, devices, keys: the connection failed, was refused or was lost; models: the hub cannot be
      reached; engines, extras: the package index cannot be reached
   130  interrupted
   141  the reader of the output has ended, as `head` does
@@ -81,6 +81,7 @@ def _add_other_commands(
     devices = commands.add_parser(
         "devices", help="list, approve, rename and notify the devices of a running server"
     )
+    keys = commands.add_parser("keys", help="add, list and revoke keys of persons and programs")
     engines = commands.add_parser("engines", help="install, list and remove engines such as vLLM")
     extras = commands.add_parser(
         "extras", help="list the optional parts of Earshot and install them"
@@ -116,6 +117,10 @@ def _add_other_commands(
             from server.commands.devices_arguments import add_actions as add_devices
 
             add_devices(devices)
+        case ["keys"]:
+            from server.commands.keys.arguments import add_actions as add_keys
+
+            add_keys(keys)
         case ["extras"]:
             from server.commands.extras import add_actions as add_extras
 

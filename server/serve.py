@@ -221,7 +221,7 @@ async def _serve(config: Config, listeners: BoundListeners, started_s: float) ->
             lifecycle.watch(assembly.is_loaded)
             routes, willow_routes = _routes(config, assembly, metrics, lifecycle)
             async with AsyncExitStack() as stack:
-                gate = listeners.gate
+                gate = replace(listeners.gate, keys=assembly.named_keys)
                 limit = AddressLimit(
                     config.server.max_connections_per_address,
                     exempt_addresses(config.server.proxies()),
@@ -230,7 +230,8 @@ async def _serve(config: Config, listeners: BoundListeners, started_s: float) ->
                 applications += [(listener, willow_routes, gate) for listener in listeners.willow]
                 if listeners.was is not None:
                     was_routes = _with_docs(assembly.was_routes)
-                    applications.append((listeners.was, was_routes, listeners.was_gate))
+                    was_gate = replace(listeners.was_gate, keys=assembly.named_keys)
+                    applications.append((listeners.was, was_routes, was_gate))
                 for listener, listener_routes, listener_gate in applications:
                     app = build(
                         listener_routes,

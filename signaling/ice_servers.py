@@ -1,12 +1,12 @@
 """`GET /earshot/ice`: STUN and TURN servers in the form of a browser's `RTCPeerConnection`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET, Struct, UnsetType
 
-from core.http.routes import JSON, Route
+from core.http.routes import JSON, Route, TokenCheck
 from core.ids import new_id
 from media.webrtc.ice.settings import IceServer, IceSettings
 
@@ -46,7 +46,7 @@ class IceDoor:
         )
 
 
-def ice_routes(door: IceDoor, admits: Callable[[str], bool] | None = None) -> tuple[Route, ...]:
+def ice_routes(door: IceDoor, admits: TokenCheck | None = None) -> tuple[Route, ...]:
     """Returns the route. `admits`: accepts client secrets, whose calls may need these servers."""
     return (
         Route(
@@ -58,6 +58,7 @@ def ice_routes(door: IceDoor, admits: Callable[[str], bool] | None = None) -> tu
             "realtime",
             responses={200: IceConfiguration},
             admits=admits,
+            scope="talk",
         ),
     )
 

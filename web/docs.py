@@ -102,6 +102,7 @@ def _own_routes(
             openapi,
             "Describe this API as an OpenAPI 3.1 document.",
             "server",
+            scope="talk",
         ),
         # Public like the page: the files hold no data. The document itself needs the key.
         Route(
@@ -112,6 +113,7 @@ def _own_routes(
             "server",
             response_content_type="text/html",
             is_public=True,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -122,6 +124,7 @@ def _own_routes(
             response_content_type="application/octet-stream",
             error_codes=("not_found",),
             is_public=True,
+            scope="talk",
         ),
     )
 

@@ -91,5 +91,6 @@ def engine_routes(report: EnginesSource) -> tuple[Route, ...]:
             "List the engines of each kind: the chosen one, the reason, and the other ones.",
             "page",
             responses={200: EnginesReport},
+            scope="talk",
         ),
     )

@@ -31,6 +31,7 @@ def home_routes(home: DemoHome, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route
             "page",
             responses={200: HomeState},
             query=_LANGUAGE,
+            scope="manage",
         ),
         Route(
             "GET",
@@ -42,6 +43,7 @@ def home_routes(home: DemoHome, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route
             response_content_type="text/event-stream",
             query=_LANGUAGE,
             error_codes=("too_many_watchers",),
+            scope="manage",
         ),
     )
 

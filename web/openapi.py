@@ -77,8 +77,8 @@ def _operation(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any]:
     }
     if body := _request_body(route, schemas):
         operation["requestBody"] = body
-    if route.is_public:
-        operation["security"] = []
+    # OpenAPI 3.1: roles that are needed, for a scheme that has no scopes of its own
+    operation["security"] = [] if route.is_public else [{"key": [route.scope]}]
     return {name: value for name, value in operation.items() if value != [] or name == "security"}
 
 

@@ -94,7 +94,14 @@ def _html_route(path: str, file: PageFile, summary: str) -> Route:
         return _file_response(request, file)
 
     return Route(
-        "GET", path, page, summary, "page", response_content_type="text/html", is_public=True
+        "GET",
+        path,
+        page,
+        summary,
+        "page",
+        response_content_type="text/html",
+        is_public=True,
+        scope="talk",
     )
 
 
@@ -114,6 +121,7 @@ def _files_route(files: Mapping[str, PageFile]) -> Route:
         response_content_type="application/octet-stream",
         error_codes=("not_found",),
         is_public=True,
+        scope="talk",
     )
 
 

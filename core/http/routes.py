@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from core.named_key import KeyScope, NamedKey
+
 HttpMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 JSON = "application/json"
@@ -94,6 +96,10 @@ reads."""
 RouteHandler = Callable[[Any], Awaitable[Any]]
 "Takes the web library's request and returns its response; core imports no web library."
 
+TokenCheck = Callable[[str], NamedKey | bool]
+"""Check of a token on a path that accepts other tokens than the server's keys. A named key: the
+token was made with it, so it has that key's limits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -107,6 +113,9 @@ class Route:
     "One sentence for the API's page."
     tag: str
     "Heading under which the API's page lists it: the door's name."
+    scope: KeyScope = field(kw_only=True)
+    """Scope that a named key needs here. Without a default, so that no route gets one by accident.
+    A public route shows such a key without the scope what it shows without a key."""
     request: type | None = None
     "Type of a JSON body, or of a multipart form's parts; None: no body, or not JSON."
     request_content_types: tuple[str, ...] = ()
@@ -122,9 +131,9 @@ class Route:
     "Stable error codes of this operation, besides those that every operation has."
     is_public: bool = False
     "True if it needs no key."
-    admits: Callable[[str], bool] | None = None
-    """Returns whether this bearer token is accepted besides the server's key; None: no other token
-    is."""
+    admits: TokenCheck | None = None
+    """Returns whether this bearer token is accepted besides the server's keys, or the named key
+    with which the token was made; None: no other token is."""
     admits_peer: Callable[[str | None], bool] | None = None
     """Returns whether a program at this address needs no key, for devices that cannot hold one.
     Never applies to a page in a browser or to a request through a proxy. None: every address needs

@@ -43,6 +43,7 @@ def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: DeviceList},
             error_codes=("storage_failed",),
+            scope="manage",
         ),
         Route(
             "GET",
@@ -53,6 +54,7 @@ def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             response_content_type="text/event-stream",
             error_codes=("storage_failed", "too_many_watchers"),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -63,6 +65,7 @@ def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
             request=PairRequest,
             responses={200: DeviceView},
             error_codes=(*_BODY_ERRORS, *_PAIRING_ERRORS, "storage_failed"),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -73,6 +76,7 @@ def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
             request=NotificationRequest,
             responses={200: AreaNotificationResult},
             error_codes=(*_BODY_ERRORS, "area_not_found", "storage_failed"),
+            scope="manage",
         ),
     )
 
@@ -88,6 +92,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: DeviceView},
             error_codes=_DEVICE_ERRORS,
+            scope="manage",
         ),
         Route(
             "POST",
@@ -99,6 +104,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             request=DeviceEdit,
             responses={200: DeviceView},
             error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, "unsupported_language", "voice_not_found"),
+            scope="manage",
         ),
         Route(
             "DELETE",
@@ -108,6 +114,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             responses={204: None},
             error_codes=_DEVICE_ERRORS,
+            scope="manage",
         ),
         Route(
             "GET",
@@ -117,6 +124,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: DeviceLog},
             error_codes=_DEVICE_ERRORS,
+            scope="manage",
         ),
     )
 
@@ -134,6 +142,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             request=ApproveRequest,
             responses={200: DeviceView},
             error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, *_APPROVAL_ERRORS),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -143,6 +152,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: DeviceView},
             error_codes=_DEVICE_ERRORS,
+            scope="manage",
         ),
         Route(
             "POST",
@@ -153,6 +163,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             request=NotificationRequest,
             responses={200: NotificationResult},
             error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, "device_not_approved", "not_supported"),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -162,6 +173,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: DeviceActionResult},
             error_codes=(*_DEVICE_ERRORS, "device_away", "not_supported"),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -178,6 +190,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
                 "device_away",
                 "not_supported",
             ),
+            scope="manage",
         ),
         Route(
             "GET",
@@ -187,5 +200,6 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: FirmwareList},
             error_codes=_DEVICE_ERRORS,
+            scope="manage",
         ),
     )

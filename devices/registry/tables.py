@@ -9,6 +9,7 @@ from sqlalchemy import (
     Dialect,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     MetaData,
     String,
@@ -78,4 +79,19 @@ settings = Table(
     Column("owner", String(40), primary_key=True),  # a device's id; "": the server
     Column("key", String(128), primary_key=True),
     Column("value", JSON, nullable=False),
+)
+
+named_keys = Table(
+    "named_keys",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("max_sessions", Integer),  # NULL: no limit of its own; the same for the next one
+    Column("requests_per_minute", Integer),
+    Column("created", UtcDateTime, nullable=False),
+    Column("last_used", UtcDateTime),  # NULL: never
+    UniqueConstraint("name", name="named_keys_name"),
+    UniqueConstraint("digest", name="named_keys_digest"),
 )

@@ -23,6 +23,7 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
             _TAG,
             response_content_type="text/plain",
             is_public=True,
+            scope="talk",
         ),
         Route(
             "POST",
@@ -35,6 +36,7 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
             error_codes=_BY_NETWORK,
             is_public=True,
             max_body_bytes=MAX_BODY_BYTES,
+            scope="talk",
         ),
         Route(
             "POST",
@@ -46,6 +48,7 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
             error_codes=(*_BY_NETWORK, "device_not_found"),
             is_public=True,
             max_body_bytes=MAX_BODY_BYTES,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -56,6 +59,7 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
             response_content_type="application/octet-stream",
             error_codes=("firmware_not_found", "forbidden_network", "invalid_value"),
             is_public=True,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -74,5 +78,6 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
                 "websocket_expected",
             ),
             is_public=True,
+            scope="talk",
         ),
     )

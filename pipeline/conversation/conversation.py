@@ -9,6 +9,7 @@ from typing import Protocol
 
 from core.ids import new_id
 from core.items import utf8_bytes
+from core.named_key import CALLER_KEY, NamedKey
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from pipeline.conversation.history import History
 from pipeline.shared.settings import ConversationProfile
@@ -16,6 +17,8 @@ from pipeline.shared.settings import ConversationProfile
 MAX_CONVERSATIONS = 1000
 """Most conversations that are kept. The longest unused are forgotten first; each costs some 100 kB,
 and 1 MiB of text at most."""
+KEY_SEPARATOR = "/"
+"Stands between the id of a named key and the id of its conversation."
 MAX_REMEMBERED_BYTES = 128 * 1024 * 1024
 """Most UTF-8 bytes of all conversations together: an eighth of the memory of the smallest machine
 that runs a recogniser. Python keeps a text with rare letters in up to four times as many."""
@@ -40,6 +43,7 @@ class Conversation:
     """Memory of one conversation. `Conversations` creates those that outlive a request."""
 
     id: str
+    "Id that its clients use."
     history: History = field(default_factory=History)
     speakers: list[AnnouncementSession] = field(default_factory=list[AnnouncementSession])
     "Sessions that are connected to it, the newest last."
@@ -50,11 +54,18 @@ class Conversation:
     """Location of its last connection: tools may take "the lights" for those of that room."""
     is_named: bool = True
     "True if a client chose its id, so that a client may come back to it."
+    owner: NamedKey | None = None
+    "Named key whose clients alone reach it. None: it belongs to the owner's key, or to a device."
     use_count: int = 0
     "Number of sessions and requests that use it now."
     _profile: ConversationProfile | None = None
     _on_growth: Callable[[int], None] = _ignore_growth
     _on_released: Callable[[str], None] = _ignore_id
+
+    @property
+    def key(self) -> str:
+        """Identifies it among the conversations of all keys. Tools and announcements use it."""
+        return conversation_key(self.id, self.owner)
 
     @property
     def profile(self) -> ConversationProfile | None:
@@ -104,11 +115,20 @@ class Conversation:
         again."""
         if not self.is_used:
             self.history.forget_images()
-            self._on_released(self.id)
+            self._on_released(self.key)
+
+
+def conversation_key(conversation_id: str, owner: NamedKey | None) -> str:
+    """Returns the key of a conversation. Two named keys may use the same id for two conversations.
+    The id of a named key comes first, so that no client's id can lead to another key's.
+    """
+    return conversation_id if owner is None else f"{owner.id}{KEY_SEPARATOR}{conversation_id}"
 
 
 class Conversations:
-    """All conversations that are kept, by id. Also implements `Announcer` for the skills.
+    """All conversations that are kept. Also implements `Announcer` for the skills.
+
+    Each named key has ids of its own; `CALLER_KEY` says whose id is meant.
 
     Example:
 
@@ -119,6 +139,7 @@ class Conversations:
 
     def __init__(self, *, max_bytes: int = MAX_REMEMBERED_BYTES) -> None:
         self._conversations: OrderedDict[str, Conversation] = OrderedDict()
+        "Key of the conversation -> conversation."
         self._max_bytes = max_bytes
         self._bytes = 0
 
@@ -130,55 +151,67 @@ class Conversations:
     def get(self, conversation_id: str | None, *, is_named: bool = True) -> Conversation:
         """Returns the conversation with this id, or a new one under it. Without an id, returns a
         new one that is forgotten after its last use. `is_named`: the id comes from a client."""
-        found = self._conversations.get(conversation_id or "")
+        found = self._find(conversation_id)
         if found is None:
             found = Conversation(
                 conversation_id or new_id("conv"),
                 History(self._grow),
                 is_named=is_named and bool(conversation_id),
+                owner=CALLER_KEY.get(),
                 _on_growth=self._grow,
                 _on_released=self._forget_if_unnamed,
             )
-            self._conversations[found.id] = found
-            self._forget_unused(kept_id=found.id)
+            self._conversations[found.key] = found
+            self._forget_unused(kept_key=found.key)
         found.is_named |= is_named and bool(conversation_id)
-        self._conversations.move_to_end(found.id)
+        self._conversations.move_to_end(found.key)
         return found
 
     def has(self, conversation_id: str) -> bool:
         """Returns whether this conversation is kept. Does not count as use."""
-        return conversation_id in self._conversations
+        return self._find(conversation_id) is not None
 
     def profile_of(self, conversation_id: str | None) -> ConversationProfile | None:
         """Returns the profile; None for an unknown conversation. Does not count as use."""
-        found = self._conversations.get(conversation_id or "")
+        found = self._find(conversation_id)
         return found.profile if found else None
 
-    def place_of(self, conversation_id: str) -> DeviceLocation:
+    def forget_owned(self, owner: NamedKey) -> None:
+        """Forgets the conversations of a named key. Those in use are forgotten after their use."""
+        for conversation in tuple(self._conversations.values()):
+            if conversation.owner is not None and conversation.owner.id == owner.id:
+                conversation.is_named = False
+                self._forget_if_unnamed(conversation.key)
+
+    def place_of(self, conversation_key: str) -> DeviceLocation:
         """Returns the location of its last connection, if known. Does not count as use."""
-        found = self._conversations.get(conversation_id)
+        found = self._conversations.get(conversation_key)
         return found.place if found else UNKNOWN_LOCATION
 
-    async def announce(self, conversation_id: str, text: str) -> bool:
+    async def announce(self, conversation_key: str, text: str) -> bool:
         """Speaks `text` on the newest session that can. Returns False when there is none."""
-        conversation = self._conversations.get(conversation_id)
+        conversation = self._conversations.get(conversation_key)
         if conversation is None:
             return False
         return any(speaker.say(text) for speaker in reversed(conversation.speakers))
 
-    def _forget_if_unnamed(self, conversation_id: str) -> None:
-        conversation = self._conversations.get(conversation_id)
-        if conversation is not None and not conversation.is_named:
+    def _find(self, conversation_id: str | None) -> Conversation | None:
+        """Returns the caller's conversation with this id."""
+        return self._conversations.get(conversation_key(conversation_id or "", CALLER_KEY.get()))
+
+    def _forget_if_unnamed(self, conversation_key: str) -> None:
+        conversation = self._conversations.get(conversation_key)
+        if conversation is not None and not (conversation.is_named or conversation.is_used):
             self._forget(conversation)
 
-    def _forget_unused(self, *, kept_id: str) -> None:
+    def _forget_unused(self, *, kept_key: str) -> None:
         # OrderedDict: `get` moves a conversation to the end, so the longest unused come first.
-        unused = [c for c in self._conversations.values() if not c.is_used and c.id != kept_id]
+        unused = [c for c in self._conversations.values() if not c.is_used and c.key != kept_key]
         for conversation in unused[: max(0, len(self._conversations) - MAX_CONVERSATIONS)]:
             self._forget(conversation)
 
     def _forget(self, conversation: Conversation) -> None:
-        del self._conversations[conversation.id]
+        del self._conversations[conversation.key]
         self._bytes -= conversation.size_bytes
         conversation.detach()
 

@@ -170,7 +170,7 @@ class ResponsePlanner:
 
     def context(self, plan: ResponsePlan) -> ToolContext:
         """Returns the context of tool calls: conversation, language, location."""
-        return ToolContext(self._conversation.id, plan.language, self._conversation.place)
+        return ToolContext(self._conversation.key, plan.language, self._conversation.place)
 
     def draft(
         self,

@@ -203,18 +203,18 @@ class OneShotResponses:
     @contextmanager
     def _mark_busy(self, conversation: Conversation) -> Iterator[None]:
         """Marks the conversation as busy. Raises Conflict if it is."""
-        if conversation.id in self._busy:
+        if conversation.key in self._busy:
             raise Conflict(
                 "this conversation already has an active response: wait for its end, or use"
                 " another conversation",
                 code="conversation_already_has_active_response",
                 param="conversation_id",
             )
-        self._busy.add(conversation.id)
+        self._busy.add(conversation.key)
         try:
             yield
         finally:
-            self._busy.remove(conversation.id)
+            self._busy.remove(conversation.key)
 
 
 def _request(question: OneShotRequest) -> ResponseRequest:

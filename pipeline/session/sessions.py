@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from core.errors import OverloadedError
 from core.limits import CapacityLimit
+from core.named_key import CALLER_KEY, NamedKey
 from core.ports import DeviceLocation
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
@@ -19,6 +20,11 @@ logger = logging.getLogger(__name__)
 RETRY_AFTER_S = 5
 """Seconds that a refused client is asked to wait. Calls last minutes, but on a full server one of
 them ends every few seconds."""
+
+
+RESERVED_PLACES = 1
+"""Places that stay free for the owner (a client with the server's own key), so that holders of
+client secrets and named keys cannot lock the owner out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._secret_keys: dict[str, bytes] = {}
         "Session id -> digest of the client secret that opened it (`ClientSecretHolder.key`)."
+        self._named_keys: dict[str, NamedKey] = {}
+        "Session id -> named key that opened it."
         self._is_used = asyncio.Event()
         "Set while there is at least one session."
 
@@ -79,19 +87,23 @@ class Sessions:
         """Opens a session that runs while the body of the `async with` runs, and then frees
         everything.
 
-        secret_holder: None when the client came with the server's key. Raises OverloadedError
+        secret_holder: None when the client came without a client secret. Raises OverloadedError
         server_full, draining or too_many_sessions, and RequestError for settings that are not
         possible.
         """
-        self._admit(secret_holder)
+        named_key = CALLER_KEY.get()
+        reserved_places = 0 if secret_holder is None and named_key is None else RESERVED_PLACES
+        self._admit(secret_holder, named_key, reserved_places)
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
-        with self._places.take(_reserved_places(secret_holder)), conversation.keep():
+        with self._places.take(reserved_places), conversation.keep():
             session = Session(settings, conversation, paced_by, self._services)
             self._sessions[session.id] = session
             if secret_holder is not None:
                 self._secret_keys[session.id] = secret_holder.key
+            if named_key is not None:
+                self._named_keys[session.id] = named_key
             self._is_used.set()
             self._report()
             logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
@@ -106,10 +118,21 @@ class Sessions:
             finally:
                 del self._sessions[session.id]
                 self._secret_keys.pop(session.id, None)
+                self._named_keys.pop(session.id, None)
                 if not self._sessions:
                     self._is_used.clear()
                 self._report()
                 logger.info("= session %s closed, %d live", session.id, self.count)
+
+    def count_of(self, named_key: NamedKey) -> int:
+        """Returns the number of live sessions that a named key has opened."""
+        return sum(one.id == named_key.id for one in self._named_keys.values())
+
+    def end_all_of(self, named_key: NamedKey) -> None:
+        """Ends the sessions that a named key has opened, without waiting."""
+        for session_id, opener in self._named_keys.items():
+            if opener.id == named_key.id:
+                self._sessions[session_id].close()
 
     async def wait_until_unused(self, quiet_s: float) -> None:
         """Waits until there has been a session, and then none for `quiet_s` seconds."""
@@ -139,33 +162,35 @@ class Sessions:
             session.close()
         await self._places.idle()
 
-    def _admit(self, secret_holder: ClientSecretHolder | None) -> None:
+    def _admit(
+        self,
+        secret_holder: ClientSecretHolder | None,
+        named_key: NamedKey | None,
+        reserved_places: int,
+    ) -> None:
         self._places.check_open()
-        if secret_holder is not None and self._max_sessions == 1:
+        if reserved_places and self._max_sessions == 1:
             raise OverloadedError(
-                "the only session of this server is reserved for its owner; client secrets need"
-                " server.max_sessions of at least 2",
+                "the only session of this server is reserved for its owner; client secrets and"
+                " named keys need server.max_sessions of at least 2",
                 retry_after_s=RETRY_AFTER_S,
             )
-        self._places.check(_reserved_places(secret_holder))
-        if secret_holder is None:
-            return
-        if (
-            sum(key == secret_holder.key for key in self._secret_keys.values())
-            >= secret_holder.max_sessions
-        ):
-            raise OverloadedError(
-                f"this client secret has {secret_holder.max_sessions} sessions,"
-                " the limit: end one first",
-                retry_after_s=RETRY_AFTER_S,
-                code="too_many_sessions",
-            )
+        self._places.check(reserved_places)
+        if secret_holder is not None:
+            opened = sum(key == secret_holder.key for key in self._secret_keys.values())
+            _check_count(opened, secret_holder.max_sessions, "this client secret")
+        if named_key is not None and named_key.max_sessions is not None:
+            opened = self.count_of(named_key)
+            _check_count(opened, named_key.max_sessions, f"the key {named_key.name!r}")
 
     def _report(self) -> None:
         self._services.metrics.gauge("earshot_sessions", self.count)
 
 
-def _reserved_places(secret_holder: ClientSecretHolder | None) -> int:
-    """Returns how many places must stay free. The last one is kept for the owner (a client with the
-    server's key), so that holders of secrets cannot lock the owner out."""
-    return 0 if secret_holder is None else 1
+def _check_count(opened: int, limit: int, opener: str) -> None:
+    if opened >= limit:
+        raise OverloadedError(
+            f"{opener} has {opened} of {limit} sessions open: end one first",
+            retry_after_s=RETRY_AFTER_S,
+            code="too_many_sessions",
+        )

@@ -2,9 +2,8 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
-from bench.client.http import KEY_VARIABLES
+from server.commands.server_arguments import add_server
 
 EPILOG = """DEVICE is an id (dev_...), a name or a hardware id.
 
@@ -56,7 +55,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "--area", metavar="AREA", help="speak on every device of this room instead"
             )
-        _add_server_options(action)
+        add_server(action)
 
 
 def _add_argument(parser: argparse.ArgumentParser, argument: str) -> None:
@@ -70,20 +69,3 @@ def _add_argument(parser: argparse.ArgumentParser, argument: str) -> None:
             parser.add_argument("field", metavar="FIELD=VALUE", nargs="+")
         case _:
             parser.add_argument(argument.lower(), metavar=argument)
-
-
-def _add_server_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
-    parser.add_argument(
-        "--url", help="address of the server; default: the configured server on this machine"
-    )
-    keys = " or $".join(KEY_VARIABLES)
-    parser.add_argument(
-        "--key", help=f"key of the server; default: ${keys}, or the key in the state folder"
-    )
-    parser.add_argument(
-        "--insecure",
-        action="store_true",
-        help="accept any certificate, such as a self-signed one",
-    )
-    parser.add_argument("--json", action="store_true", help="print the server's answer as JSON")

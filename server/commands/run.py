@@ -80,6 +80,10 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
             from server.commands.devices import run as devices
 
             return devices(options, load(os.environ, file=options.config).config, os.environ)
+        case "keys":
+            from server.commands.keys.command import run as keys
+
+            return keys(options, load(os.environ, file=options.config).config, os.environ)
         case "engines":
             from server.commands.engines.command import run as engines
 
@@ -107,7 +111,7 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
 def _key_for(options: argparse.Namespace, url: str) -> str | None:
     """Returns the API key for the server at `url`: the key of the command line or of a variable,
     else, for a server on this machine, the one of the settings or of the state folder."""
-    from server.commands.devices import address_of
+    from server.commands.server_api import address_of
 
     address_options = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
     try:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from core.http.routes import Route
 from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
+from devices.registry.named_keys import NamedKeys
 from devices.wyoming.door import WyomingDoor
 from pipeline.conversation.conversation import Conversations
 from pipeline.response.speculation import count_waste
@@ -83,6 +84,7 @@ class ServerAssembly:
     plugin_doors: Sequence[OpenedDoor]
     "Doors of other packages, served by the main listener."
     wyoming: WyomingDoor
+    named_keys: NamedKeys
     "Door for Home Assistant's voice services. It has a listener of its own, without HTTP."
     drain_group: DrainGroup
     "Work that is finished before the server stops."
@@ -147,6 +149,8 @@ async def assemble(
         background = [tasks.create_task(timers.run(), name="timers")]
         background += [tasks.create_task(devices.announcements.run(), name="announcements")]
         background += [tasks.create_task(devices.registry.run(), name="device-changes")]
+        following_keys = devices.named_keys.run(devices.registry.changed)
+        background += [tasks.create_task(following_keys, name="named-keys")]
         background += [tasks.create_task(collect_when_idle(backend.sessions), name="idle-gc")]
         background += [
             tasks.create_task(run(), name=name) for name, run in doors.background.items()
@@ -157,6 +161,7 @@ async def assemble(
             was_routes=doors.was_routes,
             plugin_doors=doors.plugins,
             wyoming=doors.wyoming,
+            named_keys=devices.named_keys,
             sessions=backend.sessions,
             drain_group=DrainGroup(
                 backend.sessions,

@@ -1,15 +1,17 @@
 """Opens the device registry, presence and announcements of one server process."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.errors import StorageError
 from core.ports import Clock
 from devices.announcements import Announcements
 from devices.api.event_log import DeviceEventLog
 from devices.presence import Presence
 from devices.registry.database import open_database, sqlite_url
+from devices.registry.named_keys import NamedKeys
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 from devices.xiaozhi.device_tools import DeviceToolProvider
@@ -28,6 +30,8 @@ class DeviceServices:
     "Known devices; also implements `devices.directory.DeviceDirectory`."
     settings: DatabaseSettingsStore
     "Settings that a door stores for its devices."
+    named_keys: NamedKeys
+    "Keys of persons and programs. They lie in the same database."
     presence: Presence
     "Devices that are connected now."
     event_log: DeviceEventLog
@@ -48,10 +52,15 @@ async def device_services(
         trusts_this_machine = config.server.trusts_this_machine
         settings = config.devices.as_settings(trusts_this_machine=trusts_this_machine)
         registry = DeviceRegistry(database, clock, settings)
+        named_keys = NamedKeys(database, clock)
+        named_keys.on_revoked.append(conversations.forget_owned)
+        with suppress(StorageError):  # `NamedKeys.run` tries again
+            await named_keys.load()
         event_log = DeviceEventLog(clock)
         presence = Presence(event_log)
         yield DeviceServices(
             registry=registry,
+            named_keys=named_keys,
             settings=DatabaseSettingsStore(database),
             presence=presence,
             event_log=event_log,

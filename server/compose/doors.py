@@ -38,6 +38,7 @@ from server.compose.engines import Engines
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.config import Config
 from server.http.edge import ErrorBoundary
+from server.http.named_keys import NamedKeysDoor, named_key_routes
 from server.version import product_version
 from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice_servers import IceDoor, ice_routes
@@ -133,6 +134,9 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     secrets = ClientSecretStore(
         backend.session_services.clock, max_sessions=config.realtime.client_secret_sessions
     )
+    named_keys = backend.devices.named_keys
+    # The sessions end first: what a client secret of the key has opened is one of them.
+    named_keys.on_revoked += [backend.sessions.end_all_of, secrets.forget_made_by]
     realtime, whip = (
         _realtime_door(backend, peer_settings, secrets),
         _whip_door(backend, peer_settings),
@@ -144,13 +148,15 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     }
     devices = _devices_door(backend, firmware)
     willow = _willow_door(backend, spools, replace(call_settings(), ice=ice), was)
+    named_keys.on_revoked.append(willow.calls.end_all_of)
     return Doors(
         routes=(
             *page_routes(PageDoor(backend.home, lambda: engines.report(config.language))),
             *realtime_routes(realtime),
-            *ice_routes(IceDoor(ice), secrets.is_valid),
+            *ice_routes(IceDoor(ice), secrets.check),
             *whip_routes(whip),
             *device_routes(devices),
+            *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.count_of)),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, spools)),
             *speech_routes(

@@ -28,6 +28,7 @@ SECTIONS: Mapping[Group, str] = {"earshot.tools": "tools.plugins", "earshot.door
 
 BUILT_IN_DOORS = (
     "devices",
+    "keys",
     "openai",
     "page",
     "realtime",

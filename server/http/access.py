@@ -1,8 +1,9 @@
 """Applies the rules of `auth.py` to every route, and adds the CORS headers with which pages of
 other sites may use the server, if they send the key."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
 from aiohttp import hdrs
@@ -11,6 +12,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from core.errors import Forbidden, Unauthorized
 from core.http.routes import is_forwarded
+from core.named_key import CALLER_KEY, KeyScope, NamedKey
 from devices.registry.tokens import PREFIX as DEVICE_KEY
 from server.http.auth import AccessGate, AccessGrant, AccessRequest, password_of, token_of
 from server.http.key_attempts import KeyAttemptLimiter
@@ -48,7 +50,9 @@ EXPOSED_HEADERS = (
 def guard(gate: AccessGate) -> Middleware:
     """Returns the middleware that lets a request in or answers 401 or 403. It runs before routing
     shows whether the path exists."""
-    limiter = KeyAttemptLimiter()
+    limiter, running = KeyAttemptLimiter(), _KeyRequests()
+    if gate.keys is not None:
+        gate.keys.on_revoked.append(running.end)
 
     @aioweb.middleware
     async def check_access(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
@@ -61,7 +65,11 @@ def guard(gate: AccessGate) -> Middleware:
         is_public = _is_public(request)
         try:
             access = gate.admit(
-                caller, is_public=is_public, admits=admits, is_trusted_address=is_trusted_address
+                caller,
+                is_public=is_public,
+                scope=_scope_of_path(request),
+                admits=admits,
+                is_trusted_address=is_trusted_address,
             )
         except Unauthorized:
             if caller.token is not None:
@@ -75,13 +83,58 @@ def guard(gate: AccessGate) -> Middleware:
                 await limiter.slow_down(request.remote)
         request[ACCESS] = access
         request[TOKEN] = access.token
-        return await handler(request)
+        named_key = access.named_key
+        reset = CALLER_KEY.set(named_key)
+        try:
+            if named_key is None or gate.keys is None:
+                return await handler(request)
+            access.check_scope()
+            gate.keys.count_request(named_key)
+            async with running.added(named_key):
+                return await handler(request)
+        finally:
+            CALLER_KEY.reset(reset)
 
     return check_access
 
 
+class _KeyRequests:
+    """Running requests with named keys, streams and WebSockets included. Those of a key end when
+    it is revoked."""
+
+    def __init__(self) -> None:
+        self._running: dict[asyncio.Timeout, str] = {}
+        "Timeout of a request, which expires when its key is revoked -> id of the key."
+
+    @asynccontextmanager
+    async def added(self, key: NamedKey) -> AsyncIterator[None]:
+        """Runs one request. Raises Unauthorized key_revoked."""
+        timeout = asyncio.timeout(None)
+        try:
+            async with timeout:
+                self._running[timeout] = key.id
+                try:
+                    yield
+                finally:
+                    del self._running[timeout]
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise Unauthorized(f"the key {key.name!r} was revoked", code="key_revoked") from None
+
+    def end(self, key: NamedKey) -> None:
+        """Ends the requests of a key, without waiting."""
+        now = asyncio.get_running_loop().time()
+        for timeout, key_id in self._running.items():
+            if key_id == key.id:
+                timeout.reschedule(now)
+
+
 PUBLIC = "earshot_public"
 "Attribute of a handler that needs no key."
+
+SCOPE = "earshot_scope"
+"Attribute of a handler: the scope that a named key needs."
 
 ADMITS = "earshot_admits"
 "Attribute of a handler: function that accepts tokens other than the server's key, or None."
@@ -105,6 +158,12 @@ def _is_trusted_address(request: aioweb.Request, caller: AccessRequest) -> bool:
     admits = getattr(handler, ADMITS_PEER, None)
     is_program = "Sec-Fetch-Site" not in request.headers
     return admits is not None and is_program and admits(request.remote) is True
+
+
+def _scope_of_path(request: aioweb.Request) -> KeyScope | None:
+    """Returns the scope of the path. None: there is no such path, which is all that is answered."""
+    scope: KeyScope | None = getattr(request.match_info.handler, SCOPE, None)
+    return scope
 
 
 def _is_public(request: aioweb.Request) -> bool:

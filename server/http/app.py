@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler
 from core.acceptor import NO_LIMIT, AddressLimit, open_acceptors
 from core.http.routes import Route
 from core.ports import Metrics
-from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
+from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, SCOPE, allow_reading, guard
 from server.http.auth import AccessGate
 from server.http.connection import HttpRunner, check_http_names
 from server.http.edge import (
@@ -104,6 +104,7 @@ def _wrap_handler(route: Route, open_streams: _OpenStreams) -> Handler:
         return response
 
     setattr(handler, PUBLIC, route.is_public)
+    setattr(handler, SCOPE, route.scope)
     setattr(handler, ADMITS, route.admits)
     setattr(handler, ADMITS_PEER, route.admits_peer)
     setattr(handler, ADMITS_PAGE, route.admits_page)

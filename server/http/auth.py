@@ -1,8 +1,9 @@
-"""Access rules: the key, foreign Origins and unknown Hosts. This file does no I/O; access.py calls
-it.
+"""Access rules: keys, their scopes, foreign Origins and unknown Hosts. This file does no I/O;
+access.py calls it.
 
 No key is needed from this machine itself, unless the configuration asks for it. Every other request
 needs one. It is refused before routing, so that an outsider cannot even learn which paths exist.
+The server's own key opens everything, a named key what its scopes say.
 Only a browser's preflight, which cannot carry a key, shows that WHIP's paths exist.
 """
 
@@ -11,10 +12,13 @@ from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import TypeAlias
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from core.errors import Forbidden, Unauthorized
+from core.http.routes import TokenCheck
+from core.named_key import KeyScope, NamedKey
+from devices.registry.named_keys import PREFIX as NAMED_KEY
 from server.net.addresses import address_of, host_name, is_loopback
 
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
@@ -23,8 +27,20 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 ANY_SITE = "*"
 "Entry of the allowed origins that allows every site."
 
-TokenCheck: TypeAlias = Callable[[str], bool]
-"Check of a token on a path that accepts other keys than the server's."
+
+class KeyDirectory(Protocol):
+    """Named keys, as the gate needs them."""
+
+    on_revoked: list[Callable[[NamedKey], None]]
+    "Called with each key that is valid no longer."
+
+    def find(self, token: str) -> NamedKey | None:
+        """Returns the valid named key that this token is, or None."""
+        ...
+
+    def count_request(self, key: NamedKey) -> None:
+        """Counts a request with the key. Raises OverloadedError above its limit."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +74,20 @@ class AccessGrant:
     cors_origin: str | None = None
     "Foreign Origin that may read the answer; None if the request came from our own page."
     token: str | None = field(default=None, repr=False)
-    "Token of the request, unless it is the server's own key."
+    "Token of the request, unless it is a key of the server."
+    named_key: NamedKey | None = None
+    "Named key of the request, or with which its token was made."
+    missing_scope: KeyScope | None = None
+    "Scope that the path needs and the named key does not have."
+
+    def check_scope(self) -> None:
+        """Raises Forbidden missing_scope if the named key does not open this path."""
+        if self.missing_scope is not None and self.named_key is not None:
+            raise Forbidden(
+                f"the key {self.named_key.name!r} does not have the scope {self.missing_scope!r},"
+                f" which this needs; it has: {', '.join(self.named_key.scopes) or 'none'}",
+                code="missing_scope",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +102,23 @@ class AccessGate:
     "Names of this server, besides localhost and IP addresses."
     origins: frozenset[str] = frozenset({ANY_SITE})
     "Foreign origins that may use the server with the key; `*` means all."
+    keys: KeyDirectory | None = field(default=None, repr=False)
+    "Named keys. None: there are none."
 
     def admit(
         self,
         caller: AccessRequest,
         *,
         is_public: bool,
+        scope: KeyScope | None = None,
         admits: TokenCheck | None = None,
         is_trusted_address: bool = False,
     ) -> AccessGrant:
-        """Decides on a request. `is_public`: the path needs no key. `admits`: accepts tokens of
-        this path that are not the key. `is_trusted_address`: the caller needs no key because of its
-        address. Raises
-        Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
+        """Decides on a request. `is_public`: the path needs no key. `scope`: what a named key needs
+        there; None: nothing. `admits`: accepts tokens of this path that are not the key.
+        `is_trusted_address`: the
+        caller needs no key because of its address. Raises Forbidden (`forbidden_host`,
+        `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
         is_foreign = caller.is_cross_site or not _is_same_origin(caller)
         is_remote = (
@@ -93,19 +126,29 @@ class AccessGate:
         )
         needs_key = is_remote or is_foreign
         is_key = self._is_key(caller.token)
-        token = None if is_key else caller.token
-        is_accepted = is_key or _is_admitted(token, admits)
+        named_key = None if is_key else self._named_key(caller.token)
+        token = None if is_key or named_key else caller.token
+        admitted = token is not None and admits is not None and admits(token)
+        if isinstance(admitted, NamedKey):
+            named_key = admitted
+        is_accepted = is_key or named_key is not None or bool(admitted)
         # A browser sends a remembered password with requests of any page, so it does not count on a
         # foreign page.
         has_key = is_trusted_address or (is_accepted and not (is_foreign and caller.is_basic))
-        if is_public and not has_key:
+        lacks_scope = not (
+            is_trusted_address or named_key is None or scope is None or scope in named_key.scopes
+        )
+        if is_public and (lacks_scope or not has_key):
             return AccessGrant(is_trusted=not needs_key, token=token)
         if is_foreign and caller.origin is not None and not self.allows_origin(caller.origin):
             raise Forbidden(
                 f"this site ({caller.origin}) is not in server.allowed_origins",
                 code="forbidden_origin",
             )
-        if needs_key and not has_key:
+        # Whoever sends a named key wants to be its holder: with a revoked one that would be the
+        # owner on this machine.
+        is_revoked = token is not None and token.startswith(NAMED_KEY)
+        if (needs_key or is_revoked) and not has_key:
             if caller.is_cross_site and not is_remote:
                 raise Forbidden(
                     "a page of another site cannot load this; only scripts that send the key can",
@@ -114,8 +157,13 @@ class AccessGate:
             raise Unauthorized(
                 self._refusal_reason(caller, accepts_other_tokens=admits is not None)
             )
-        cors_origin = caller.origin if is_foreign else None
-        return AccessGrant(is_trusted=True, cors_origin=cors_origin, token=token)
+        return AccessGrant(
+            is_trusted=True,
+            cors_origin=caller.origin if is_foreign else None,
+            token=token,
+            named_key=named_key,
+            missing_scope=scope if lacks_scope else None,
+        )
 
     def allows_origin(self, origin: str) -> bool:
         """Returns True if a site may use the server with the key."""
@@ -143,7 +191,12 @@ class AccessGate:
             return False
         return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
 
+    def _named_key(self, token: str | None) -> NamedKey | None:
+        return self.keys.find(token) if self.keys is not None and token is not None else None
+
     def _refusal_reason(self, caller: AccessRequest, *, accepts_other_tokens: bool) -> str:
+        if caller.token is not None and caller.token.startswith(NAMED_KEY):
+            return "this named key is unknown, or it was revoked; `earshot keys list` shows all"
         if caller.token is not None and accepts_other_tokens:
             return "the key is wrong, or a client secret that is unknown or has expired"
         if caller.token is not None and self.key:
@@ -154,10 +207,6 @@ class AccessGate:
             "a key is needed from other machines, and the server has none: set"
             " EARSHOT_REQUIRE_KEY=true"
         )
-
-
-def _is_admitted(token: str | None, admits: TokenCheck | None) -> bool:
-    return token is not None and admits is not None and admits(token)
 
 
 def token_of(

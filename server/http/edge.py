@@ -59,6 +59,9 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
     "unauthorized_voice": HTTPStatus.NOT_ACCEPTABLE,  # Willow devices have a text for this status
     "too_many_guesses": HTTPStatus.TOO_MANY_REQUESTS,
+    # A limit of one client, not of the server
+    "too_many_requests": HTTPStatus.TOO_MANY_REQUESTS,
+    "too_many_sessions": HTTPStatus.TOO_MANY_REQUESTS,
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "unsupported_content_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "upload_stalled": HTTPStatus.REQUEST_TIMEOUT,

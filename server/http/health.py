@@ -49,5 +49,6 @@ def health_routes(
             "server",
             responses={200: Health, 503: Health},
             is_public=True,
+            scope="talk",
         ),
     )

@@ -38,6 +38,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SECRETS = re.compile(
     r"(?i)(?P<before>bearer\s+|openai-insecure-api-key\.|[#?&]key=|(?<![a-z])(?:ek|sk)[-_]"
     r"|(?<![a-z])dev_(?=[A-Za-z0-9_-]{43})"  # a device's key; a device id is shorter
+    r"|(?<![a-z])earshot_(?=[A-Za-z0-9]{43})"  # a named key
     r"|basic\s+(?=[A-Za-z0-9+/]{16})|://[^\s/:@]*:(?=[^\s/@]+@))"
     r"[A-Za-z0-9._~+/=-]{4,}"
 )

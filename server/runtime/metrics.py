@@ -293,5 +293,6 @@ def metrics_routes(metrics: PrometheusMetrics) -> tuple[Route, ...]:
             "Show counters and histograms for Prometheus.",
             "server",
             response_content_type="text/plain",
+            scope="manage",
         ),
     )

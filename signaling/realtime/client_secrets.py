@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from core.errors import OverloadedError, RequestError, Unauthorized
+from core.named_key import CALLER_KEY, NamedKey
 from core.ports import Clock
 from pipeline.session.sessions import ClientSecretHolder
 from signaling.realtime.protocol.structs import StrictStruct
@@ -83,6 +84,8 @@ class ClientSecret:
     ends_sessions: bool
     size_bytes: int
     "Size of the session object as JSON."
+    named_key: NamedKey | None
+    "Named key that made the secret, and whose limits hold for it. None: the owner's key."
 
 
 class ClientSecretStore:
@@ -125,14 +128,28 @@ class ClientSecretStore:
             self._clock.now() + ttl_s,
             ends_sessions=request.earshot is not None and request.earshot.ends_sessions,
             size_bytes=size_bytes,
+            named_key=CALLER_KEY.get(),
         )
         ends = self._clock.wall() + timedelta(seconds=ttl_s)
         return token, int(ends.timestamp())
 
     def is_valid(self, token: str) -> bool:
         """Returns True if the token is a live client secret."""
+        return bool(self.check(token))
+
+    def check(self, token: str) -> NamedKey | bool:
+        """Returns False if the token is no live client secret, else the named key that made it, or
+        True (`core.http.routes.TokenCheck`)."""
         client_secret = self._secrets.get(_hash(token))
-        return client_secret is not None and self._clock.now() < client_secret.ends_at
+        if client_secret is None or self._clock.now() >= client_secret.ends_at:
+            return False
+        return client_secret.named_key or True
+
+    def forget_made_by(self, named_key: NamedKey) -> None:
+        """Forgets the client secrets that a named key has made: they open nothing more."""
+        for digest, client_secret in list(self._secrets.items()):
+            if client_secret.named_key is not None and client_secret.named_key.id == named_key.id:
+                del self._secrets[digest]
 
     def find(self, token: str | None) -> ClientSecret | None:
         """Returns the live client secret of a token; None if the token is no client secret. Raises

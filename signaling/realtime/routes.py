@@ -55,7 +55,7 @@ def routes(door: RealtimeDoor) -> tuple[Route, ...]:
     if secrets is None:
         return (*_opening_routes(door), *_call_routes(door))
     opened = (
-        replace(r, admits=secrets.is_valid) for r in (*_opening_routes(door), *_call_routes(door))
+        replace(r, admits=secrets.check) for r in (*_opening_routes(door), *_call_routes(door))
     )
     return (*opened, *_client_secret_routes(door))
 
@@ -71,6 +71,7 @@ def _client_secret_routes(door: RealtimeDoor) -> tuple[Route, ...]:
         request=ClientSecretRequest,
         responses={200: ClientSecretResponse},
         error_codes=(*_CLIENT_SECRET, "too_large", "too_many_client_secrets"),
+        scope="talk",
     )
     beta = replace(
         key,
@@ -107,6 +108,7 @@ def _opening_routes(door: RealtimeDoor) -> tuple[Route, ...]:
                 ),
             },
             error_codes=("websocket_expected", "call_not_found", "too_many_asides", *_ADMISSION),
+            scope="talk",
         ),
         Route(
             "POST",
@@ -122,6 +124,7 @@ def _opening_routes(door: RealtimeDoor) -> tuple[Route, ...]:
             response_headers=_LOCATION,
             query=_QUERY,
             error_codes=(*_OFFER, *_SESSION),
+            scope="talk",
         ),
         Route(
             "POST",
@@ -135,6 +138,7 @@ def _opening_routes(door: RealtimeDoor) -> tuple[Route, ...]:
             response_headers=_LOCATION,
             query=_QUERY,
             error_codes=_OFFER,
+            scope="talk",
         ),
     )
 
@@ -150,6 +154,7 @@ def _call_routes(door: RealtimeDoor) -> tuple[Route, ...]:
             request_content_types=(SDP,),
             responses={},
             error_codes=("call_not_found", "call_already_answered"),
+            scope="talk",
         ),
         Route(
             "POST",
@@ -158,5 +163,6 @@ def _call_routes(door: RealtimeDoor) -> tuple[Route, ...]:
             "End a call. The response is sent when the call has ended.",
             _TAG,
             error_codes=("call_not_found",),
+            scope="talk",
         ),
     )

@@ -16,6 +16,7 @@ from core.errors import (
     RequestError,
 )
 from core.ids import new_id
+from core.named_key import CALLER_KEY, reaches
 from core.ports import Metrics, WorkGuard
 from media.webrtc.ice.candidates import MAX_CANDIDATES
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
@@ -112,7 +113,7 @@ class Publications:
     def find(self, publication_id: str) -> "Publication":
         """Returns a live publication. Raises NotFound."""
         found = self._publications.get(publication_id)
-        if found is None:
+        if found is None or not reaches(found.opener):
             raise no_such_publication()
         return found
 
@@ -136,6 +137,8 @@ class Publication:
         """SDP answer, or the error instead of it. The caller ends the publication by cancelling
         this."""
         self.ended = asyncio.Event()
+        self.opener = CALLER_KEY.get()
+        "Named key of the publisher."
         self.feed = TranscriptFeed()
         self._owner, self._settings = owner, settings
         self._ufrag, self._mid = ufrag_of(offer), mid_of(offer)

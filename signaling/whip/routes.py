@@ -55,6 +55,7 @@ def _endpoint(door: WhipDoor) -> tuple[Route, ...]:
                 "unsupported_media_type",
             ),
             max_body_bytes=MAX_OFFER_BYTES,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -63,6 +64,7 @@ def _endpoint(door: WhipDoor) -> tuple[Route, ...]:
             "Check that the WHIP endpoint exists.",
             _TAG,
             responses={204: None},
+            scope="talk",
         ),
         Route(
             "OPTIONS",
@@ -70,6 +72,7 @@ def _endpoint(door: WhipDoor) -> tuple[Route, ...]:
             door.options,
             ("Show the accepted content type in the header `Accept-Post`."),
             _TAG,
+            scope="talk",
         ),
     )
 
@@ -99,6 +102,7 @@ def _patch(door: WhipDoor) -> Route:
             "unsupported_media_type",
         ),
         max_body_bytes=MAX_FRAGMENT_BYTES,
+        scope="talk",
     )
 
 
@@ -111,6 +115,7 @@ def _publication_routes(door: WhipDoor) -> tuple[Route, ...]:
             "End a publication. The response is sent when it has ended.",
             _TAG,
             error_codes=(_NOT_FOUND_ERROR,),
+            scope="talk",
         ),
         Route(
             "GET",
@@ -120,6 +125,7 @@ def _publication_routes(door: WhipDoor) -> tuple[Route, ...]:
             _TAG,
             responses={204: None},
             error_codes=(_NOT_FOUND_ERROR,),
+            scope="talk",
         ),
         Route(
             "OPTIONS",
@@ -127,6 +133,7 @@ def _publication_routes(door: WhipDoor) -> tuple[Route, ...]:
             door.publication_options,
             ("Show the accepted content type in the header `Accept-Patch`."),
             _TAG,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -137,5 +144,6 @@ def _publication_routes(door: WhipDoor) -> tuple[Route, ...]:
             _TAG,
             response_content_type="text/event-stream",
             error_codes=(_NOT_FOUND_ERROR, "too_many_readers"),
+            scope="talk",
         ),
     )

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from core.errors import OverloadedError
-from core.limits import CapacityLimit
+from core.limits import CapacityLimit, RequestRate
 from tests.loop import run_virtual
 
 
@@ -47,3 +47,18 @@ def test_an_unlimited_capacity_only_counts() -> None:
     with places.take(), places.take():
         assert places.taken == 2
     assert places.taken == 0
+
+
+def test_requests_of_a_minute_may_come_at_once_and_then_one_by_one() -> None:
+    rate = RequestRate(4)
+    assert [rate.take(100.0) for _ in range(4)] == 4 * [0.0]
+    assert rate.take(100.0) == pytest.approx(15.0)
+    assert rate.take(107.0) == pytest.approx(8.0)
+    assert (rate.take(115.0), rate.take(130.0)) == (0.0, 0.0)
+    assert rate.take(131.0) == pytest.approx(14.0)
+
+
+def test_unused_requests_of_earlier_minutes_are_not_saved_up() -> None:
+    rate = RequestRate(2)
+    assert [rate.take(10_000.0) for _ in range(2)] == 2 * [0.0]
+    assert rate.take(10_000.0) > 0

@@ -25,6 +25,7 @@ from pipeline.tools.mcp.schema import (
     tool_specs,
 )
 from pipeline.tools.mcp.settings import McpServerSettings
+from server.http.named_key_views import NamedKeyRequest
 from tests.fuzz.target import Target, lines
 
 TEXT = {"type": "text", "text": "it is on"}
@@ -70,6 +71,7 @@ EDITS: tuple[Any, ...] = (
     {"code": "123-456"},
     {"text": "The tea is ready.", "audio_url": "https://example.org/a.wav"},
     {"firmware": "1.2.3"},
+    {"name": "anna", "scopes": ["talk", "manage"], "max_sessions": 2, "requests_per_minute": 60},
 )
 
 
@@ -110,6 +112,7 @@ def edits(data: bytes) -> None:
         PairRequest,
         NotificationRequest,
         FirmwareUpdateRequest,
+        NamedKeyRequest,
     ):
         try:
             asked = read_body(data, wanted)

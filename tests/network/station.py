@@ -111,7 +111,7 @@ async def main(wishes: dict[str, Any]) -> None:
         tasks.create_task(whip.run())
         tasks.create_task(realtime.run())
         station = Station(peer, tasks)
-        call = Route("POST", "/call", station.answer, "Call.", "test")
+        call = Route("POST", "/call", station.answer, "Call.", "test", scope="talk")
         doors = (*ice_routes(IceDoor(for_clients)), *whip_routes(whip), *realtime_routes(realtime))
         gate = AccessGate(is_local=False, key=wishes["key"])
         app = build((call, *doors), gate, metrics, max_body_bytes=100_000)

@@ -37,6 +37,7 @@ ROUTES = (
         response_headers={"Location": "Where it is."},
         query={"language": "In which language."},
         error_codes=("too_hard",),
+        scope="talk",
     ),
     Route(
         "POST",
@@ -47,8 +48,9 @@ ROUTES = (
         request=Question,
         request_content_types=("multipart/form-data", "application/sdp"),
         response_content_type="application/sdp",
+        scope="talk",
     ),
-    Route("GET", "/open", nothing, "Open to all.", "other", is_public=True),
+    Route("GET", "/open", nothing, "Open to all.", "other", is_public=True, scope="talk"),
 )
 
 

@@ -67,6 +67,7 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
                 "unsupported_media_type",
                 "voice_not_found",
             ),
+            scope="talk",
         ),
         Route(
             "GET",
@@ -75,6 +76,7 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             "List the voices for speech, in the form that Open WebUI's picker reads.",
             _TAG,
             responses={200: VoiceList},
+            scope="talk",
         ),
         Route(
             "GET",
@@ -83,6 +85,7 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             "List the speech engines, in the form that Open WebUI's picker reads.",
             _TAG,
             responses={200: VoiceModelList},
+            scope="talk",
         ),
     )
 
@@ -101,6 +104,7 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             responses={200: TranscriptionResponse},
             error_codes=_AUDIO,
             max_body_bytes=door.max_body_bytes,
+            scope="talk",
         ),
         Route(
             "POST",
@@ -113,6 +117,7 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             responses={200: TranscriptionResponse},
             error_codes=_AUDIO,
             max_body_bytes=door.max_body_bytes,
+            scope="talk",
         ),
     )
 
@@ -147,6 +152,7 @@ def _whisper_service_routes(door: AudioDoor) -> tuple[Route, ...]:
         },
         error_codes=_AUDIO,
         max_body_bytes=door.max_body_bytes,
+        scope="talk",
     )
     detection = replace(
         transcription,
@@ -169,6 +175,7 @@ def _model_routes(door: AudioDoor) -> tuple[Route, ...]:
             "List the models that requests may name. The request loads none of them.",
             _TAG,
             responses={200: ModelList},
+            scope="talk",
         ),
         Route(
             "GET",
@@ -179,5 +186,6 @@ def _model_routes(door: AudioDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: ModelCard},
             error_codes=("model_not_found",),
+            scope="talk",
         ),
     )

@@ -14,6 +14,7 @@ import { CallQuality } from "./header/call_quality.js";
 import { Header } from "./header/header.js";
 import { HomeFeed } from "./home/home_feed.js";
 import { HomeView } from "./home/home.js";
+import { KeysView } from "./keys/keys.js";
 import { KioskView } from "./kiosk/kiosk.js";
 import { Router } from "./router.js";
 import { getJson } from "./server/api.js";
@@ -108,6 +109,7 @@ class Page {
     const router = new Router(store);
     new DevicesView(store, this.devicesFeed, router);
     new KioskView(store, router, () => this.assistant.toggle());
+    new KeysView(store, router);
     new Controls(store, this.assistant);
     scrollableByKeyboard(byId("side"));
     const turns = new Turns();
@@ -131,7 +133,8 @@ class Page {
       const engines = await getJson("/earshot/engines");
       this.#setChoices(this.store.state.choices.offered(engines));
     } catch (/** @type {any} */ error) {
-      this.messages.show(error.status === 401 ? "key" : "unreachable");
+      if (error.status === 403) this.messages.show("error", { reason: error.message });
+      else this.messages.show(error.status === 401 ? "key" : "unreachable");
     }
   }
 

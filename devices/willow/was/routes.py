@@ -31,6 +31,7 @@ def was_routes(door: WasDoor, inference: Iterable[Route]) -> tuple[Route, ...]:
             responses={101: None},
             error_codes=("server_full", "websocket_expected"),
             admits_peer=door.admits,
+            scope="talk",
         ),
         *_files(door),
         *_rest_routes(WasRest(door)),
@@ -60,6 +61,7 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             },
             error_codes=("firmware_not_found", "invalid_value"),
             admits_peer=admits,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -74,6 +76,7 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             },
             error_codes=("asset_not_found", "invalid_value", "unsupported_audio"),
             admits_peer=admits,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -83,6 +86,7 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             _TAG,
             query={"type": "was or willow; both give the same list."},
             error_codes=("invalid_value",),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -92,15 +96,12 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             _TAG,
             query={"action": "Only `delete`."},
             error_codes=("firmware_not_found", "invalid_json", "invalid_value"),
+            scope="manage",
         ),
     )
 
 
 def _rest_routes(rest: WasRest) -> tuple[Route, ...]:
-    hostname = (
-        "Hostname, MAC address or id of a device, for its own settings. Without it: the settings"
-        " of all devices."
-    )
     return (
         Route(
             "GET",
@@ -108,6 +109,7 @@ def _rest_routes(rest: WasRest) -> tuple[Route, ...]:
             rest.clients,
             "List the approved devices that are connected.",
             _TAG,
+            scope="manage",
         ),
         Route(
             "POST",
@@ -130,7 +132,31 @@ def _rest_routes(rest: WasRest) -> tuple[Route, ...]:
                 "server_full",
                 "storage_failed",
             ),
+            scope="manage",
         ),
+        *_config_routes(rest),
+        Route(
+            "GET", "/api/info", rest.info, "Show the version of this server.", _TAG, scope="manage"
+        ),
+        Route(
+            "GET",
+            "/api/status",
+            rest.status,
+            "Show connected devices and waiting notifications.",
+            _TAG,
+            query={"type": "asyncio_tasks, connmgr or notify_queue."},
+            error_codes=("invalid_value",),
+            scope="manage",
+        ),
+    )
+
+
+def _config_routes(rest: WasRest) -> tuple[Route, ...]:
+    hostname = (
+        "Hostname, MAC address or id of a device, for its own settings. Without it: the settings"
+        " of all devices."
+    )
+    return (
         Route(
             "GET",
             "/api/config",
@@ -143,6 +169,7 @@ def _rest_routes(rest: WasRest) -> tuple[Route, ...]:
                 "hostname": hostname,
             },
             error_codes=("device_not_found", "invalid_value"),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -163,15 +190,6 @@ def _rest_routes(rest: WasRest) -> tuple[Route, ...]:
                 "secrets_not_sent",
                 "too_large",
             ),
-        ),
-        Route("GET", "/api/info", rest.info, "Show the version of this server.", _TAG),
-        Route(
-            "GET",
-            "/api/status",
-            rest.status,
-            "Show connected devices and waiting notifications.",
-            _TAG,
-            query={"type": "asyncio_tasks, connmgr or notify_queue."},
-            error_codes=("invalid_value",),
+            scope="manage",
         ),
     )

@@ -102,6 +102,7 @@ def _recognition_routes(door: WillowDoor) -> tuple[Route, ...]:
             },
             error_codes=(*_PARAM_ERRORS, *_UPLOAD_ERRORS, "unauthorized_voice"),
             max_body_bytes=door.max_body_bytes,
+            scope="talk",
         ),
         Route(
             "POST",
@@ -120,6 +121,7 @@ def _recognition_routes(door: WillowDoor) -> tuple[Route, ...]:
                 "unsupported_media_type",
             ),
             max_body_bytes=door.max_body_bytes,
+            scope="talk",
         ),
     )
 
@@ -145,6 +147,7 @@ def _calls(door: WillowDoor) -> Route:
             "sdp_without_opus",
             "server_full",
         ),
+        scope="talk",
     )
 
 
@@ -169,6 +172,7 @@ def _speech_routes(door: WillowDoor) -> tuple[Route, ...]:
                 "missing_required_parameter",
                 "unsupported_language",
             ),
+            scope="talk",
         ),
         Route(
             "POST",
@@ -178,6 +182,7 @@ def _speech_routes(door: WillowDoor) -> tuple[Route, ...]:
             _TAG,
             responses={},
             error_codes=("unsupported_operation",),
+            scope="talk",
         ),
     )
 
@@ -194,6 +199,7 @@ def _assistant_routes(door: WillowDoor) -> tuple[Route, ...]:
             responses={200: ChatbotReply},
             query={**text, **_QUESTION_PARAMS},
             error_codes=_QUESTION_ERRORS,
+            scope="talk",
         ),
         Route(
             "GET",
@@ -205,6 +211,7 @@ def _assistant_routes(door: WillowDoor) -> tuple[Route, ...]:
             response_content_type="audio/flac",
             query={**text, **_QUESTION_PARAMS, **_SPEECH_PARAMS},
             error_codes=(*_QUESTION_ERRORS, *_SPEECH_ERRORS[:3], "unsupported_language"),
+            scope="talk",
         ),
         *_with_and_without_api(
             Route(
@@ -217,6 +224,7 @@ def _assistant_routes(door: WillowDoor) -> tuple[Route, ...]:
                 responses={101: None},
                 query=_QUESTION_PARAMS,
                 error_codes=(*_QUESTION_ERRORS, "websocket_expected"),
+                scope="talk",
             )
         ),
     )
@@ -258,6 +266,7 @@ def _speech_to_speech(door: WillowDoor) -> Route:
             "unsupported_media_type",
         ),
         max_body_bytes=door.max_body_bytes,
+        scope="talk",
     )
 
 
@@ -271,10 +280,27 @@ def _info_routes(door: WillowDoor) -> tuple[Route, ...]:
                 "Check that the server answers.",
                 _TAG,
                 responses={200: WisPong},
+                scope="talk",
             )
         ),
-        Route("GET", "/api/docs", door.docs, "Redirect to `/docs`.", _TAG, responses={302: None}),
-        Route("GET", "/api/redoc", door.docs, "Redirect to `/docs`.", _TAG, responses={302: None}),
+        Route(
+            "GET",
+            "/api/docs",
+            door.docs,
+            "Redirect to `/docs`.",
+            _TAG,
+            responses={302: None},
+            scope="talk",
+        ),
+        Route(
+            "GET",
+            "/api/redoc",
+            door.docs,
+            "Redirect to `/docs`.",
+            _TAG,
+            responses={302: None},
+            scope="talk",
+        ),
         Route(
             "GET",
             "/api/openapi.json",
@@ -282,5 +308,6 @@ def _info_routes(door: WillowDoor) -> tuple[Route, ...]:
             "Redirect to `/openapi.json`.",
             _TAG,
             responses={302: None},
+            scope="talk",
         ),
     )

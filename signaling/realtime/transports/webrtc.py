@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from core.errors import Conflict, EarshotError, NotFound, OverloadedError, RequestError
 from core.ids import new_id
+from core.named_key import CALLER_KEY, reaches
 from core.ports import Metrics, WorkGuard
 from core.queues import Outbox
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
@@ -108,7 +109,7 @@ class RealtimeCalls:
 
     def _find(self, call_id: str) -> "RealtimeCall":
         call = self._calls.get(call_id)
-        if call is None:
+        if call is None or not reaches(call.opener):
             raise NotFound("There is no such call, or it has ended.", code="call_not_found")
         return call
 
@@ -137,6 +138,8 @@ class RealtimeCall:
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         "SDP answer, or the error instead of it. The caller ends the call by cancelling this."
         self.ended = asyncio.Event()
+        self.opener = CALLER_KEY.get()
+        "Named key of the caller."
         self._sessions, self._metrics, self._home = sessions, metrics, home
         self._peer_settings = peer_settings
         self.connection: RealtimeConnection | None = None

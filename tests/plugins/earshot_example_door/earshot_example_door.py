@@ -44,6 +44,7 @@ class AskDoor:
                 request=Asked,
                 responses={200: Answered},
                 error_codes=("invalid_request", "server_full"),
+                scope="talk",
             ),
         )
 

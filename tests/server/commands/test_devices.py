@@ -12,9 +12,10 @@ import pytest
 from core.errors import ConfigError, NotFound, RequestError
 from devices.directory import Device
 from server.__main__ import main
-from server.commands.devices import address_of, run
+from server.commands.devices import run
 from server.commands.devices_arguments import ACTIONS, add_actions
 from server.commands.exit_codes import ExitCode
+from server.commands.server_api import address_of
 from server.config import Config
 from server.config.load import load
 from server.http.auth import AccessGate

@@ -175,11 +175,14 @@ def test_a_tool_that_cannot_be_created_names_its_package(body: str, why: str, si
             r": '/x' is not a core\.http\.routes\.Route",
         ),
         (
-            "return type('D', (), {'routes': [Route('GET', '/x', print, '', '', request=open)]})()",
+            (
+                "return type('D', (), {'routes':"
+                " [Route('GET', '/x', print, '', '', scope='talk', request=open)]})()"
+            ),
             ": its routes cannot be mounted: TypeError: ",
         ),
         (
-            "return type('D', (), {'routes': [Route('GET', '/{', print, '', '')]})()",
+            "return type('D', (), {'routes': [Route('GET', '/{', print, '', '', scope='talk')]})()",
             ": its routes cannot be mounted: ValueError: Invalid path",
         ),
     ],
@@ -217,7 +220,7 @@ async def nothing(_: object) -> None: ...
 
 
 def route(path: str) -> Route:
-    return Route("GET", path, nothing, "A test.", "test")
+    return Route("GET", path, nothing, "A test.", "test", scope="talk")
 
 
 def opened(name: str, *paths: str) -> OpenedDoor:

@@ -25,7 +25,7 @@ def route(
     method: HttpMethod = "GET",
     is_public: bool = False,
 ) -> Route:
-    return Route(method, path, handler, "A test.", "test", is_public=is_public)
+    return Route(method, path, handler, "A test.", "test", is_public=is_public, scope="talk")
 
 
 def raising(error: BaseException) -> Callable[[aioweb.Request], Awaitable[aioweb.StreamResponse]]:

@@ -1,11 +1,13 @@
 """Which requests are allowed: bind address x `Host` x `Origin` x key."""
 
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Literal
 
 import pytest
 
 from core.errors import Forbidden, Unauthorized
+from core.named_key import SCOPES, NamedKey
 from server.http.auth import AccessGate, AccessGrant, AccessRequest, token_of
 
 KEY = "right-key-0123456789"
@@ -207,3 +209,74 @@ def test_stored_passwords_of_browsers_do_not_admit_other_origins(
 def test_the_key_is_not_in_reprs() -> None:
     assert KEY not in repr(AccessGate(is_local=True, key=KEY))
     assert KEY not in repr(AccessRequest(LOCAL, token=KEY))
+
+
+ANNA = NamedKey("key_1", "anna", ("talk",))
+TOKEN = "earshot_" + 43 * "a"
+
+
+class Keys:
+    """One named key."""
+
+    def __init__(self) -> None:
+        self.on_revoked: list[Callable[[NamedKey], None]] = []
+
+    def find(self, token: str) -> NamedKey | None:
+        return ANNA if token == TOKEN else None
+
+    def count_request(self, key: NamedKey) -> None: ...
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_named_key_opens_what_its_scopes_say(is_local: bool) -> None:
+    gate, caller = AccessGate(is_local, KEY, keys=Keys()), AccessRequest(LAN, token=TOKEN)
+    granted = gate.admit(caller, is_public=False, scope="talk")
+    assert (granted.is_trusted, granted.named_key, granted.token) == (True, ANNA, None)
+    granted.check_scope()
+    with pytest.raises(Forbidden, match="'anna' does not have the scope 'manage'") as refused:
+        gate.admit(caller, is_public=False, scope="manage").check_scope()
+    assert refused.value.code == "missing_scope"
+    assert TOKEN not in repr(granted) + repr(gate) + repr(caller)
+
+
+def test_the_servers_own_key_has_every_scope() -> None:
+    gate = AccessGate(is_local=False, key=KEY, keys=Keys())
+    for scope in SCOPES:
+        granted = gate.admit(AccessRequest(LAN, token=KEY), is_public=False, scope=scope)
+        assert (granted.named_key, granted.missing_scope) == (None, None)
+
+
+def test_a_named_key_without_the_scope_of_a_public_path_sees_what_everybody_sees() -> None:
+    gate, caller = AccessGate(False, KEY, keys=Keys()), AccessRequest(LAN, token=TOKEN)
+    assert gate.admit(caller, is_public=True, scope="talk").is_trusted
+    assert not gate.admit(caller, is_public=True, scope="manage").is_trusted
+
+
+def test_an_unknown_named_key_is_refused_even_where_no_key_is_needed() -> None:
+    gate = AccessGate(is_local=True, key=KEY, keys=Keys())
+    revoked = AccessRequest(LOCAL, token=TOKEN[:-1] + "b")
+    with pytest.raises(Unauthorized, match="revoked"):
+        gate.admit(revoked, is_public=False, scope="talk")
+    assert gate.admit(AccessRequest(LOCAL, token="sk-any"), is_public=False).is_trusted
+
+
+def test_a_remembered_password_of_a_named_key_counts_on_no_foreign_page() -> None:
+    gate = AccessGate(is_local=False, key=KEY, keys=Keys())
+    page = AccessRequest(LAN, "https://evil.example", token=TOKEN, is_basic=True)
+    with pytest.raises(Unauthorized):
+        gate.admit(page, is_public=False, scope="talk")
+    script = AccessRequest(LAN, "https://good.example", token=TOKEN)
+    assert gate.admit(script, is_public=False, scope="talk").cors_origin == "https://good.example"
+
+
+def test_a_client_secret_has_the_key_that_made_it() -> None:
+    gate = AccessGate(is_local=False, key=KEY, keys=Keys())
+    caller = AccessRequest(LAN, token="ek_1")
+
+    def admits(token: str) -> NamedKey | bool:
+        return ANNA if token == "ek_1" else False
+
+    granted = gate.admit(caller, is_public=False, scope="talk", admits=admits)
+    assert (granted.named_key, granted.token) == (ANNA, "ek_1")
+    with pytest.raises(Forbidden):
+        gate.admit(caller, is_public=False, scope="models", admits=admits).check_scope()

@@ -329,7 +329,7 @@ def test_a_body_waits_until_its_handler_reads(
             total += len(piece)
         return aioweb.Response(text=str(total))
 
-    large = Route("POST", "/late", late, "A test.", "test", max_body_bytes=size)
+    large = Route("POST", "/late", late, "A test.", "test", max_body_bytes=size, scope="talk")
 
     async def main() -> None:
         async with served(large) as connect:

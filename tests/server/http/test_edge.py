@@ -398,7 +398,9 @@ def test_an_event_stream_does_not_delay_the_servers_stop(monkeypatch: pytest.Mon
 
     async def main() -> None:
         kind = "text/event-stream"
-        one = Route("GET", "/watch", watch, "A test.", "test", response_content_type=kind)
+        one = Route(
+            "GET", "/watch", watch, "A test.", "test", response_content_type=kind, scope="talk"
+        )
         async with asyncio.timeout(30), serving([one]) as client:
             await client.get("/watch")
 

@@ -92,6 +92,8 @@ def test_a_caller_cannot_forge_a_line(char: str, is_json: bool) -> None:
         ("got ek_0123abcd here", "got ek_[secret] here"),
         (f"got dev_{43 * 'a'} here", "got dev_[secret] here"),
         (f"got dev_{24 * 'a'} here", f"got dev_{24 * 'a'} here"),
+        (f"got earshot_{43 * 'a'} here", "got earshot_[secret] here"),
+        ("the metric earshot_sessions", "the metric earshot_sessions"),
         ("a bearer of news", "a bearer of news"),
         ("Authorization: Basic dXNlcjprZXktMDEyMzQ1Njc4OQ==", "Authorization: Basic [secret]"),
         ("https://anna:abcdef-123@host:19001/x", "https://anna:[secret]@host:19001/x"),

@@ -223,7 +223,7 @@ def test_a_secret_opens_two_sessions_at_once() -> None:
                 await ws.receive_json()
             with pytest.raises(WSServerHandshakeError) as caught:
                 await connect(server, key)
-            assert caught.value.status == 503
+            assert caught.value.status == 429
             await connect(server, (await mint(server))["value"])
 
     against(scene, remote(HandClock()))

@@ -142,7 +142,10 @@ def test_a_call_that_lost_its_path_continues_after_a_restart(
             assert port in ports_of(answered["side"])
         await (await server.http.delete(f"/whip/{publication.id}")).read()
 
-    against(scene, Setup(routes=(Route("GET", "/", page, "A page.", "test", is_public=True),)))
+    against(
+        scene,
+        Setup(routes=(Route("GET", "/", page, "A page.", "test", is_public=True, scope="talk"),)),
+    )
 
 
 def call_through(
@@ -187,4 +190,7 @@ def test_a_call_goes_on_when_the_browsers_address_changes(tmp_path: Path) -> Non
         (publication,) = server.door.publications._publications.values()
         await publication.end()
 
-    against(scene, Setup(routes=(Route("GET", "/", page, "A page.", "test", is_public=True),)))
+    against(
+        scene,
+        Setup(routes=(Route("GET", "/", page, "A page.", "test", is_public=True, scope="talk"),)),
+    )

@@ -2,7 +2,7 @@
 
 import { h } from "../view/keyed.js";
 import { waterfall } from "../view/waterfall.js";
-import { t } from "../words/translate.js";
+import { formatMoment, t } from "../words/translate.js";
 import { traceOf } from "./device_trace.js";
 
 /**
@@ -71,7 +71,7 @@ function stateText({
   if (standing === "new" && code) return `${t("standing_new")} · ${t("shows_code", { code })}`;
   if (standing !== "approved") return t(`standing_${standing}`);
   if (isConnected) return t(`doing_${doing ?? "idle"}`);
-  return seen ? t("is_away", { when: momentText(seen) }) : t("never_seen");
+  return seen ? t("is_away", { when: formatMoment(seen) }) : t("never_seen");
 }
 
 /** Returns what the device is and where it is. @param {Device} device */
@@ -142,13 +142,4 @@ function actionsOf({
   quiet.push("block", "forget");
   const rest = quiet.map((action) => /** @type {[Action, string]} */ ([action, "quiet"]));
   return hasNewIdentity ? [["approve", "strong"], ...rest] : rest;
-}
-
-/** Returns a moment today as a time of day, and any other as a date. @param {string} iso */
-function momentText(iso) {
-  const at = new Date(iso);
-  const isToday = at.toDateString() === new Date().toDateString();
-  /** @type {Intl.DateTimeFormatOptions} */
-  const style = isToday ? { timeStyle: "short" } : { dateStyle: "medium" };
-  return new Intl.DateTimeFormat(document.documentElement.lang || "en", style).format(at);
 }

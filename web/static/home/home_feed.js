@@ -46,6 +46,7 @@ export class HomeFeed {
           this.onKeyWanted();
           return;
         }
+        if (error.status === 403) return; // the key does not show the home
         isAnswered = !isAway(error);
       }
       if (signal.aborted) return;

@@ -144,7 +144,7 @@ export const DE = {
     "Das Mikrofon ist stumm: Ein Anruf oder eine andere App hat es, oder es ist ausgeschaltet.",
   m_unreachable: "Der Server antwortet nicht. Läuft er?",
   m_key:
-    "Dieser Server braucht seinen Schlüssel. Er steht in der Adresse, die der Server beim Start ausgibt.",
+    "Dieser Server braucht einen Schlüssel: einen, den du bekommen hast, oder seinen eigenen aus der Adresse, die er beim Start ausgibt.",
   m_key_field: "Schlüssel",
   m_key_use: "Benutzen",
   m_no_path: "Der Server antwortet, aber es kommt kein Ton durch: etwas auf dem Weg sperrt UDP.",
@@ -219,4 +219,31 @@ export const DE = {
     "Dieser Server hat keine Firmware für dieses Board. Lege sie auf dem Rechner des Servers unter {place} ab.",
   last_turn: "Letzte Frage",
   d_failed: "Das ging nicht: {reason}",
+
+  // Die Ansicht der Schlüssel.
+  keys: "Schlüssel",
+  no_keys:
+    "Es gibt nur den eigenen Schlüssel des Servers. Lege für jede Person und jedes Programm einen an.",
+  key_name: "Name der Person oder des Programms",
+  key_name_rule:
+    "Buchstaben A bis Z, Ziffern, Punkt, Unterstrich und Bindestrich; zuerst ein Buchstabe oder eine Ziffer",
+  key_scopes: "Darf",
+  scope_talk: "sprechen",
+  scope_manage: "verwalten",
+  scope_models: "Modelle ändern",
+  key_max_sessions: "Gespräche zugleich",
+  key_max_requests: "Anfragen pro Minute",
+  key_no_limit: "ohne Grenze",
+  key_add: "Schlüssel anlegen",
+  key_made: "Das ist der Schlüssel von {name}. Er wird nur jetzt gezeigt.",
+  key_copy: "Kopieren",
+  key_copied: "Kopiert",
+  key_used: "zuletzt benutzt {when}",
+  key_unused: "nie benutzt",
+  key_sessions: "jetzt {n} Gespräche",
+  key_sessions_of: "jetzt {n} von {most} Gesprächen",
+  key_requests: "{n} Anfragen pro Minute",
+  key_revoke: "Widerrufen",
+  key_sure: "Widerrufen? Was er offen hat, endet sofort.",
+  key_revoked: "Der Schlüssel von {name} öffnet nichts mehr.",
 };

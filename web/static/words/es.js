@@ -142,7 +142,8 @@ export const ES = {
   m_mic_muted:
     "El micrófono está en silencio: lo tiene una llamada u otra aplicación, o está apagado.",
   m_unreachable: "El servidor no responde. ¿Está en marcha?",
-  m_key: "Este servidor pide su clave. Está en la dirección que el servidor mostró al iniciar.",
+  m_key:
+    "Este servidor pide una clave: una que te hayan dado o la suya, que está en la dirección que mostró al iniciar.",
   m_key_field: "Clave",
   m_key_use: "Usar",
   m_no_path: "El servidor respondió, pero no pasa el sonido: algo bloquea UDP.",
@@ -217,4 +218,30 @@ export const ES = {
     "Este servidor no tiene firmware para esta placa. Ponlo en {place} en la máquina del servidor.",
   last_turn: "Último turno",
   d_failed: "No funcionó: {reason}",
+
+  // La vista de las claves.
+  keys: "Claves",
+  no_keys: "Solo existe la clave del servidor. Añade una para cada persona o programa.",
+  key_name: "Nombre de la persona o del programa",
+  key_name_rule:
+    "Letras de la A a la Z, cifras, punto, guion bajo y guion; primero una letra o una cifra",
+  key_scopes: "Puede",
+  scope_talk: "hablar",
+  scope_manage: "administrar",
+  scope_models: "cambiar modelos",
+  key_max_sessions: "Sesiones a la vez",
+  key_max_requests: "Peticiones por minuto",
+  key_no_limit: "sin límite",
+  key_add: "Añadir clave",
+  key_made: "Esta es la clave de {name}. Solo se muestra ahora.",
+  key_copy: "Copiar",
+  key_copied: "Copiada",
+  key_used: "usada por última vez {when}",
+  key_unused: "nunca usada",
+  key_sessions: "{n} sesiones ahora",
+  key_sessions_of: "{n} de {most} sesiones ahora",
+  key_requests: "{n} peticiones por minuto",
+  key_revoke: "Revocar",
+  key_sure: "¿Revocarla? Lo que tiene abierto termina al instante.",
+  key_revoked: "La clave de {name} ya no abre nada.",
 };

@@ -142,7 +142,8 @@ export const FR = {
   m_mic_muted:
     "Le microphone est muet : un appel ou une autre application l'utilise, ou il est coupé.",
   m_unreachable: "Le serveur ne répond pas. Est-il lancé ?",
-  m_key: "Ce serveur demande sa clé. Elle se trouve dans l'adresse affichée à son démarrage.",
+  m_key:
+    "Ce serveur demande une clé : celle que l’on vous a donnée, ou la sienne, dans l’adresse affichée à son démarrage.",
   m_key_field: "Clé",
   m_key_use: "Utiliser",
   m_no_path: "Le serveur a répondu, mais aucun son ne passe : quelque chose bloque UDP.",
@@ -217,4 +218,31 @@ export const FR = {
     "Ce serveur n'a pas de micrologiciel pour cette carte. Déposez-le dans {place} sur la machine du serveur.",
   last_turn: "Dernier tour",
   d_failed: "Cela n'a pas marché : {reason}",
+
+  // La vue des clés.
+  keys: "Clés",
+  no_keys:
+    "Il n’y a que la clé du serveur. Ajoutez-en une pour chaque personne ou chaque programme.",
+  key_name: "Nom de la personne ou du programme",
+  key_name_rule:
+    "Lettres A à Z, chiffres, point, tiret bas et trait d’union ; d’abord une lettre ou un chiffre",
+  key_scopes: "Peut",
+  scope_talk: "parler",
+  scope_manage: "gérer",
+  scope_models: "changer les modèles",
+  key_max_sessions: "Sessions à la fois",
+  key_max_requests: "Requêtes par minute",
+  key_no_limit: "sans limite",
+  key_add: "Ajouter une clé",
+  key_made: "Voici la clé de {name}. Elle n’est montrée que maintenant.",
+  key_copy: "Copier",
+  key_copied: "Copiée",
+  key_used: "dernière utilisation {when}",
+  key_unused: "jamais utilisée",
+  key_sessions: "{n} sessions en cours",
+  key_sessions_of: "{n} sessions en cours sur {most}",
+  key_requests: "{n} requêtes par minute",
+  key_revoke: "Révoquer",
+  key_sure: "La révoquer ? Ce qu’elle a ouvert prend fin aussitôt.",
+  key_revoked: "La clé de {name} n’ouvre plus rien.",
 };

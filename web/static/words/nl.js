@@ -143,7 +143,7 @@ export const NL = {
     "De microfoon is stil: een telefoongesprek of een andere app gebruikt hem, of hij staat uit.",
   m_unreachable: "De server antwoordt niet. Draait hij?",
   m_key:
-    "Deze server vraagt om zijn sleutel. Die staat in het adres dat de server bij de start toonde.",
+    "Deze server vraagt een sleutel: een die je hebt gekregen, of zijn eigen, uit het adres dat hij bij het starten toont.",
   m_key_field: "Sleutel",
   m_key_use: "Gebruiken",
   m_no_path: "De server antwoordde, maar er komt geen geluid door: iets onderweg blokkeert UDP.",
@@ -218,4 +218,31 @@ export const NL = {
     "Deze server heeft geen firmware voor dit bord. Zet die in {place} op de computer van de server.",
   last_turn: "Laatste beurt",
   d_failed: "Dat lukte niet: {reason}",
+
+  // De weergave van de sleutels.
+  keys: "Sleutels",
+  no_keys:
+    "Er is alleen de eigen sleutel van de server. Voeg er een toe voor elke persoon of elk programma.",
+  key_name: "Naam van de persoon of het programma",
+  key_name_rule:
+    "Letters A tot Z, cijfers, punt, laag streepje en koppelteken; eerst een letter of een cijfer",
+  key_scopes: "Mag",
+  scope_talk: "praten",
+  scope_manage: "beheren",
+  scope_models: "modellen wijzigen",
+  key_max_sessions: "Sessies tegelijk",
+  key_max_requests: "Verzoeken per minuut",
+  key_no_limit: "geen limiet",
+  key_add: "Sleutel toevoegen",
+  key_made: "Dit is de sleutel van {name}. Hij wordt alleen nu getoond.",
+  key_copy: "Kopiëren",
+  key_copied: "Gekopieerd",
+  key_used: "laatst gebruikt {when}",
+  key_unused: "nooit gebruikt",
+  key_sessions: "nu {n} sessies",
+  key_sessions_of: "nu {n} van {most} sessies",
+  key_requests: "{n} verzoeken per minuut",
+  key_revoke: "Intrekken",
+  key_sure: "Intrekken? Wat hij open heeft, eindigt meteen.",
+  key_revoked: "De sleutel van {name} opent niets meer.",
 };

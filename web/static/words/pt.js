@@ -143,7 +143,8 @@ export const PT = {
   m_mic_muted:
     "O microfone está mudo: uma chamada ou outra aplicação está a usá-lo, ou está desligado.",
   m_unreachable: "O servidor não responde. Está a funcionar?",
-  m_key: "Este servidor pede a sua chave. Está no endereço que o servidor mostrou ao iniciar.",
+  m_key:
+    "Este servidor pede uma chave: uma que lhe tenham dado, ou a dele, que está no endereço mostrado no arranque.",
   m_key_field: "Chave",
   m_key_use: "Usar",
   m_no_path: "O servidor respondeu, mas o som não passa: algo bloqueia UDP.",
@@ -218,4 +219,30 @@ export const PT = {
     "Este servidor não tem firmware para esta placa. Coloque-o em {place} no computador do servidor.",
   last_turn: "Última troca",
   d_failed: "Não funcionou: {reason}",
+
+  // A vista das chaves.
+  keys: "Chaves",
+  no_keys: "Só existe a chave do servidor. Adicione uma para cada pessoa ou programa.",
+  key_name: "Nome da pessoa ou do programa",
+  key_name_rule:
+    "Letras de A a Z, algarismos, ponto, sublinhado e hífen; primeiro uma letra ou um algarismo",
+  key_scopes: "Pode",
+  scope_talk: "falar",
+  scope_manage: "gerir",
+  scope_models: "mudar modelos",
+  key_max_sessions: "Sessões ao mesmo tempo",
+  key_max_requests: "Pedidos por minuto",
+  key_no_limit: "sem limite",
+  key_add: "Adicionar chave",
+  key_made: "Esta é a chave de {name}. Só é mostrada agora.",
+  key_copy: "Copiar",
+  key_copied: "Copiada",
+  key_used: "usada pela última vez {when}",
+  key_unused: "nunca usada",
+  key_sessions: "{n} sessões agora",
+  key_sessions_of: "{n} de {most} sessões agora",
+  key_requests: "{n} pedidos por minuto",
+  key_revoke: "Revogar",
+  key_sure: "Revogar? O que ela tem aberto termina de imediato.",
+  key_revoked: "A chave de {name} já não abre nada.",
 };

@@ -104,3 +104,12 @@ export function formatMs(ms) {
 export function formatNumber(value) {
   return new Intl.NumberFormat(current, { maximumFractionDigits: 1 }).format(value);
 }
+
+/** Returns a moment today as its time, an older one as its date. @param {string} iso */
+export function formatMoment(iso) {
+  const at = new Date(iso);
+  const isToday = at.toDateString() === new Date().toDateString();
+  /** @type {Intl.DateTimeFormatOptions} */
+  const style = isToday ? { timeStyle: "short" } : { dateStyle: "medium" };
+  return new Intl.DateTimeFormat(current, style).format(at);
+}

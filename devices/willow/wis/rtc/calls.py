@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError, OverloadedError, RequestError
 from core.ids import new_id
+from core.named_key import CALLER_KEY, NamedKey
 from core.ports import Clock, WorkGuard
 from core.queues import Outbox
 from devices.willow.wis.asr import (
@@ -117,6 +118,12 @@ class WillowCalls:
         self._tasks.create_task(self._guard(self._run(call, offer_sdp), call.id), name=call.id)
         return await call.answered
 
+    def end_all_of(self, named_key: NamedKey) -> None:
+        """Ends the calls that a named key has opened, without waiting."""
+        for call in self._live:
+            if call.opener is not None and call.opener.id == named_key.id:
+                call.hang_up()
+
     async def _run(self, call: "WillowCall", offer_sdp: str) -> None:
         try:
             await call.run(offer_sdp)
@@ -132,6 +139,8 @@ class WillowCall:
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """The SDP answer, or the error why there is none. If the waiting request is cancelled, the
         call ends."""
+        self.opener = CALLER_KEY.get()
+        "Named key of the caller."
         self._calls = calls
         self._query = params
         "Parameters of the offer's query; those of a `stop` override them."
@@ -173,6 +182,10 @@ class WillowCall:
             reason = await self._peer.run()
             logger.info("= call %s ended: %s", self.id, reason)
             channel_task.cancel()
+
+    def hang_up(self) -> None:
+        """Asks the call to end, without waiting."""
+        self._peer.stop()
 
     def _on_frame(self, frame: AudioFrame) -> None:
         for recording in self._recordings:

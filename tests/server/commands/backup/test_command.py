@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from devices.registry.database import open_database, sqlite_url
+from devices.registry.named_keys import NamedKeys
 from devices.registry.settings import DatabaseSettingsStore
 from server.__main__ import main
 from server.commands.backup.command import _give_to_owner
 from server.commands.exit_codes import ExitCode
 from server.config.load import load
+from server.runtime.clock import SystemClock
 from server.runtime.state_dir import make_key, open_folder, read_key
 from tests.devices.api.scenes import scene
 
@@ -61,6 +63,19 @@ def _old_state(tmp_path: Path) -> str:
     return make_key(folder)
 
 
+async def _add_named_key(folder: Path) -> str:
+    async with open_database(sqlite_url(folder / DATABASE)) as database:
+        _, token = await NamedKeys(database, SystemClock()).add("anna", ["talk"])
+        return token
+
+
+async def _knows_named_key(folder: Path, token: str) -> bool:
+    async with open_database(sqlite_url(folder / DATABASE)) as database:
+        keys = NamedKeys(database, SystemClock())
+        await keys.load()
+        return keys.find(token) is not None
+
+
 async def _content(folder: Path) -> tuple[Sequence[str], Any]:
     """Returns the names of the devices and the stored setting."""
     async with scene(folder) as here:
@@ -73,6 +88,7 @@ def test_a_restored_server_has_the_devices_settings_and_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key = _old_state(tmp_path)
+    named_key = asyncio.run(_add_named_key(tmp_path / "old" / "earshot"))
     archive = tmp_path / "home.tar.gz"
 
     async def save_while_a_server_runs() -> int:
@@ -88,6 +104,7 @@ def test_a_restored_server_has_the_devices_settings_and_keys(
     assert main(["restore", str(archive)]) == 0
     assert asyncio.run(_content(state)) == (["Lamp"], ["red"])
     assert read_key(str(state)) == key
+    assert asyncio.run(_knows_named_key(state, named_key))
     assert (tmp_path / "new" / "earshot.toml").read_text() == CONFIG.format(tmp_path)
     assert load({}).config.language == "de"
     assert (state / "certificate-key.pem").read_text() == "site.key"

@@ -1,0 +1,1 @@
+"""`earshot keys`: keys of persons and programs."""
