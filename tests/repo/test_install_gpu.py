@@ -3,6 +3,7 @@ with fake programs that only print their arguments."""
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import run
 
@@ -27,7 +28,7 @@ def _installed(
     libc: str = "echo glibc 2.34",
     *,
     compiles: bool = False,
-    **settings: str,
+    settings: Mapping[str, str] | None = None,
 ) -> str:
     """Returns the arguments of pip; empty if it is not called. `compiles`: the answer of Python
     when it is asked whether PocketSphinx must and can be compiled."""
@@ -49,7 +50,7 @@ def _installed(
             **kept,
             "PATH": f"{tools}:{os.environ['PATH']}",
             "VENV": str(folder / "venv"),
-            **settings,
+            **(settings or {}),
         },
         check=True,
         capture_output=True,
@@ -73,7 +74,7 @@ def _installed(
 def test_cuda_libraries_are_installed_only_with_a_gpu(
     driver: str, settings: dict[str, str], requirement: str, tmp_path: Path
 ) -> None:
-    assert _installed(tmp_path, driver, **settings) == requirement
+    assert _installed(tmp_path, driver, settings=settings) == requirement
 
 
 def test_a_gpu_added_later_gets_the_libraries_once(tmp_path: Path) -> None:
