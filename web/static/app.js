@@ -8,6 +8,7 @@ import { Dock } from "./conversation/dock.js";
 import { MediansPanel } from "./conversation/medians_panel.js";
 import { Messages } from "./conversation/messages.js";
 import { Turns } from "./conversation/turns.js";
+import { VolumeControl } from "./conversation/volume.js";
 import { DevicesFeed } from "./devices/devices_feed.js";
 import { DevicesView } from "./devices/devices.js";
 import { CallQuality } from "./header/call_quality.js";
@@ -38,6 +39,7 @@ import { speakLanguage } from "./words/translate.js";
  * @property {import("./call/connection.js").ConnectionState} connection
  * @property {MediaStream | null} microphone
  * @property {boolean} isMuted whether the system silences the microphone
+ * @property {boolean} isSilenced whether the user muted the microphone
  * @property {boolean} isHeld whether the button is down, in push-to-talk
  */
 
@@ -63,6 +65,7 @@ class Page {
       connection: "idle",
       microphone: null,
       isMuted: false,
+      isSilenced: false,
       isHeld: false,
     };
     const store = new Store(state);
@@ -87,6 +90,9 @@ class Page {
       onSolved: (...codes) => this.messages.clear(...codes),
     });
     this.dock = new Dock(store, this.speaker, (text) => this.assistant.write(text));
+    new VolumeControl(store, this.speaker, (volume) =>
+      this.#setChoices(store.state.choices.with({ volume })),
+    );
     this.homeFeed = new HomeFeed(store, {
       onKeyWanted: () => this.messages.show("key"),
       onGone: () => this.#onServerLost(),

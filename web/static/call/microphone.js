@@ -46,6 +46,7 @@ export class Microphone {
     /** @type {MediaStreamTrack | null} */
     this.silent = null;
     this.isEnabled = true;
+    this.isSilenced = false; // by the user, with the mute button
     this.isMissing = false; // the user wants it, and there is none
     navigator.mediaDevices?.addEventListener?.("devicechange", () => this.#devicesChanged());
   }
@@ -80,7 +81,21 @@ export class Microphone {
    */
   enable(isEnabled) {
     this.isEnabled = isEnabled;
-    if (this.stream) this.track.enabled = isEnabled;
+    this.#apply();
+  }
+
+  /**
+   * Mutes the microphone for the user, whatever `enable` allows.
+   *
+   * @param {boolean} isSilenced
+   */
+  silence(isSilenced) {
+    this.isSilenced = isSilenced;
+    this.#apply();
+  }
+
+  #apply() {
+    if (this.stream) this.track.enabled = this.isEnabled && !this.isSilenced;
   }
 
   /** Releases the microphone: the browser's recording mark disappears. */
@@ -125,7 +140,7 @@ export class Microphone {
   /** @param {MediaStream} stream */
   #watch(stream) {
     const { track } = this;
-    track.enabled = this.isEnabled;
+    this.#apply();
     const isOurs = () => this.stream === stream;
     track.addEventListener("ended", () => isOurs() && this.#fallBack());
     for (const event of ["mute", "unmute"]) {

@@ -80,15 +80,28 @@ export class Assistant {
 
   /** Puts the state of connection and microphone into the store. */
   #publish() {
-    const { stream, isMuted } = this.microphone;
+    const { stream, isMuted, isSilenced } = this.microphone;
     const { state } = this.connection;
-    this.store.set({ connection: state, microphone: stream, isMuted, isHeld: this.#isHeld });
+    const isHeld = this.#isHeld;
+    this.store.set({ connection: state, microphone: stream, isMuted, isSilenced, isHeld });
   }
 
   /** Handles a click on the microphone in hands-free mode. */
   async toggle() {
     if (this.microphone.isOpen && this.connection.state !== "idle") this.stop();
     else await this.#start(true);
+  }
+
+  /** Stops the answer that is being made or spoken; nothing happens if there is none. */
+  stopAnswer() {
+    this.#interrupt();
+  }
+
+  /** Mutes the microphone or lets it hear again. In push-to-talk the button does that. */
+  toggleMute() {
+    if (!this.microphone.isOpen || this.choices.pushToTalk) return;
+    this.microphone.silence(!this.microphone.isSilenced);
+    this.#publish();
   }
 
   /** Handles the button or the space bar going down in push-to-talk mode. */
@@ -166,6 +179,7 @@ export class Assistant {
     this.#cancelCommit();
     this.speaker.rest();
     this.microphone.close();
+    this.microphone.silence(false);
     this.connection.close();
     this.onSolved();
     this.#publish();
@@ -185,6 +199,7 @@ export class Assistant {
       this.microphone.close();
       this.connection.replaceTrack(this.microphone.track);
     }
+    if (this.choices.pushToTalk) this.microphone.silence(false);
     this.microphone.enable(!this.choices.pushToTalk || this.#isHeld);
     this.connection.send({ type: "session.update", session: this.choices.changeable() });
     this.#publish();
@@ -233,6 +248,7 @@ export class Assistant {
   #onCallFailed(error) {
     this.speaker.rest();
     this.microphone.close();
+    this.microphone.silence(false);
     this.#publish();
     if (error.status === 401) this.onProblem("key");
     else if (error.status === 503) this.onProblem("full", { seconds: error.retryAfterS ?? 5 });

@@ -29,6 +29,8 @@ export class Choices {
   pushToTalk = false;
   /** @type {"light" | "dark" | null} null follows the system */
   theme = null;
+  /** Volume of the voice, 0 to 1. */
+  volume = 1;
   isLanguageChosen = false;
 
   /** @param {Partial<Choices>} values */
@@ -45,8 +47,8 @@ export class Choices {
   with(changes) {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
-    const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme } = changed;
-    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme };
+    const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme, volume } = changed;
+    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme, volume };
     writeJson("browser", STORED, isLanguageChosen ? { language, isLanguageChosen, ...kept } : kept);
     return changed;
   }

@@ -219,4 +219,12 @@ export const DE = {
     "Dieser Server hat keine Firmware für dieses Board. Lege sie auf dem Rechner des Servers unter {place} ab.",
   last_turn: "Letzte Frage",
   d_failed: "Das ging nicht: {reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "Antwort stoppen",
+  mute: "Mikrofon stumm schalten (M)",
+  unmute: "Mikrofon wieder einschalten (M)",
+  volume: "Lautstärke der Stimme",
+  state_muted: "Stumm",
+  hint_muted: "Nichts von dir wird gehört",
 };

@@ -217,4 +217,12 @@ export const EN = {
     "This server has no firmware for this board. Put it into {place} on the server's machine.",
   last_turn: "Last turn",
   d_failed: "That did not work: {reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "Stop the answer",
+  mute: "Mute the microphone (M)",
+  unmute: "Let the microphone hear again (M)",
+  volume: "Volume of the voice",
+  state_muted: "Muted",
+  hint_muted: "Nothing you say is heard",
 };

@@ -217,4 +217,12 @@ export const ES = {
     "Este servidor no tiene firmware para esta placa. Ponlo en {place} en la máquina del servidor.",
   last_turn: "Último turno",
   d_failed: "No funcionó: {reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "Detener la respuesta",
+  mute: "Silenciar el micrófono (M)",
+  unmute: "Reactivar el micrófono (M)",
+  volume: "Volumen de la voz",
+  state_muted: "Silenciado",
+  hint_muted: "No se oye nada de lo que dices",
 };

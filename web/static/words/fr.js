@@ -217,4 +217,12 @@ export const FR = {
     "Ce serveur n'a pas de micrologiciel pour cette carte. Déposez-le dans {place} sur la machine du serveur.",
   last_turn: "Dernier tour",
   d_failed: "Cela n'a pas marché : {reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "Arrêter la réponse",
+  mute: "Couper le micro (M)",
+  unmute: "Rétablir le micro (M)",
+  volume: "Volume de la voix",
+  state_muted: "Micro coupé",
+  hint_muted: "Rien de ce que vous dites n’est entendu",
 };
