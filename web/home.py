@@ -1,26 +1,45 @@
-"""The home for clients without a session: as JSON, and as server-sent events."""
+"""The home for clients without a session: as JSON, as server-sent events, and with buttons."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web as aioweb
 
+from core.errors import RequestError
 from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
-from pipeline.tools.home.state import HomeSource, HomeState
+from pipeline.tools.home.state import HomeButtons, HomeSource, HomeState, OnOff
 
 MAX_WATCHERS = 256  # each one holds a socket and gets the whole home at every change
 
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
 
 
-def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route, ...]:
-    """Returns the routes for the present state and for its changes.
+T = TypeVar("T")
+
+
+class SwitchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """State that a device shall have."""
+
+    state: OnOff
+
+
+class TickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether an item of the shopping list is bought."""
+
+    done: bool
+
+
+def home_routes(
+    home: HomeSource, buttons: HomeButtons, heartbeat_s: float = HEARTBEAT_S
+) -> tuple[Route, ...]:
+    """Returns the routes for the present state, for its changes and for its buttons.
 
     heartbeat_s: seconds without a change after which a comment keeps the connection alive.
     """
-    door = _HomeDoor(home, heartbeat_s)
+    door = _HomeDoor(home, buttons, heartbeat_s)
     return (
         Route(
             "GET",
@@ -42,6 +61,35 @@ def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Rou
             query=_LANGUAGE,
             error_codes=("too_many_watchers",),
         ),
+        Route(
+            "PUT",
+            "/earshot/home/entities/{id}",
+            door.switch,
+            "Switch a light, a switch or a fan on or off.",
+            "page",
+            request=SwitchRequest,
+            responses={204: None},
+            error_codes=("not_found", "not_switchable"),
+        ),
+        Route(
+            "PUT",
+            "/earshot/home/shopping_list/{id}",
+            door.tick,
+            "Tick an item off the shopping list, or put it on again.",
+            "page",
+            request=TickRequest,
+            responses={204: None},
+            error_codes=("not_found",),
+        ),
+        Route(
+            "DELETE",
+            "/earshot/home/timers/{id}",
+            door.cancel_timer,
+            "Cancel a timer.",
+            "page",
+            responses={204: None},
+            error_codes=("not_found",),
+        ),
     )
 
 
@@ -50,9 +98,16 @@ def server_sent(state: HomeState) -> bytes:
     return b"event: home\nid: %d\ndata: %b\n\n" % (state.revision, msgspec.json.encode(state))
 
 
+def _read(body: bytes, wanted: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise RequestError(f"the body is not valid: {error}", code="invalid_value") from None
+
+
 class _HomeDoor:
-    def __init__(self, home: HomeSource, heartbeat_s: float) -> None:
-        self._home = home
+    def __init__(self, home: HomeSource, buttons: HomeButtons, heartbeat_s: float) -> None:
+        self._home, self._buttons = home, buttons
         self._watchers = EventStreamSubscribers("the home", MAX_WATCHERS, heartbeat_s)
 
     async def show(self, request: aioweb.Request) -> aioweb.Response:
@@ -62,6 +117,20 @@ class _HomeDoor:
             content_type=JSON,
             headers={"Cache-Control": "no-store"},
         )
+
+    async def switch(self, request: aioweb.Request) -> aioweb.Response:
+        wanted = _read(await request.read(), SwitchRequest)
+        await self._buttons.switch(request.match_info["id"], wanted.state)
+        return aioweb.Response(status=204)
+
+    async def tick(self, request: aioweb.Request) -> aioweb.Response:
+        wanted = _read(await request.read(), TickRequest)
+        self._buttons.tick(request.match_info["id"], is_done=wanted.done)
+        return aioweb.Response(status=204)
+
+    async def cancel_timer(self, request: aioweb.Request) -> aioweb.Response:
+        self._buttons.cancel_timer(request.match_info["id"])
+        return aioweb.Response(status=204)
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
         events = self._events(request.query.get("language"))

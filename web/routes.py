@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.http.routes import Route
-from pipeline.tools.home.state import HomeSource
+from pipeline.tools.home.state import HomeButtons, HomeSource
 from web.engines import EnginesSource, engine_routes
 from web.home import home_routes
 from web.page import page_routes
@@ -11,12 +11,13 @@ from web.page import page_routes
 
 @dataclass(frozen=True, slots=True)
 class PageDoor:
-    """Sources of the data that the page's routes show."""
+    """Sources of the data that the page's routes show, and what its buttons act on."""
 
     home: HomeSource
+    buttons: HomeButtons
     engines: EnginesSource
 
 
 def routes(door: PageDoor) -> tuple[Route, ...]:
     """Returns the page's routes. Reads the page's files: call it once, at the start."""
-    return (*page_routes(), *home_routes(door.home), *engine_routes(door.engines))
+    return (*page_routes(), *home_routes(door.home, door.buttons), *engine_routes(door.engines))

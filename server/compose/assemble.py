@@ -20,7 +20,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.prompts import PromptLibrary
 from pipeline.speech.file import SpeechFiles
 from pipeline.tools.home import DemoHome, HomeConfig, default_home
-from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices, known_devices
@@ -136,7 +136,9 @@ async def assemble(
             # Recognisers expect the names of Home Assistant's devices and rooms.
             expecting = replace(session_services.engines, expected_names=home_assistant.keywords)
             session_services = replace(session_services, engines=expecting)
-        core = _core(config, engines, session_services, conversations, home, devices)
+        switch = None if home_assistant is None else home_assistant.switch
+        controls = HomeControls(home, timers, switch)
+        core = _core(config, engines, session_services, conversations, home, controls, devices)
         doors = open_doors(core, door_plugins)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         work = [tasks.create_task(timers.run(), name="timers")]
@@ -196,6 +198,7 @@ def _core(
     session_services: SessionServices,
     conversations: Conversations,
     home: DemoHome,
+    home_controls: HomeControls,
     devices: DeviceServices,
 ) -> Backend:
     """Builds the services that the doors share."""
@@ -207,6 +210,7 @@ def _core(
         engines=engines,
         session_services=session_services,
         home=home,
+        home_controls=home_controls,
         devices=devices,
         initial_settings=initial_settings,
         sessions=Sessions(session_services, conversations, config.server.max_sessions),

@@ -32,6 +32,7 @@ from pipeline.shared.settings import SessionSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.home import DemoHome
+from pipeline.tools.skills import HomeControls
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices
 from server.compose.engines import Engines
@@ -67,6 +68,7 @@ class Backend:
     engines: Engines
     session_services: SessionServices
     home: DemoHome
+    home_controls: HomeControls
     devices: DeviceServices
     initial_settings: SessionSettings
     "Settings with which a new session begins."
@@ -134,7 +136,9 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
     willow = _willow(core, spools, replace(call_settings(), ice=ice), was)
     return Doors(
         routes=(
-            *page_routes(PageDoor(core.home, lambda: engines.report(config.language))),
+            *page_routes(
+                PageDoor(core.home, core.home_controls, lambda: engines.report(config.language))
+            ),
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice), secrets.is_valid),
             *whip_routes(whip),

@@ -13,6 +13,7 @@ import { DevicesFeed } from "./devices/devices_feed.js";
 import { DevicesView } from "./devices/devices.js";
 import { CallQuality } from "./header/call_quality.js";
 import { Header } from "./header/header.js";
+import { HomeButtons } from "./home/home_buttons.js";
 import { HomeFeed } from "./home/home_feed.js";
 import { HomeView } from "./home/home.js";
 import { KioskView } from "./kiosk/kiosk.js";
@@ -108,7 +109,7 @@ class Page {
     const { store } = this;
     new Header(store, (changes) => this.#choose(changes));
     new CallQuality(store);
-    new HomeView(store);
+    new HomeView(store, new HomeButtons((error) => this.#onRefused(error)));
     const router = new Router(store);
     new DevicesView(store, this.devicesFeed, router);
     new KioskView(store, router, () => this.assistant.toggle());
@@ -152,6 +153,13 @@ class Page {
     this.store.set({ choices, language: choices.shownLanguage });
     // Rooms and lamps have their names in the language in which the user asks for them.
     if (isOther) this.homeFeed.watch(choices.language);
+  }
+
+  /** @param {import("./server/api.js").Refused} error of a click on the home */
+  #onRefused({ status, code, message }) {
+    if (status === 401) this.messages.show("key");
+    else if (code === "unreachable") this.messages.show("unreachable");
+    else this.messages.show("error", { reason: message });
   }
 
   /** The server's port is closed, or nothing answers there. */

@@ -7,6 +7,8 @@ import msgspec
 
 AttributeValue = int | float | str
 
+OnOff = Literal["on", "off"]
+
 
 class AreaState(msgspec.Struct, frozen=True):
     """An area of the home."""
@@ -82,4 +84,20 @@ class HomeSource(HomeFeed, Protocol):
 
     def snapshot(self, language: str | None = None) -> HomeState:
         """Returns the present state, with names in `language`."""
+        ...
+
+
+class HomeButtons(Protocol):
+    """The things of a home that a page can act on, each by its id."""
+
+    async def switch(self, entity_id: str, state: OnOff) -> None:
+        """Switches a device. Raises NotFound, or Conflict not_switchable."""
+        ...
+
+    def tick(self, item_id: str, *, is_done: bool) -> None:
+        """Ticks an item off the shopping list, or puts it on again. Raises NotFound."""
+        ...
+
+    def cancel_timer(self, timer_id: str) -> None:
+        """Cancels a timer. Raises NotFound."""
         ...

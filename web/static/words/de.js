@@ -128,7 +128,6 @@ export const DE = {
   timer: "Timer",
   timer_paused: "angehalten",
   timer_ringing: "Zeit ist um",
-  done: "erledigt",
   m_no_microphone: "Kein Mikrofon gefunden. Schließe eines an, oder schreibe.",
   m_denied:
     "Das Mikrofon ist für diese Seite gesperrt. Erlaube es in der Adresszeile des Browsers und klicke erneut. Schreiben geht auch so.",
@@ -227,4 +226,5 @@ export const DE = {
   volume: "Lautstärke der Stimme",
   state_muted: "Stumm",
   hint_muted: "Nichts von dir wird gehört",
+  timer_cancel: "{name} abbrechen",
 };

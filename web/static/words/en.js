@@ -128,7 +128,6 @@ export const EN = {
   timer: "Timer",
   timer_paused: "paused",
   timer_ringing: "Time is up",
-  done: "done",
   m_no_microphone: "No microphone was found. Plug one in, or write instead.",
   m_denied:
     "The microphone is blocked for this page. Allow it in the browser's address bar, then click again. Writing works without it.",
@@ -225,4 +224,5 @@ export const EN = {
   volume: "Volume of the voice",
   state_muted: "Muted",
   hint_muted: "Nothing you say is heard",
+  timer_cancel: "Cancel {name}",
 };

@@ -128,7 +128,6 @@ export const ES = {
   timer: "Temporizador",
   timer_paused: "en pausa",
   timer_ringing: "Se acabó el tiempo",
-  done: "hecho",
   m_no_microphone: "No se encontró ningún micrófono. Conecta uno, o escribe.",
   m_denied:
     "El micrófono está bloqueado para esta página. Permítelo en la barra de direcciones y haz clic otra vez. Escribir funciona igual.",
@@ -225,4 +224,5 @@ export const ES = {
   volume: "Volumen de la voz",
   state_muted: "Silenciado",
   hint_muted: "No se oye nada de lo que dices",
+  timer_cancel: "Cancelar {name}",
 };

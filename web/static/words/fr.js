@@ -128,7 +128,6 @@ export const FR = {
   timer: "Minuteur",
   timer_paused: "en pause",
   timer_ringing: "C'est l'heure",
-  done: "fait",
   m_no_microphone: "Aucun microphone trouvé. Branchez-en un, ou écrivez.",
   m_denied:
     "Le microphone est bloqué pour cette page. Autorisez-le dans la barre d'adresse, puis cliquez à nouveau. Écrire reste possible.",
@@ -225,4 +224,5 @@ export const FR = {
   volume: "Volume de la voix",
   state_muted: "Micro coupé",
   hint_muted: "Rien de ce que vous dites n’est entendu",
+  timer_cancel: "Annuler {name}",
 };
