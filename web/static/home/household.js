@@ -87,7 +87,7 @@ export function showShopping(list, items, tick) {
         "button",
         {
           type: "button",
-          class: "tick",
+          class: "item",
           role: "checkbox",
           "aria-checked": String(item.done),
           click: () => tick(item),
