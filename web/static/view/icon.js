@@ -36,6 +36,8 @@ const PATHS = {
   lock: "M6 11h12v10H6zM9 11V7a3 3 0 0 1 6 0v4M12 15v2",
   unlocked: "M6 11h12v10H6zM9 11V7a3 3 0 0 1 5.800-1M12 15v2",
   bell: "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 21h4",
+  copy: "M9 9h10v11H9zM15 9V4H5v11h4",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
   check: "M5 12.500l4.500 4.500L19 7",
 };
 

@@ -227,4 +227,7 @@ export const DE = {
   state_muted: "Stumm",
   hint_muted: "Nichts von dir wird gehört",
   timer_cancel: "{name} abbrechen",
+  copy_said: "Frage kopieren",
+  copy_reply: "Antwort kopieren",
+  copied: "Kopiert",
 };

@@ -225,4 +225,7 @@ export const EN = {
   state_muted: "Muted",
   hint_muted: "Nothing you say is heard",
   timer_cancel: "Cancel {name}",
+  copy_said: "Copy the question",
+  copy_reply: "Copy the answer",
+  copied: "Copied",
 };

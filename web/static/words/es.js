@@ -225,4 +225,7 @@ export const ES = {
   state_muted: "Silenciado",
   hint_muted: "No se oye nada de lo que dices",
   timer_cancel: "Cancelar {name}",
+  copy_said: "Copiar la pregunta",
+  copy_reply: "Copiar la respuesta",
+  copied: "Copiado",
 };

@@ -225,4 +225,7 @@ export const FR = {
   state_muted: "Micro coupé",
   hint_muted: "Rien de ce que vous dites n’est entendu",
   timer_cancel: "Annuler {name}",
+  copy_said: "Copier la question",
+  copy_reply: "Copier la réponse",
+  copied: "Copié",
 };
