@@ -1,9 +1,11 @@
 """All routes of the page except the Realtime door's."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.http.routes import Route
 from pipeline.tools.home.state import HomeButtons, HomeSource
+from web.conversations import conversation_routes
 from web.engines import EnginesSource, engine_routes
 from web.home import home_routes
 from web.page import page_routes
@@ -15,9 +17,15 @@ class PageDoor:
 
     home: HomeSource
     buttons: HomeButtons
+    forget_conversation: Callable[[str], None]
     engines: EnginesSource
 
 
 def routes(door: PageDoor) -> tuple[Route, ...]:
     """Returns the page's routes. Reads the page's files: call it once, at the start."""
-    return (*page_routes(), *home_routes(door.home, door.buttons), *engine_routes(door.engines))
+    return (
+        *page_routes(),
+        *home_routes(door.home, door.buttons),
+        *engine_routes(door.engines),
+        *conversation_routes(door.forget_conversation),
+    )

@@ -213,6 +213,7 @@ def _core(
         home_controls=home_controls,
         devices=devices,
         initial_settings=initial_settings,
+        conversations=conversations,
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines),

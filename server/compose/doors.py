@@ -25,6 +25,7 @@ from devices.xiaozhi.routes import routes as xiaozhi_routes
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from media.webrtc.call_path import describe_path, has_fast_path
 from media.webrtc.peer import PeerSettings
+from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
@@ -73,6 +74,7 @@ class Backend:
     initial_settings: SessionSettings
     "Settings with which a new session begins."
     sessions: Sessions
+    conversations: Conversations
     transcriber: Transcriber
     speech_files: SpeechFiles
     languages: TextLanguageDetector
@@ -137,7 +139,12 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
     return Doors(
         routes=(
             *page_routes(
-                PageDoor(core.home, core.home_controls, lambda: engines.report(config.language))
+                PageDoor(
+                    core.home,
+                    core.home_controls,
+                    core.conversations.forget,
+                    lambda: engines.report(config.language),
+                )
             ),
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice), secrets.is_valid),

@@ -83,6 +83,8 @@ class Stub:
     "The session object of each call, in order."
     hung_up: Queue[str] = field(default_factory=Queue)
     "Ids of calls as their pages hang up."
+    forgotten: Queue[str] = field(default_factory=Queue)
+    "Ids of conversations that were deleted."
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def __post_init__(self) -> None:
@@ -114,7 +116,9 @@ class Stub:
         return aioweb.Response()
 
     def door(self) -> PageDoor:
-        return PageDoor(self.home, HomeControls(self.home, self.timers), lambda: REPORT)
+        return PageDoor(
+            self.home, HomeControls(self.home, self.timers), self.forgotten.put, lambda: REPORT
+        )
 
     def app(self) -> aioweb.Application:
         @aioweb.middleware
