@@ -128,7 +128,6 @@ export const IT = {
   timer: "Timer",
   timer_paused: "in pausa",
   timer_ringing: "Tempo scaduto",
-  done: "fatto",
   m_no_microphone: "Nessun microfono trovato. Collegane uno, oppure scrivi.",
   m_denied:
     "Il microfono è bloccato per questa pagina. Consentilo nella barra degli indirizzi del browser e fai di nuovo clic. Scrivere funziona comunque.",
@@ -217,4 +216,16 @@ export const IT = {
     "Questo server non ha firmware per questa scheda. Mettilo in {place} sul computer del server.",
   last_turn: "Ultimo scambio",
   d_failed: "Non ha funzionato: {reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "Ferma la risposta",
+  mute: "Silenzia il microfono (M)",
+  unmute: "Riattiva il microfono (M)",
+  volume: "Volume della voce",
+  state_muted: "Silenziato",
+  hint_muted: "Nulla di ciò che dici viene ascoltato",
+  timer_cancel: "Annulla {name}",
+  copy_said: "Copia la domanda",
+  copy_reply: "Copia la risposta",
+  copied: "Copiato",
 };

@@ -128,7 +128,6 @@ export const NL = {
   timer: "Timer",
   timer_paused: "gepauzeerd",
   timer_ringing: "De tijd is om",
-  done: "klaar",
   m_no_microphone: "Geen microfoon gevonden. Sluit er een aan, of schrijf.",
   m_denied:
     "De microfoon is voor deze pagina geblokkeerd. Sta hem toe in de adresbalk van de browser en klik opnieuw. Schrijven werkt ook zo.",
@@ -218,4 +217,16 @@ export const NL = {
     "Deze server heeft geen firmware voor dit bord. Zet die in {place} op de computer van de server.",
   last_turn: "Laatste beurt",
   d_failed: "Dat lukte niet: {reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "Antwoord stoppen",
+  mute: "Microfoon dempen (M)",
+  unmute: "Microfoon weer aanzetten (M)",
+  volume: "Volume van de stem",
+  state_muted: "Gedempt",
+  hint_muted: "Niets van wat je zegt wordt gehoord",
+  timer_cancel: "{name} annuleren",
+  copy_said: "Vraag kopiëren",
+  copy_reply: "Antwoord kopiëren",
+  copied: "Gekopieerd",
 };

@@ -129,7 +129,6 @@ export const PT = {
   timer: "Temporizador",
   timer_paused: "em pausa",
   timer_ringing: "O tempo acabou",
-  done: "feito",
   m_no_microphone: "Nenhum microfone encontrado. Ligue um, ou escreva.",
   m_denied:
     "O microfone está bloqueado para esta página. Permita-o na barra de endereço do navegador e clique de novo. Escrever funciona na mesma.",
@@ -218,4 +217,16 @@ export const PT = {
     "Este servidor não tem firmware para esta placa. Coloque-o em {place} no computador do servidor.",
   last_turn: "Última troca",
   d_failed: "Não funcionou: {reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "Parar a resposta",
+  mute: "Silenciar o microfone (M)",
+  unmute: "Reativar o microfone (M)",
+  volume: "Volume da voz",
+  state_muted: "Silenciado",
+  hint_muted: "Nada do que você diz é ouvido",
+  timer_cancel: "Cancelar {name}",
+  copy_said: "Copiar a pergunta",
+  copy_reply: "Copiar a resposta",
+  copied: "Copiado",
 };

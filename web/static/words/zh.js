@@ -124,7 +124,6 @@ export const ZH = {
   timer: "定时器",
   timer_paused: "已暂停",
   timer_ringing: "时间到",
-  done: "完成",
   m_no_microphone: "没有找到麦克风。请接上一个，或改为打字。",
   m_denied: "此页面的麦克风已被禁止。请在浏览器的地址栏中允许，然后再次点击。不允许也可以打字。",
   m_busy: "另一个程序正在使用麦克风。请关闭它后重试。",
@@ -209,4 +208,16 @@ export const ZH = {
   no_firmware: "此服务器没有这块开发板的固件。请把固件放到服务器计算机的 {place} 中。",
   last_turn: "上一轮",
   d_failed: "操作失败：{reason}",
+
+  // Buttons of the conversation and of the home.
+  answer_stop: "停止回答",
+  mute: "关闭麦克风（M）",
+  unmute: "打开麦克风（M）",
+  volume: "语音音量",
+  state_muted: "已静音",
+  hint_muted: "现在听不到你说的话",
+  timer_cancel: "取消{name}",
+  copy_said: "复制问题",
+  copy_reply: "复制回答",
+  copied: "已复制",
 };
