@@ -117,7 +117,7 @@ def test_updates_keep_selection_focus_and_opened_timings(page: Page) -> None:
     say(page, *spoken("i", "three"), created("r"), said("r", "It is a"))
     page.evaluate(
         """() => {
-          const words = document.querySelector("#turns > li:last-child .reply").lastChild;
+          const words = document.querySelector("#turns > li:last-child .reply p").lastChild;
           getSelection().setBaseAndExtent(words, 0, words, 5);
         }"""
     )

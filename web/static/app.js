@@ -3,6 +3,7 @@
 import { Speaker } from "./call/speaker.js";
 import { emptyQuality } from "./call/quality.js";
 import { Assistant, storedConversation } from "./conversation/assistant.js";
+import { ConversationMenu } from "./conversation/conversation_menu.js";
 import { Controls } from "./conversation/controls.js";
 import { Dock } from "./conversation/dock.js";
 import { MediansPanel } from "./conversation/medians_panel.js";
@@ -83,7 +84,10 @@ class Page {
       onBlocked: () => this.messages.show("autoplay"),
       onFailed: (reason) => this.messages.show("error", { reason }),
       onPlaying: () => this.messages.clear("autoplay"),
-      onStream: (stream) => this.dock.meterAnswer(stream),
+      onStream: (stream) => {
+        this.dock.meterAnswer(stream);
+        this.menu.hear(stream);
+      },
     });
     this.assistant = new Assistant(store, {
       speaker: this.speaker,
@@ -94,6 +98,13 @@ class Page {
     new VolumeControl(store, this.speaker, (volume) =>
       this.#setChoices(store.state.choices.with({ volume })),
     );
+    this.menu = new ConversationMenu(store, this.speaker, {
+      keep: (keepsConversation) => {
+        this.#setChoices(store.state.choices.with({ keepsConversation }));
+        this.assistant.keep();
+      },
+      remove: () => this.assistant.deleteAll(),
+    });
     this.homeFeed = new HomeFeed(store, {
       onKeyWanted: () => this.messages.show("key"),
       onGone: () => this.#onServerLost(),

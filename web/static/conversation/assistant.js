@@ -4,6 +4,7 @@ import { Connection } from "../call/connection.js";
 import { emptyConversation, hasActiveResponse, kept, reduce, restored } from "./reducer.js";
 import { Microphone, NoMicrophone } from "../call/microphone.js";
 import { emptyQuality, withReport, withServerReport } from "../call/quality.js";
+import { request } from "../server/api.js";
 import { readJson, remove, writeJson } from "../state/storage.js";
 
 const STORED = "earshot.conversation";
@@ -22,7 +23,8 @@ const IGNORED_ERRORS = new Set([
  */
 
 /** Returns the conversation that a reloaded page continues, or an empty one. */
-export const storedConversation = () => restored(readJson("tab", STORED)) ?? emptyConversation();
+export const storedConversation = () =>
+  restored(readJson("tab", STORED) ?? readJson("browser", STORED)) ?? emptyConversation();
 
 /** Maintains the call's part of the store: `conversation`, `quality`, `connection`, microphone. */
 export class Assistant {
@@ -185,8 +187,31 @@ export class Assistant {
     this.#publish();
   }
 
+  /** Keeps the conversation in this browser after its tab is closed, or no more. */
+  keep() {
+    if (this.choices.keepsConversation) this.#save();
+    else remove("browser", STORED);
+  }
+
+  /** Hangs up and deletes this conversation, in the browser and on the server. */
+  async deleteAll() {
+    const { conversationId } = this.conversation;
+    this.startOver();
+    if (!conversationId) return;
+    const path = `/earshot/conversations/${encodeURIComponent(conversationId)}`;
+    await this.#guard(async () => {
+      await request(path, { method: "DELETE" });
+    });
+  }
+
   /** Hangs up and forgets this conversation. */
   startOver() {
+    remove("browser", STORED);
+    this.#leave();
+  }
+
+  /** Hangs up and leaves this conversation to another tab. */
+  #leave() {
     this.stop();
     remove("tab", STORED);
     this.store.set({ conversation: emptyConversation(null, this.conversation.made) });
@@ -278,9 +303,12 @@ export class Assistant {
     this.connection.hurry();
   }
 
-  /** Stores what a reloaded page needs to continue. It is forgotten with the tab. */
+  /** Stores what a reloaded page needs to continue, for this tab or as long as the user wants. */
   #save() {
-    if (this.conversation.conversationId) writeJson("tab", STORED, kept(this.conversation));
+    if (!this.conversation.conversationId) return;
+    const values = kept(this.conversation);
+    writeJson("tab", STORED, values);
+    if (this.choices.keepsConversation) writeJson("browser", STORED, values);
   }
 
   /**
@@ -296,7 +324,7 @@ export class Assistant {
     tabs.addEventListener("message", ({ data }) => {
       if (!isOurs(data.id)) return;
       if (data.type === "whose") tabs.postMessage({ type: "taken", id: data.id });
-      else if (data.id === asked && this.connection.state === "idle") this.startOver();
+      else if (data.id === asked && this.connection.state === "idle") this.#leave();
     });
     if (asked) tabs.postMessage({ type: "whose", id: asked });
     setTimeout(() => {

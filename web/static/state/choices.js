@@ -31,6 +31,8 @@ export class Choices {
   theme = null;
   /** Volume of the voice, 0 to 1. */
   volume = 1;
+  /** Whether the conversation is kept in this browser, longer than this tab. */
+  keepsConversation = false;
   isLanguageChosen = false;
 
   /** @param {Partial<Choices>} values */
@@ -47,8 +49,18 @@ export class Choices {
   with(changes) {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
-    const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme, volume } = changed;
-    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme, volume };
+    const {
+      language,
+      pageLanguage,
+      asr,
+      llm,
+      wakeWord,
+      pushToTalk,
+      theme,
+      volume,
+      keepsConversation,
+    } = changed;
+    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme, volume, keepsConversation };
     writeJson("browser", STORED, isLanguageChosen ? { language, isLanguageChosen, ...kept } : kept);
     return changed;
   }

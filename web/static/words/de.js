@@ -230,4 +230,16 @@ export const DE = {
   copy_said: "Frage kopieren",
   copy_reply: "Antwort kopieren",
   copied: "Kopiert",
+  conversation_menu: "Gespräch: kopieren, herunterladen, behalten, löschen",
+  copy_all: "Kopieren",
+  save_text: "Als Text herunterladen",
+  save_json: "Als JSON herunterladen",
+  keep_sound: "Ton behalten",
+  keep_sound_note:
+    "Ab jetzt bleibt, was ihr beide sagt, im Speicher dieses Tabs, bis du ihn schließt. Es wird nirgendwohin gesendet.",
+  save_sound: "Ton herunterladen",
+  keep_conversation: "Dieses Gespräch behalten",
+  keep_conversation_note:
+    "Sein Text bleibt in diesem Browser, bis du ihn löschst, und der Server merkt es sich, bis er neu startet oder den Platz braucht. Sonst endet es mit diesem Tab.",
+  delete_all: "Hier und auf dem Server löschen",
 };

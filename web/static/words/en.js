@@ -228,4 +228,16 @@ export const EN = {
   copy_said: "Copy the question",
   copy_reply: "Copy the answer",
   copied: "Copied",
+  conversation_menu: "Conversation: copy, download, keep, delete",
+  copy_all: "Copy",
+  save_text: "Download as text",
+  save_json: "Download as JSON",
+  keep_sound: "Keep the sound",
+  keep_sound_note:
+    "From now on, what you both say is kept in this tab’s memory until you close it. It is sent nowhere.",
+  save_sound: "Download the sound",
+  keep_conversation: "Keep this conversation",
+  keep_conversation_note:
+    "Its text stays in this browser until you delete it, and the server remembers it until it restarts or needs the room. Otherwise it ends with this tab.",
+  delete_all: "Delete here and on the server",
 };

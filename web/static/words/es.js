@@ -228,4 +228,16 @@ export const ES = {
   copy_said: "Copiar la pregunta",
   copy_reply: "Copiar la respuesta",
   copied: "Copiado",
+  conversation_menu: "Conversación: copiar, descargar, guardar, borrar",
+  copy_all: "Copiar",
+  save_text: "Descargar como texto",
+  save_json: "Descargar como JSON",
+  keep_sound: "Guardar el sonido",
+  keep_sound_note:
+    "Desde ahora, lo que ambos decís queda en la memoria de esta pestaña hasta que la cierres. No se envía a ningún sitio.",
+  save_sound: "Descargar el sonido",
+  keep_conversation: "Guardar esta conversación",
+  keep_conversation_note:
+    "Su texto queda en este navegador hasta que lo borres, y el servidor la recuerda hasta que se reinicia o necesita el espacio. Si no, termina con esta pestaña.",
+  delete_all: "Borrar aquí y en el servidor",
 };

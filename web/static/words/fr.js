@@ -228,4 +228,16 @@ export const FR = {
   copy_said: "Copier la question",
   copy_reply: "Copier la réponse",
   copied: "Copié",
+  conversation_menu: "Conversation : copier, télécharger, garder, supprimer",
+  copy_all: "Copier",
+  save_text: "Télécharger en texte",
+  save_json: "Télécharger en JSON",
+  keep_sound: "Garder le son",
+  keep_sound_note:
+    "Dès maintenant, ce que vous dites tous deux reste dans la mémoire de cet onglet jusqu’à sa fermeture. Rien n’est envoyé.",
+  save_sound: "Télécharger le son",
+  keep_conversation: "Garder cette conversation",
+  keep_conversation_note:
+    "Son texte reste dans ce navigateur jusqu’à ce que vous le supprimiez, et le serveur s’en souvient jusqu’à son redémarrage ou tant qu’il a la place. Sinon elle finit avec cet onglet.",
+  delete_all: "Supprimer ici et sur le serveur",
 };

@@ -228,4 +228,16 @@ export const IT = {
   copy_said: "Copia la domanda",
   copy_reply: "Copia la risposta",
   copied: "Copiato",
+  conversation_menu: "Conversazione: copia, scarica, conserva, elimina",
+  copy_all: "Copia",
+  save_text: "Scarica come testo",
+  save_json: "Scarica come JSON",
+  keep_sound: "Conserva l’audio",
+  keep_sound_note:
+    "Da ora quello che dite entrambi resta nella memoria di questa scheda finché non la chiudi. Non viene inviato da nessuna parte.",
+  save_sound: "Scarica l’audio",
+  keep_conversation: "Conserva questa conversazione",
+  keep_conversation_note:
+    "Il testo resta in questo browser finché non lo elimini, e il server lo ricorda finché non si riavvia o non gli serve lo spazio. Altrimenti finisce con questa scheda.",
+  delete_all: "Elimina qui e sul server",
 };

@@ -229,4 +229,16 @@ export const NL = {
   copy_said: "Vraag kopiëren",
   copy_reply: "Antwoord kopiëren",
   copied: "Gekopieerd",
+  conversation_menu: "Gesprek: kopiëren, downloaden, bewaren, verwijderen",
+  copy_all: "Kopiëren",
+  save_text: "Downloaden als tekst",
+  save_json: "Downloaden als JSON",
+  keep_sound: "Geluid bewaren",
+  keep_sound_note:
+    "Vanaf nu blijft wat jullie allebei zeggen in het geheugen van dit tabblad, tot je het sluit. Het wordt nergens heen gestuurd.",
+  save_sound: "Geluid downloaden",
+  keep_conversation: "Dit gesprek bewaren",
+  keep_conversation_note:
+    "De tekst blijft in deze browser tot je hem verwijdert, en de server onthoudt het tot hij herstart of de ruimte nodig heeft. Anders eindigt het met dit tabblad.",
+  delete_all: "Hier en op de server verwijderen",
 };

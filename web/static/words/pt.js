@@ -229,4 +229,16 @@ export const PT = {
   copy_said: "Copiar a pergunta",
   copy_reply: "Copiar a resposta",
   copied: "Copiado",
+  conversation_menu: "Conversa: copiar, descarregar, guardar, apagar",
+  copy_all: "Copiar",
+  save_text: "Descarregar como texto",
+  save_json: "Descarregar como JSON",
+  keep_sound: "Guardar o som",
+  keep_sound_note:
+    "A partir de agora, o que ambos dizem fica na memória deste separador até o fechares. Não é enviado para lado nenhum.",
+  save_sound: "Descarregar o som",
+  keep_conversation: "Guardar esta conversa",
+  keep_conversation_note:
+    "O texto fica neste navegador até o apagares, e o servidor lembra-se dele até reiniciar ou precisar do espaço. Caso contrário, termina com este separador.",
+  delete_all: "Apagar aqui e no servidor",
 };

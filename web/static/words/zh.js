@@ -220,4 +220,16 @@ export const ZH = {
   copy_said: "复制问题",
   copy_reply: "复制回答",
   copied: "已复制",
+  conversation_menu: "对话：复制、下载、保留、删除",
+  copy_all: "复制",
+  save_text: "下载为文本",
+  save_json: "下载为 JSON",
+  keep_sound: "保留录音",
+  keep_sound_note:
+    "从现在起，双方说的话会保存在此标签页的内存中，直到你关闭它。不会发送到任何地方。",
+  save_sound: "下载录音",
+  keep_conversation: "保留此对话",
+  keep_conversation_note:
+    "文字会保留在此浏览器中，直到你删除；服务器会记住它，直到重启或需要空间。否则它随此标签页一起结束。",
+  delete_all: "在此处和服务器上删除",
 };
