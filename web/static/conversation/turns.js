@@ -6,6 +6,7 @@ import { markdown } from "../view/markdown.js";
 import { FollowedEnd } from "../view/scrolling.js";
 import { waterfall } from "../view/waterfall.js";
 import { t } from "../words/translate.js";
+import { toolCalls } from "./tool_calls.js";
 import { isShown, liveWords } from "./reducer.js";
 
 /**
@@ -159,6 +160,7 @@ function entry(turn, isOpen, onToggle) {
         )
       : null,
     replyRow(turn),
+    turn.tools.length ? toolCalls(turn.tools) : null,
     turn.trace?.stages.length ? waterfall(turn.trace, isOpen, onToggle) : null,
   );
 }

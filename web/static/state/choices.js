@@ -138,7 +138,13 @@ export class Choices {
       ...this.changeable(),
       model: this.llm,
       output_modalities: ["audio"],
-      include: ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"],
+      include: [
+        "earshot.hypothesis",
+        "earshot.turn",
+        "earshot.connection",
+        "earshot.wake",
+        "earshot.tool",
+      ],
       earshot: {
         conversation_id: conversationId ?? newConversationId(),
         ...(this.wakeWord === DEFAULT ? {} : { wake_word: wakeWord }),

@@ -242,4 +242,7 @@ export const DE = {
   keep_conversation_note:
     "Sein Text bleibt in diesem Browser, bis du ihn löschst, und der Server merkt es sich, bis er neu startet oder den Platz braucht. Sonst endet es mit diesem Tab.",
   delete_all: "Hier und auf dem Server löschen",
+  tools_called: "{names} aufgerufen",
+  tool_arguments: "Argumente",
+  tool_result: "Ergebnis",
 };

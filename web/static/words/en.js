@@ -240,4 +240,7 @@ export const EN = {
   keep_conversation_note:
     "Its text stays in this browser until you delete it, and the server remembers it until it restarts or needs the room. Otherwise it ends with this tab.",
   delete_all: "Delete here and on the server",
+  tools_called: "Called {names}",
+  tool_arguments: "Arguments",
+  tool_result: "Result",
 };

@@ -240,4 +240,7 @@ export const ES = {
   keep_conversation_note:
     "Su texto queda en este navegador hasta que lo borres, y el servidor la recuerda hasta que se reinicia o necesita el espacio. Si no, termina con esta pestaña.",
   delete_all: "Borrar aquí y en el servidor",
+  tools_called: "Se llamó a {names}",
+  tool_arguments: "Argumentos",
+  tool_result: "Resultado",
 };

@@ -240,4 +240,7 @@ export const FR = {
   keep_conversation_note:
     "Son texte reste dans ce navigateur jusqu’à ce que vous le supprimiez, et le serveur s’en souvient jusqu’à son redémarrage ou tant qu’il a la place. Sinon elle finit avec cet onglet.",
   delete_all: "Supprimer ici et sur le serveur",
+  tools_called: "{names} appelé",
+  tool_arguments: "Arguments",
+  tool_result: "Résultat",
 };

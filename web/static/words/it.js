@@ -240,4 +240,7 @@ export const IT = {
   keep_conversation_note:
     "Il testo resta in questo browser finché non lo elimini, e il server lo ricorda finché non si riavvia o non gli serve lo spazio. Altrimenti finisce con questa scheda.",
   delete_all: "Elimina qui e sul server",
+  tools_called: "Chiamato {names}",
+  tool_arguments: "Argomenti",
+  tool_result: "Risultato",
 };

@@ -241,4 +241,7 @@ export const NL = {
   keep_conversation_note:
     "De tekst blijft in deze browser tot je hem verwijdert, en de server onthoudt het tot hij herstart of de ruimte nodig heeft. Anders eindigt het met dit tabblad.",
   delete_all: "Hier en op de server verwijderen",
+  tools_called: "{names} aangeroepen",
+  tool_arguments: "Argumenten",
+  tool_result: "Resultaat",
 };

@@ -241,4 +241,7 @@ export const PT = {
   keep_conversation_note:
     "O texto fica neste navegador até o apagares, e o servidor lembra-se dele até reiniciar ou precisar do espaço. Caso contrário, termina com este separador.",
   delete_all: "Apagar aqui e no servidor",
+  tools_called: "{names} chamado",
+  tool_arguments: "Argumentos",
+  tool_result: "Resultado",
 };

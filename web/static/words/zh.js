@@ -232,4 +232,7 @@ export const ZH = {
   keep_conversation_note:
     "文字会保留在此浏览器中，直到你删除；服务器会记住它，直到重启或需要空间。否则它随此标签页一起结束。",
   delete_all: "在此处和服务器上删除",
+  tools_called: "调用了 {names}",
+  tool_arguments: "参数",
+  tool_result: "结果",
 };
