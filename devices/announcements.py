@@ -5,12 +5,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from core.errors import EarshotError
-from core.ports import Clock, DeviceLocation
-from devices.directory import Device
+from core.ports import Clock
+from devices.directory import Device, DeviceDirectory
 from devices.presence import ConnectedDevice, DeviceNotification, Presence
+from pipeline.conversation.conversation import Conversations
 
 logger = logging.getLogger(__name__)
 
@@ -31,20 +31,6 @@ that refuses announcements and changes its state often is not asked again at onc
 
 NOTIFY_TIMEOUT_S = 20.0
 "Longest wait for a device to accept an announcement. After that the announcement goes on waiting."
-
-
-class ConversationPort(Protocol):
-    """Access to the conversations, as far as announcements need it."""
-
-    async def announce(self, conversation_id: str, text: str) -> bool: ...
-
-    def place_of(self, conversation_id: str) -> DeviceLocation: ...
-
-
-class AreaDirectory(Protocol):
-    """Access to the device directory, as far as announcements need it."""
-
-    async def in_area(self, area: str) -> Sequence[Device]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +54,13 @@ class Announcements:
 
     def __init__(
         self,
-        conversations: ConversationPort,
-        areas: AreaDirectory,
+        conversations: Conversations,
+        directory: DeviceDirectory,
         presence: Presence,
         clock: Clock,
     ) -> None:
-        self._conversations, self._areas, self._presence, self._clock = (
-            conversations,
-            areas,
-            presence,
-            clock,
-        )
+        self._conversations, self._directory = conversations, directory
+        self._presence, self._clock = presence, clock
         self._waiting: list[PendingNotification] = []
         self._next_change = asyncio.Event()
 
@@ -110,7 +92,7 @@ class Announcements:
 
         If none accepts, the announcement waits for the first device of the area.
         """
-        ids = [one.id for one in await self._areas.in_area(area)]
+        ids = [one.id for one in await self._directory.in_area(area)]
         async with asyncio.TaskGroup() as tasks:
             attempts = {one: tasks.create_task(self._notify(one, notice)) for one in ids}
         accepted = [one for one, task in attempts.items() if task.result()]
@@ -177,7 +159,7 @@ class Announcements:
         if not area or not self._presence.ids():
             return False
         try:
-            others = [one.id for one in await self._areas.in_area(area) if one.id != device_id]
+            others = [one.id for one in await self._directory.in_area(area) if one.id != device_id]
         except EarshotError as error:
             logger.warning("! the other devices in the room are unknown: %s", error.code)
             return False

@@ -17,7 +17,7 @@ LATE_S = 1.5
 """A report this long after the first of its group still belongs to the same wake word, over a slow
 network. A wake word takes half a second to say, and a command follows it."""
 
-SHRINKAGE = 4.0
+SHRINKAGE_WAKE_WORDS = 4.0
 """Number of wake words after which a device's mean counts half. The mean of one wake word says
 little."""
 
@@ -29,7 +29,7 @@ QUIETEST_DB, LOUDEST_DB = -120.0, 20.0
 """Plausible range of any microphone: one wrong number must not spoil the mean for hundreds of wake
 words."""
 
-MEMORY = 50.0
+MEMORY_WAKE_WORDS = 50.0
 "The mean adapts within about this many wake words, for instance after a device was moved."
 
 
@@ -49,8 +49,8 @@ class _UsualLevel:
     count: float = 0.0
 
     def add(self, level_db: float) -> None:
-        """Adds a level to the mean; beyond MEMORY levels the mean is exponential."""
-        self.count = min(self.count + 1, MEMORY)
+        """Adds a level to the mean; beyond MEMORY_WAKE_WORDS levels the mean is exponential."""
+        self.count = min(self.count + 1, MEMORY_WAKE_WORDS)
         self.mean_db += (level_db - self.mean_db) / self.count
 
 
@@ -173,7 +173,7 @@ class Arbitration:
             return 0.0
         weight = sum(one.count for one in others)
         usual_db = sum(one.mean_db * one.count for one in others) / weight
-        confidence = own.count / (own.count + SHRINKAGE) * weight / (weight + SHRINKAGE)
+        confidence = _confidence(own.count) * _confidence(weight)
         found = (own.mean_db - usual_db) * confidence
         return max(-MAX_CORRECTION_DB, min(MAX_CORRECTION_DB, found))
 
@@ -201,3 +201,8 @@ class Arbitration:
     def _learn(self, device: str, level_db: float | None) -> None:
         if level_db is not None:
             self._levels.setdefault(device, _UsualLevel()).add(level_db)
+
+
+def _confidence(wake_words: float) -> float:
+    """Returns the weight, 0 to 1, of a mean over so many wake words."""
+    return wake_words / (wake_words + SHRINKAGE_WAKE_WORDS)

@@ -154,6 +154,12 @@ class DeviceDirectory(Protocol):
         """Returns the approved devices of the area."""
         ...
 
+    async def edit(
+        self, device_id: str, *, name: str | None = None, area: str | None = None
+    ) -> Device:
+        """Changes name and area; None leaves a value as it is. Raises NotFound."""
+        ...
+
     def changed(self) -> asyncio.Event:
         """Returns the event that is set at the next change of any device (new, approved, renamed,
         forgotten)."""

@@ -22,7 +22,7 @@ class DeviceEventSink(Protocol):
     def __call__(
         self,
         device_id: str,
-        what: DeviceEventKind,
+        kind: DeviceEventKind,
         *,
         code: str = "",
         timing: Mapping[str, float] | None = None,
@@ -146,10 +146,10 @@ class Presence:
     def _emit(
         self,
         device_id: str,
-        what: DeviceEventKind,
+        kind: DeviceEventKind,
         *,
         code: str = "",
         timing: Mapping[str, float] | None = None,
     ) -> None:
         if self._event_sink is not None:
-            self._event_sink(device_id, what, code=code, timing=timing)
+            self._event_sink(device_id, kind, code=code, timing=timing)

@@ -70,12 +70,14 @@ runs_wake_words() {
   [[ "$(printf '%s\n2.35\n' "${libc#glibc }" | sort -V | head -n 1)" == 2.35 ]]
 }
 
-# True if PocketSphinx can be compiled. pyproject.toml asks for it where the index has a wheel; it
-# has none for CPython 3.14, nor for 3.12 on ARM.
-compiles() {
+# True if PocketSphinx must be compiled, and can be. pyproject.toml asks for it where the index has a
+# wheel of it: CPython 3.11 and 3.13, and 3.12 on 64-bit Intel.
+compiles_pocketsphinx() {
   { command -v cc && command -v c++; } >/dev/null || return 1
-  "$1" -c 'from os.path import exists; from sysconfig import get_path as path
-raise SystemExit(not exists(path("include") + "/Python.h"))'
+  "$1" -c 'from os.path import exists; from platform import machine; from sys import version_info
+from sysconfig import get_path
+has_wheel = version_info[1] in (11, 13) or (version_info[1] == 12 and machine() == "x86_64")
+raise SystemExit(has_wheel or not exists(get_path("include") + "/Python.h"))'
 }
 
 # One extra per line, sorted, no doubles.
@@ -94,7 +96,7 @@ interpreter="$VENV/bin/python"
 if [[ ! -x "$interpreter" ]] || ! is_new_enough "$interpreter"; then
   interpreter="$(pick_python)"
 fi
-if compiles "$interpreter"; then
+if compiles_pocketsphinx "$interpreter"; then
   EXTRAS="$EXTRAS,pocketsphinx"
 fi
 if [[ "${1:-}" == serve ]]; then

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
     """Returns the parser of all commands. Only the command that `arguments` begin with has its
-    options. None: the arguments of the process."""
+    options: importing all of them would be slow. None: the arguments of the process."""
     parser = argparse.ArgumentParser(
         prog="earshot",
         description="A self-hosted, real-time streaming voice assistant.",
@@ -51,25 +51,26 @@ def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, what in (
+    for name, description in (
         ("serve", "start the server"),
         ("config", "print every setting, its value and where the value came from"),
         ("doctor", "show which engines are installed, reachable and chosen, and why"),
     ):
-        command = commands.add_parser(name, help=what, description=what)
-        _add_settings(command)
+        command = commands.add_parser(name, help=description, description=description)
+        _add_server_options(command)
         if name == "doctor":
             command.add_argument(
                 "--json", action="store_true", help="print all results as JSON, at the end"
             )
-    _add_tools(commands, [*(sys.argv[1:] if arguments is None else arguments)])
+    _add_other_commands(commands, [*(sys.argv[1:] if arguments is None else arguments)])
     return parser
 
 
-def _add_tools(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", given: list[str]
+def _add_other_commands(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: list[str]
 ) -> None:
-    """Adds the other commands. The options of a command are imported only if it is called."""
+    """Adds the other commands. `words`: arguments of the process. The options of a command are
+    imported only if `words` begins with its name."""
     talk = commands.add_parser(
         "talk", help="send a recording or the microphone to a server and play the answer"
     )
@@ -94,7 +95,7 @@ def _add_tools(
     completion = commands.add_parser(
         "completion", help="print what makes bash, zsh or fish complete the commands"
     )
-    match given[:1]:
+    match words[:1]:
         case ["talk"]:
             from bench.talk.command import add_arguments as add_talk
 
@@ -138,7 +139,7 @@ def _add_tools(
             add_completion(completion)
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
+def _add_server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on")
     parser.add_argument("--port", metavar="PORT", help="port to listen on; 0: any free port")
@@ -155,7 +156,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is read only then."""
+    """Option that prints the version. The version is read only then, because reading it takes
+    time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
         from server.version import product_version

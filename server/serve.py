@@ -27,7 +27,7 @@ from server.net.tls import TlsContext, open_tls
 from server.runtime.lifecycle import Lifecycle, LifecycleState, drain, signals
 from server.runtime.logs import set_up
 from server.runtime.metrics import PrometheusMetrics, metrics_routes
-from server.runtime.state_dir import KEY_FILE, make_key, open_folder, read_key, shut_folder
+from server.runtime.state_dir import KEY_FILE, make_key, open_folder, read_key, restrict_access
 from server.version import product_version
 from web.docs import docs_routes
 from web.page import willow_page_routes, willow_pages
@@ -45,7 +45,9 @@ class BoundListener:
 
     sockets: Sequence[socket.socket]
     tls: TlsContext | None
+    "None: the listener serves plain HTTP."
     urls: Sequence[str]
+    "URLs for a browser; the one for this machine itself comes first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class BoundListeners:
     """Bound listeners with their access rules, before any route is mounted."""
 
     main: BoundListener
+    "Listener of the page and of all doors that speak HTTP."
     willow: Sequence[BoundListener]
     "Listeners that serve only Willow's routes."
     was: BoundListener | None
@@ -66,60 +69,66 @@ class BoundListeners:
     gate: AccessGate
     "Access rules of the other HTTP listeners."
     is_new_key: bool
-    "The key was made now. Only then it is printed."
+    "True: the key was made at this start. Only then it is printed."
 
 
-def run(config: Config, started: float) -> None:
-    """Serves until a signal arrives. `started`: `time.monotonic()` at the start of the process, for
-    the log. Raises ConfigError, AddressInUse or EngineError."""
-    files = raise_file_limit()
+def run(config: Config, started_s: float) -> None:
+    """Serves until a signal arrives. `started_s`: `time.monotonic()` at the start of the process,
+    for the log. Raises ConfigError, AddressInUse or EngineError."""
+    max_open_files = raise_file_limit()
     with ExitStack() as stack:
         listeners = bind_listeners(config, stack)
         set_up(config.log, secrets=[listeners.gate.key or ""])
         for note in listeners.notes:
             logger.warning("! %s", note)
-        if files < FEW_FILES:
-            logger.warning("! the limit is %d open files, and each connection needs one", files)
+        if max_open_files < FEW_FILES:
+            logger.warning(
+                "! the limit is %d open files, and each connection needs one", max_open_files
+            )
         _print_access(config, listeners)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(config, listeners, started))
+            runner.run(_serve(config, listeners, started_s))
 
 
 def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     """Binds all sockets and finds or makes the key and the certificate. `stack`: closes the
     sockets. Raises ConfigError or AddressInUse."""
     server, willow = config.server, config.willow
-    main = _bound(config, server.port, "--port", stack)
-    plain = _bound(config, willow.http_port, "willow.http_port", stack)
-    secure = _bound(config, willow.https_port, "willow.https_port", stack)
-    was = _bound(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
-    wyoming, note = _bound_wyoming(config.wyoming, stack)
+    main = _bind_port(config, server.port, "--port", stack)
+    willow_http = _bind_port(config, willow.http_port, "willow.http_port", stack)
+    willow_https = _bind_port(config, willow.https_port, "willow.https_port", stack)
+    was = _bind_port(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
+    wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
-    own_tls = "auto" if secure and server.tls == "off" else server.tls
+    tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
     is_local, is_was_local = (
         is_local_only(sockets) and not server.needs_key_here for sockets in (main, was)
     )
     needs_key = not (is_local and is_was_local)
-    notes = [*note, *shut_folder(config.paths.state_dir)]
+    notes = [*wyoming_notes, *restrict_access(config.paths.state_dir)]
     key = server.api_key or read_key(config.paths.state_dir)
     folder = Path(config.paths.state_dir).expanduser()
     is_new_key = needs_key and not key
-    if own_tls == "auto" or is_new_key:
+    if tls_setting == "auto" or is_new_key:
         folder = open_folder(config.paths.state_dir)
     if is_new_key:
         key = make_key(folder)
-    names = _names(config)
-    tls = open_tls(own_tls, folder, names, lan_addresses(), datetime.now(UTC))
+    names = _server_names(config)
+    tls = open_tls(tls_setting, folder, names, lan_addresses(), datetime.now(UTC))
     gate = AccessGate(
         is_local=is_local,
         key=key,
         hosts=frozenset(name.lower() for name in names),
         origins=frozenset((*server.allowed_origins, *willow.page_origins)),
     )
-    willow_sockets = ((plain, None), (secure, tls))
+    willow_sockets = ((willow_http, None), (willow_https, tls))
     return BoundListeners(
-        _listener(config, main, None if server.tls == "off" else tls),
-        [_listener(config, sockets, its_tls) for sockets, its_tls in willow_sockets if sockets],
+        _bound_listener(config, main, None if server.tls == "off" else tls),
+        [
+            _bound_listener(config, sockets, listener_tls)
+            for sockets, listener_tls in willow_sockets
+            if sockets
+        ],
         BoundListener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
         replace(gate, is_local=is_was_local),
         wyoming,
@@ -129,7 +138,7 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     )
 
 
-def _bound(
+def _bind_port(
     config: Config, port: int, setting: str, stack: ExitStack, *, host: str = ""
 ) -> list[socket.socket]:
     """Binds a port; `stack` closes it. Returns no socket for port 0, which turns a listener off.
@@ -137,12 +146,12 @@ def _bound(
     if port == 0 and setting != "--port":
         return []
     sockets = bind(host or config.server.host, port, setting=setting)
-    for opened in sockets:
-        stack.callback(opened.close)
+    for listener in sockets:
+        stack.callback(listener.close)
     return sockets
 
 
-def _bound_wyoming(
+def _bind_wyoming(
     wyoming: WyomingConfig, stack: ExitStack
 ) -> tuple[list[socket.socket], Sequence[str]]:
     """Binds the Wyoming port; returns (sockets, notes for the log). No sockets if it is off, or if
@@ -156,40 +165,42 @@ def _bound_wyoming(
         if wyoming.port != USUAL_PORT:
             raise
         return [], (f"there is no Wyoming server: {error}",)
-    for opened in sockets:
-        stack.callback(opened.close)
+    for listener in sockets:
+        stack.callback(listener.close)
     return sockets, ()
 
 
-def _listener(
+def _bound_listener(
     config: Config, sockets: Sequence[socket.socket], tls: TlsContext | None
 ) -> BoundListener:
     return BoundListener(sockets, tls, urls(config.server.host, sockets, is_tls=tls is not None))
 
 
-def _names(config: Config) -> list[str]:
+def _server_names(config: Config) -> list[str]:
     """Lists the names that this server may have in a Host header or a certificate."""
-    bound = [] if is_unspecified(config.server.host) else [config.server.host]
-    return list(dict.fromkeys([*own_names(), *bound, *config.server.allowed_hosts]))
+    configured_host = [] if is_unspecified(config.server.host) else [config.server.host]
+    return list(dict.fromkeys([*own_names(), *configured_host, *config.server.allowed_hosts]))
 
 
 def _print_access(config: Config, listeners: BoundListeners) -> None:
     """Prints where the key is, the URL with a new key once, and the certificate's fingerprint."""
-    # without flush, a container's log would show it only at the end
-    show = partial(print, flush=True)
+    # Without flush, a container's log would show the lines only when the server ends.
+    print_now = partial(print, flush=True)
     if listeners.is_new_key:
-        show("Whoever connects needs the key. It is shown only this once; open")
+        print_now("Whoever connects needs the key. It is shown only this once; open")
         for url in listeners.main.urls[1:] or listeners.main.urls:
-            show(f"  {url}/#key={listeners.gate.key}")
+            print_now(f"  {url}/#key={listeners.gate.key}")
     if listeners.gate.key:
         file = Path(config.paths.state_dir).expanduser() / KEY_FILE
-        where = "the one of server.api_key" if config.server.api_key else f"in {file}"
-        show(f"The key is {where}.")
+        location = "the one of server.api_key" if config.server.api_key else f"in {file}"
+        print_now(f"The key is {location}.")
     if listeners.main.tls is None and not is_local_only(listeners.main.sockets):
-        show("Over http, browsers give the microphone only on this machine: see --tls auto.")
+        print_now("Over http, browsers give the microphone only on this machine: see --tls auto.")
     if listeners.main.tls is not None and config.server.tls == "auto":
-        show("The certificate is our own, so the browser asks once. Its SHA-256 fingerprint is")
-        show(f"  {listeners.main.tls.fingerprint}")
+        print_now(
+            "The certificate is our own, so the browser asks once. Its SHA-256 fingerprint is"
+        )
+        print_now(f"  {listeners.main.tls.fingerprint}")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -201,89 +212,98 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
-async def _serve(config: Config, listeners: BoundListeners, started: float) -> None:
+async def _serve(config: Config, listeners: BoundListeners, started_s: float) -> None:
     """Assembles the server, opens its listeners, and drains them after a signal."""
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
     with signals(lifecycle):
-        async with assemble(config, metrics) as parts:
-            lifecycle.watch(parts.is_loaded)
-            routes, willow_routes = _routes(config, parts, metrics, lifecycle)
-            async with AsyncExitStack() as doors:
+        async with assemble(config, metrics) as assembly:
+            lifecycle.watch(assembly.is_loaded)
+            routes, willow_routes = _routes(config, assembly, metrics, lifecycle)
+            async with AsyncExitStack() as stack:
                 gate = listeners.gate
                 limit = AddressLimit(
                     config.server.max_connections_per_address,
                     exempt_addresses(config.server.proxies()),
                 )
-                mounted = [(listeners.main, routes, gate)]
-                mounted += [(one, willow_routes, gate) for one in listeners.willow]
+                applications = [(listeners.main, routes, gate)]
+                applications += [(listener, willow_routes, gate) for listener in listeners.willow]
                 if listeners.was is not None:
-                    was_routes = _documented(parts.was_routes)
-                    mounted.append((listeners.was, was_routes, listeners.was_gate))
-                for listener, its_routes, its_gate in mounted:
+                    was_routes = _with_docs(assembly.was_routes)
+                    applications.append((listeners.was, was_routes, listeners.was_gate))
+                for listener, listener_routes, listener_gate in applications:
                     app = build(
-                        its_routes,
-                        its_gate,
+                        listener_routes,
+                        listener_gate,
                         metrics,
                         max_body_bytes=config.server.max_body_bytes,
                         is_tls=listener.tls is not None,
                     )
                     context = listener.tls.context if listener.tls else None
-                    await doors.enter_async_context(
+                    await stack.enter_async_context(
                         run_application(app, listener.sockets, context, metrics, limit)
                     )
                 if listeners.wyoming:
-                    await doors.enter_async_context(
-                        _wyoming(config, listeners.wyoming, parts, limit)
+                    await stack.enter_async_context(
+                        _run_wyoming(config, listeners.wyoming, assembly, limit)
                     )
-                took_s = time.monotonic() - started
-                logger.info("ready in %.1f s at %s", took_s, " ".join(listeners.main.urls))
+                startup_s = time.monotonic() - started_s
+                logger.info("ready in %.1f s at %s", startup_s, " ".join(listeners.main.urls))
                 for listener in listeners.willow:
                     logger.info("Willow at %s", " ".join(listener.urls))
                 if listeners.was is not None:
                     logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
                 await lifecycle.stopped()
-                await drain(parts.work, config.server.drain_timeout_s)
+                await drain(assembly.drain_group, config.server.drain_timeout_s)
     logger.info("stopped")
 
 
 @asynccontextmanager
-async def _wyoming(
-    config: Config, sockets: Sequence[socket.socket], parts: ServerAssembly, limit: AddressLimit
+async def _run_wyoming(
+    config: Config, sockets: Sequence[socket.socket], assembly: ServerAssembly, limit: AddressLimit
 ) -> AsyncIterator[None]:
     """Runs the Wyoming server and its mDNS announcement until the context is left."""
     wyoming, port = config.wyoming, sockets[0].getsockname()[1]
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(parts.wyoming.run(sockets, limit), name="wyoming")
+        server_task = tasks.create_task(assembly.wyoming.run(sockets, limit), name="wyoming")
         logger.info("Wyoming at %s:%d", url_host(wyoming.host), port)
         is_announced = wyoming.announce and wyoming.networks
-        addresses = [one for one in lan_addresses() if one.version == 4 or wyoming.host == "::"]
+        addresses = [
+            address for address in lan_addresses() if address.version == 4 or wyoming.host == "::"
+        ]
         async with mdns_service(port, addresses) if is_announced else nullcontext():
             yield
-        serving.cancel()
+        server_task.cancel()
 
 
 def _routes(
-    config: Config, parts: ServerAssembly, metrics: PrometheusMetrics, lifecycle: Lifecycle
+    config: Config, assembly: ServerAssembly, metrics: PrometheusMetrics, lifecycle: Lifecycle
 ) -> tuple[Sequence[Route], Sequence[Route]]:
     """Returns the routes of the main listener, and those of Willow's own listeners."""
 
-    def details(state: LifecycleState) -> Health:
+    def health_report(state: LifecycleState) -> Health:
         return Health(
             state,
             version=product_version(),
-            sessions=parts.work.count,
+            sessions=assembly.drain_group.count,
             max_sessions=config.server.max_sessions,
-            loaded=parts.loaded(),
+            loaded=assembly.engine_names(),
         )
 
-    health = health_routes(lifecycle, details)
+    health = health_routes(lifecycle, health_report)
     pages = willow_pages()
-    own = (*parts.routes, *parts.willow_routes, *pages, *health, *metrics_routes(metrics))
-    willow = (*parts.willow_routes, *willow_page_routes(), *health)
-    others = plugin_routes(_documented(own), parts.plugin_doors)
-    return _documented((*own, *others)), _documented(willow)
+    own_routes = (
+        *assembly.routes,
+        *assembly.willow_routes,
+        *pages,
+        *health,
+        *metrics_routes(metrics),
+    )
+    willow_only = (*assembly.willow_routes, *willow_page_routes(), *health)
+    added_routes = plugin_routes(_with_docs(own_routes), assembly.plugin_doors)
+    return _with_docs((*own_routes, *added_routes)), _with_docs(willow_only)
 
 
-def _documented(routes: Sequence[Route]) -> Sequence[Route]:
+def _with_docs(routes: Sequence[Route]) -> Sequence[Route]:
+    """Returns the routes, and those of the pages that document them."""
     return (*routes, *docs_routes(routes, version=product_version()))

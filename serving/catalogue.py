@@ -82,8 +82,8 @@ def require_entry(name: str) -> CatalogueEntry:
     if entry := find_entry(name):
         return entry
     names = [name for name in _by_name() if "/" not in name]
-    near = get_close_matches(name.casefold(), names, n=5, cutoff=0.5)
-    hint = f"near it: {', '.join(near)}" if near else f"known: {', '.join(names)}"
+    similar_names = get_close_matches(name.casefold(), names, n=5, cutoff=0.5)
+    hint = f"near it: {', '.join(similar_names)}" if similar_names else f"known: {', '.join(names)}"
     raise UnknownModelError(f"no model is called {name!r}; {hint}", param="model")
 
 
@@ -99,25 +99,25 @@ def short_name(folder: str) -> str:
 def _by_name() -> Mapping[str, CatalogueEntry]:
     """Returns models by name, alias and repository. If several models were made from one
     checkpoint, its name stands for the first of them."""
-    found: dict[str, CatalogueEntry] = {}
+    entries_by_name: dict[str, CatalogueEntry] = {}
     for entry in entries():
-        found |= {name.casefold(): entry for name in (entry.name, *entry.aliases)}
+        entries_by_name |= {name.casefold(): entry for name in (entry.name, *entry.aliases)}
     for entry in entries():
         if entry.format == "ct2":
             for repository in (entry.repository, entry.origin):
-                found.setdefault(repository.casefold(), entry)
-    return found
+                entries_by_name.setdefault(repository.casefold(), entry)
+    return entries_by_name
 
 
 @cache
 def _by_folder() -> Mapping[str, CatalogueEntry]:
     """Returns models by folder. Only weights that can be loaded count; a checkpoint's folder is not
     a model."""
-    found: dict[str, CatalogueEntry] = {}
+    entries_by_folder: dict[str, CatalogueEntry] = {}
     for entry in entries():
         if entry.format == "ct2":
             organisation, _, repository = entry.repository.casefold().partition("/")
-            found.setdefault(repository, entry)
-            found.setdefault(f"{organisation}--{repository}", entry)
-            found.setdefault(f"{organisation}-{repository}", entry)
-    return found
+            entries_by_folder.setdefault(repository, entry)
+            entries_by_folder.setdefault(f"{organisation}--{repository}", entry)
+            entries_by_folder.setdefault(f"{organisation}-{repository}", entry)
+    return entries_by_folder

@@ -128,11 +128,11 @@ class ModelsOfKind(Generic[ModelT]):
     def _names_by_alias(self) -> dict[str, str]:
         """Returns names by alias. A model's own name wins over another's alias, and the first model
         over later ones."""
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for model in self._models.values():
             for alias in model.offer.aliases:
-                found.setdefault(alias, model.offer.name)
-        return {alias: name for alias, name in found.items() if alias not in self._models}
+                names.setdefault(alias, model.offer.name)
+        return {alias: name for alias, name in names.items() if alias not in self._models}
 
 
 class ModelRegistry:

@@ -24,7 +24,7 @@ ASSETS: Mapping[str, str] = {
 }
 "Files of the package that are served, with their content types."
 
-INDEX = """<!doctype html>
+INDEX_HTML = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -41,7 +41,7 @@ INDEX = """<!doctype html>
 </html>
 """
 
-START = """const key = new URLSearchParams(location.hash.slice(1)).get("key");
+START_SCRIPT = """const key = new URLSearchParams(location.hash.slice(1)).get("key");
 SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#api",
@@ -69,25 +69,27 @@ def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
 
     Reads the package's files: call it once, at the start.
     """
-    files = _files()
+    files = _read_files()
     description = b""
 
     async def openapi(_: aioweb.Request) -> aioweb.Response:
         return aioweb.Response(body=description, content_type=JSON)
 
     async def index(_: aioweb.Request) -> aioweb.Response:
-        return _answer((INDEX.encode(), "text/html"))
+        return _file_response((INDEX_HTML.encode(), "text/html"))
 
     async def asset(request: aioweb.Request) -> aioweb.Response:
         name = request.match_info["name"]
         if name not in files:
             raise NotFound(f"the API page has no file {name[:80]!r}")
-        return _answer(files[name])
+        return _file_response(files[name])
 
-    own = _own_routes(openapi, index, asset)
-    described = document((*routes, *own), title=TITLE, version=version, description=DESCRIPTION)
-    description = msgspec.json.encode(described)
-    return own
+    own_routes = _own_routes(openapi, index, asset)
+    api_document = document(
+        (*routes, *own_routes), title=TITLE, version=version, description=DESCRIPTION
+    )
+    description = msgspec.json.encode(api_document)
+    return own_routes
 
 
 def _own_routes(
@@ -124,17 +126,20 @@ def _own_routes(
     )
 
 
-def _files() -> Mapping[str, DocsFile]:
-    # Located, not imported: its code would load a template engine that is not needed.
+def _read_files() -> Mapping[str, DocsFile]:
+    """Returns the files of the API page by name. Raises ConfigError without swagger-ui-py."""
+    # The package is located and not imported: its code would load a template engine.
     spec = find_spec("swagger_ui")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("the package swagger-ui-py is not installed; install Earshot again")
     folder = Path(spec.submodule_search_locations[0]) / "static"
-    found = {name: ((folder / name).read_bytes(), kind) for name, kind in ASSETS.items()}
-    return {**found, "start.js": (START.encode(), "text/javascript")}
+    package_files = {
+        name: ((folder / name).read_bytes(), content_type) for name, content_type in ASSETS.items()
+    }
+    return {**package_files, "start.js": (START_SCRIPT.encode(), "text/javascript")}
 
 
-def _answer(file: DocsFile) -> aioweb.Response:
+def _file_response(file: DocsFile) -> aioweb.Response:
     body, content_type = file
     return aioweb.Response(
         body=body,

@@ -15,9 +15,9 @@ class ModelOffer(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...]
     "Other names that requests may use for it."
     size_mb: int
-    "Size of its weights on disk, in MB. 0: it has none of its own."
+    "Size of its weights on disk, in MB. 0: the engine has no weights of its own."
     is_loaded: bool
-    "False if the first use will load it."
+    "True if the model is in memory; otherwise its first use loads it."
     memory_mb: int
     "Memory that it takes, of the machine or the GPU, in MB. 0: it is not loaded."
     why: str
@@ -32,7 +32,7 @@ class EngineOffer(msgspec.Struct, frozen=True):
     "ISO 639-1 codes. `*` means any; empty if the language does not matter."
     installed: bool
     reason: str = ""
-    "Reason why it cannot be used. Empty: it can."
+    "Reason why it cannot be used; empty if it can."
     model: ModelOffer | None = None
     "Model of a recogniser. None for other kinds."
 
@@ -48,10 +48,12 @@ class WakeWordOffer(msgspec.Struct, frozen=True):
 
 
 class EngineChoice(msgspec.Struct, frozen=True):
-    """The engine that serves one stage, and those that could."""
+    """The engine that serves one stage, and the engines that could serve it."""
 
     chosen: str
+    "Name of the engine or recognition model in use."
     why: str
+    "Reason for the choice."
     available: tuple[EngineOffer, ...]
 
 
@@ -68,7 +70,7 @@ class EnginesReport(msgspec.Struct, frozen=True):
 
 
 EnginesSource = Callable[[], EnginesReport]
-"Makes the report. Called for every request."
+"Function that makes the report."
 
 
 def engine_routes(report: EnginesSource) -> tuple[Route, ...]:

@@ -1,4 +1,4 @@
-"""The home for clients without a session: as JSON, as server-sent events, and with buttons."""
+"""Shows the home to clients without a session: as JSON, as server-sent events, and with buttons."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -10,9 +10,12 @@ from aiohttp import web as aioweb
 from core.errors import RequestError
 from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
-from pipeline.tools.home.state import HomeButtons, HomeSource, HomeState, OnOff
+from pipeline.tools.home import DemoHome, HomeState
+from pipeline.tools.home.state import OnOff
+from pipeline.tools.skills import HomeControls
 
-MAX_WATCHERS = 256  # each one holds a socket and gets the whole home at every change
+MAX_WATCHERS = 256
+"Limit of open event streams. Each holds a socket and gets the whole home at every change."
 
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
 
@@ -33,7 +36,7 @@ class TickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def home_routes(
-    home: HomeSource, buttons: HomeButtons, heartbeat_s: float = HEARTBEAT_S
+    home: DemoHome, buttons: HomeControls, heartbeat_s: float = HEARTBEAT_S
 ) -> tuple[Route, ...]:
     """Returns the routes for the present state, for its changes and for its buttons.
 
@@ -93,7 +96,7 @@ def home_routes(
     )
 
 
-def server_sent(state: HomeState) -> bytes:
+def encode_event(state: HomeState) -> bytes:
     """Encodes `state` as one event. JSON has no raw line breaks, so one `data` line is enough."""
     return b"event: home\nid: %d\ndata: %b\n\n" % (state.revision, msgspec.json.encode(state))
 
@@ -106,7 +109,9 @@ def _read(body: bytes, wanted: type[T]) -> T:
 
 
 class _HomeDoor:
-    def __init__(self, home: HomeSource, buttons: HomeButtons, heartbeat_s: float) -> None:
+    """Handlers of the routes."""
+
+    def __init__(self, home: DemoHome, buttons: HomeControls, heartbeat_s: float) -> None:
         self._home, self._buttons = home, buttons
         self._watchers = EventStreamSubscribers("the home", MAX_WATCHERS, heartbeat_s)
 
@@ -133,10 +138,12 @@ class _HomeDoor:
         return aioweb.Response(status=204)
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        events = self._events(request.query.get("language"))
-        return await self._watchers.show(request, aioweb.StreamResponse(headers=HEADERS), events)
+        event_stream = self._events(request.query.get("language"))
+        return await self._watchers.show(
+            request, aioweb.StreamResponse(headers=HEADERS), event_stream
+        )
 
     async def _events(self, language: str | None) -> AsyncGenerator[bytes, None]:
         async with aclosing(self._home.watch(language)) as states:
             async for state in states:
-                yield server_sent(state)
+                yield encode_event(state)

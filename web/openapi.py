@@ -1,4 +1,4 @@
-"""`/openapi.json` from the doors' routes: paths, bodies and errors, with schemas from the types."""
+"""Builds the OpenAPI document from the doors' routes, with schemas from their types."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +22,9 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     type: str
     "`invalid_request_error` (change the request) or `server_error` (try again, or report it)."
     code: str
-    "Stable code to compare with."
+    "Stable code, for programs."
     param: str | None = None
-    "Field at fault, as a dotted path."
+    "Field that caused the error, as a dotted path."
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -39,8 +39,8 @@ def document(
     """Returns the OpenAPI document of these routes. Its only security scheme is the key as a bearer
     token."""
     types = list(dict.fromkeys(_types(routes)))
-    found, components = msgspec.json.schema_components(types, ref_template=SCHEMA_REF)
-    schemas = dict(zip(types, found, strict=True))
+    type_schemas, components = msgspec.json.schema_components(types, ref_template=SCHEMA_REF)
+    schemas = dict(zip(types, type_schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = _PARAMETER.sub(r"{\1}", route.path)
@@ -59,6 +59,7 @@ def document(
 
 
 def _types(routes: Iterable[Route]) -> Iterable[type]:
+    """Yields the types of all bodies, with repetitions."""
     yield ErrorBody
     for route in routes:
         if route.request is not None:
@@ -89,28 +90,28 @@ def _operation_id(route: Route) -> str:
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    in_path = [
+    path_parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PARAMETER.findall(route.path)
     ]
-    in_query = [
-        {"name": name, "in": "query", "description": what, "schema": {"type": "string"}}
-        for name, what in route.query.items()
+    query_parameters = [
+        {"name": name, "in": "query", "description": description, "schema": {"type": "string"}}
+        for name, description in route.query.items()
     ]
-    return in_path + in_query
+    return path_parameters + query_parameters
 
 
 def _request_body(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any] | None:
     content_types = route.request_content_types or ((JSON,) if route.request else ())
     if not content_types:
         return None
-    typed = (JSON, MULTIPART)
+    typed_content = (JSON, MULTIPART)
     return {
         "required": True,
         "content": {
             content_type: {
                 "schema": schemas[route.request]
-                if route.request is not None and content_type in typed
+                if route.request is not None and content_type in typed_content
                 else {"type": "string"}
             }
             for content_type in content_types
@@ -128,8 +129,8 @@ def _responses(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any]:
             response["content"] = {route.response_content_type: {"schema": {"type": "string"}}}
         if route.response_headers:
             response["headers"] = {
-                name: {"description": what, "schema": {"type": "string"}}
-                for name, what in route.response_headers.items()
+                name: {"description": description, "schema": {"type": "string"}}
+                for name, description in route.response_headers.items()
             }
         responses[str(status)] = response
     codes = f" Codes: {', '.join(route.error_codes)}." if route.error_codes else ""

@@ -23,7 +23,7 @@ CONTENT_TYPES: Mapping[str, str] = {
 }
 "Types of the page's files. Other files in the folder are not served."
 
-SECURITY: Mapping[str, str] = {
+SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "; ".join(
         (
             "default-src 'none'",
@@ -52,6 +52,7 @@ class PageFile:
     body: bytes
     content_type: str
     etag: str
+    "Digest of the body in quotes, as the header ETag has it."
 
 
 def load(folder: Path = STATIC) -> Mapping[str, PageFile]:
@@ -72,37 +73,37 @@ def _page_file(path: Path) -> PageFile:
 def page_routes(folder: Path = STATIC) -> tuple[Route, ...]:
     """Returns the routes of `/` and its files. Both need no key: they hold no data of the user."""
     files = load(folder)
-    return (_html("/", files["index.html"], "Show the page."), _files(files))
+    return (_html_route("/", files["index.html"], "Show the page."), _files_route(files))
 
 
 def willow_page_routes() -> tuple[Route, ...]:
     """Returns Willow's pages and their files, for a port that has no other page."""
     files = load()
-    return (*willow_pages(files), _files(files))
+    return (*willow_pages(files), _files_route(files))
 
 
 def willow_pages(files: Mapping[str, PageFile] | None = None) -> tuple[Route, ...]:
     """Returns Willow's pages without their files, for a port that also has `page_routes`."""
     file = (files or load())["willow/index.html"]
     summary = "Show Willow's page: speech to text over WebRTC, and questions to the assistant."
-    return tuple(_html(path, file, summary) for path in ("/rtc", "/chatbot"))
+    return tuple(_html_route(path, file, summary) for path in ("/rtc", "/chatbot"))
 
 
-def _html(path: str, file: PageFile, summary: str) -> Route:
+def _html_route(path: str, file: PageFile, summary: str) -> Route:
     async def page(request: aioweb.Request) -> aioweb.Response:
-        return _answer(request, file)
+        return _file_response(request, file)
 
     return Route(
         "GET", path, page, summary, "page", response_content_type="text/html", is_public=True
     )
 
 
-def _files(files: Mapping[str, PageFile]) -> Route:
+def _files_route(files: Mapping[str, PageFile]) -> Route:
     async def static(request: aioweb.Request) -> aioweb.Response:
         path = request.match_info["path"]
         if path not in files:
             raise NotFound(f"the page has no file {path[:80]!r}")
-        return _answer(request, files[path])
+        return _file_response(request, files[path])
 
     return Route(
         "GET",
@@ -116,11 +117,11 @@ def _files(files: Mapping[str, PageFile]) -> Route:
     )
 
 
-def _answer(request: aioweb.Request, file: PageFile) -> aioweb.Response:
+def _file_response(request: aioweb.Request, file: PageFile) -> aioweb.Response:
     # no-cache: always revalidated, so that the page never mixes modules of two versions
-    headers = {**SECURITY, "ETag": file.etag, "Cache-Control": "no-cache"}
-    known = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
-    if file.etag in known or "*" in known:
+    headers = {**SECURITY_HEADERS, "ETag": file.etag, "Cache-Control": "no-cache"}
+    client_etags = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
+    if file.etag in client_etags or "*" in client_etags:
         return aioweb.Response(status=304, headers=headers)
     charset = None if file.content_type == "image/png" else "utf-8"
     return aioweb.Response(

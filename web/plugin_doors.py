@@ -25,7 +25,7 @@ class DoorServices:
     language: str
     "The server's language (ISO 639-1), for callers that do not name theirs."
     exchanges: OneShotResponses
-    "Answers one text with the assistant's text; tools included."
+    "Answers one text with the assistant's text. Tools are called if needed."
     transcriber: Transcriber
     "Turns a recording of any length into text."
     reader: SpeechFiles
@@ -39,11 +39,11 @@ class DoorServices:
 
 
 class PluginDoor(Protocol):
-    """A protocol with which clients come in.
+    """A protocol with which clients use the server.
 
     Its routes are mounted on the main port, behind the same checks of key, origin and size as our
-    own. An error of `core.errors` becomes the answer that it stands for, any other exception a 500.
-    """
+    own. An error of `core.errors` becomes an answer with its status and code, any other exception a
+    500."""
 
     @property
     def routes(self) -> Sequence[Route]:

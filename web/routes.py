@@ -1,10 +1,11 @@
-"""All routes of the page except the Realtime door's."""
+"""Lists the routes that the page needs, except those of the Realtime door."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.http.routes import Route
-from pipeline.tools.home.state import HomeButtons, HomeSource
+from pipeline.tools.home import DemoHome
+from pipeline.tools.skills import HomeControls
 from web.conversations import conversation_routes
 from web.engines import EnginesSource, engine_routes
 from web.home import home_routes
@@ -15,8 +16,8 @@ from web.page import page_routes
 class PageDoor:
     """Sources of the data that the page's routes show, and what its buttons act on."""
 
-    home: HomeSource
-    buttons: HomeButtons
+    home: DemoHome
+    buttons: HomeControls
     forget_conversation: Callable[[str], None]
     engines: EnginesSource
 

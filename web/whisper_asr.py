@@ -1,4 +1,4 @@
-"""The two operations of whisper-asr-webservice, for Bazarr and its other clients."""
+"""Serves the two operations of whisper-asr-webservice, for Bazarr and its other clients."""
 
 from asyncio import TaskGroup
 from collections.abc import AsyncGenerator, Mapping
@@ -38,19 +38,19 @@ from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import language_of
 from web.openai.transcriptions.validation import parse_fields
 
-FILE = "audio_file"
+FILE_FIELD = "audio_file"
 
 DETECTION_S = 30
-"Seconds of audio that the language is detected from, the same as in Whisper."
+"Length of the audio, in seconds, from which the language is detected; the same as in Whisper."
 
 _BLOCK_BYTES = 2 * ASR_RATE_HZ
-"Bytes that are read at once: one second of raw audio."
+"Number of bytes that are read at once: one second of raw audio."
 
 Output = Literal["txt", "vtt", "srt", "tsv", "json"]
 
 
 class WhisperServiceForm(Struct, frozen=True, kw_only=True):
-    """Body of the request: only the audio, for everything else is in the query."""
+    """Body of the request: only the audio. Everything else is in the query."""
 
     audio_file: File
 
@@ -90,7 +90,9 @@ class DetectedLanguage(Struct, frozen=True):
     detected_language: str
     "English name of the language."
     language_code: str
+    "ISO 639-1 code."
     confidence: float
+    "Probability of the language, 0 to 1."
 
 
 class WhisperServiceDoor:
@@ -112,7 +114,7 @@ class WhisperServiceDoor:
         transcript = await while_connected(
             request, self._transcribe_upload(request, query, _options(query))
         )
-        body, content_type = _answer(query, transcript)
+        body, content_type = _format_transcript(query, transcript)
         headers = {MODEL_HEADER: self._transcriber.name_of(DEFAULT)}
         return aioweb.Response(
             text=body, content_type=content_type, charset="utf-8", headers=headers
@@ -121,11 +123,13 @@ class WhisperServiceDoor:
     async def detect_language(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /detect-language`."""
         query = _read_query(request.query)
-        work = self._transcribe_upload(request, query, AsrOptions(), max_audio_s=DETECTION_S)
-        transcript = await while_connected(request, work)
+        transcription = self._transcribe_upload(
+            request, query, AsrOptions(), max_audio_s=DETECTION_S
+        )
+        transcript = await while_connected(request, transcription)
         code = transcript.language
-        found = DetectedLanguage(name_of(code), code, round(transcript.language_probability, 4))
-        return aioweb.Response(body=msgspec.json.encode(found), content_type=JSON)
+        detected = DetectedLanguage(name_of(code), code, round(transcript.language_probability, 4))
+        return aioweb.Response(body=msgspec.json.encode(detected), content_type=JSON)
 
     async def _transcribe_upload(
         self,
@@ -135,9 +139,11 @@ class WhisperServiceDoor:
         *,
         max_audio_s: float | None = None,
     ) -> Transcript:
+        """Reads the form and transcribes its audio. max_audio_s: length in seconds after which the
+        rest is ignored; None: all audio counts."""
         self._transcriber.check(DEFAULT, options)
         with self._spools.open() as spool:
-            await read_form(request, spool, lambda _: False, file=FILE)
+            await read_form(request, spool, lambda _: False, file=FILE_FIELD)
             async with self._transcriber.open(DEFAULT, options) as recording, TaskGroup() as tasks:
                 tasks.create_task(self._feed(recording, spool, query, max_audio_s))
                 return await recording.transcript()
@@ -149,27 +155,29 @@ class WhisperServiceDoor:
         query: WhisperServiceQuery,
         max_audio_s: float | None,
     ) -> None:
-        samples_left = None if max_audio_s is None else round(max_audio_s * ASR_RATE_HZ)
+        remaining_samples = None if max_audio_s is None else round(max_audio_s * ASR_RATE_HZ)
         try:
             source = await spool.file()
-            sound = (
+            blocks = (
                 self._decoder.blocks(source, ASR_RATE_HZ, self._limits)
                 if query.encode
-                else _raw(source)
+                else _read_raw(source)
             )
-            async with aclosing(sound) as pieces:
-                async for pcm in pieces:
-                    await recording.push(pcm[:samples_left])
-                    samples_left = None if samples_left is None else samples_left - len(pcm)
-                    if samples_left is not None and samples_left <= 0:
+            async with aclosing(blocks) as pcm_blocks:
+                async for pcm in pcm_blocks:
+                    await recording.push(pcm[:remaining_samples])
+                    remaining_samples = (
+                        None if remaining_samples is None else remaining_samples - len(pcm)
+                    )
+                    if remaining_samples is not None and remaining_samples <= 0:
                         break
         except RequestError as error:
-            error.param = FILE
+            error.param = FILE_FIELD
             raise
         recording.end()
 
 
-async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
+async def _read_raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
     """Yields the samples of raw audio: 16 kHz, 16 bits, mono.
 
     Raises RequestError unsupported_audio for an empty file.
@@ -182,10 +190,13 @@ async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
         raise RequestError("the file has no audio samples", code="unsupported_audio")
 
 
-def _read_query(sent: Mapping[str, str]) -> WhisperServiceQuery:
+def _read_query(parameters: Mapping[str, str]) -> WhisperServiceQuery:
     """Reads the query. Raises RequestError with the field's name."""
     query = parse_fields(
-        [(name, text.lower() if name != "initial_prompt" else text) for name, text in sent.items()],
+        [
+            (name, text.lower() if name != "initial_prompt" else text)
+            for name, text in parameters.items()
+        ],
         WhisperServiceQuery,
     )
     if query.diarize:
@@ -207,7 +218,7 @@ def _options(query: WhisperServiceQuery) -> AsrOptions:
     )
 
 
-def _answer(query: WhisperServiceQuery, transcript: Transcript) -> tuple[str, str]:
+def _format_transcript(query: WhisperServiceQuery, transcript: Transcript) -> tuple[str, str]:
     """Returns the body and its content type."""
     match query.output:
         case "txt":
@@ -219,17 +230,17 @@ def _answer(query: WhisperServiceQuery, transcript: Transcript) -> tuple[str, st
         case "tsv":
             return tsv(transcript.segments), "text/tab-separated-values"
         case "json":
-            return msgspec.json.encode(_json(transcript)).decode(), JSON
+            return msgspec.json.encode(_json_response(transcript)).decode(), JSON
 
 
-def _json(transcript: Transcript) -> WhisperServiceResponse:
+def _json_response(transcript: Transcript) -> WhisperServiceResponse:
     segments = []
-    for index, one in enumerate(transcript.segments):
-        fields = msgspec.structs.asdict(segment_json(index, one))
+    for index, segment in enumerate(transcript.segments):
+        fields = msgspec.structs.asdict(segment_json(index, segment))
         words = tuple(
             word_json(word)
             for word in transcript.words
-            if one.start_ms <= word.start_ms < one.end_ms
+            if segment.start_ms <= word.start_ms < segment.end_ms
         )
         segments.append(WhisperServiceSegment(**fields, words=words or UNSET))
     return WhisperServiceResponse(transcript.text, tuple(segments), transcript.language)

@@ -287,10 +287,12 @@ async def _notice(request: aioweb.Request) -> DeviceNotification:
     return DeviceNotification(text=body.text, audio_url=body.audio_url)
 
 
-async def _start_action(action: Awaitable[bool], device: Device, what: str) -> aioweb.Response:
+async def _start_action(
+    action: Awaitable[bool], device: Device, action_name: str
+) -> aioweb.Response:
     """Answers that the action was started. Raises Conflict not_supported if it is not possible."""
     if not await action:
-        why = f"{device.name} ({device.kind}) cannot {what} from here, or not now"
+        why = f"{device.name} ({device.kind}) cannot {action_name} from here, or not now"
         raise Conflict(why, code="not_supported")
     return _json(DeviceActionResult(device.id))
 

@@ -38,14 +38,14 @@ class DeviceEventLog:
     def __call__(
         self,
         device_id: str,
-        what: DeviceEventKind,
+        kind: DeviceEventKind,
         *,
         code: str = "",
         timing: Mapping[str, float] | None = None,
     ) -> None:
         at = self._clock.wall().isoformat(timespec="milliseconds")
         log = self._logs.setdefault(device_id, deque(maxlen=MAX_PER_DEVICE))
-        log.append(DeviceLogEntry(at, what, code, dict(timing) if timing is not None else None))
+        log.append(DeviceLogEntry(at, kind, code, dict(timing) if timing is not None else None))
         self._logs.move_to_end(device_id)
         if len(self._logs) > MAX_DEVICES:
             self._logs.popitem(last=False)

@@ -17,11 +17,11 @@ from devices.api.views import (
 )
 
 _TAG = "devices"
-_BODY = ("invalid_json", "invalid_value")
-_ONE = ("device_not_found", "storage_failed")
-_FIRMWARE = ("firmware_not_found", "firmware_url_refused")
-_APPROVING = ("pairing_code_expired", "pairing_code_needed", "pairing_code_unknown")
-_PAIRING = (
+_BODY_ERRORS = ("invalid_json", "invalid_value")
+_DEVICE_ERRORS = ("device_not_found", "storage_failed")
+_FIRMWARE_ERRORS = ("firmware_not_found", "firmware_url_refused")
+_APPROVAL_ERRORS = ("pairing_code_expired", "pairing_code_needed", "pairing_code_unknown")
+_PAIRING_ERRORS = (
     "pairing_code_expired",
     "pairing_code_unknown",
     "pairing_code_used",
@@ -62,7 +62,7 @@ def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=PairRequest,
             responses={200: DeviceView},
-            error_codes=(*_BODY, *_PAIRING, "storage_failed"),
+            error_codes=(*_BODY_ERRORS, *_PAIRING_ERRORS, "storage_failed"),
         ),
         Route(
             "POST",
@@ -72,7 +72,7 @@ def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=NotificationRequest,
             responses={200: AreaNotificationResult},
-            error_codes=(*_BODY, "area_not_found", "storage_failed"),
+            error_codes=(*_BODY_ERRORS, "area_not_found", "storage_failed"),
         ),
     )
 
@@ -87,7 +87,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             "Show one device.",
             _TAG,
             responses={200: DeviceView},
-            error_codes=_ONE,
+            error_codes=_DEVICE_ERRORS,
         ),
         Route(
             "POST",
@@ -98,7 +98,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=DeviceEdit,
             responses={200: DeviceView},
-            error_codes=(*_BODY, *_ONE, "unsupported_language", "voice_not_found"),
+            error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, "unsupported_language", "voice_not_found"),
         ),
         Route(
             "DELETE",
@@ -107,7 +107,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             "Delete a device: its keys become invalid and its connection is closed.",
             _TAG,
             responses={204: None},
-            error_codes=_ONE,
+            error_codes=_DEVICE_ERRORS,
         ),
         Route(
             "GET",
@@ -116,7 +116,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             "Show the latest events of a device. They never contain a transcript.",
             _TAG,
             responses={200: DeviceLog},
-            error_codes=_ONE,
+            error_codes=_DEVICE_ERRORS,
         ),
     )
 
@@ -133,7 +133,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=ApproveRequest,
             responses={200: DeviceView},
-            error_codes=(*_BODY, *_ONE, *_APPROVING),
+            error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, *_APPROVAL_ERRORS),
         ),
         Route(
             "POST",
@@ -142,7 +142,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             "Block a device: its keys become invalid and its connection is closed.",
             _TAG,
             responses={200: DeviceView},
-            error_codes=_ONE,
+            error_codes=_DEVICE_ERRORS,
         ),
         Route(
             "POST",
@@ -152,7 +152,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=NotificationRequest,
             responses={200: NotificationResult},
-            error_codes=(*_BODY, *_ONE, "device_not_approved", "not_supported"),
+            error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, "device_not_approved", "not_supported"),
         ),
         Route(
             "POST",
@@ -161,7 +161,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             "Restart a device.",
             _TAG,
             responses={200: DeviceActionResult},
-            error_codes=(*_ONE, "device_away", "not_supported"),
+            error_codes=(*_DEVICE_ERRORS, "device_away", "not_supported"),
         ),
         Route(
             "POST",
@@ -171,7 +171,13 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=FirmwareUpdateRequest,
             responses={200: DeviceActionResult},
-            error_codes=(*_BODY, *_ONE, *_FIRMWARE, "device_away", "not_supported"),
+            error_codes=(
+                *_BODY_ERRORS,
+                *_DEVICE_ERRORS,
+                *_FIRMWARE_ERRORS,
+                "device_away",
+                "not_supported",
+            ),
         ),
         Route(
             "GET",
@@ -180,6 +186,6 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             "List the firmware that this server has for a device.",
             _TAG,
             responses={200: FirmwareList},
-            error_codes=_ONE,
+            error_codes=_DEVICE_ERRORS,
         ),
     )

@@ -164,7 +164,7 @@ def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> Devic
     """Returns the view of a device. live: its connection, None if it has none. waiting:
     announcements for it."""
     return DeviceView(
-        **{name: getattr(device, name) for name in _KNOWN},
+        **{name: getattr(device, name) for name in _SHARED_FIELDS},
         is_connected=live is not None,
         doing=live.activity if live else None,
         timing=live.timing if live else None,
@@ -172,10 +172,10 @@ def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> Devic
     )
 
 
-_KNOWN = tuple(one.name for one in fields(Device) if one.name != "identity")
+_SHARED_FIELDS = tuple(one.name for one in fields(Device) if one.name != "identity")
 
 _ERROR_LOCATION = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
-_NAMED = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")
+_FIELD_IN_ERROR = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")
 
 
 def read_body(body: bytes, wanted: type[T]) -> T:
@@ -194,7 +194,7 @@ def read_body(body: bytes, wanted: type[T]) -> T:
 def _invalid(text: str, wanted: Any) -> RequestError:
     located = _ERROR_LOCATION.match(text)
     param, why = (located["param"] or "", located["why"]) if located else ("", text)
-    if named := _NAMED.search(why):
+    if named := _FIELD_IN_ERROR.search(why):
         param = ".".join(filter(None, (param, named["name"][:MAX_NAME_CHARS])))
         taken = ProfileEdit if param.startswith("profile.") else wanted
         why = f"{why}; there are {', '.join(taken.__struct_fields__)}"

@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2
 
-SHARES = 2
-"One address gets at most half of the connections, so that it cannot lock out all others."
+MAX_SHARE_OF_ADDRESS = 0.5
+"Largest share of the connections for one address, so that it cannot lock out all others."
 
 
 class _WyomingProtocol(asyncio.StreamReaderProtocol):
@@ -124,10 +124,10 @@ class WyomingDoor:
             raise OverloadedError(
                 f"{limit} connections are open, the limit", retry_after_s=RETRY_AFTER_S
             )
-        share = max(1, limit // SHARES)
-        if not address.is_loopback and list(self._open.values()).count(address) >= share:
+        address_limit = max(1, int(limit * MAX_SHARE_OF_ADDRESS))
+        if not address.is_loopback and list(self._open.values()).count(address) >= address_limit:
             raise OverloadedError(
-                f"{share} connections of {address} are open, the limit for one address",
+                f"{address_limit} connections of {address} are open, the limit for one address",
                 retry_after_s=RETRY_AFTER_S,
             )
 

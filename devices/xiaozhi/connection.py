@@ -52,9 +52,9 @@ from pipeline.shared.settings import SessionSettings
 
 @dataclass(frozen=True, slots=True)
 class XiaozhiCloseReason:
-    """Why a connection ends, and the close code for its board."""
+    """Reason why a connection ends, and the close code that its board gets."""
 
-    why: str
+    reason: str
     code: int = WSCloseCode.OK
 
 
@@ -78,7 +78,7 @@ SEND_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XiaozhiContext:
-    """Things that a connection needs besides its socket and its session."""
+    """Device, settings and services of a connection."""
 
     device: Device
     settings: SessionSettings
@@ -90,13 +90,15 @@ class XiaozhiContext:
     metrics: Metrics
     presence: Presence
     image_url: Callable[[str], Awaitable[str]]
-    """Returns the URL of a firmware version, or of the newest for an empty one; empty: there is
-    none."""
+    """Returns the URL of a firmware version, or of the newest one if the version is empty. An empty
+    URL means that there is no such image."""
 
 
 class XiaozhiConnection:
-    """Serves one connection; also the `ConnectedDevice` of its device. `run` until either side ends
-    it."""
+    """Serves one connection of a board; also the `ConnectedDevice` of its device.
+
+    `run` returns when either side has ended the connection.
+    """
 
     def __init__(
         self,
@@ -157,12 +159,12 @@ class XiaozhiConnection:
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(self._read(tasks), name="xiaozhi-read"),
-                tasks.create_task(self._handle_session_events(), name="xiaozhi-tell"),
+                tasks.create_task(self._handle_session_events(), name="xiaozhi-events"),
                 tasks.create_task(self._speak(), name="xiaozhi-speak"),
             ]
             end = await self._ended
             self._session.close()
-            await self._ws.close(code=end.code, message=end.why.encode())
+            await self._ws.close(code=end.code, message=end.reason.encode())
             for task in (*work, self._tool_requests):
                 if task is not None:
                     task.cancel()
@@ -195,6 +197,7 @@ class XiaozhiConnection:
         self._end(LEFT)
 
     def _feed_audio(self, payload: bytes) -> None:
+        """Passes a packet of the microphone to the session, if the board may speak now."""
         if not self._dialogue.takes_audio:
             return
         before = self._audio_input.invalid_packets
@@ -219,7 +222,8 @@ class XiaozhiConnection:
             self._tool_requests = tasks.create_task(self.tools.run(volume), name="xiaozhi-tools")
 
     def _note_invalid_message(self, error: BadMessage) -> None:
-        """Logs the first one: a board sends the same bad text again and again."""
+        """Counts the message. Only the first one is logged at INFO: a board sends the same bad text
+        again and again."""
         self._invalid_messages += 1
         self._metrics.count("earshot_xiaozhi_bad_input", kind="text")
         level = logging.INFO if self._invalid_messages == 1 else logging.DEBUG
@@ -265,7 +269,7 @@ class XiaozhiConnection:
                     await self._activity_changed.wait()
 
     async def _send_packet(self) -> None:
-        """Sends at most one packet, when it is due."""
+        """Waits until a packet is due, or sends one that is. Without sound it waits for sound."""
         pacer = self._dialogue.pacer
         wait_s = pacer.due_at() - self._clock.now()
         if wait_s > 0:

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 SOCKET_PATH = "/xiaozhi/v1/"
 
 HEARTBEAT_S = 20.0
-"Interval of pings. A board that lost its power is noticed at the latest after half of it more."
+"Interval of pings. A board that lost its power is noticed within one and a half intervals."
 
 CLOSE_TIMEOUT_S = 2.0
 "Stock firmware does not answer a close frame, and keeps the connection until it opens the next."
@@ -173,7 +173,7 @@ class XiaozhiDoor:
                 # again: if it was blocked meanwhile, there was no connection to close yet
                 await self._authenticated(request)
                 end = await connection.run()
-            logger.info("= xiaozhi device %s: %s", device.id, end.why)
+            logger.info("= xiaozhi device %s: %s", device.id, end.reason)
         return ws
 
     async def _waiting(self, request: aioweb.Request) -> Device | None:

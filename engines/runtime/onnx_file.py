@@ -35,17 +35,17 @@ def layers(data: bytes, kinds: Collection[str]) -> list[OnnxLayer]:
 
     Raises ValueError if `data` is no ONNX file or damaged.
     """
-    found: list[OnnxLayer] = []
+    matching_layers: list[OnnxLayer] = []
     for graph in _parts(memoryview(data), _GRAPH):
         tensors = dict(_weights(graph))
         for node in _parts(graph, _NODE):
             kind = "".join(map(_text, _parts(node, _OP_TYPE)))
             if kind in kinds:
                 names = map(_text, _parts(node, _INPUT))
-                found.append(
+                matching_layers.append(
                     OnnxLayer(kind, tuple(tensors[name] for name in names if name in tensors))
                 )
-    return found
+    return matching_layers
 
 
 def operator_inputs(data: bytes, kind: str) -> list[tuple[str, ...]]:

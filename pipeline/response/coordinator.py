@@ -267,7 +267,8 @@ class ResponseCoordinator:
             prompt = self._planner.prompt(
                 plan, *self._retraction.transcript_if_final(turn, result.text)
             )
-            self._speculation.begin(self._planner.draft(plan, prompt))
+            draft = self._planner.draft(plan, prompt, self._speculation.give_up)
+            self._speculation.begin(draft)
 
     def _transcribed(self, turn: Turn, result: AsrResult) -> None:
         """Answers a turn whose transcript is final, or drops it if it is empty or no

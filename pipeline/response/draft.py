@@ -72,11 +72,19 @@ class ResponseDraft:
         context: ToolContext,
         services: SessionServices,
         fillers: Fillers,
+        give_up: Callable[[], None] | None = None,
     ) -> None:
+        """Creates a draft that has not begun.
+
+        context: context of its tool calls.
+        give_up: cancels the draft when its slot of the language model is needed for an answer that
+        a user waits for. None: a user waits for this one.
+        """
         self.plan, self.prompt = plan, tuple(prompt)
         self.texts: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_TEXTS)
         self.sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue(MAX_WAITING_SOUNDS)
         self.usage = TokenUsage()
+        "Tokens of all rounds of the language model so far."
         self._rate_limits: tuple[RateLimits, float] | None = None
         "Rate limits of the model's server, and when they were received (monotonic seconds)."
         self.calls: list[ToolCall] = []
@@ -96,7 +104,7 @@ class ResponseDraft:
         self._toolbox, self._context, self._fillers = services.toolbox, context, fillers
         self._clock, self._metrics = services.clock, services.metrics
         self._slots = services.drafts.slots(plan.llm)
-        self._slot_holder = SlotHolder()
+        self._slot_holder = SlotHolder(give_up)
         self.work = WorkTime(services.clock)
         self._is_confirmed = asyncio.Event()
         self._recipient: DraftRecipient | None = None
@@ -109,7 +117,9 @@ class ResponseDraft:
         self._recorded: list[Item] = []
         "Internal items made before the confirmation."
         self._task: asyncio.Task[None] | None = None
+        "Task that makes the draft. None until `begin`."
         self._error: EarshotError | None = None
+        "Error that the draft failed with. None: it has not failed."
 
     @property
     def has_failed(self) -> bool:
@@ -130,14 +140,9 @@ class ResponseDraft:
         """True if the language model has a slot for a draft that no user waits for."""
         return self._slots.is_free_for_draft
 
-    def begin(self, tasks: asyncio.TaskGroup, give_up: Callable[[], None] | None = None) -> None:
-        """Starts the work. Only the first call has an effect.
-
-        give_up: cancels the draft when its slot of the language model is needed for an answer that
-        a user waits for. None: a user waits for this one.
-        """
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Starts the work in a task. Only the first call has an effect."""
         if self._task is None:
-            self._slot_holder = SlotHolder(give_up)
             self._task = tasks.create_task(self._run(), name=f"draft-{self.plan.turn.id}")
 
     def adopt(self) -> None:
@@ -221,6 +226,7 @@ class ResponseDraft:
         return self._fillers.apology(error, self.plan.language)
 
     async def _add_text(self, text: str) -> None:
+        """Adds text for the client, and for the voice if there is one. Waits while they lag."""
         with self.work.waiting("text"):
             await self.texts.put(text)
             if self._clauses is not None:
@@ -289,6 +295,7 @@ class ResponseDraft:
             yield
 
     async def _add_sound(self, sound: SpeechOutput) -> None:
+        """Adds sound for the client. Waits while the client has enough of it."""
         if self.sounds.full():
             with self.work.waiting("voice"):
                 await self.sounds.put(sound)
@@ -323,6 +330,7 @@ class ResponseDraft:
             yield
 
     def _count_tokens(self, round_: TokenUsage) -> None:
+        """Adds the tokens of one round of the language model."""
         limit = self.plan.options.max_output_tokens
         self.hit_limit = limit is not None and round_.output_tokens >= limit
         self._metrics.count("earshot_llm_tokens", round_.input_tokens, kind="input")
@@ -334,6 +342,8 @@ class ResponseDraft:
         )
 
     async def _may_act(self) -> None:
+        """Waits until a tool may change something: the turn is over, and the user does not go on
+        with the sentence."""
         with self.work.waiting("text"):
             await self._is_confirmed.wait()
         assert self._recipient is not None
@@ -341,12 +351,14 @@ class ResponseDraft:
         self.has_acted = True
 
     def _remember(self, item: Item) -> None:
+        """Passes an internal item to the recipient, or keeps it until there is one."""
         if self._recipient is None:
             self._recorded.append(item)
         else:
             self._recipient.record(item)
 
     def _mark(self, mark: TurnMark) -> None:
+        """Sets a mark of the turn to now, or keeps it until there is a recipient."""
         if self._recipient is None:
             self._marks.setdefault(mark, self._clock.now())
         else:

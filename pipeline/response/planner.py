@@ -172,9 +172,16 @@ class ResponsePlanner:
         """Returns the context of tool calls: conversation, language, location."""
         return ToolContext(self._conversation.id, plan.language, self._conversation.place)
 
-    def draft(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft:
-        """Returns a draft that has not begun."""
-        return ResponseDraft(plan, prompt, self.context(plan), self._services, self._fillers)
+    def draft(
+        self,
+        plan: ResponsePlan,
+        prompt: Sequence[Message],
+        give_up: Callable[[], None] | None = None,
+    ) -> ResponseDraft:
+        """Returns a draft that has not begun. give_up: see `ResponseDraft`."""
+        return ResponseDraft(
+            plan, prompt, self.context(plan), self._services, self._fillers, give_up
+        )
 
     def apology(self, error: EarshotError) -> str | None:
         """Returns the apology for an utterance that could not be recognised.

@@ -53,7 +53,7 @@ class Speculation:
             return
         self._budget.count += 1
         self._draft = draft
-        draft.begin(self._tasks, give_up=lambda: self.drop("load"))
+        draft.begin(self._tasks)
 
     def take(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft | None:
         """Returns the draft if plan and prompt are those that it was made with, otherwise None.
@@ -69,6 +69,10 @@ class Speculation:
         draft.adopt()
         self._end("used")
         return draft
+
+    def give_up(self) -> None:
+        """Drops the draft, because an answer that a user waits for needs the language model."""
+        self.drop("load")
 
     def drop(self, outcome: SpeculationOutcome) -> None:
         """Cancels the draft and counts the work that was wasted."""

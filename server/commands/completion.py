@@ -25,24 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def script(shell: str) -> str:
     """Returns the script of one of `SHELLS`."""
-    parser = _whole_parser()
-    for command in _with_subcommands(parser):
+    parser = _full_parser()
+    for command in _walk_parsers(parser):
         for action in command._actions:  # noqa: SLF001 - argparse has no public list of options
             if action.type is Path:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
     return shtab.complete(parser, shell)
 
 
-def _whole_parser() -> argparse.ArgumentParser:
-    """Returns the parser with the options of all commands. They are asked for one by one, because
-    the usual parser has only the options of the command that runs."""
+def _full_parser() -> argparse.ArgumentParser:
+    """Returns the parser with the options of all commands. It is put together from one parser per
+    command, because each has only the options of the command that it was made for."""
     from server.__main__ import parser_for
 
-    whole = parser_for([])
-    commands = _subcommands(whole)
+    parser = parser_for([])
+    commands = _subcommands(parser)
     for name in commands:
         commands[name] = _subcommands(parser_for([name]))[name]
-    return whole
+    return parser
 
 
 def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -53,7 +53,8 @@ def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.Argument
     return {}
 
 
-def _with_subcommands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def _walk_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yields a parser and all parsers of its subcommands, at any depth."""
     yield parser
-    for below in _subcommands(parser).values():
-        yield from _with_subcommands(below)
+    for subparser in _subcommands(parser).values():
+        yield from _walk_parsers(subparser)

@@ -15,29 +15,29 @@ exit codes:
   5  no connection, or the key was refused
 """
 
-ONE = "DEVICE"
+DEVICE = "DEVICE"
 
 ACTIONS: Sequence[tuple[str, Sequence[str], str]] = (
     ("list", (), "list known devices, connected devices, and those that wait for approval"),
     ("pair", ("CODE",), "approve the device that shows this six-digit code"),
     (
         "approve",
-        (ONE, "[CODE]"),
+        (DEVICE, "[CODE]"),
         ("approve a device, even a blocked one; with the code that it shows, if any"),
     ),
-    ("block", (ONE,), "refuse a device from now on; its keys become invalid"),
-    ("forget", (ONE,), "delete a device; it counts as new when it connects again"),
-    ("rename", (ONE, "NAME"), "give a device a name"),
-    ("area", (ONE, "AREA"), "set the room of a device; '' removes it"),
+    ("block", (DEVICE,), "refuse a device from now on; its keys become invalid"),
+    ("forget", (DEVICE,), "delete a device; it counts as new when it connects again"),
+    ("rename", (DEVICE, "NAME"), "give a device a name"),
+    ("area", (DEVICE, "AREA"), "set the room of a device; '' removes it"),
     (
         "profile",
-        (ONE, "FIELD=VALUE..."),
+        (DEVICE, "FIELD=VALUE..."),
         ("set voice, language, instructions, volume, ... of a device; '' clears a field"),
     ),
     ("notify", ("[DEVICE] TEXT",), "speak a text on a device, at once or when it next connects"),
-    ("restart", (ONE,), "restart a device"),
-    ("ota", (ONE, "[FIRMWARE]"), "install firmware from the server: a version, or the newest"),
-    ("logs", (ONE,), "show the latest events of a device; never transcripts"),
+    ("restart", (DEVICE,), "restart a device"),
+    ("ota", (DEVICE, "[FIRMWARE]"), "install firmware from the server: a version, or the newest"),
+    ("logs", (DEVICE,), "show the latest events of a device; never transcripts"),
 )
 "Name, arguments and description of each action."
 
@@ -48,31 +48,31 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, arguments, what in ACTIONS:
-        one = actions.add_parser(name, help=what, description=what)
+    for name, arguments, description in ACTIONS:
+        action = actions.add_parser(name, help=description, description=description)
         for argument in arguments:
-            _add_argument(one, argument)
+            _add_argument(action, argument)
         if name == "notify":
-            one.add_argument(
+            action.add_argument(
                 "--area", metavar="AREA", help="speak on every device of this room instead"
             )
-        _add_server(one)
+        _add_server_options(action)
 
 
-def _add_argument(parser: argparse.ArgumentParser, word: str) -> None:
-    match word:
+def _add_argument(parser: argparse.ArgumentParser, argument: str) -> None:
+    match argument:
         case "[DEVICE] TEXT":  # one optional word before another confuses argparse
-            parser.add_argument("words", metavar=word, nargs="+")
+            parser.add_argument("words", metavar=argument, nargs="+")
         case "[FIRMWARE]" | "[CODE]":
-            name = word.strip("[]")
+            name = argument.strip("[]")
             parser.add_argument(name.lower(), metavar=name, nargs="?")
         case "FIELD=VALUE...":
             parser.add_argument("field", metavar="FIELD=VALUE", nargs="+")
         case _:
-            parser.add_argument(word.lower(), metavar=word)
+            parser.add_argument(argument.lower(), metavar=argument)
 
 
-def _add_server(parser: argparse.ArgumentParser) -> None:
+def _add_server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     parser.add_argument(
         "--url", help="address of the server; default: the configured server on this machine"

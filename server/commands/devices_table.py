@@ -5,21 +5,22 @@ from typing import Any
 
 from devices.api.views import DeviceView
 
-HEADS = ("NAME", "KIND", "AREA", "STATE", "LAST SEEN", "ID")
+HEADINGS = ("NAME", "KIND", "AREA", "STATE", "LAST SEEN", "ID")
 
 
 def table(devices: Sequence[DeviceView]) -> str:
     """Formats devices as a table with one line each."""
     if not devices:
         return "no device has connected yet"
-    rows = [HEADS, *map(_row, devices)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
+    rows = [HEADINGS, *map(_row, devices)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "\n".join(lines)
 
 
 def entry_line(entry: Mapping[str, Any]) -> str:
-    """Formats one entry of a device's log."""
+    """Formats one entry of a device's log: time, event, and the error code or the times of the
+    turn in ms."""
     timing = entry.get("timing") or {}
     marks = sorted(timing.items(), key=lambda mark: mark[1])
     details = entry.get("code") or ", ".join(f"{name} {ms:.0f} ms" for name, ms in marks)
@@ -27,9 +28,9 @@ def entry_line(entry: Mapping[str, Any]) -> str:
 
 
 def _row(device: DeviceView) -> tuple[str, ...]:
-    seen = f"{device.last_seen:%Y-%m-%d %H:%M} UTC" if device.last_seen else "-"
+    last_seen = f"{device.last_seen:%Y-%m-%d %H:%M} UTC" if device.last_seen else "-"
     area = device.area or "-"
-    return device.name, device.kind, area, _state(device), seen, device.id
+    return device.name, device.kind, area, _state(device), last_seen, device.id
 
 
 def _state(device: DeviceView) -> str:
@@ -39,6 +40,6 @@ def _state(device: DeviceView) -> str:
         case "blocked":
             return "blocked"
         case _:
-            waiting = f", {device.waiting} to hear" if device.waiting else ""
+            waiting = f", notices waiting: {device.waiting}" if device.waiting else ""
             claim = f", new identity waits ({device.pairing_code})" * device.has_new_identity
             return f"{device.doing or 'away'}{waiting}{claim}"

@@ -18,7 +18,7 @@ from engines.base import Llm, ToolFilterLlm, Tts, TtsInfo
 from engines.llm.hybrid import HybridLlm
 from engines.registry import EngineKind, load
 from media.webrtc.call_path import describe_path, has_fast_path
-from server.commands.doctor_probes import ProbeResult, probe_all, spare_voices
+from server.commands.doctor_probes import ProbeResult, available_voices, probe_all
 from server.compose.choices import (
     PlacementInputs,
     choose_one,
@@ -29,7 +29,7 @@ from server.compose.choices import (
     survey,
 )
 from server.compose.devices import database_url
-from server.compose.llm_and_tts import SPEAKS_ALL
+from server.compose.llm_and_tts import FALLBACK_TTS
 from server.compose.plugins import choose_plugins, create_tools, unused_plugins
 from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
@@ -49,40 +49,42 @@ class LoadedEngines:
     """Engines that could be loaded, for probes that need them."""
 
     llm: Llm | None = None
+    "The chosen language model; None if it did not load."
     voices: dict[str, Tts] = field(default_factory=dict[str, Tts])
+    "TTS engines by name, the chosen one first; empty if none loaded."
 
 
 def examine(config: Config) -> Iterator[ProbeResult]:
     """Yields the results of all checks. Blocking. Loads the engines and sends each a short request.
     Downloads nothing."""
     yield ProbeResult("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
-    found = survey(config.paths.models_dir)
-    yield from _machine(found)
-    yield _weights(config, found)
+    inputs = survey(config.paths.models_dir)
+    yield from _check_machine(inputs)
+    yield _check_weights(config, inputs)
     loaded = LoadedEngines()
     for kind in KINDS:
-        yield from _engines(config, kind, found, loaded)
-    yield from _plugins(config)
-    yield _devices(config)
-    yield _calls(config)
+        yield from _check_engines(config, kind, inputs, loaded)
+    yield from _check_plugins(config)
+    yield _check_devices(config)
+    yield _check_webrtc_path(config)
     yield from asyncio.run(probe_all(config, loaded.llm, loaded.voices))
     if loaded.llm is not None:
-        yield from _prompt(config, loaded.llm)
-    yield from _listener(config)
+        yield from _check_prompt(config, loaded.llm)
+    yield from _check_listener(config)
 
 
-def show(findings: Iterator[ProbeResult], *, as_json: bool = False) -> bool:
-    """Prints results as they come, or all of them as one JSON object at the end. Returns True if
-    none failed."""
+def show(results: Iterator[ProbeResult], *, as_json: bool = False) -> bool:
+    """Prints each result as soon as it is known, or all of them as one JSON object at the end.
+    Returns True if none failed, so that Earshot can answer."""
     if as_json:
-        checks = list(findings)
+        checks = list(results)
         can_answer = all(check.verdict != "fail" for check in checks)
         print(msgspec.json.encode({"can_answer": can_answer, "checks": checks}).decode())
         return can_answer
     failed = 0
-    for finding in findings:
-        print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
-        failed += finding.verdict == "fail"
+    for result in results:
+        print(f"{MARKS[result.verdict]}  {result.what}", flush=True)
+        failed += result.verdict == "fail"
     print()
     if failed:
         print(f"{failed} of these checks failed, so Earshot cannot answer; see FAIL above.")
@@ -91,8 +93,9 @@ def show(findings: Iterator[ProbeResult], *, as_json: bool = False) -> bool:
     return not failed
 
 
-def _machine(found: PlacementInputs) -> Iterator[ProbeResult]:
-    hardware = found.hardware
+def _check_machine(inputs: PlacementInputs) -> Iterator[ProbeResult]:
+    """Reports processor, memory and GPUs."""
+    hardware = inputs.hardware
     yield ProbeResult("ok", f"{hardware.cores} cores, {hardware.memory_gb:.1f} GB of memory")
     for note in hardware.notes:
         yield ProbeResult("note", note)
@@ -110,97 +113,99 @@ def _machine(found: PlacementInputs) -> Iterator[ProbeResult]:
         )
 
 
-def _weights(config: Config, found: PlacementInputs) -> ProbeResult:
+def _check_weights(config: Config, inputs: PlacementInputs) -> ProbeResult:
+    """Reports the Whisper models in the models folder."""
     folder = Path(config.paths.models_dir).expanduser().absolute()
-    if not found.weights:
+    if not inputs.weights:
         return ProbeResult(
             "note", f"no Whisper weights in {folder}; `earshot models pull auto` fetches some"
         )
-    listed = ", ".join(_weights_text(one) for one in found.weights)
-    if not any(one.is_candidate for one in found.weights):
+    names = ", ".join(_weights_text(weights) for weights in inputs.weights)
+    if not any(weights.is_candidate for weights in inputs.weights):
         advice = "`earshot models pull auto` fetches some that `auto` may choose"
-        return ProbeResult("note", f"Whisper weights in {folder}: {listed}; {advice}")
-    return ProbeResult("ok", f"Whisper weights in {folder}: {listed}")
+        return ProbeResult("note", f"Whisper weights in {folder}: {names}; {advice}")
+    return ProbeResult("ok", f"Whisper weights in {folder}: {names}")
 
 
 def _weights_text(weights: WhisperWeights) -> str:
     if weights.damage:
         return f"{weights.name} (damaged: {weights.damage})"
-    about = "" if weights.is_multilingual else ", English only"
+    remark = "" if weights.is_multilingual else ", English only"
     if weights.name in FIXTURES:
-        about = ", a fixture for tests, chosen only by name"
-    return f"{weights.name} ({weights.size_mb:.0f} MB{about})"
+        remark = ", a fixture for tests, chosen only by name"
+    return f"{weights.name} ({weights.size_mb:.0f} MB{remark})"
 
 
-def _engines(
-    config: Config, kind: EngineKind, found: PlacementInputs, loaded: LoadedEngines
+def _check_engines(
+    config: Config, kind: EngineKind, inputs: PlacementInputs, loaded: LoadedEngines
 ) -> Iterator[ProbeResult]:
     """Reports which engines of a kind exist, which one is chosen, and if it loads."""
-    for engine in found.known[kind]:
-        is_ours = engine.origin == BUILT_IN
-        whose = engine.name if is_ours else f"{engine.name} of {engine.origin}"
+    for engine in inputs.engines[kind]:
+        is_built_in = engine.origin == BUILT_IN
+        label = engine.name if is_built_in else f"{engine.name} of {engine.origin}"
         if not engine.installed:
-            yield ProbeResult("note", f"{kind}: {whose} is {engine.reason}")
-        elif not is_ours and engine.name != getattr(config, kind).engine:
-            yield ProbeResult("ok", f"{kind}: {whose} is installed")
+            yield ProbeResult("note", f"{kind}: {label} is {engine.reason}")
+        elif not is_built_in and engine.name != getattr(config, kind).engine:
+            yield ProbeResult("ok", f"{kind}: {label} is installed")
     if kind == "asr":
-        yield from _recognisers(config, found)
+        yield from _check_recognisers(config, inputs)
     else:
-        yield _chosen(config, kind, found, loaded)
+        yield _check_chosen_engine(config, kind, inputs, loaded)
 
 
-def _chosen(
-    config: Config, kind: EngineKind, found: PlacementInputs, loaded: LoadedEngines
+def _check_chosen_engine(
+    config: Config, kind: EngineKind, inputs: PlacementInputs, loaded: LoadedEngines
 ) -> ProbeResult:
     """Loads the chosen engine of a kind, and keeps language model and voices in `loaded` for
     probes."""
     choice = None
     try:
-        choice = choose_one(config, kind, found)
+        choice = choose_one(config, kind, inputs)
         engine = load(kind, choice.name, choice.options)
     except EarshotError as error:
         # the server starts without a voice that does not load, but not without an unknown engine
         if kind == "tts" and choice is not None and isinstance(error, EngineError):
-            loaded.voices = spare_voices({}, partial(load, "tts", SPEAKS_ALL, {}))
-            if loaded.voices and choice.name != SPEAKS_ALL:
-                return ProbeResult("note", f"{kind}: {error}; {SPEAKS_ALL} speaks instead")
+            loaded.voices = available_voices({}, partial(load, "tts", FALLBACK_TTS, {}))
+            if loaded.voices and choice.name != FALLBACK_TTS:
+                return ProbeResult("note", f"{kind}: {error}; {FALLBACK_TTS} speaks instead")
         return ProbeResult("fail", f"{kind}: {error}")
     if kind == "llm":
         loaded.llm = cast(Llm, engine)
     elif kind == "tts":
-        chosen = {choice.name: cast(Tts, engine)}
-        loaded.voices = spare_voices(chosen, partial(load, "tts", SPEAKS_ALL, {}))
+        engines = {choice.name: cast(Tts, engine)}
+        loaded.voices = available_voices(engines, partial(load, "tts", FALLBACK_TTS, {}))
     elif close := getattr(engine, "close", None):
         close()
     info = getattr(engine, "info", None)
-    timing = f"; {_timing(info)}" if isinstance(info, TtsInfo) else ""
-    origin = origin_of(choice, found)
+    timing = f"; {_word_times_text(info)}" if isinstance(info, TtsInfo) else ""
+    origin = origin_of(choice, inputs)
     return ProbeResult("ok", f"{kind}: {choice.name} ({choice.why}), {origin}{timing}")
 
 
-def _timing(voice: TtsInfo) -> str:
+def _word_times_text(voice: TtsInfo) -> str:
     """Says how the server finds out which words of an interrupted answer were played."""
     if voice.has_word_times:
         return "says when each word sounds: a cut answer keeps the words that were heard"
     return "gives no word times: the words of a cut answer are counted in proportion to its sound"
 
 
-def _recognisers(config: Config, found: PlacementInputs) -> Iterator[ProbeResult]:
-    """Reports the recogniser that is loaded at start, after a test, then the others."""
+def _check_recognisers(config: Config, inputs: PlacementInputs) -> Iterator[ProbeResult]:
+    """Tests and reports the recogniser that is loaded at start, then reports the others."""
     try:
-        inputs = offer_inputs(config, found)
-        preferred, *others = find_offers(config, inputs)
-        first, problem = _usable_offer(preferred)
+        asr_inputs = offer_inputs(config, inputs)
+        preferred, *others = find_offers(config, asr_inputs)
+        usable, problem = _usable_offer(preferred)
     except EarshotError as error:
         yield ProbeResult("fail", f"asr: {error}")
         return
-    origin = origin_of(inputs.choice, found)
-    yield ProbeResult("ok", f"asr: {inputs.choice.name} ({inputs.choice.why}), {origin}")
+    choice = asr_inputs.choice
+    origin = origin_of(choice, inputs)
+    yield ProbeResult("ok", f"asr: {choice.name} ({choice.why}), {origin}")
     if problem:
-        yield ProbeResult("note", f"asr: {preferred.name}: {problem}; {first.why} instead")
-    yield ProbeResult("ok", f"asr: {_offer_text(first)}; loaded at start")
-    for warning in first.warnings:
-        yield ProbeResult("note", f"asr: {first.name}: {warning}")
+        yield ProbeResult("note", f"asr: {preferred.name}: {problem}; {usable.why} instead")
+    yield ProbeResult("ok", f"asr: {_offer_text(usable)}; loaded at start")
+    for warning in usable.warnings:
+        yield ProbeResult("note", f"asr: {usable.name}: {warning}")
     for offer in others:
         try:
             describe(offer)
@@ -236,14 +241,16 @@ def _test_decode(offer: LoadableModel) -> None:
     model.close()
 
 
-def _plugins(config: Config) -> Iterator[ProbeResult]:
+def _check_plugins(config: Config) -> Iterator[ProbeResult]:
     """Reports plugins: first those that the configuration names, then the others."""
     try:
-        for chosen in choose_plugins("earshot.doors", config.doors):
-            yield ProbeResult("ok", f"door of {chosen.label}: opens with the server")
+        for plugin in choose_plugins("earshot.doors", config.doors):
+            yield ProbeResult("ok", f"door of {plugin.label}: opens with the server")
         context = ToolContext("", config.language)
-        ours = {spec.name for one in built_in_tools(config) for spec in one.tools(context)}
-        for label, provider in create_tools(config.tools, ours).items():
+        built_in_names = {
+            spec.name for skill in built_in_tools(config) for spec in skill.tools(context)
+        }
+        for label, provider in create_tools(config.tools, built_in_names).items():
             names = ", ".join(spec.name for spec in provider.tools(context))
             yield ProbeResult("ok", f"tools of {label}: {names}")
     except ConfigError as error:
@@ -252,21 +259,21 @@ def _plugins(config: Config) -> Iterator[ProbeResult]:
         yield ProbeResult("ok" if is_usable else "note", sentence)
 
 
-def _devices(config: Config) -> ProbeResult:
+def _check_devices(config: Config) -> ProbeResult:
     """Checks the device database. A failure is only a note: the web page works without it."""
     try:
-        known = count_devices(database_url(config))
+        count = count_devices(database_url(config))
     except ConfigError as error:
         return ProbeResult("fail", str(error))
     except EarshotError as error:
         return ProbeResult("note", f"devices are turned away, the database cannot be read: {error}")
-    if known is None:
+    if count is None:
         return ProbeResult("ok", "devices: the database is made at the start")
-    return ProbeResult("ok", f"devices: {known} in the database")
+    return ProbeResult("ok", f"devices: {count} in the database")
 
 
-def _calls(config: Config) -> ProbeResult:
-    """Says which path the audio of WebRTC calls takes, and why it is the slower one."""
+def _check_webrtc_path(config: Config) -> ProbeResult:
+    """Says which path the audio of WebRTC calls takes; if it is the slower one, also why."""
     try:
         ice = config.ice.as_settings()
     except ConfigError as error:
@@ -274,7 +281,7 @@ def _calls(config: Config) -> ProbeResult:
     return ProbeResult("ok" if has_fast_path(ice) else "note", describe_path(ice))
 
 
-def _prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:
+def _check_prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:
     """Reports if instructions and tools leave room for a conversation. Tools of MCP servers need
     extra room."""
     model = llm.model if isinstance(llm, HybridLlm) else llm
@@ -286,17 +293,17 @@ def _prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:
     except EarshotError as error:
         yield ProbeResult("fail", str(error))
         return
-    shown = llm.declared(tools, language=language) if isinstance(llm, ToolFilterLlm) else tools
-    size = prompt_size(config, model, shown)
+    declared = llm.declared(tools, language=language) if isinstance(llm, ToolFilterLlm) else tools
+    size = prompt_size(config, model, declared)
     if size is not None and size.fits:
         yield ProbeResult("ok", f"llm: {size}")
     elif size is not None:
         yield ProbeResult("note", size.advice())
 
 
-def _listener(config: Config) -> Iterator[ProbeResult]:
+def _check_listener(config: Config) -> Iterator[ProbeResult]:
     """Checks if the main listener can be opened, and says which machines can then connect."""
-    where = f"{config.server.host} port {config.server.port}"
+    address = f"{config.server.host} port {config.server.port}"
     try:
         sockets = bind(config.server.host, config.server.port)
     except AddressInUse as error:
@@ -306,9 +313,9 @@ def _listener(config: Config) -> Iterator[ProbeResult]:
         yield ProbeResult("fail", str(error))
         return
     is_local, needs_key = is_local_only(sockets), config.server.needs_key_here
-    for opened in sockets:
-        opened.close()
-    yield ProbeResult("ok", f"{where} is free")
+    for listener in sockets:
+        listener.close()
+    yield ProbeResult("ok", f"{address} is free")
     if is_local and needs_key:
         yield ProbeResult(
             "ok", "only this machine can connect, and it needs the key, as configured"

@@ -18,37 +18,37 @@ from engines.base import ClosableEngine, Llm, LlmWithServer, Message, Tts
 from engines.llm.hybrid import HybridLlm
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.mcp import McpToolProvider, mcp_tools
-from server.compose.llm_and_tts import SPEAKS_ALL
+from server.compose.llm_and_tts import FALLBACK_TTS
 from server.config import Config
 
 ProbeVerdict = Literal["ok", "note", "fail"]
 "Result of a check: works, works with a restriction, or keeps Earshot from answering."
 
 LLM_LIMIT_S = 30.0
-"Time limit in seconds. A model that is not in memory is loaded for the first question."
+"Time limit of a language model, in seconds. Some servers load a model only when it is asked."
 VOICE_LIMIT_S = 20.0
 "Time limit in seconds for the first audio of one word, including loading the model."
 MCP_LIMIT_S = 15.0
-"""Time limit in seconds. A server that is a program may install itself first; then it is reported
-as late."""
-HOUSE_LIMIT_S = 15.0
+"""Time limit of an MCP server, in seconds. A server that is a program may install itself first;
+then the result is that it did not answer in time."""
+HOME_ASSISTANT_LIMIT_S = 15.0
 "Time limit for Home Assistant's answer, in seconds."
 
 LLM_ADVICE = "; start its server, or correct base_url, model and api_key under llm.options"
 VOICE_ADVICE = "; correct tts.options, or take the engine espeak, which needs no server"
-HOUSE_ADVICE = "; the rest works without it: see home_assistant.url and token"
+HOME_ASSISTANT_ADVICE = "; the rest works without it: see home_assistant.url and token"
 
 LOW_DISK_MB = 500
 "Free space in MB below which a note is given. One model needs more, and a trace fills it in days."
 FULL_DISK_MB = 20
 "Free space in MB below which the probe fails: the database and its journal cannot grow any more."
 
-WORD = {"de": "Hallo.", "fr": "Bonjour.", "es": "Hola."}
+TEST_WORDS = {"de": "Hallo.", "fr": "Bonjour.", "es": "Hola."}
 "Word that a voice is asked to speak, by language; in other languages `Hello.`"
 
-WITH_THE_SERVER = ("transformers", "vllm")
-"""Language models that the server starts itself. They are not probed: loading takes minutes and
-much memory."""
+SUPERVISED_LLMS = ("transformers", "vllm")
+"""Language models that Earshot's server starts itself. They are not probed: loading takes minutes
+and much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class ProbeResult:
 
     verdict: ProbeVerdict
     what: str
+    "Sentence for the operator that says what was checked, and the outcome."
 
 
 @runtime_checkable
@@ -78,13 +79,15 @@ async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> 
     if voices:
         speak = partial(probe_voice, config, voices)
         probes.append(_probe_within(VOICE_LIMIT_S, "tts", "fail", speak, VOICE_ADVICE))
-    probes += _mcp(config)
+    probes += _mcp_probes(config)
     if config.home_assistant.url:
-        where = f"home assistant at {config.home_assistant.url}"
-        read_house = partial(probe_house, config)
-        probes.append(_probe_within(HOUSE_LIMIT_S, where, "note", read_house, HOUSE_ADVICE))
-    probes += [_disk("state_dir", config.paths.state_dir)]
-    probes += [_disk("models_dir", config.paths.models_dir)]
+        label = f"home assistant at {config.home_assistant.url}"
+        probe_home = partial(probe_home_assistant, config)
+        probes.append(
+            _probe_within(HOME_ASSISTANT_LIMIT_S, label, "note", probe_home, HOME_ASSISTANT_ADVICE)
+        )
+    probes += [_disk_probe("state_dir", config.paths.state_dir)]
+    probes += [_disk_probe("models_dir", config.paths.models_dir)]
     return list(await asyncio.gather(*probes))
 
 
@@ -114,22 +117,23 @@ async def _probe_within(
 async def probe_llm(llm: Llm) -> ProbeResult:
     """Asks the language model for a word."""
     model = llm.model if isinstance(llm, HybridLlm) else llm
-    if isinstance(model, LlmWithServer) or model.name in WITH_THE_SERVER:
+    if isinstance(model, LlmWithServer) or model.name in SUPERVISED_LLMS:
         return ProbeResult("note", f"llm: {model.name} starts with the server and was not tried")
     if model.name == "intents":
         return ProbeResult("ok", "llm: commands for the home are understood without a model")
     try:
-        named = await model.probe() if isinstance(model, ProbeableLlm) else model.name
+        model_name = await model.probe() if isinstance(model, ProbeableLlm) else model.name
         async with aclosing(_first_words(model)) as words:
             async for _ in words:
-                return ProbeResult("ok", f"llm: {named} answers")
+                return ProbeResult("ok", f"llm: {model_name} answers")
     finally:
         if isinstance(llm, ClosableEngine):
             await llm.aclose()
-    return ProbeResult("fail", f"llm: {named} answers without a word")
+    return ProbeResult("fail", f"llm: {model_name} answers without a word")
 
 
 async def _first_words(model: Llm) -> AsyncGenerator[object, None]:
+    """Greets the model and yields the parts of its answer that have text."""
     question = [Message("user", "Hello.")]
     async with aclosing(model.reply(question, (), language="en")) as deltas:
         async for delta in deltas:
@@ -146,32 +150,32 @@ async def probe_voice(config: Config, voices: dict[str, Tts]) -> ProbeResult:
         if error.code == "unsupported_language":
             return ProbeResult("note", f"tts: {error}; answers in it are only written")
         return ProbeResult("fail", f"tts: assistant.voice: {error}")
-    word = WORD.get(language, "Hello.")
-    frames = choice.tts.speak(_one_text(word), language=language, voice=choice.voice)
+    word = TEST_WORDS.get(language, "Hello.")
+    frames = choice.tts.speak(_single_text(word), language=language, voice=choice.voice)
     async with aclosing(frames):
         async for frame in frames:
             if len(frame.pcm):
-                said = f"{choice.engine} speaks {language!r} with the voice {choice.voice}"
-                return ProbeResult("ok", f"tts: {said}")
+                summary = f"{choice.engine} speaks {language!r} with the voice {choice.voice}"
+                return ProbeResult("ok", f"tts: {summary}")
     return ProbeResult("fail", f"tts: {choice.engine}: {word!r} has no sound")
 
 
-async def _one_text(word: str) -> AsyncIterator[str]:
+async def _single_text(word: str) -> AsyncIterator[str]:
     yield word
 
 
-def _mcp(config: Config) -> Sequence[Awaitable[ProbeResult]]:
+def _mcp_probes(config: Config) -> Sequence[Awaitable[ProbeResult]]:
     """Creates the probes of MCP servers. Their failure is only a note: questions are answered
     without them."""
     try:
         servers = mcp_tools(config.tools.mcp)
     except ConfigError as error:
-        return [_found(ProbeResult("fail", str(error)))]
-    # the result says it already
+        return [_immediate(ProbeResult("fail", str(error)))]
+    # The probe's result reports a failed connection. The client's log would repeat it.
     logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.ERROR)
     return [
-        _probe_within(MCP_LIMIT_S, f"mcp {one.name}", "note", partial(probe_mcp, one))
-        for one in servers
+        _probe_within(MCP_LIMIT_S, f"mcp {server.name}", "note", partial(probe_mcp, server))
+        for server in servers
     ]
 
 
@@ -181,35 +185,38 @@ async def probe_mcp(server: McpToolProvider) -> ProbeResult:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
             await server.tried()
-            found = ProbeResult("ok", f"mcp {server.name}: {server.count} tools")
+            result = ProbeResult("ok", f"mcp {server.name}: {server.count} tools")
             if not server.is_connected:
-                why = f"mcp {server.name}: {server.reason}; its tools are missing"
-                found = ProbeResult("note", why)
+                problem = f"mcp {server.name}: {server.reason}; its tools are missing"
+                result = ProbeResult("note", problem)
             running.cancel()
-    return found
+    return result
 
 
-async def probe_house(config: Config) -> ProbeResult:
+async def probe_home_assistant(config: Config) -> ProbeResult:
     """Reads Home Assistant's entities. Without it, the built-in tools still work."""
-    found = await fetch_once(config.home_assistant.as_settings())
-    counted = f"{len(found.entities)} exposed entities in {len(found.areas)} areas"
-    verdict: ProbeVerdict = "ok" if found.entities else "note"
-    return ProbeResult(verdict, f"home assistant at {config.home_assistant.url}: {counted}")
+    home = await fetch_once(config.home_assistant.as_settings())
+    counts = f"{len(home.entities)} exposed entities in {len(home.areas)} areas"
+    verdict: ProbeVerdict = "ok" if home.entities else "note"
+    return ProbeResult(verdict, f"home assistant at {config.home_assistant.url}: {counts}")
 
 
-def _disk(setting: str, path: str) -> Awaitable[ProbeResult]:
-    return _probe_within(5.0, f"paths.{setting}", "note", lambda: _found(probe_disk(setting, path)))
+def _disk_probe(setting: str, path: str) -> Awaitable[ProbeResult]:
+    return _probe_within(
+        5.0, f"paths.{setting}", "note", lambda: _immediate(probe_disk(setting, path))
+    )
 
 
-async def _found(finding: ProbeResult) -> ProbeResult:
-    return finding
+async def _immediate(result: ProbeResult) -> ProbeResult:
+    """Returns a known result in the form of a probe."""
+    return result
 
 
 def probe_disk(setting: str, path: str) -> ProbeResult:
     """Checks the free space and the write permission of a folder, or of the parent where it will be
     made."""
     folder = Path(path).expanduser().absolute()
-    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    existing = next(candidate for candidate in (folder, *folder.parents) if candidate.exists())
     free_mb = shutil.disk_usage(existing).free // 2**20
     what = f"paths.{setting} {folder}"
     is_needed = setting == "state_dir"
@@ -222,11 +229,11 @@ def probe_disk(setting: str, path: str) -> ProbeResult:
     return ProbeResult("ok", f"{what}: {free_mb / 1024:.0f} GB free")
 
 
-def spare_voices(chosen: dict[str, Tts], load_spare: Callable[[], object]) -> dict[str, Tts]:
-    """Returns the TTS engines that the server would have: the chosen one, if it loads, and espeak
-    for the rest."""
+def available_voices(chosen: dict[str, Tts], load_fallback: Callable[[], object]) -> dict[str, Tts]:
+    """Returns the TTS engines that the server would have: `chosen` (empty if the chosen engine does
+    not load), and espeak for what it cannot speak. `load_fallback` loads espeak."""
     voices = dict(chosen)
-    if SPEAKS_ALL not in voices:
+    if FALLBACK_TTS not in voices:
         with suppress(EarshotError):
-            voices[SPEAKS_ALL] = cast(Tts, load_spare())
+            voices[FALLBACK_TTS] = cast(Tts, load_fallback())
     return voices

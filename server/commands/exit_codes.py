@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
     this code in a shell, too."""
 
 
-def exit_for(error: EarshotError) -> ExitCode:
+def exit_code_for(error: EarshotError) -> ExitCode:
     """Returns the exit code of an expected failure."""
     match error:
         case ConfigError() | UnknownModelError():

@@ -1,6 +1,6 @@
 """`earshot extras`: lists the optional parts of Earshot and installs them into this environment.
-They are the extras of the Python package. Their requirements come from its metadata, so it works in
-a checkout and with a wheel."""
+The parts are the extras of the Python package. Their requirements come from the metadata of the
+installed package, which a checkout and a wheel both have."""
 
 import argparse
 import sys
@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, str] = {
     "mcp": "tools of MCP servers",
     "mic": "the microphone of `earshot talk --mic`; needs PortAudio too",
     "piper": "the voices of Piper (GPL-3)",
+    "pocketsphinx": "PocketSphinx; compiled where the package index has no wheel of it",
     "postgresql": "PostgreSQL as the database of devices",
     "torch": "Whisper and language models in torch, and `earshot models convert`",
     "wake": "wake words; its wheels need glibc 2.35",
@@ -38,15 +39,17 @@ line."""
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """Adds the actions of `earshot extras`; without an action it lists."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    what = "list the optional parts and whether they are installed"
-    listing = actions.add_parser("list", help=what, description=what)
-    what = "print the list as JSON"
-    parser.add_argument("--json", action="store_true", help=what)
+    description = "list the optional parts and whether they are installed"
+    list_parser = actions.add_parser("list", help=description, description=description)
+    description = "print the list as JSON"
+    parser.add_argument("--json", action="store_true", help=description)
     # Without a default of its own, because that would undo the flag in `extras --json list`.
-    listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=what)
-    what = "install optional parts into the environment in which Earshot runs"
-    adding = actions.add_parser("add", help=what, description=what)
-    adding.add_argument(
+    list_parser.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help=description
+    )
+    description = "install optional parts into the environment in which Earshot runs"
+    add_parser = actions.add_parser("add", help=description, description=description)
+    add_parser.add_argument(
         "names", nargs="+", metavar="NAME", choices=tuple(EXTRAS), help=", ".join(EXTRAS)
     )
 
@@ -54,28 +57,29 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> ExitCode:
     """Runs one action. Raises InstallError, IndexUnreachable or ConfigError."""
     try:
-        required = requires(DISTRIBUTION) or []
+        requirements = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         raise ConfigError(
             "Earshot runs from a folder that is not installed: `make run EXTRAS=NAME` installs it"
         ) from None
     if options.action == "add":
-        return _add(options.names, required)
-    return _list(required, as_json=options.json)
+        return _add(options.names, requirements)
+    return _list(requirements, as_json=options.json)
 
 
-def requirements_of(extra: str, required: Iterable[str]) -> list[str]:
-    """Lists what an extra needs on this machine beyond Earshot's own requirements."""
-    found = []
-    for line in required:
+def requirements_of(extra: str, requirements: Iterable[str]) -> list[str]:
+    """Lists what an extra needs on this machine beyond Earshot's own requirements.
+    `requirements`: lines of the package's metadata, such as `torch>=2; extra == "torch"`."""
+    needed = []
+    for line in requirements:
         requirement = Requirement(line)
         marker = requirement.marker
         if marker is None or marker.evaluate({"extra": ""}):
             continue
         if marker.evaluate({"extra": extra}):
             requirement.marker = None
-            found.append(str(requirement))
-    return found
+            needed.append(str(requirement))
+    return needed
 
 
 def is_satisfied(line: str) -> bool:
@@ -83,65 +87,73 @@ def is_satisfied(line: str) -> bool:
     names."""
     requirement = Requirement(line)
     try:
-        there, needs = version(requirement.name), requires(requirement.name) or []
+        installed_version, own_requirements = (
+            version(requirement.name),
+            requires(requirement.name) or [],
+        )
     except PackageNotFoundError:
         return False
-    return requirement.specifier.contains(there, prereleases=True) and all(
-        is_satisfied(need) for extra in requirement.extras for need in requirements_of(extra, needs)
+    return requirement.specifier.contains(installed_version, prereleases=True) and all(
+        is_satisfied(extra_line)
+        for extra in requirement.extras
+        for extra_line in requirements_of(extra, own_requirements)
     )
 
 
-def _list(required: Iterable[str], *, as_json: bool) -> ExitCode:
-    lines = list(required)
-    wanted = {name: requirements_of(name, lines) for name in EXTRAS}
-    installed = {name: bool(w) and all(map(is_satisfied, w)) for name, w in wanted.items()}
+def _list(all_requirements: Iterable[str], *, as_json: bool) -> ExitCode:
+    lines = list(all_requirements)
+    requirements = {name: requirements_of(name, lines) for name in EXTRAS}
+    installed = {
+        name: bool(needed) and all(map(is_satisfied, needed))
+        for name, needed in requirements.items()
+    }
     if as_json:
-        shown = [
-            {"name": name, "installed": installed[name], "what": what}
-            for name, what in EXTRAS.items()
+        entries = [
+            {"name": name, "installed": installed[name], "what": description}
+            for name, description in EXTRAS.items()
         ]
-        print(msgspec.json.encode(shown).decode())
+        print(msgspec.json.encode(entries).decode())
         return ExitCode.OK
     width = max(map(len, EXTRAS))
-    for name, what in EXTRAS.items():
-        print(f"{name:{width}}  {'installed' if installed[name] else '-':9}  {what}")
+    for name, description in EXTRAS.items():
+        print(f"{name:{width}}  {'installed' if installed[name] else '-':9}  {description}")
     print("\n`earshot extras add NAME` installs a part.")
     return ExitCode.OK
 
 
-def _add(names: Iterable[str], required: Iterable[str]) -> ExitCode:
-    lines = list(required)
+def _add(names: Iterable[str], all_requirements: Iterable[str]) -> ExitCode:
+    lines = list(all_requirements)
     for name in dict.fromkeys(names):
-        wanted = requirements_of(name, lines)
-        if wanted and all(map(is_satisfied, wanted)):
+        requirements = requirements_of(name, lines)
+        if requirements and all(map(is_satisfied, requirements)):
             print(f"{name} is installed already")
             continue
-        if not wanted:
+        if not requirements:
             raise ConfigError(f"{name}: the installed Earshot has no such extra")
-        print(f"Installing {name} ({', '.join(wanted)}) into {sys.prefix}", flush=True)
+        print(f"Installing {name} ({', '.join(requirements)}) into {sys.prefix}", flush=True)
         pip(
             Path(sys.executable),
             "install",
             "--progress-bar",
             "off",
-            *_from_lock(wanted),
-            *wanted,
+            *_lock_options(requirements),
+            *requirements,
             report_progress=lambda text: print(f"  {text}", flush=True),
         )
-        _remember(name)
+        _record_extra(name)
         print(f"{name} is installed; restart a running server to use it")
     return ExitCode.OK
 
 
-def _from_lock(wanted: Iterable[str]) -> tuple[str, ...]:
-    """Returns pip options that take releases and hashes from the lock; none if a package is not in
-    it."""
-    if not locked_names(LOCK).issuperset(map(name_of, wanted)):
+def _lock_options(requirements: Iterable[str]) -> tuple[str, ...]:
+    """Returns pip options that take releases and hashes from the lock; none if the lock lacks one
+    of the packages."""
+    if not locked_names(LOCK).issuperset(map(name_of, requirements)):
         return ()
     return ("--require-hashes", "--constraint", str(LOCK))
 
 
-def _remember(name: str) -> None:
+def _record_extra(name: str) -> None:
     """Notes the extra, so that scripts/install.sh keeps it when it installs a newer Earshot."""
     if STAMP.is_file():
         with STAMP.open("a", encoding="utf-8") as stamp:

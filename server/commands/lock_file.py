@@ -22,9 +22,9 @@ _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
 
 def name_of(requirement: str) -> str:
     """Returns the name of a requirement's package in the index's spelling."""
-    found = _NAME.match(requirement)
-    assert found, requirement
-    return re.sub(r"[-_.]+", "-", found[0]).lower()
+    match = _NAME.match(requirement)
+    assert match, requirement
+    return re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
 def locked_names(lock: Path = LOCK) -> frozenset[str]:
@@ -41,22 +41,23 @@ def requirements(extras: Sequence[str], *, is_locked: bool) -> list[str]:
     """Lists the checkout's requirements that are in the lock, or those that are not. Raises
     KeyError for an unknown extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = list(project["dependencies"])
+    lines = list(project["dependencies"])
     for extra in extras:
-        wanted += project["optional-dependencies"][extra]
+        lines += project["optional-dependencies"][extra]
     names = locked_names()
-    return [line for line in dict.fromkeys(wanted) if (name_of(line) in names) == is_locked]
+    return [line for line in dict.fromkeys(lines) if (name_of(line) in names) == is_locked]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the requirements. Returns 2 for an unknown extra, else 0."""
+    """Prints the requirements. `arguments`: `locked` or `free`, and the extras with commas between
+    them. Returns 2 for an unknown extra, else 0."""
     kind, extras = arguments
     try:
-        found = requirements(extras.split(",") if extras else (), is_locked=kind == "locked")
+        lines = requirements(extras.split(",") if extras else (), is_locked=kind == "locked")
     except KeyError as error:
         print(f"earshot install: there is no extra {error}", file=sys.stderr)
         return 2
-    print("\n".join(found))
+    print("\n".join(lines))
     return 0
 
 

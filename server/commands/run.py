@@ -7,45 +7,49 @@ import select
 import sys
 
 from core.errors import ConfigError, EarshotError, expected_failure
-from server.commands.exit_codes import ExitCode, exit_for
+from server.commands.exit_codes import ExitCode, exit_code_for
 from server.config.load import FLAGS, EffectiveConfig, load
 
 
-def run(options: argparse.Namespace, started: float) -> int:
-    """Runs the command and returns the exit code. `started`: `time.monotonic()` at process
+def run(options: argparse.Namespace, started_s: float) -> int:
+    """Runs the command and returns the exit code. `started_s`: `time.monotonic()` at process
     start."""
     try:
-        code = int(_run(options, started))
+        code = int(_run(options, started_s))
         sys.stdout.flush()  # so that a closed pipe shows here, and not while Python ends
         return code
     except BrokenPipeError:
         if not _is_stdout_closed():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes what is still unsent
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # receives what is not written yet
         return ExitCode.OUTPUT_CLOSED
     except (KeyboardInterrupt, asyncio.CancelledError):
         return ExitCode.INTERRUPTED
     except Exception as error:
-        known = expected_failure(error)
-        if known is None:
+        expected = expected_failure(error)
+        if expected is None:
             raise
-        _complain(known)
-        return exit_for(known)
+        _print_error(expected)
+        return exit_code_for(expected)
 
 
 def _is_stdout_closed() -> bool:
-    """Returns whether nobody reads the output any more, as after `earshot config | head -1`."""
+    """Returns True if nobody reads the output any more, as after `earshot config | head -1`."""
     output = select.poll()
     output.register(sys.stdout.fileno(), select.POLLOUT)
     return any(event & select.POLLERR for _, event in output.poll(0))
 
 
-def _run(options: argparse.Namespace, started: float) -> int:
+def _run(options: argparse.Namespace, started_s: float) -> int:
+    """Runs the command and returns the exit code. Each command is imported only when it runs: most
+    need only a few of the modules."""
     match options.command:
         case "serve":
             from server import serve
 
-            serve.run(_effective(options).config, started)
+            serve.run(_effective(options).config, started_s)
         case "config":
             from server.config.show import show
 
@@ -101,16 +105,16 @@ def _run(options: argparse.Namespace, started: float) -> int:
 
 
 def _key_for(options: argparse.Namespace, url: str) -> str | None:
-    """Returns the key for a server. For this machine's own server that is the one in the state
-    folder."""
+    """Returns the API key for the server at `url`: the key of the command line or of a variable,
+    else, for a server on this machine, the one of the settings or of the state folder."""
     from server.commands.devices import address_of
 
-    asked = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
+    address_options = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
     try:
-        return address_of(asked, load(os.environ).config, os.environ).key
+        return address_of(address_options, load(os.environ).config, os.environ).key
     except ConfigError:  # the client reports a wrong address; other servers need no settings
-        given: str | None = options.key
-        return given
+        explicit_key: str | None = options.key
+        return explicit_key
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -121,22 +125,22 @@ def _doctor(options: argparse.Namespace) -> int:
     try:
         effective = _effective(options)
     except ConfigError as error:
-        wrong = (ProbeResult("fail", line) for line in str(error).splitlines())
-        doctor.show(wrong, as_json=options.json)
+        results = (ProbeResult("fail", line) for line in str(error).splitlines())
+        doctor.show(results, as_json=options.json)
         return ExitCode.CANNOT_RUN
     can_answer = doctor.show(doctor.examine(effective.config), as_json=options.json)
     return ExitCode.OK if can_answer else ExitCode.CANNOT_RUN
 
 
 def _effective(options: argparse.Namespace) -> EffectiveConfig:
-    given = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
+    flags = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
     return load(
         os.environ,
         file=options.config,
-        flags={flag: value for flag, value in given.items() if value is not None},
+        flags={flag: value for flag, value in flags.items() if value is not None},
     )
 
 
-def _complain(error: EarshotError) -> None:
+def _print_error(error: EarshotError) -> None:
     for line in str(error).splitlines():
         print(f"earshot: {line}", file=sys.stderr)

@@ -23,7 +23,7 @@ from pipeline.tools.home import DemoHome, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
-from server.compose.devices import DeviceServices, known_devices
+from server.compose.devices import DeviceServices, device_services
 from server.compose.doors import Backend, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
@@ -75,18 +75,21 @@ class ServerAssembly:
     """Parts of a running server that the listeners need: routes, doors and their state."""
 
     routes: tuple[Route, ...]
+    "Routes of all other built-in doors, for the main listener."
     willow_routes: tuple[Route, ...]
-    "Routes of Willow's inference server. The main listener and Willow's own listeners serve them."
+    "Routes of Willow's inference server, for the main listener and Willow's own listeners."
     was_routes: tuple[Route, ...]
     "Routes of Willow's application server. Only its own listener serves them."
     plugin_doors: Sequence[OpenedDoor]
     "Doors of other packages, served by the main listener."
     wyoming: WyomingDoor
-    work: DrainGroup
+    "Door for Home Assistant's voice services. It has a listener of its own, without HTTP."
+    drain_group: DrainGroup
+    "Work that is finished before the server stops."
     sessions: Sessions
     is_loaded: Callable[[], bool]
     "True while the default recogniser is loaded. A crashed one is started again."
-    loaded: Callable[[], Mapping[str, str]]
+    engine_names: Callable[[], Mapping[str, str]]
     "Returns the name of the serving engine for each kind of engine."
 
 
@@ -94,13 +97,13 @@ class ServerAssembly:
 async def assemble(
     config: Config,
     metrics: Metrics,
-    sink: TraceSink | None = None,
+    trace_sink: TraceSink | None = None,
     tool_override: ToolOverride | None = None,
 ) -> AsyncIterator[ServerAssembly]:
     """Yields the parts of a working server; leaving the context ends every task and worker.
 
-    `sink`: receives the trace instead of the configured file. `tool_override`: replaces tool calls,
-    see `Toolbox`.
+    `trace_sink`: receives the trace instead of the configured file. `tool_override`: replaces tool
+    calls, see `Toolbox`.
 
     Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup because a TaskGroup is
     involved.
@@ -109,57 +112,64 @@ async def assemble(
     home = DemoHome(_demo_home(config), language=config.language)
     conversations = Conversations()
     async with AsyncExitStack() as stack:
-        devices = await stack.enter_async_context(known_devices(config, clock, conversations))
+        devices = await stack.enter_async_context(device_services(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
-        skills, demo_house = _tools(home, timers, clock), HomeTools(home)
+        skills, demo_home_tools = _skills(home, timers, clock), HomeTools(home)
         # Names of built-in tools are reserved: a tool of another package must not take one.
-        reserved_names = _names((demo_house, *skills), config.language)
+        reserved_names = _tool_names((demo_home_tools, *skills), config.language)
         await asyncio.to_thread(log_unused_plugins, config)
-        configured = await stack.enter_async_context(configured_tools(config.tools, reserved_names))
+        configured_providers = await stack.enter_async_context(
+            configured_tools(config.tools, reserved_names)
+        )
         door_plugins = await asyncio.to_thread(choose_plugins, "earshot.doors", config.doors)
-        for one in door_plugins:
-            logger.info("door of %s", one.label)
+        for plugin in door_plugins:
+            logger.info("door of %s", plugin.label)
         home_assistant = await stack.enter_async_context(
             run_home_assistant(config.home_assistant, home, clock, metrics)
         )
-        home_tools = (demo_house,) if home_assistant is None else home_assistant.providers
-        providers = (*home_tools, *skills, devices.tools, *configured)
+        home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
+        providers = (*home_tools, *skills, devices.tools, *configured_providers)
         timeout_s = config.tools.timeout_s
         offers_all = config.tools.offered == "all"
         toolbox = Toolbox(
             providers, metrics, timeout_s=timeout_s, override=tool_override, offers_all=offers_all
         )
-        trace = sink or stack.enter_context(open_trace(config.trace.path))
+        trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
         session_services = _session_services(config, engines, toolbox, clock, metrics, trace)
         if home_assistant is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.
-            expecting = replace(session_services.engines, expected_names=home_assistant.keywords)
-            session_services = replace(session_services, engines=expecting)
+            engine_set = replace(session_services.engines, expected_names=home_assistant.keywords)
+            session_services = replace(session_services, engines=engine_set)
         switch = None if home_assistant is None else home_assistant.switch
         controls = HomeControls(home, timers, switch)
-        core = _core(config, engines, session_services, conversations, home, controls, devices)
-        doors = open_doors(core, door_plugins)
+        backend = _backend(
+            config, engines, session_services, conversations, home, controls, devices
+        )
+        doors = open_doors(backend, door_plugins)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        work = [tasks.create_task(timers.run(), name="timers")]
-        work += [tasks.create_task(devices.announcements.run(), name="announcements")]
-        work += [tasks.create_task(devices.registry.run(), name="devices-news")]
-        work += [tasks.create_task(collect_when_idle(core.sessions), name="tidy")]
-        work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
+        background = [tasks.create_task(timers.run(), name="timers")]
+        background += [tasks.create_task(devices.announcements.run(), name="announcements")]
+        background += [tasks.create_task(devices.registry.run(), name="device-changes")]
+        background += [tasks.create_task(collect_when_idle(backend.sessions), name="idle-gc")]
+        background += [
+            tasks.create_task(run(), name=name) for name, run in doors.background.items()
+        ]
         yield ServerAssembly(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
             was_routes=doors.was_routes,
             plugin_doors=doors.plugins,
             wyoming=doors.wyoming,
-            sessions=core.sessions,
-            work=DrainGroup(
-                core.sessions, (core.transcriber, core.speech_files, core.one_shot_responses)
+            sessions=backend.sessions,
+            drain_group=DrainGroup(
+                backend.sessions,
+                (backend.transcriber, backend.speech_files, backend.one_shot_responses),
             ),
             is_loaded=engines.is_loaded,
-            loaded=engines.names,
+            engine_names=engines.names,
         )
-        for task in work:
+        for task in background:
             task.cancel()
 
 
@@ -192,7 +202,7 @@ def _session_services(
     )
 
 
-def _core(
+def _backend(
     config: Config,
     engines: Engines,
     session_services: SessionServices,
@@ -202,7 +212,7 @@ def _core(
     devices: DeviceServices,
 ) -> Backend:
     """Builds the services that the doors share."""
-    prompts = PromptLibrary({name: one.as_stored() for name, one in config.prompts.items()})
+    prompts = PromptLibrary({name: prompt.as_stored() for name, prompt in config.prompts.items()})
     session_settings = config.assistant.settings(config.turn.as_turn_detection())
     initial_settings = replace(session_settings, prompts=prompts)
     return Backend(
@@ -225,18 +235,19 @@ def _core(
     )
 
 
-def _tools(home: DemoHome, timers: Timers, clock: Clock) -> list[ToolProvider]:
+def _skills(home: DemoHome, timers: Timers, clock: Clock) -> list[ToolProvider]:
     return [ListTools(home), TimerTools(timers), ClockTools(clock)]
 
 
-def _names(providers: Sequence[ToolProvider], language: str) -> frozenset[str]:
+def _tool_names(providers: Sequence[ToolProvider], language: str) -> frozenset[str]:
+    """Returns the names of all tools of these providers."""
     context = ToolContext("", language)
-    return frozenset(spec.name for one in providers for spec in one.tools(context))
+    return frozenset(spec.name for provider in providers for spec in provider.tools(context))
 
 
 def _demo_home(config: Config) -> HomeConfig:
-    """Returns the demo home's devices; none if Home Assistant is configured, which takes their
-    place. The demo home still holds the shopping list then."""
+    """Returns the demo home's devices. If Home Assistant is configured, its devices replace them;
+    then the demo home only holds the shopping list."""
     if config.home_assistant.url:
         return HomeConfig()
     return config.home or default_home()

@@ -31,7 +31,7 @@ class PlacementInputs:
     hardware: Hardware
     weights: tuple[WhisperWeights, ...]
     "Whisper models found in the models folder."
-    known: Mapping[EngineKind, list[EngineAvailability]] = field(repr=False)
+    engines: Mapping[EngineKind, list[EngineAvailability]] = field(repr=False)
     "Engines by kind, installed or not."
 
 
@@ -60,11 +60,11 @@ def preference(config: Config, kind: EngineKind) -> EnginePreference:
     return EnginePreference(section.engine, section.options, language=config.language)
 
 
-def choose_one(config: Config, kind: EngineKind, found: PlacementInputs) -> EngineSelection:
+def choose_one(config: Config, kind: EngineKind, inputs: PlacementInputs) -> EngineSelection:
     """Selects the engine of one kind. Raises EngineMissing or ConfigError, also for a voice that is
     not in the models folder."""
     choice = select_engine(
-        kind, preference(config, kind), found.known[kind], found.weights, found.hardware
+        kind, preference(config, kind), inputs.engines[kind], inputs.weights, inputs.hardware
     )
     if kind != "tts":
         return choice
@@ -72,21 +72,21 @@ def choose_one(config: Config, kind: EngineKind, found: PlacementInputs) -> Engi
     return replace(choice, options=options)
 
 
-def origin_of(choice: EngineSelection, found: PlacementInputs) -> str:
+def origin_of(choice: EngineSelection, inputs: PlacementInputs) -> str:
     """Returns where a chosen engine comes from: `built in`, or a package with its version. For an
     engine that is configured by the path of its module, returns that path."""
-    known = {engine.name: engine.origin for engine in found.known.get(choice.kind, ())}
-    return known.get(choice.name, f"module {choice.name}")
+    origins = {engine.name: engine.origin for engine in inputs.engines.get(choice.kind, ())}
+    return origins.get(choice.name, f"module {choice.name}")
 
 
-def offer_inputs(config: Config, found: PlacementInputs) -> OfferInputs:
+def offer_inputs(config: Config, inputs: PlacementInputs) -> OfferInputs:
     """Collects what the list of recognition models is computed from. Raises EngineMissing or
     ConfigError."""
     return OfferInputs(
-        found.hardware,
-        found.known["asr"],
+        inputs.hardware,
+        inputs.engines["asr"],
         preference(config, "asr"),
-        choose_one(config, "asr", found),
+        choose_one(config, "asr", inputs),
     )
 
 

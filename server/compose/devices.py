@@ -1,4 +1,4 @@
-"""Device registry, presence and announcements of one server process."""
+"""Opens the device registry, presence and announcements of one server process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,25 +27,26 @@ class DeviceServices:
     registry: DeviceRegistry
     "Known devices; also implements `devices.directory.DeviceDirectory`."
     settings: DatabaseSettingsStore
+    "Settings that a door stores for its devices."
     presence: Presence
     "Devices that are connected now."
     event_log: DeviceEventLog
     "Latest events of the devices, for the devices API."
     announcements: Announcements
-    "Its `run` delivers the announcements that wait."
+    "Announcements that wait for a device. Their `run` delivers them."
     tools: DeviceToolProvider
     "Tools that connected devices offer, for example a volume control."
 
 
 @asynccontextmanager
-async def known_devices(
+async def device_services(
     config: Config, clock: Clock, conversations: Conversations
 ) -> AsyncIterator[DeviceServices]:
     """Opens the device database and yields the services of all device doors. Raises ConfigError for
     a database that can never work."""
     async with open_database(database_url(config)) as database:
-        trusts = config.server.trusts_this_machine
-        settings = config.devices.as_settings(trusts_this_machine=trusts)
+        trusts_this_machine = config.server.trusts_this_machine
+        settings = config.devices.as_settings(trusts_this_machine=trusts_this_machine)
         registry = DeviceRegistry(database, clock, settings)
         event_log = DeviceEventLog(clock)
         presence = Presence(event_log)

@@ -69,6 +69,7 @@ class Backend:
     engines: Engines
     session_services: SessionServices
     home: DemoHome
+    "The home that the page shows, also as a mirror of Home Assistant."
     home_controls: HomeControls
     devices: DeviceServices
     initial_settings: SessionSettings
@@ -76,10 +77,15 @@ class Backend:
     sessions: Sessions
     conversations: Conversations
     transcriber: Transcriber
+    "Turns recordings into text."
     speech_files: SpeechFiles
+    "Turns text into sound files."
     languages: TextLanguageDetector
+    "Finds the language of a text."
     one_shot_responses: OneShotResponses
+    "Answers single requests without a live session."
     decoder: DecoderProcess
+    "Process that decodes uploaded files."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +93,15 @@ class Doors:
     """Routes of all doors, and the tasks that must run while the doors are open."""
 
     routes: tuple[Route, ...]
+    "Routes of all doors except Willow's."
     willow_routes: tuple[Route, ...]
+    "Routes of Willow's inference server."
     was_routes: tuple[Route, ...]
     "Routes of Willow's application server, on a listener of its own."
-    runs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
+    background: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
     "Coroutine functions that run while the doors are open, by task name."
     wyoming: WyomingDoor
+    "Door that speaks no HTTP, on a listener of its own."
     plugins: Sequence[OpenedDoor]
     "Doors of other packages."
 
@@ -115,34 +124,37 @@ class ModelCards:
         return not self._is_strict or self._engines.asr.get(name) is not None
 
 
-def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
-    """Creates all doors. `chosen`: doors of other packages. Raises ConfigError for a door that does
-    not open."""
-    config, engines = core.config, core.engines
-    plugins = open_plugin_doors(chosen, _services(core))
+def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> Doors:
+    """Creates all doors. `door_plugins`: doors of other packages. Raises ConfigError for a door
+    that does not open."""
+    config, engines = backend.config, backend.engines
+    plugins = open_plugin_doors(door_plugins, _plugin_services(backend))
     ice = config.ice.as_settings()
     if not has_fast_path(ice):
         logger.warning("%s", describe_path(ice))
-    peer = PeerSettings(ice=ice)
+    peer_settings = PeerSettings(ice=ice)
     spools = UploadSpools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
     secrets = ClientSecretStore(
-        core.session_services.clock, max_sessions=config.realtime.client_secret_sessions
+        backend.session_services.clock, max_sessions=config.realtime.client_secret_sessions
     )
-    realtime, whip = _realtime(core, peer, secrets), _whip(core, peer)
-    was, xiaozhi = _was(core), _xiaozhi(core)
-    images: Mapping[DeviceKind, FirmwareFolder] = {
+    realtime, whip = (
+        _realtime_door(backend, peer_settings, secrets),
+        _whip_door(backend, peer_settings),
+    )
+    was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
+    firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
     }
-    devices = _devices(core, images)
-    willow = _willow(core, spools, replace(call_settings(), ice=ice), was)
+    devices = _devices_door(backend, firmware)
+    willow = _willow_door(backend, spools, replace(call_settings(), ice=ice), was)
     return Doors(
         routes=(
             *page_routes(
                 PageDoor(
-                    core.home,
-                    core.home_controls,
-                    core.conversations.forget,
+                    backend.home,
+                    backend.home_controls,
+                    backend.conversations.forget,
                     lambda: engines.report(config.language),
                 )
             ),
@@ -151,163 +163,178 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
             *whip_routes(whip),
             *device_routes(devices),
             *xiaozhi_routes(xiaozhi),
-            *openai_routes(_audio(core, spools)),
+            *openai_routes(_transcription_door(backend, spools)),
             *speech_routes(
-                SpeechDoor(core.session_services.engines, core.speech_files, core.languages)
+                SpeechDoor(
+                    backend.session_services.engines, backend.speech_files, backend.languages
+                )
             ),
         ),
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
-        runs={
+        background={
             "calls": realtime.run,
             "devices": devices.run,
-            "files": core.decoder.run,
+            "files": backend.decoder.run,
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,
-            **_background(plugins, ErrorBoundary(core.session_services.metrics)),
+            **_plugin_tasks(plugins, ErrorBoundary(backend.session_services.metrics)),
         },
-        wyoming=_wyoming(core),
+        wyoming=_wyoming_door(backend),
         plugins=plugins,
     )
 
 
-def _services(core: Backend) -> DoorServices:
+def _plugin_services(backend: Backend) -> DoorServices:
     return DoorServices(
-        language=core.config.language,
-        exchanges=core.one_shot_responses,
-        transcriber=core.transcriber,
-        reader=core.speech_files,
-        sessions=core.sessions,
-        session_settings=core.initial_settings,
-        clock=core.session_services.clock,
-        metrics=core.session_services.metrics,
+        language=backend.config.language,
+        exchanges=backend.one_shot_responses,
+        transcriber=backend.transcriber,
+        reader=backend.speech_files,
+        sessions=backend.sessions,
+        session_settings=backend.initial_settings,
+        clock=backend.session_services.clock,
+        metrics=backend.session_services.metrics,
     )
 
 
-def _background(
+def _plugin_tasks(
     doors: Sequence[OpenedDoor], error_boundary: ErrorBoundary
 ) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
     return {
-        f"door-{door.name}": partial(_run, door.background, door.label, error_boundary)
+        f"door-{door.name}": partial(_run_in_boundary, door.background, door.label, error_boundary)
         for door in doors
         if door.background is not None
     }
 
 
-async def _run(background: RunsInBackground, label: str, error_boundary: ErrorBoundary) -> None:
+async def _run_in_boundary(
+    background: RunsInBackground, label: str, error_boundary: ErrorBoundary
+) -> None:
     await error_boundary(background.run(), label)
 
 
-def _audio(core: Backend, spools: UploadSpools) -> AudioDoor:
+def _transcription_door(backend: Backend, spools: UploadSpools) -> AudioDoor:
     return AudioDoor(
-        core.transcriber,
-        ModelCards(core.engines, core.config.models.strict),
+        backend.transcriber,
+        ModelCards(backend.engines, backend.config.models.strict),
         spools,
-        core.decoder.share(UPLOADS),
+        backend.decoder.share(UPLOADS),
     )
 
 
-def _realtime(core: Backend, peer: PeerSettings, secrets: ClientSecretStore) -> RealtimeDoor:
-    metrics = core.session_services.metrics
+def _realtime_door(
+    backend: Backend, peer: PeerSettings, secrets: ClientSecretStore
+) -> RealtimeDoor:
+    metrics = backend.session_services.metrics
     return RealtimeDoor(
-        core.sessions,
+        backend.sessions,
         metrics,
         ErrorBoundary(metrics),
-        home=core.home,
+        home=backend.home,
         secrets=secrets,
         settings=RealtimeSettings(
-            idle_timeout_s=core.config.server.idle_timeout_s,
-            initial_settings=core.initial_settings,
+            idle_timeout_s=backend.config.server.idle_timeout_s,
+            initial_settings=backend.initial_settings,
             peer=peer,
         ),
     )
 
 
-def _devices(core: Backend, images: Mapping[DeviceKind, FirmwareFolder]) -> DevicesDoor:
-    devices, engines = core.devices, core.session_services.engines
+def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder]) -> DevicesDoor:
+    devices, engines = backend.devices, backend.session_services.engines
 
-    def check(profile: DeviceProfile) -> None:
-        engines.check(profile.applied(core.initial_settings))
+    def check_profile(profile: DeviceProfile) -> None:
+        engines.check(profile.applied(backend.initial_settings))
 
     return DevicesDoor(
-        devices.registry, devices.presence, devices.event_log, devices.announcements, check, images
+        devices.registry,
+        devices.presence,
+        devices.event_log,
+        devices.announcements,
+        check_profile,
+        firmware,
     )
 
 
-def _whip(core: Backend, peer: PeerSettings) -> WhipDoor:
-    metrics = core.session_services.metrics
-    settings = WhipSettings(peer=peer, initial_settings=core.initial_settings)
-    return WhipDoor(core.sessions, metrics, ErrorBoundary(metrics), settings)
+def _whip_door(backend: Backend, peer: PeerSettings) -> WhipDoor:
+    metrics = backend.session_services.metrics
+    settings = WhipSettings(peer=peer, initial_settings=backend.initial_settings)
+    return WhipDoor(backend.sessions, metrics, ErrorBoundary(metrics), settings)
 
 
-def _was(core: Backend) -> WasDoor:
-    config, devices, services = core.config, core.devices, core.session_services
+def _was_door(backend: Backend) -> WasDoor:
+    config, devices, services = backend.config, backend.devices, backend.session_services
     return WasDoor(
         devices.registry,
         devices.presence,
         devices.settings,
-        core.one_shot_responses,
+        backend.one_shot_responses,
         services.clock,
         services.metrics,
         ErrorBoundary(services.metrics),
         config.willow.as_settings(
             config.paths.state_dir,
-            core.initial_settings,
+            backend.initial_settings,
             product_version(),
             trusts_this_machine=not config.server.needs_key_here,
         ),
     )
 
 
-def _willow(core: Backend, spools: UploadSpools, peer: PeerSettings, was: WasDoor) -> WillowDoor:
+def _willow_door(
+    backend: Backend, spools: UploadSpools, peer: PeerSettings, was: WasDoor
+) -> WillowDoor:
     return WillowDoor(
-        core.session_services.engines,
-        core.transcriber,
+        backend.session_services.engines,
+        backend.transcriber,
         spools,
-        core.decoder.share(DEVICE_UPLOADS),
-        core.session_services.clock,
-        ErrorBoundary(core.session_services.metrics),
-        core.speech_files,
-        core.one_shot_responses,
+        backend.decoder.share(DEVICE_UPLOADS),
+        backend.session_services.clock,
+        ErrorBoundary(backend.session_services.metrics),
+        backend.speech_files,
+        backend.one_shot_responses,
         WillowSettings(
-            max_calls=core.config.server.max_sessions,
+            max_calls=backend.config.server.max_sessions,
             peer=peer,
-            pages=core.config.willow.as_page_settings(
-                trusts_this_machine=not core.config.server.needs_key_here
+            pages=backend.config.willow.as_page_settings(
+                trusts_this_machine=not backend.config.server.needs_key_here
             ),
         ),
         ConnectedDeviceLookup(was),
     )
 
 
-def _xiaozhi(core: Backend) -> XiaozhiDoor:
+def _xiaozhi_door(backend: Backend) -> XiaozhiDoor:
     return XiaozhiDoor(
-        core.sessions,
-        core.devices.registry,
-        core.devices.presence,
-        core.devices.tools,
-        core.session_services.clock,
-        core.session_services.metrics,
-        core.config.xiaozhi.as_settings(core.config.paths.state_dir, core.initial_settings),
+        backend.sessions,
+        backend.devices.registry,
+        backend.devices.presence,
+        backend.devices.tools,
+        backend.session_services.clock,
+        backend.session_services.metrics,
+        backend.config.xiaozhi.as_settings(
+            backend.config.paths.state_dir, backend.initial_settings
+        ),
         product_version(),
     )
 
 
-def _wyoming(core: Backend) -> WyomingDoor:
-    engines, metrics = core.session_services.engines, core.session_services.metrics
+def _wyoming_door(backend: Backend) -> WyomingDoor:
+    engines, metrics = backend.session_services.engines, backend.session_services.metrics
     services = WyomingServices(
         engines,
-        core.transcriber,
-        WyomingSynthesizer(engines, core.speech_files, core.languages),
-        core.one_shot_responses,
+        backend.transcriber,
+        WyomingSynthesizer(engines, backend.speech_files, backend.languages),
+        backend.one_shot_responses,
         product_version(),
     )
     # Wyoming is plain TCP and no HTTP proxy passes it on, so a key that is set because of a proxy
     # does not count here. Only require_key does.
-    trusts_this_machine = not core.config.server.require_key
-    settings = core.config.wyoming.as_settings(trusts_this_machine=trusts_this_machine)
-    devices = core.devices
+    trusts_this_machine = not backend.config.server.require_key
+    settings = backend.config.wyoming.as_settings(trusts_this_machine=trusts_this_machine)
+    devices = backend.devices
     return WyomingDoor(
         services, metrics, ErrorBoundary(metrics), settings, devices.registry, devices.presence
     )

@@ -34,11 +34,11 @@ from server.compose.llm_and_tts import (
     start_language_model,
     start_voice,
     tool_specs,
-    warm_others,
+    warm_other_languages,
 )
 from server.compose.prompt_size import prompt_size
 from server.config import Config
-from server.models.first_decode import timer_of, with_benchmarks
+from server.models.first_decode import decode_timer, with_benchmarks
 from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
@@ -51,7 +51,7 @@ TRAINED_RECOGNISER = "pocketsphinx"
 "Recogniser whose language model is trained at start on the sentences the assistant understands."
 
 PHRASES_LANGUAGE = "en"
-"The only language that this recogniser understands."
+"The only language that `TRAINED_RECOGNISER` understands."
 
 MAX_PHRASES = 20_000
 """Largest number of training sentences. With fewer, some numbers and durations are missing by
@@ -63,16 +63,21 @@ class Engines:
     """Loaded engines, and how they were chosen."""
 
     vad: VadEngine
+    "Detects speech in each frame."
     wake: WakeWordEngine
     endpoint: EndOfTurnDetector
+    "Judges by the sound whether the user has finished."
     asr: ModelsOfKind[ServedRecogniser]
+    "Recognition models, loaded or not."
     llm: Llm
     tts: Mapping[str, Tts]
     "TTS engines by name, the chosen one first."
     choices: Mapping[EngineKind, EngineSelection]
+    "Kind of engine -> the chosen engine, with its options and the reason."
     languages: TextLanguageDetector = field(repr=False)
     "Finds the language of a text; shared, because it takes 100 MB."
-    _survey: PlacementInputs = field(repr=False)
+    _inputs: PlacementInputs = field(repr=False)
+    "Hardware, model files and engines that the choices were made from."
 
     def is_loaded(self) -> bool:
         """Returns True while the default recogniser is loaded. A crashed one is started again."""
@@ -103,20 +108,24 @@ class Engines:
             **{name: tuple(tts.info.voices) for name, tts in self.tts.items()},
         }
 
-        def one(kind: EngineKind) -> EngineChoice:
+        def choice(kind: EngineKind) -> EngineChoice:
             offers = tuple(
-                EngineOffer(e.name, languages.get(e.name, ()), e.installed, e.reason)
-                for e in self._survey.known[kind]
+                EngineOffer(
+                    engine.name, languages.get(engine.name, ()), engine.installed, engine.reason
+                )
+                for engine in self._inputs.engines[kind]
             )
             return EngineChoice(self.choices[kind].name, self.choices[kind].why, offers)
 
         return EnginesReport(
             self._recognisers(),
-            one("llm"),
-            one("tts"),
-            one("vad"),
+            choice("llm"),
+            choice("tts"),
+            choice("vad"),
             self.engine_set(language).languages(),
-            tuple(WakeWordOffer(one.name, one.phrase, one.languages) for one in self.wake.words),
+            tuple(
+                WakeWordOffer(word.name, word.phrase, word.languages) for word in self.wake.words
+            ),
         )
 
     def _recognisers(self) -> EngineChoice:
@@ -140,7 +149,7 @@ class Engines:
         ]
         missing = [
             EngineOffer(engine.name, (), installed=False, reason=engine.reason)
-            for engine in self._survey.known["asr"]
+            for engine in self._inputs.engines["asr"]
             if not engine.installed
         ]
         chosen = self.asr.default.offer.name
@@ -153,14 +162,14 @@ async def run_engines(
 ) -> AsyncIterator[Engines]:
     """Chooses, loads and warms up the engines; they run until the context is left. Raises
     EngineError or ConfigError, possibly inside an ExceptionGroup."""
-    found = await asyncio.to_thread(survey, config.paths.models_dir)
-    found = await with_benchmarks(config, found, timer_of(clock, metrics))
-    choices = {kind: choose_one(config, kind, found) for kind in KINDS}
-    inputs = offer_inputs(config, found)
+    inputs = await asyncio.to_thread(survey, config.paths.models_dir)
+    inputs = await with_benchmarks(config, inputs, decode_timer(clock, metrics))
+    choices = {kind: choose_one(config, kind, inputs) for kind in KINDS}
+    asr_inputs = offer_inputs(config, inputs)
     languages = TextLanguageDetector()
-    registry = ModelRegistry(inputs.room, clock, metrics, room_setting="asr.memory_mb")
-    recognisers = _add_recognisers(registry, config, inputs, toolbox, clock, metrics)
-    _log_choices(found, choices, recognisers.default.offer)
+    registry = ModelRegistry(asr_inputs.room, clock, metrics, room_setting="asr.memory_mb")
+    recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
+    _log_choices(inputs, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,
         asyncio.TaskGroup() as tasks,
@@ -170,23 +179,25 @@ async def run_engines(
         (vad, wake, endpoint), llm, voices, _, _ = await asyncio.gather(
             _load_frame_engines(choices),
             load_language_model(choices["llm"], config, metrics, stack),
-            load_voices(choices["tts"], found, languages, metrics, stack, voice),
-            _load_first(recognisers, config.asr.preload),
+            load_voices(choices["tts"], inputs, languages, metrics, stack, voice),
+            _load_recognisers(recognisers, config.asr.preload),
             asyncio.to_thread(recognisers.read_all),
         )
         choices["tts"] = voices.choice
         check_voice(config.assistant.voice, voices.engines, config.language)
         check_wake_word(config.assistant.wake_word, wake)
         await start_language_model(llm, config.language, toolbox, stack)
-        _check_prompt(config, llm, toolbox)
-        warm = tasks.create_task(warm_others(llm, config.language, toolbox), name="warm")
-        yield Engines(
-            vad, wake, endpoint, recognisers, llm, voices.engines, choices, languages, found
+        _warn_about_prompt_size(config, llm, toolbox)
+        warm_up = tasks.create_task(
+            warm_other_languages(llm, config.language, toolbox), name="llm-warm-up"
         )
-        warm.cancel()
+        yield Engines(
+            vad, wake, endpoint, recognisers, llm, voices.engines, choices, languages, inputs
+        )
+        warm_up.cancel()
 
 
-def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
+def _warn_about_prompt_size(config: Config, llm: Llm, toolbox: Toolbox) -> None:
     """Logs a warning if instructions and tools leave no room for a conversation. If the model's
     server cannot be reached now, `earshot doctor` can report it later."""
     tools: Sequence[ToolSpec] = tool_specs(toolbox, config.language)
@@ -209,18 +220,18 @@ def _add_recognisers(
 ) -> ModelsOfKind[ServedRecogniser]:
     """Adds all recognition models to the registry; none is loaded yet. Raises EngineMissing."""
 
-    def find() -> Sequence[LoadableModel]:
-        first, *others = find_offers(config, inputs)
-        return (replace(first, aliases=(*first.aliases, DEFAULT)), *others)
+    def list_offers() -> Sequence[LoadableModel]:
+        default, *others = find_offers(config, inputs)
+        return (replace(default, aliases=(*default.aliases, DEFAULT)), *others)
 
     async def start(offer: LoadableModel) -> AsrWorkerPool:
         if offer.engine == TRAINED_RECOGNISER and "phrases" not in offer.options:
-            sentences = await asyncio.to_thread(_phrases, toolbox)
+            sentences = await asyncio.to_thread(_training_sentences, toolbox)
             workers = tuple({**options, "phrases": sentences} for options in offer.workers)
             offer = replace(offer, workers=workers)
         return AsrWorkerPool(offer, clock, metrics)
 
-    return add_recognisers(registry, find, describe, start)
+    return add_recognisers(registry, list_offers, describe, start)
 
 
 async def _load_frame_engines(
@@ -236,11 +247,14 @@ async def _load_frame_engines(
     )
 
 
-async def _load_first(models: ModelsOfKind[ServedRecogniser], others: Sequence[str]) -> None:
-    """Loads the default recogniser first, then the others one by one. Loaded at the same time on
-    few cores, all would be late. Raises EngineError or ConfigError."""
+async def _load_recognisers(
+    models: ModelsOfKind[ServedRecogniser], preloaded: Sequence[str]
+) -> None:
+    """Loads the default recogniser first, then the others one by one: on few cores, models that
+    load at the same time are all late. `preloaded`: names of the others. Raises EngineError or
+    ConfigError."""
     await models.default.load()
-    for name in others:
+    for name in preloaded:
         model = models.get(name)
         if model is None:
             raise ConfigError(f"asr.preload: {unknown_model_message(name, tuple(models))}")
@@ -248,25 +262,25 @@ async def _load_first(models: ModelsOfKind[ServedRecogniser], others: Sequence[s
 
 
 def _log_choices(
-    found: PlacementInputs, choices: Mapping[EngineKind, EngineSelection], offer: LoadableModel
+    inputs: PlacementInputs, choices: Mapping[EngineKind, EngineSelection], offer: LoadableModel
 ) -> None:
     """Logs the chosen engines and the reasons."""
-    for note in found.hardware.notes:
+    for note in inputs.hardware.notes:
         logger.info("hardware: %s", note)
-    for kind, engines in found.known.items():
+    for kind, engines in inputs.engines.items():
         for engine in engines:
             if engine.origin != BUILT_IN and not engine.installed:
-                left_out = kind, engine.name, engine.origin, engine.reason
-                logger.warning("! %s engine %s of %s is left out: %s", *left_out)
+                details = kind, engine.name, engine.origin, engine.reason
+                logger.warning("! %s engine %s of %s is left out: %s", *details)
     for choice in choices.values():
-        origin = origin_of(choice, found)
+        origin = origin_of(choice, inputs)
         logger.info("%s: %s, %s (%s)", choice.kind, choice.name, origin, choice.why)
     logger.info("asr: %s runs %s", offer.name, offer.why)
     for warning in offer.warnings:
         logger.warning("asr: %s: %s", offer.name, warning)
 
 
-def _phrases(toolbox: Toolbox) -> Sequence[str]:
+def _training_sentences(toolbox: Toolbox) -> Sequence[str]:
     """Returns the sentences that this home understands, for a recogniser that is trained on
     them."""
     return phrases(PHRASES_LANGUAGE, tool_specs(toolbox, PHRASES_LANGUAGE), MAX_PHRASES)

@@ -1,4 +1,5 @@
-"""Connects Home Assistant as the house, if it is configured, while the server runs."""
+"""Connects Home Assistant while the server runs, if it is configured. Its devices then replace the
+demo home's."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -54,41 +55,45 @@ async def run_home_assistant(
     if not config.url:
         yield None
         return
-    home = HomeAssistantClient(config.as_settings(), clock, metrics, mirror=EntityMirror(demo_home))
+    client = HomeAssistantClient(
+        config.as_settings(), clock, metrics, mirror=EntityMirror(demo_home)
+    )
     servers = mcp_tools({MCP_NAME: config.as_mcp_server()} if config.use == "tools" else {})
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(home.run(), name="home-assistant")]
-        running += [tasks.create_task(_update_reachability(home, demo_home), name="home-reach")]
-        running += [
-            tasks.create_task(_run_while_authenticated(home, one), name="home-mcp")
-            for one in servers
+        background = [tasks.create_task(client.run(), name="home-assistant")]
+        background += [
+            tasks.create_task(_update_reachability(client, demo_home), name="home-reach")
         ]
-        await home.wait_for_names(NAMES_WAIT_S)
+        background += [
+            tasks.create_task(_run_while_authenticated(client, server), name="home-mcp")
+            for server in servers
+        ]
+        await client.wait_for_names(NAMES_WAIT_S)
         yield HomeAssistantServices(
-            (HomeAssistantTools(home, clock), *servers),
-            lambda: home.house.keywords(config.keywords),
-            partial(_switch, home),
+            (HomeAssistantTools(client, clock), *servers),
+            lambda: client.house.keywords(config.keywords),
+            partial(_switch, client),
         )
-        for task in running:
+        for task in background:
             task.cancel()
 
 
-async def _update_reachability(home: HomeAssistantClient, demo_home: DemoHome) -> None:
+async def _update_reachability(client: HomeAssistantClient, demo_home: DemoHome) -> None:
     """Keeps the connection state on the page up to date."""
     while True:
-        state = home.state
+        state = client.state
         demo_home.show_reach(REACHABILITY[state])
-        await home.wait_for_state(*(set(ConnectionState) - {state}))
+        await client.wait_for_state(*(set(ConnectionState) - {state}))
 
 
-async def _run_while_authenticated(home: HomeAssistantClient, server: McpToolProvider) -> None:
+async def _run_while_authenticated(client: HomeAssistantClient, server: McpToolProvider) -> None:
     """Runs the MCP client only while the WebSocket connection is authenticated. A client that
     retries with a wrong token gets our address banned by Home Assistant."""
     while True:
-        await home.wait_for_state(ConnectionState.CONNECTED)
+        await client.wait_for_state(ConnectionState.CONNECTED)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run())
-            await home.wait_for_state(ConnectionState.AWAY, ConnectionState.REFUSED)
+            await client.wait_for_state(ConnectionState.AWAY, ConnectionState.REFUSED)
             running.cancel()
 
 

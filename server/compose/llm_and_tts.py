@@ -32,10 +32,10 @@ from serving.workers.engine_process import EngineProcess, engine_process
 
 logger = logging.getLogger(__name__)
 
-SPEAKS_ALL = "espeak"
-"TTS engine for languages and clauses that the chosen one does not speak."
+FALLBACK_TTS = "espeak"
+"TTS engine that speaks the languages and clauses that the chosen engine cannot speak."
 
-SUPERVISED = "vllm"
+OWN_ENVIRONMENT_LLM = "vllm"
 "Language model that runs in its own Python environment, made by `earshot engines install`."
 
 HOME_LANGUAGES = ("en", "de", "fr", "es")
@@ -51,13 +51,14 @@ async def load_language_model(
     llm = await asyncio.to_thread(_in_worker, llm, choice.name, options, metrics)
     _close_at_end(llm, stack)
     if isinstance(llm, HybridLlm):
-        llm.on_failure = lambda error: _count(error, metrics)
+        llm.on_failure = lambda error: _count_error(error, metrics)
     return llm
 
 
 def _in_worker(llm: Llm, name: str, options: Mapping[str, Any], metrics: Metrics) -> Llm:
-    """Returns the model in a worker process, if it belongs there; also the model behind a hybrid
-    one. The process starts with the model. Blocking."""
+    """Returns the model as a worker process serves it, or as it is if it runs in this process. Of a
+    hybrid model, the model behind it is replaced. The process starts later, with
+    `start_language_model`. Blocking."""
     if isinstance(llm, HybridLlm):
         model = convert(dict(options), HybridSettings).model
         llm.model = _in_worker(llm.model, model.engine, model.options, metrics)
@@ -96,14 +97,14 @@ class LoadedVoices:
     """TTS engines that are ready to speak."""
 
     choice: EngineSelection
-    "The engine that speaks first."
+    "The engine that speaks unless another one must."
     engines: Mapping[str, Tts]
-    "All engines by name, that one first."
+    "All engines by name, the one of `choice` first."
 
 
 async def load_voices(
     choice: EngineSelection,
-    found: PlacementInputs,
+    inputs: PlacementInputs,
     languages: TextLanguageDetector,
     metrics: Metrics,
     stack: AsyncExitStack,
@@ -113,30 +114,30 @@ async def load_voices(
     does not load, espeak takes its place. All share one cache for frequent replies. `process`: the
     worker of the chosen engine, if it has one. Raises EngineError or ConfigError."""
     cache = VoiceCache(metrics)
-    has_spare = choice.name != SPEAKS_ALL and any(
-        one.name == SPEAKS_ALL and one.installed for one in found.known["tts"]
+    has_fallback = choice.name != FALLBACK_TTS and any(
+        engine.name == FALLBACK_TTS and engine.installed for engine in inputs.engines["tts"]
     )
 
-    async def loaded(name: str, options: Mapping[str, Any]) -> Tts:
+    async def load_engine(name: str, options: Mapping[str, Any]) -> Tts:
         tts: Tts
         if process is not None and name == choice.name:
-            tts = RemoteTts(process, await process.ready(), waits=not has_spare)
+            tts = RemoteTts(process, await process.ready(), waits=not has_fallback)
         else:
             tts = await asyncio.to_thread(load, "tts", name, options)
             _close_at_end(tts, stack)
         return CachedTts(tts, cache)
 
-    if not has_spare:
-        return LoadedVoices(choice, {choice.name: await loaded(choice.name, choice.options)})
-    spare = await loaded(SPEAKS_ALL, {})
+    if not has_fallback:
+        return LoadedVoices(choice, {choice.name: await load_engine(choice.name, choice.options)})
+    fallback = await load_engine(FALLBACK_TTS, {})
     try:
-        first = await loaded(choice.name, choice.options)
+        primary = await load_engine(choice.name, choice.options)
     except EngineError as error:
-        logger.warning("! %s; %s speaks instead", error, SPEAKS_ALL)
-        instead = EngineSelection("tts", SPEAKS_ALL, {}, f"{choice.name} does not load")
-        return LoadedVoices(instead, {SPEAKS_ALL: spare})
-    tts = FallbackTts(first, spare, languages, metrics)
-    return LoadedVoices(choice, {choice.name: tts, SPEAKS_ALL: spare})
+        logger.warning("! %s; %s speaks instead", error, FALLBACK_TTS)
+        replacement = EngineSelection("tts", FALLBACK_TTS, {}, f"{choice.name} does not load")
+        return LoadedVoices(replacement, {FALLBACK_TTS: fallback})
+    tts = FallbackTts(primary, fallback, languages, metrics)
+    return LoadedVoices(choice, {choice.name: tts, FALLBACK_TTS: fallback})
 
 
 def check_voice(voice: str, voices: Mapping[str, Tts], language: str) -> None:
@@ -150,15 +151,15 @@ def check_voice(voice: str, voices: Mapping[str, Tts], language: str) -> None:
 
 
 def check_wake_word(name: str, wake: WakeWordEngine) -> None:
-    """Raises ConfigError if the configured wake word is unknown, for the same reason as
-    `check_voice`."""
+    """Raises ConfigError if the engine does not know the configured wake word. Otherwise every
+    session would fail."""
     try:
         find_word(wake, name)
     except RequestError as exc:
         raise ConfigError(f"assistant.wake_word: {exc}") from None
 
 
-async def warm_others(llm: Llm, language: str, toolbox: Toolbox) -> None:
+async def warm_other_languages(llm: Llm, language: str, toolbox: Toolbox) -> None:
     """Warms up the home's other languages before a client needs them.
 
     What is loaded then stays for good, so it is frozen for the garbage collector: a full collection
@@ -184,8 +185,8 @@ def tool_specs(toolbox: Toolbox, language: str) -> list[ToolSpec]:
 def _with_environment(name: str, options: Mapping[str, Any], state_dir: str) -> Mapping[str, Any]:
     """Adds the environment made by `earshot engines install` to the options of engines that need
     one. Looks also at the engine behind a hybrid one."""
-    if name == SUPERVISED:
-        return {"environment": str(folder_of(state_dir, SUPERVISED)), **options}
+    if name == OWN_ENVIRONMENT_LLM:
+        return {"environment": str(folder_of(state_dir, OWN_ENVIRONMENT_LLM)), **options}
     model = options.get("model")
     if name == HybridLlm.name and isinstance(model, Mapping):
         engine, engine_options = str(model.get("engine", "")), model.get("options", {})
@@ -199,9 +200,10 @@ def _with_environment(name: str, options: Mapping[str, Any], state_dir: str) -> 
 
 
 def _close_at_end(engine: object, stack: AsyncExitStack) -> None:
+    """Closes the engine when `stack` is left, if it can be closed."""
     if isinstance(engine, ClosableEngine):
         stack.push_async_callback(engine.aclose)
 
 
-def _count(error: EarshotError, metrics: Metrics) -> None:
+def _count_error(error: EarshotError, metrics: Metrics) -> None:
     metrics.count("earshot_errors", code=error.code)

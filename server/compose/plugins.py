@@ -51,6 +51,7 @@ class ChosenPlugin:
     section: str
     "Section of the configuration, such as `doors.NAME`."
     settings: Struct
+    "Settings from the configuration, checked by the plugin's own type."
     module: Any
     "The plugin's module. Its `create` makes the door or the tools."
 
@@ -59,22 +60,22 @@ class ChosenPlugin:
         """Name for messages: the section and the package."""
         return f"{self.section} ({self.plugin.origin})"
 
-    def create(self, protocol: type, *given: object) -> Any:
+    def create(self, protocol: type, *arguments: object) -> Any:
         """Calls the module's `create` with the settings and checks the result. `protocol`: class
         whose members the result must have. Raises ConfigError, whatever the package's code raises.
         """
         try:
-            made = self.module.create(self.settings, *given)
+            instance = self.module.create(self.settings, *arguments)
         except EarshotError as error:
             raise ConfigError(f"{self.label}: {error}") from error
         except Exception as error:
             logger.error("! %s does not start", self.label, exc_info=error)
-            what = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{self.label} does not start: {what}") from error
-        if lacking := missing_members(made, protocol):
-            what = f"what it creates is no {protocol.__name__}"
-            raise ConfigError(f"{self.label}: {what}: it has no {', '.join(lacking)}")
-        return made
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.label} does not start: {reason}") from error
+        if missing := missing_members(instance, protocol):
+            reason = f"what it creates is no {protocol.__name__}"
+            raise ConfigError(f"{self.label}: {reason}: it has no {', '.join(missing)}")
+        return instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +83,27 @@ class OpenedDoor:
     """Door of another package, ready to be mounted."""
 
     label: str
+    "Name for messages: the section and the package."
     name: str
+    "Name of the plugin, which is also the tag of its routes in the API's documentation."
     routes: tuple[Route, ...]
     background: RunsInBackground | None
+    "The door, if it has work that runs while the server runs; None if it has none."
 
 
 def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> list[ChosenPlugin]:
     """Imports the plugins that the configuration names. Blocking. `tables`: plugin name ->
     settings. Raises ConfigError for a name that no package has, a broken package, or wrong
     settings."""
-    found = _found(group)
+    installed = _installed_plugins(group)
     chosen = []
     for name, options in tables.items():
         section = f"{SECTIONS[group]}.{name}"
-        plugin = found.get(name)
+        plugin = installed.get(name)
         if plugin is None:
-            there = ", ".join(found) or "none"
+            available = ", ".join(installed) or "none"
             raise ConfigError(
-                f"{section}: no installed package provides {name!r}; there are: {there}"
+                f"{section}: no installed package provides {name!r}; there are: {available}"
             )
         label = f"{section} ({plugin.origin})"
         try:
@@ -111,60 +115,64 @@ def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> lis
     return chosen
 
 
-def create_tools(config: ToolsConfig, taken: Collection[str] = ()) -> dict[str, ToolProvider]:
-    """Creates the tools of other packages, by their label in messages. Blocking. `taken`: names of
-    built-in tools. Raises ConfigError, also if a plugin uses one of these names."""
+def create_tools(
+    config: ToolsConfig, reserved_names: Collection[str] = ()
+) -> dict[str, ToolProvider]:
+    """Creates the tools of other packages, by their label in messages. Blocking. `reserved_names`:
+    names of built-in tools. Raises ConfigError, also if a plugin uses one of these names."""
     providers: dict[str, ToolProvider] = {}
-    for one in choose_plugins("earshot.tools", config.plugins):
-        provider: ToolProvider = one.create(ToolProvider)
+    for plugin in choose_plugins("earshot.tools", config.plugins):
+        provider: ToolProvider = plugin.create(ToolProvider)
         try:
             names = [spec.name for spec in provider.tools(ToolContext("", "en"))]
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{one.label} does not list its tools: {what}") from error
-        if twice := sorted({*names} & {*taken}):
-            names_ = ", ".join(twice)
-            raise ConfigError(f"{one.label}: these tools are built in, rename yours: {names_}")
-        providers[one.label] = provider
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{plugin.label} does not list its tools: {reason}") from error
+        if clashes := sorted({*names} & {*reserved_names}):
+            clashing_names = ", ".join(clashes)
+            raise ConfigError(
+                f"{plugin.label}: these tools are built in, rename yours: {clashing_names}"
+            )
+        providers[plugin.label] = provider
     return providers
 
 
 def open_plugin_doors(chosen: Sequence[ChosenPlugin], services: DoorServices) -> list[OpenedDoor]:
     """Creates the doors of other packages that the configuration names. Raises ConfigError."""
-    opened = []
-    for one in chosen:
-        door = one.create(PluginDoor, services)
+    doors = []
+    for plugin in chosen:
+        door = plugin.create(PluginDoor, services)
         routes = tuple(door.routes)
         for route in routes:
             if not isinstance(route, Route):
-                raise ConfigError(f"{one.label}: {route!r} is not a core.http.routes.Route")
-        name = one.plugin.name
+                raise ConfigError(f"{plugin.label}: {route!r} is not a core.http.routes.Route")
+        name = plugin.plugin.name
         routes = tuple(replace(route, tag=name) for route in routes)
         try:  # a route that cannot be described would break the page of the whole API
             document(routes, title="", version="", description="")
             for route in routes:
                 UrlDispatcher().add_route(route.method, route.path, route.handler)
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{one.label}: its routes cannot be mounted: {what}") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{plugin.label}: its routes cannot be mounted: {reason}") from error
         background = door if isinstance(door, RunsInBackground) else None
-        opened.append(OpenedDoor(one.label, name, routes, background))
-    return opened
+        doors.append(OpenedDoor(plugin.label, name, routes, background))
+    return doors
 
 
-def plugin_routes(own: Sequence[Route], doors: Sequence[OpenedDoor]) -> tuple[Route, ...]:
+def plugin_routes(own_routes: Sequence[Route], doors: Sequence[OpenedDoor]) -> tuple[Route, ...]:
     """Returns the routes of other packages, to be mounted after our own. Raises ConfigError for a
     route that exists already."""
-    taken = {_operation(route): "Earshot itself" for route in own}
-    added: list[Route] = []
+    owners = {_operation(route): "Earshot itself" for route in own_routes}
+    routes: list[Route] = []
     for door in doors:
         for route in door.routes:
-            owner = taken.setdefault(_operation(route), door.label)
+            owner = owners.setdefault(_operation(route), door.label)
             if owner != door.label:
-                what = f"{route.method} {route.path} is answered by {owner}"
-                raise ConfigError(f"{door.label}: {what}: choose another path")
-        added += door.routes
-    return tuple(added)
+                clash = f"{route.method} {route.path} is answered by {owner}"
+                raise ConfigError(f"{door.label}: {clash}: choose another path")
+        routes += door.routes
+    return tuple(routes)
 
 
 def unused_plugins(config: Config) -> Iterator[tuple[bool, str]]:
@@ -174,11 +182,11 @@ def unused_plugins(config: Config) -> Iterator[tuple[bool, str]]:
         yield False, sentence
     tables = {"earshot.tools": config.tools.plugins, "earshot.doors": config.doors}
     for group, section in SECTIONS.items():
-        what = group.removeprefix("earshot.").removesuffix("s")
-        for name, plugin in _found(group).items():
+        kind = group.removeprefix("earshot.").removesuffix("s")
+        for name, plugin in _installed_plugins(group).items():
             if name in tables[group]:
                 continue
-            label = f"{what} {name} of {plugin.origin}"
+            label = f"{kind} {name} of {plugin.origin}"
             try:
                 module_of(plugin)
             except ConfigError as error:
@@ -196,7 +204,8 @@ def log_unused_plugins(config: Config) -> None:
             logger.warning("! %s", sentence)
 
 
-def _found(group: Group) -> Mapping[str, Plugin]:
+def _installed_plugins(group: Group) -> Mapping[str, Plugin]:
+    """Returns the plugins of a group by name. Blocking."""
     return find_plugins(group, BUILT_IN_DOORS if group == "earshot.doors" else ())
 
 

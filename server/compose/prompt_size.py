@@ -22,10 +22,10 @@ BYTES_PER_TOKEN = 3.5
 """Bytes per token of JSON and English text, an average. Today's tokenizers differ from it by up to
 a fifth."""
 
-ANY_DAY = date(2026, 11, 23)
+SAMPLE_DATE = date(2026, 11, 23)
 "Date for the estimate. Every date takes the same number of tokens."
 
-TALK_TOKENS = 1000
+MIN_CONVERSATION_TOKENS = 1000
 "Tokens of a conversation of some five turns. With less room, a model forgets what was just said."
 
 
@@ -34,6 +34,7 @@ class PromptSize:
     """Parts of a request, in estimated tokens."""
 
     context_tokens: int
+    "Size of the model's context window."
     instructions_tokens: int
     tools_tokens: int
     tools: int
@@ -45,29 +46,29 @@ class PromptSize:
         return min(ANSWER_TOKENS, self.context_tokens // 4)
 
     @property
-    def left_tokens(self) -> int:
+    def conversation_tokens(self) -> int:
         """Tokens left for the conversation; negative if not even the fixed parts fit."""
-        fixed = self.instructions_tokens + self.tools_tokens + self.answer_tokens
-        return self.context_tokens - fixed
+        fixed_tokens = self.instructions_tokens + self.tools_tokens + self.answer_tokens
+        return self.context_tokens - fixed_tokens
 
     @property
     def fits(self) -> bool:
         """True if enough tokens are left for a conversation."""
-        return self.left_tokens >= TALK_TOKENS
+        return self.conversation_tokens >= MIN_CONVERSATION_TOKENS
 
     def __str__(self) -> str:
         return (
             f"about {self.instructions_tokens} tokens of instructions, {self.tools_tokens} of"
             f" {self.tools} tools and {self.answer_tokens} for the answer leave"
-            f" {max(0, self.left_tokens)} of {self.context_tokens} for the conversation"
+            f" {max(0, self.conversation_tokens)} of {self.context_tokens} for the conversation"
         )
 
     def advice(self) -> str:
         """Returns a sentence that says what an operator can do about it."""
         return (
-            f"llm: {self}; at least {TALK_TOKENS} are needed: give the model a larger context"
-            " (Ollama: num_ctx), set context_tokens if it has one, take the engine hybrid, or name"
-            " fewer tools under [assistant] tools"
+            f"llm: {self}; at least {MIN_CONVERSATION_TOKENS} are needed: give the model a larger"
+            " context (Ollama: num_ctx), set context_tokens if it has one, take the engine hybrid,"
+            " or name fewer tools under [assistant] tools"
         )
 
 
@@ -77,16 +78,20 @@ def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSi
     if llm.context_tokens is None:
         return None
     offers_all = config.tools.offered == "all"
-    shown = tools if offers_all else most_tools(tools, llm.context_tokens)
-    size_bytes = len(json.dumps(chat_tools(shown), ensure_ascii=False).encode()) if shown else 0
+    offered_tools = tools if offers_all else most_tools(tools, llm.context_tokens)
+    size_bytes = (
+        len(json.dumps(chat_tools(offered_tools), ensure_ascii=False).encode())
+        if offered_tools
+        else 0
+    )
     text = instructions_of(config).prompt(
-        config.assistant.instructions, config.language, ANY_DAY, UNKNOWN_LOCATION
+        config.assistant.instructions, config.language, SAMPLE_DATE, UNKNOWN_LOCATION
     )
     return PromptSize(
         llm.context_tokens,
         round(len(text.encode()) / BYTES_PER_TOKEN),
         round(size_bytes / BYTES_PER_TOKEN),
-        len(shown),
+        len(offered_tools),
     )
 
 
@@ -98,11 +103,13 @@ def instructions_of(config: Config) -> DefaultInstructions:
 def known_tools(config: Config) -> list[ToolSpec]:
     """Lists the tools of skills, configured modules and other packages without a running server.
     Raises ConfigError. Blocking."""
-    house, *skills = built_in_tools(config)
-    providers = skills if config.home_assistant.url else [house, *skills]
+    home_tools, *skills = built_in_tools(config)
+    providers = skills if config.home_assistant.url else [home_tools, *skills]
     providers.append(FunctionTools(load_functions(config.tools.modules)))
     providers += create_tools(config.tools).values()
-    specs = [spec for one in providers for spec in one.tools(ToolContext("", config.language))]
+    specs = [
+        spec for provider in providers for spec in provider.tools(ToolContext("", config.language))
+    ]
     allowed = config.assistant.tools
     return specs if allowed is None else [spec for spec in specs if spec.name in allowed]
 

@@ -17,20 +17,22 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def configured_tools(
-    config: ToolsConfig, taken: Collection[str] = ()
+    config: ToolsConfig, reserved_names: Collection[str] = ()
 ) -> AsyncIterator[tuple[ToolProvider, ...]]:
     """Yields functions of modules, then tools of other packages, then MCP servers. MCP servers
-    connect in the background; leaving the context disconnects them. `taken`: names of built-in
-    tools. Raises ConfigError; inside an ExceptionGroup once the context is entered."""
+    connect in the background; leaving the context disconnects them. `reserved_names`: names of
+    built-in tools. Raises ConfigError; inside an ExceptionGroup once the context is entered."""
     servers = mcp_tools(config.mcp)
     functions = FunctionTools(await asyncio.to_thread(load_functions, config.modules))
-    plugins = await asyncio.to_thread(create_tools, config, taken)
+    plugins = await asyncio.to_thread(create_tools, config, reserved_names)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         for label, plugin in plugins.items():
             logger.info("tools of %s", label)
             if isinstance(plugin, LlmWithServer):
                 await stack.enter_async_context(plugin.running())
-        running = [tasks.create_task(one.run(), name=f"mcp-{one.name}") for one in servers]
+        background = [
+            tasks.create_task(server.run(), name=f"mcp-{server.name}") for server in servers
+        ]
         yield (functions, *plugins.values(), *servers)
-        for task in running:
+        for task in background:
             task.cancel()

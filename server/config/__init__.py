@@ -243,7 +243,7 @@ class AsrConfig(EngineConfig, frozen=True):
         NoSpeechMode,
         Meta(
             description=(
-                "How words that were recognised in noise are filtered: off keeps all of them;"
+                "Filter for words that were recognised in noise: off keeps all of them;"
                 " normal drops those that the model itself doubts; strict also drops those that"
                 " voice activity detection doubts. A request can override this with"
                 " no_speech_threshold."

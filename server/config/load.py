@@ -19,8 +19,8 @@ from server.config.types import describe, is_secret, kind_of, masked
 ENV_PREFIX = "EARSHOT_"
 DEFAULT_FILE = "earshot.toml"
 NOT_SETTINGS = ("EARSHOT_CONFIG", "EARSHOT_KEY")
-"""Variables that are no settings: the path of the file, and the key for `talk`. `EARSHOT_CI_*` of
-test runs are none either."""
+"""Variables that are not settings: the path of the file, and the key for `talk`. The variables
+`EARSHOT_CI_*` of test runs are not settings either."""
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "--host": ("server", "host"),
     "--port": ("server", "port"),
@@ -50,10 +50,14 @@ class _ConfigDraft:
     """Values read so far, with their sources and the problems found."""
 
     values: dict[str, Any] = field(default_factory=dict)
+    "Settings read so far, as nested tables."
     origins: dict[SettingPath, str] = field(default_factory=dict)
+    "Setting -> source, as in `EffectiveConfig`."
     problems: list[str] = field(default_factory=list)
+    "One line for each problem, for the user."
 
     def put(self, path: SettingPath, value: Any, origin: str) -> None:
+        """Sets one setting and its source. A later source replaces an earlier one."""
         table = self.values
         for name in path[:-1]:
             table = table.setdefault(name, {})
@@ -72,26 +76,27 @@ def load(
     as `--port`. Raises ConfigError with one line per problem."""
     draft = _ConfigDraft()
     if state_home := environ.get("XDG_STATE_HOME"):
-        _add_leaf(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
+        _add_setting(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
     _add_file(draft, find_file(environ, file))
     _add_environment(draft, environ)
     for flag, value in (flags or {}).items():
-        _add_leaf(draft, FLAGS[flag], value, f"flag:{flag}")
+        _add_setting(draft, FLAGS[flag], value, f"flag:{flag}")
     if draft.problems:
         raise ConfigError("\n".join(draft.problems))
     try:
         config = msgspec.convert(draft.values, Config)
-    except msgspec.ValidationError as error:  # a variable set a key inside an open table
+    except msgspec.ValidationError as error:  # keys in open tables are checked only here
         raise ConfigError(f"config: {error}") from error
     return EffectiveConfig(config, draft.origins)
 
 
 def find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
-    """Returns the file to read. Only a file that was named must exist."""
+    """Returns the file to read; None if there is none. A file that was named is returned even if it
+    does not exist: reading it then reports the error."""
     if file is not None:
         return file
-    if named := environ.get("EARSHOT_CONFIG"):
-        return Path(named)
+    if path := environ.get("EARSHOT_CONFIG"):
+        return Path(path)
     return Path(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else None
 
 
@@ -104,46 +109,53 @@ def _add_file(draft: _ConfigDraft, file: Path | None) -> None:
         raise ConfigError(f"{file}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: not TOML: {error}") from error
-    for path, value in _leaves(draft, tables, _struct(Config), (), "config"):
-        _add_leaf(draft, path, value, f"file:{file}")
+    for path, value in _settings_in_table(draft, tables, _struct_type(Config), (), "config"):
+        _add_setting(draft, path, value, f"file:{file}")
 
 
-def _leaves(
+def _settings_in_table(
     draft: _ConfigDraft,
     table: Mapping[str, Any],
     struct: inspect.StructType,
-    at: SettingPath,
+    section_path: SettingPath,
     label: str,
 ) -> Iterator[tuple[SettingPath, Any]]:
-    """Yields all settings in a table, sections unfolded. Notes unknown keys and wrong sections."""
-    fields = {f.name: kind_of(f.type) for f in struct.fields}
+    """Yields (path, value) of every setting in a table and in its sections. Unknown keys and values
+    in the place of a section become problems of the draft. `section_path`: path of the table.
+    `label`: the same path for messages."""
+    fields = {info.name: kind_of(info.type) for info in struct.fields}
     for name, value in table.items():
         kind = fields.get(name)
         if kind is None:
-            draft.problems.append(f"{label}: unknown key {name!r}{_guess(name, fields)}")
+            draft.problems.append(f"{label}: unknown key {name!r}{_suggestion(name, fields)}")
         elif not isinstance(kind, inspect.StructType):
-            yield (*at, name), value
+            yield (*section_path, name), value
         elif isinstance(value, Mapping):
-            yield from _leaves(draft, value, kind, (*at, name), f"{label}.{name}")
+            yield from _settings_in_table(
+                draft, value, kind, (*section_path, name), f"{label}.{name}"
+            )
         else:
             draft.problems.append(f"{label}.{name}: expected a table, got {value!r}")
 
 
 def _add_environment(draft: _ConfigDraft, environ: Mapping[str, str]) -> None:
-    """Adds the settings of all `EARSHOT_*` variables. Unknown ones are noted as problems."""
+    """Adds the settings of all `EARSHOT_*` variables. Unknown variables become problems of the
+    draft."""
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
             continue
         if variable.startswith("EARSHOT_CI_"):
             continue
-        path = _path_of(tuple(variable.removeprefix(ENV_PREFIX).lower().split("__")))
+        path = _find_setting(tuple(variable.removeprefix(ENV_PREFIX).lower().split("__")))
         if path is None:
-            draft.problems.append(f"{variable}: unknown setting{_guess(variable, _variables())}")
+            draft.problems.append(
+                f"{variable}: unknown setting{_suggestion(variable, _variable_names())}"
+            )
         else:
-            _add_leaf(draft, path, environ[variable], f"env:{variable}")
+            _add_setting(draft, path, environ[variable], f"env:{variable}")
 
 
-def _path_of(path: SettingPath) -> SettingPath | None:
+def _find_setting(path: SettingPath) -> SettingPath | None:
     """Returns the setting that a variable's name means, or None."""
     for candidate in (path, *((section, *path) for section in SHORT_SECTIONS)):
         kind, rest = _resolve(candidate)
@@ -155,64 +167,66 @@ def _path_of(path: SettingPath) -> SettingPath | None:
 
 def _resolve(path: SettingPath) -> tuple[inspect.Type | None, SettingPath]:
     """Returns the type of the setting on this path, and the part of the path inside its value."""
-    kind: inspect.Type | None = _struct(Config)
+    kind: inspect.Type | None = _struct_type(Config)
     for depth, name in enumerate(path):
         if not isinstance(kind, inspect.StructType):
             return kind, path[depth:]
-        kind = next((kind_of(f.type) for f in kind.fields if f.name == name), None)
+        kind = next((kind_of(info.type) for info in kind.fields if info.name == name), None)
     return kind, ()
 
 
-def _annotated(path: SettingPath) -> inspect.Type:
+def _annotated_type(path: SettingPath) -> inspect.Type:
     """Returns the type of a setting together with its description."""
     section, _ = _resolve(path[:-1])
     assert isinstance(section, inspect.StructType)
-    return next(f.type for f in section.fields if f.name == path[-1])
+    return next(info.type for info in section.fields if info.name == path[-1])
 
 
-def _add_leaf(draft: _ConfigDraft, path: SettingPath, value: Any, origin: str) -> None:
-    """Checks one value against its setting's type. Text from variables is parsed as that type."""
-    kind, inside = _resolve(path)
+def _add_setting(draft: _ConfigDraft, path: SettingPath, value: Any, origin: str) -> None:
+    """Checks one value against the type of its setting, and adds it to the draft, or a problem.
+    Text of a variable or a flag is parsed as that type. `origin`: see `EffectiveConfig.origins`."""
+    kind, inner_path = _resolve(path)
     assert kind is not None, f"no such setting: {path}"
-    source, _, name = origin.partition(":")
-    is_text = source in ("env", "flag")
+    origin_kind, _, name = origin.partition(":")
+    is_text = origin_kind in ("env", "flag")
     label = name if is_text else ".".join(("config", *path))
     if is_text and not _is_unicode(value):
         draft.problems.append(f"{label}: not UTF-8")
         return
-    if inside:  # a key of an open table, e.g. EARSHOT_ASR__OPTIONS__MODEL
-        draft.put(path, _as_toml(value), origin)
+    if inner_path:  # a key of an open table, e.g. EARSHOT_ASR__OPTIONS__MODEL
+        draft.put(path, _parse_toml_value(value), origin)
         return
     if is_text:
         value = _from_text(kind, value)
     try:
         # Checked inside an otherwise empty Config, so that ranges and cross-checks apply.
-        checked = msgspec.convert(_nested(path, value), Config, strict=not is_text)
+        config = msgspec.convert(_nested_tables(path, value), Config, strict=not is_text)
     except msgspec.ValidationError as error:
-        draft.problems.append(f"{label}{_what(error, path, value)}")
+        draft.problems.append(f"{label}{_problem_text(error, path, value)}")
     except ConfigError as error:  # a check across several fields of a table
         draft.problems.append(f"config.{error}")
     else:
-        draft.put(path, msgspec.to_builtins(reduce(getattr, path, checked)), origin)
+        draft.put(path, msgspec.to_builtins(reduce(getattr, path, config)), origin)
 
 
 def _is_unicode(text: str) -> bool:
-    """Returns False if a variable held bytes that are no UTF-8, which Python marks as in PEP
-    383."""
+    """Returns False if a variable held bytes that are not UTF-8. Python puts surrogates in their
+    place (PEP 383)."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _from_text(kind: inspect.Type, text: str) -> Any:
+    """Returns the value of a variable or flag in the form that msgspec can convert to the type."""
     match kind:
         case inspect.VarTupleType() | inspect.ListType():
-            return [part.strip() for part in text.split(",") if part.strip()]
+            return [item.strip() for item in text.split(",") if item.strip()]
         case inspect.DictType():
-            return _as_toml(text)
+            return _parse_toml_value(text)
         case _:
             return text
 
 
-def _as_toml(text: Any) -> Any:
+def _parse_toml_value(text: Any) -> Any:
     """Parses text as a TOML value: number, boolean, list or table. Returns any other text as it
     is."""
     if not isinstance(text, str):
@@ -223,52 +237,53 @@ def _as_toml(text: Any) -> Any:
         return text
 
 
-def _nested(path: SettingPath, value: Any) -> Any:
+def _nested_tables(path: SettingPath, value: Any) -> Any:
+    """Returns the value inside one table for each name of the path."""
     for name in reversed(path):
         value = {name: value}
     return value
 
 
-def _what(error: msgspec.ValidationError, path: SettingPath, value: Any) -> str:
-    """Returns the text of a problem: `: expected int in [0, 65535], got 'x'`, or the place in the
-    value."""
-    message, _, where = str(error).partition(" - at `$")
-    inside = where.rstrip("`").removeprefix("." + ".".join(path))
-    if not inside:
-        shown = "something else" if is_secret(path[-1]) else repr(masked(value, path[-1]))
-        return f": expected {describe(_annotated(path))}, got {shown}"
+def _problem_text(error: msgspec.ValidationError, path: SettingPath, value: Any) -> str:
+    """Returns what follows the setting's name in a problem: `: expected int in [0, 65535], got
+    'x'`. If only a part of the value is wrong, its place comes first."""
+    message, _, location = str(error).partition(" - at `$")
+    inner_location = location.rstrip("`").removeprefix("." + ".".join(path))
+    if not inner_location:
+        value_text = "something else" if is_secret(path[-1]) else repr(masked(value, path[-1]))
+        return f": expected {describe(_annotated_type(path))}, got {value_text}"
     message = message.replace("Object contains unknown field", "unknown key").replace("`", "'")
-    return f"{inside}: {message[:1].lower()}{message[1:]}"
+    return f"{inner_location}: {message[:1].lower()}{message[1:]}"
 
 
 @cache
-def _struct(cls: type) -> inspect.StructType:
+def _struct_type(cls: type) -> inspect.StructType:
     info = inspect.type_info(cls)
     assert isinstance(info, inspect.StructType)
     return info
 
 
-def _variables() -> list[str]:
-    """Lists the names of all variables that set something, the short forms included."""
+def _variable_names() -> list[str]:
+    """Lists the names of all variables that set a setting, with the short forms."""
     return [
-        ENV_PREFIX + "__".join(part).upper()
+        ENV_PREFIX + "__".join(names).upper()
         for path in setting_paths()
-        for part in ([path, path[1:]] if path[0] in SHORT_SECTIONS else [path])
+        for names in ([path, path[1:]] if path[0] in SHORT_SECTIONS else [path])
     ]
 
 
 def setting_paths(
-    struct: inspect.StructType | None = None, at: SettingPath = ()
+    struct: inspect.StructType | None = None, section_path: SettingPath = ()
 ) -> Iterator[SettingPath]:
     """Yields the paths of all settings."""
-    for f in (struct or _struct(Config)).fields:
-        kind = kind_of(f.type)
+    for info in (struct or _struct_type(Config)).fields:
+        kind = kind_of(info.type)
         if isinstance(kind, inspect.StructType):
-            yield from setting_paths(kind, (*at, f.name))
+            yield from setting_paths(kind, (*section_path, info.name))
         else:
-            yield (*at, f.name)
+            yield (*section_path, info.name)
 
 
-def _guess(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f" (did you mean {close[0]}?)" if close else f" (known: {', '.join(sorted(known))})"
+def _suggestion(name: str, known: Mapping[str, Any] | list[str]) -> str:
+    matches = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {matches[0]}?)" if matches else f" (known: {', '.join(sorted(known))})"

@@ -16,19 +16,20 @@ def show(effective: EffectiveConfig) -> str:
     struct = inspect.type_info(type(effective.config))
     assert isinstance(struct, inspect.StructType)
     values = msgspec.to_builtins(effective.config)
-    return "\n".join(_table(struct, values, (), effective.origins)) + "\n"
+    return "\n".join(_table_lines(struct, values, (), effective.origins)) + "\n"
 
 
-def _table(
+def _table_lines(
     struct: inspect.StructType,
     values: Mapping[str, Any],
-    at: tuple[str, ...],
+    section_path: tuple[str, ...],
     origins: Mapping[tuple[str, ...], str],
 ) -> Iterator[str]:
-    """Yields a table's own settings, then its tables: TOML needs this order."""
+    """Yields the lines of a table: first its own settings, then its tables, because TOML needs this
+    order."""
     sections = []
     for setting in struct.fields:
-        path = (*at, setting.name)
+        path = (*section_path, setting.name)
         kind = kind_of(setting.type)
         if isinstance(kind, inspect.StructType):
             sections.append((path, kind))
@@ -39,17 +40,20 @@ def _table(
         yield f"# {setting.name} =" if value is None else f"{setting.name} = {to_toml(value)}"
     for path, kind in sections:
         yield f"\n[{'.'.join(path)}]"
-        yield from _table(kind, values[path[-1]], path, origins)
+        yield from _table_lines(kind, values[path[-1]], path, origins)
 
 
 def _origin(path: tuple[str, ...], origins: Mapping[tuple[str, ...], str]) -> str:
-    """Returns the source of a setting; several if its table was put together from several."""
-    found = [origin for known, origin in origins.items() if known[: len(path)] == path]
-    return ", ".join(dict.fromkeys(found)) or "default"
+    """Returns the source of a setting. A table may have several sources, which are joined with
+    commas."""
+    matching_origins = [
+        origin for setting_path, origin in origins.items() if setting_path[: len(path)] == path
+    ]
+    return ", ".join(dict.fromkeys(matching_origins)) or "default"
 
 
 def to_toml(value: Any) -> str:
-    """Writes one TOML value; tables are written inline."""
+    """Returns a value as TOML. Tables are written inline."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -58,12 +62,12 @@ def to_toml(value: Any) -> str:
         case datetime() | date() | time():
             return value.isoformat()
         case Mapping():
-            inside = ", ".join(
+            pairs = ", ".join(
                 f"{to_toml(str(key))} = {to_toml(inner)}"
                 for key, inner in value.items()
                 if inner is not None
             )
-            return f"{{ {inside} }}" if inside else "{}"
+            return f"{{ {pairs} }}" if pairs else "{}"
         case list() | tuple():
             return f"[{', '.join(to_toml(inner) for inner in value)}]"
         case _:

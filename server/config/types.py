@@ -14,11 +14,10 @@ PLUGIN_NAME = "^[a-z][a-z0-9_]{0,31}$"
 "Pattern for the name of a tool or a door that another package adds."
 
 SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password"})
-"Words of secret settings: a setting with one of them in its name is never printed."
-
+"Words of secret settings: a setting with one of these words in its name is never printed."
 
 SECRET_TABLES = frozenset({"env", "headers"})
-"Tables of secrets: no value in a table of this name is printed."
+"Names of tables of secrets: no value in such a table is printed."
 
 _PASSWORD = re.compile(r"(?<=://)(?P<user>[^\s/:@]*):[^\s/@]+(?=@)")
 "Password in a URL, such as a database's."
@@ -42,7 +41,8 @@ def is_secret(name: str) -> bool:
 
 
 def masked(value: Any, name: str) -> Any:
-    """Returns the value with every secret in it replaced."""
+    """Returns the value with MASK in place of every secret in it. `name`: name of the setting,
+    which decides whether it is secret."""
     if isinstance(value, Mapping):
         if name in SECRET_TABLES:
             return dict.fromkeys(value, MASK)
@@ -72,7 +72,7 @@ def describe(kind: inspect.Type) -> str:
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
             return f"list of {describe(item)}"
         case inspect.UnionType(types):
-            return " or ".join(describe(one) for one in types)
+            return " or ".join(describe(member) for member in types)
         case inspect.NoneType():
             return "nothing"
         case inspect.StructType() | inspect.DictType():
@@ -82,17 +82,22 @@ def describe(kind: inspect.Type) -> str:
 
 
 def _range(number: inspect.IntType | inspect.FloatType) -> str:
-    low, high = number.ge, number.le
-    if low is not None and high is not None:
-        return f" in [{low:g}, {high:g}]" if isinstance(low, float) else f" in [{low}, {high}]"
-    if low is not None:
-        return f" >= {low}"
-    return "" if high is None else f" <= {high}"
+    """Returns the range of a number in words, such as ` in [0, 65535]`; empty if it has none."""
+    minimum, maximum = number.ge, number.le
+    if minimum is not None and maximum is not None:
+        return (
+            f" in [{minimum:g}, {maximum:g}]"
+            if isinstance(minimum, float)
+            else f" in [{minimum}, {maximum}]"
+        )
+    if minimum is not None:
+        return f" >= {minimum}"
+    return "" if maximum is None else f" <= {maximum}"
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all tables of settings. Its secrets stay out of logs and tracebacks."""
 
     def __repr__(self) -> str:
-        shown = (f"{name}={masked(value, name)!r}" for name, value in asdict(self).items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        pairs = (f"{name}={masked(value, name)!r}" for name, value in asdict(self).items())
+        return f"{type(self).__name__}({', '.join(pairs)})"

@@ -1,5 +1,5 @@
-"""Applies the rules of `auth.py` to every route, and answers CORS for foreign sites with the
-key."""
+"""Applies the rules of `auth.py` to every route, and adds the CORS headers with which pages of
+other sites may use the server, if they send the key."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,9 +20,9 @@ ACCESS = aioweb.RequestKey("access", AccessGrant)
 "Result of the gate for a request."
 
 API_KEY = "X-API-Key"
-"Header in which WIS's clients and several others send the key, equal to `Authorization: Bearer`."
+"Header in which clients of WIS and several others send the key, instead of `Authorization`."
 
-PREFLIGHT: Mapping[str, str] = {
+PREFLIGHT_HEADERS: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": (
         "Authorization, X-API-Key, Content-Type, If-Match, Last-Event-ID, X-Request-ID, "
@@ -48,34 +48,36 @@ EXPOSED_HEADERS = (
 def guard(gate: AccessGate) -> Middleware:
     """Returns the middleware that lets a request in or answers 401 or 403. It runs before routing
     shows whether the path exists."""
-    wrong_keys = KeyAttemptLimiter()
+    limiter = KeyAttemptLimiter()
 
     @aioweb.middleware
-    async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+    async def check_access(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
         caller = caller_of(request)
         if _is_preflight(gate, caller, request):
             request[TOKEN] = None
             return await _preflight(gate, request, handler)
         admits = getattr(request.match_info.handler, ADMITS, None)
-        is_known = _is_known(request, caller)
+        is_trusted_address = _is_trusted_address(request, caller)
         is_public = _is_public(request)
         try:
-            access = gate.admit(caller, is_public=is_public, admits=admits, is_known=is_known)
+            access = gate.admit(
+                caller, is_public=is_public, admits=admits, is_trusted_address=is_trusted_address
+            )
         except Unauthorized:
             if caller.token is not None:
-                await wrong_keys.slow_down(request.remote)
+                await limiter.slow_down(request.remote)
             raise
-        is_wrong = access.token is not None and not access.is_trusted
+        has_wrong_token = access.token is not None and not access.is_trusted
         # A public path shows less without the key. Devices send their own keys there, each of 256
         # random bits, and the door checks those: they are no guesses at the server's key.
-        if is_wrong and not (access.token or "").startswith(DEVICE_KEY):
+        if has_wrong_token and not (access.token or "").startswith(DEVICE_KEY):
             with suppress(Unauthorized):
-                await wrong_keys.slow_down(request.remote)
+                await limiter.slow_down(request.remote)
         request[ACCESS] = access
         request[TOKEN] = access.token
         return await handler(request)
 
-    return run
+    return check_access
 
 
 PUBLIC = "earshot_public"
@@ -91,7 +93,7 @@ ADMITS_PAGE = "earshot_admits_page"
 "Attribute of a handler: function that says which sites at which addresses need no key, or None."
 
 
-def _is_known(request: aioweb.Request, caller: AccessRequest) -> bool:
+def _is_trusted_address(request: aioweb.Request, caller: AccessRequest) -> bool:
     """Returns True if the handler lets this address, or this site at this address, in without a
     key. A browser always sends its Origin for anything but a plain link; a device never does."""
     handler = request.match_info.handler
@@ -116,7 +118,7 @@ def caller_of(request: aioweb.Request) -> AccessRequest:
         if len(request.headers.getall(name, ())) > 1:
             raise Forbidden(f"more than one {name} header", code="forbidden_host")
     authorization = request.headers.get(hdrs.AUTHORIZATION)
-    own_header = request.headers.get(API_KEY, "").strip()
+    api_key_header = request.headers.get(API_KEY, "").strip()
     return AccessRequest(
         host=request.headers.get(hdrs.HOST),
         origin=request.headers.get(hdrs.ORIGIN),
@@ -124,10 +126,10 @@ def caller_of(request: aioweb.Request) -> AccessRequest:
         token=token_of(
             authorization,
             ", ".join(request.headers.getall(hdrs.SEC_WEBSOCKET_PROTOCOL, ())) or None,
-            own_header,
+            api_key_header,
         ),
         # A browser remembers a password; X-API-Key comes only from a script that knows the key.
-        is_basic=password_of(authorization) is not None and not own_header,
+        is_basic=password_of(authorization) is not None and not api_key_header,
         is_forwarded=is_forwarded(request.headers, request.version),
         is_cross_site=(
             hdrs.ORIGIN not in request.headers
@@ -137,8 +139,8 @@ def caller_of(request: aioweb.Request) -> AccessRequest:
 
 
 def _scheme_of(request: aioweb.Request) -> str:
-    """Returns the scheme that the browser uses, as told by a proxy's X-Forwarded-Proto. Without it,
-    pages served through a TLS proxy would look foreign. A page of another site cannot send this
+    """Returns the scheme that the browser uses, from a proxy's header X-Forwarded-Proto. Without
+    it, pages served through a TLS proxy would look foreign. A page of another site cannot send this
     header, because no preflight allows it."""
     scheme = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
     return scheme if scheme in ("http", "https") else request.scheme
@@ -147,8 +149,8 @@ def _scheme_of(request: aioweb.Request) -> str:
 def _is_preflight(gate: AccessGate, caller: AccessRequest, request: aioweb.Request) -> bool:
     """Returns True for a CORS preflight of an allowed site. A browser cannot send the key with
     it."""
-    is_asking = request.method == hdrs.METH_OPTIONS and caller.origin is not None
-    if not is_asking or "Access-Control-Request-Method" not in request.headers:
+    is_options = request.method == hdrs.METH_OPTIONS and caller.origin is not None
+    if not is_options or "Access-Control-Request-Method" not in request.headers:
         return False
     return gate.allows_origin(caller.origin or "")
 
@@ -161,7 +163,7 @@ async def _preflight(
     response: aioweb.StreamResponse = aioweb.Response(status=HTTPStatus.NO_CONTENT)
     if request.match_info.http_exception is None:
         response = await handler(request)
-    response.headers.update(PREFLIGHT)
+    response.headers.update(PREFLIGHT_HEADERS)
     origin = request.headers[hdrs.ORIGIN]
     response.headers["Access-Control-Allow-Origin"] = origin
     # Chrome asks this before a page of the internet may reach a private network. An allowed origin
@@ -173,8 +175,9 @@ async def _preflight(
 
 
 async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
-    """Adds the CORS headers with which a foreign site may read the answer (`on_response_prepare`).
-    Also sent when the key is wrong, so that the site's developer sees the reason."""
+    """Adds the CORS headers with which a foreign site may read the answer. They are also sent when
+    the key is wrong, so that the site's developer sees the reason. Registered as
+    `on_response_prepare`."""
     origin = request.headers.get(hdrs.ORIGIN)
     access: AccessGrant | None = request.get(ACCESS)
     cors_origin = access.cors_origin if access else None

@@ -16,11 +16,19 @@ from core.ports import Metrics
 from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
 from server.http.auth import AccessGate
 from server.http.connection import HttpRunner, check_http_names
-from server.http.edge import LIMIT_BYTES, check_encoding, edge, invite_body, stamp, to_https
+from server.http.edge import (
+    LIMIT_BYTES,
+    add_common_headers,
+    check_encoding,
+    edge,
+    redirect_to_https,
+    send_continue,
+)
 
 logger = logging.getLogger(__name__)
 
-CLOSE_TIMEOUT_S = 1.0  # short: turns have drained before connections are closed
+CLOSE_TIMEOUT_S = 1.0
+"Longest wait for open requests, in seconds. It is short, because turns have drained before."
 
 
 def build(
@@ -32,23 +40,28 @@ def build(
     is_tls: bool = False,
 ) -> aioweb.Application:
     """Mounts the routes. A request passes the middlewares in the listed order."""
-    middlewares = [edge(metrics, max_body_bytes), *([to_https] if is_tls else []), guard(gate)]
+    middlewares = [
+        edge(metrics, max_body_bytes),
+        *([redirect_to_https] if is_tls else []),
+        guard(gate),
+    ]
     app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)
-    app.on_response_prepare.append(stamp)
+    app.on_response_prepare.append(add_common_headers)
     app.on_response_prepare.append(allow_reading)
     open_streams = _OpenStreams()
-    app.on_shutdown.append(open_streams.end)
+    app.on_shutdown.append(open_streams.cancel_all)
     for route in routes:
-        handler = _marked(route, open_streams)
+        handler = _wrap_handler(route, open_streams)
         if route.method == "GET":  # add_get also answers HEAD
-            app.router.add_get(route.path, handler, expect_handler=_not_yet)
+            app.router.add_get(route.path, handler, expect_handler=_skip_continue)
         else:
-            app.router.add_route(route.method, route.path, handler, expect_handler=_not_yet)
+            app.router.add_route(route.method, route.path, handler, expect_handler=_skip_continue)
     return app
 
 
-async def _not_yet(_: aioweb.Request) -> None:
-    """Does not send `100 Continue` yet: aiohttp would invite the body before the key is checked."""
+async def _skip_continue(_: aioweb.Request) -> None:
+    """Replaces aiohttp's answer `100 Continue`, which would invite the body before the key is
+    checked. `send_continue` sends it later."""
 
 
 class _OpenStreams:
@@ -58,12 +71,13 @@ class _OpenStreams:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def register(self, route: Route) -> AbstractContextManager[None]:
-        """Returns a context for the route's handler, which registers the request if it is a
-        stream."""
-        is_watch = route.method == "GET" and route.response_content_type == "text/event-stream"
-        return self._registered() if is_watch else nullcontext()
+        """Returns a context in which the handler runs. It registers the request if the route is an
+        event stream."""
+        is_stream = route.method == "GET" and route.response_content_type == "text/event-stream"
+        return self._registered() if is_stream else nullcontext()
 
-    async def end(self, _: aioweb.Application) -> None:
+    async def cancel_all(self, _: aioweb.Application) -> None:
+        """Cancels all streams. Registered as `on_shutdown`."""
         for task in self._tasks:
             task.cancel()
 
@@ -78,13 +92,13 @@ class _OpenStreams:
             self._tasks.discard(task)
 
 
-def _marked(route: Route, open_streams: _OpenStreams) -> Handler:
-    """Wraps a handler to mark it with its route's access rules, since methods take no
-    attributes."""
+def _wrap_handler(route: Route, open_streams: _OpenStreams) -> Handler:
+    """Wraps a handler, and sets the access rules of its route as attributes of the wrapper. A bound
+    method could not have attributes."""
 
     async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
         check_encoding(request.headers)
-        await invite_body(request)
+        await send_continue(request)
         with open_streams.register(route):
             response: aioweb.StreamResponse = await route.handler(request)
         return response

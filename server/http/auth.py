@@ -1,4 +1,5 @@
-"""Access rules: the key, foreign Origins and unknown Hosts. Pure; access.py feeds it requests.
+"""Access rules: the key, foreign Origins and unknown Hosts. This file does no I/O; access.py calls
+it.
 
 No key is needed from this machine itself, unless the configuration asks for it. Every other request
 needs one. It is refused before routing, so that an outsider cannot even learn which paths exist.
@@ -19,7 +20,7 @@ from server.net.addresses import address_of, host_name, is_loopback
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 "Prefix of the WebSocket subprotocol that carries a browser's key: a browser cannot set headers."
 
-ANY = "*"
+ANY_SITE = "*"
 "Entry of the allowed origins that allows every site."
 
 TokenCheck: TypeAlias = Callable[[str], bool]
@@ -28,23 +29,24 @@ TokenCheck: TypeAlias = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """Facts of a request that the gate decides on."""
+    """Properties of a request by which the gate decides."""
 
     host: str | None
     "The Host header. Browsers always send it."
     origin: str | None = None
+    "The Origin header: site of the page that sends the request. Programs send none."
     scheme: str = "http"
     "URL scheme that the client used: `http` or `https`."
     token: str | None = field(default=None, repr=False)
     "Key or other token that the request carries."
     is_basic: bool = False
-    """The key came as a password. Browsers remember a password and send it by themselves, so it
-    says nothing about the site that makes the request."""
+    """True: the key came as a password. Browsers remember a password and send it by themselves, so
+    it says nothing about the site that makes the request."""
     is_forwarded: bool = False
-    "A proxy sent the request. The proxy is on this machine, but its client may be elsewhere."
+    "True: a proxy sent the request. The proxy is on this machine, but its client may be elsewhere."
     is_cross_site: bool = False
-    """A browser says that a page of another site loads this as a link, an image or a sound. Such
-    requests carry no Origin."""
+    """True: a browser reports that a page of another site loads this as a link, an image or a
+    sound. Such requests carry no Origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ class AccessGrant:
     """Result of a request that the gate let in."""
 
     is_trusted: bool
-    "The request has the key or needs none."
+    "True: the request has the key or needs none."
     cors_origin: str | None = None
-    "Foreign Origin that may read the answer."
+    "Foreign Origin that may read the answer; None if the request came from our own page."
     token: str | None = field(default=None, repr=False)
     "Token of the request, unless it is the server's own key."
 
@@ -64,11 +66,12 @@ class AccessGate:
     """Access rules of one listener."""
 
     is_local: bool
-    "Only programs and pages of this machine reach the listener; they need no key."
+    "True: only programs and pages of this machine reach the listener; they need no key."
     key: str | None = field(repr=False)
+    "Key of the server; None if it has none."
     hosts: frozenset[str] = frozenset()
     "Names of this server, besides localhost and IP addresses."
-    origins: frozenset[str] = frozenset({ANY})
+    origins: frozenset[str] = frozenset({ANY_SITE})
     "Foreign origins that may use the server with the key; `*` means all."
 
     def admit(
@@ -77,23 +80,24 @@ class AccessGate:
         *,
         is_public: bool,
         admits: TokenCheck | None = None,
-        is_known: bool = False,
+        is_trusted_address: bool = False,
     ) -> AccessGrant:
         """Decides on a request. `is_public`: the path needs no key. `admits`: accepts tokens of
-        this path that are not the key. `is_known`: the caller's address alone is enough. Raises
+        this path that are not the key. `is_trusted_address`: the caller needs no key because of its
+        address. Raises
         Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
         is_foreign = caller.is_cross_site or not _is_same_origin(caller)
-        is_elsewhere = (
+        is_remote = (
             not self.is_local or caller.is_forwarded or not (name is None or is_loopback(name))
         )
-        needs_key = is_elsewhere or is_foreign
+        needs_key = is_remote or is_foreign
         is_key = self._is_key(caller.token)
         token = None if is_key else caller.token
         is_accepted = is_key or _is_admitted(token, admits)
         # A browser sends a remembered password with requests of any page, so it does not count on a
         # foreign page.
-        has_key = is_known or (is_accepted and not (is_foreign and caller.is_basic))
+        has_key = is_trusted_address or (is_accepted and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
             return AccessGrant(is_trusted=not needs_key, token=token)
         if is_foreign and caller.origin is not None and not self.allows_origin(caller.origin):
@@ -102,18 +106,20 @@ class AccessGate:
                 code="forbidden_origin",
             )
         if needs_key and not has_key:
-            if caller.is_cross_site and not is_elsewhere:
+            if caller.is_cross_site and not is_remote:
                 raise Forbidden(
                     "a page of another site cannot load this; only scripts that send the key can",
                     code="forbidden_origin",
                 )
-            raise Unauthorized(self._refusal_reason(caller, takes_others=admits is not None))
+            raise Unauthorized(
+                self._refusal_reason(caller, accepts_other_tokens=admits is not None)
+            )
         cors_origin = caller.origin if is_foreign else None
         return AccessGrant(is_trusted=True, cors_origin=cors_origin, token=token)
 
     def allows_origin(self, origin: str) -> bool:
         """Returns True if a site may use the server with the key."""
-        return ANY in self.origins or origin in self.origins
+        return ANY_SITE in self.origins or origin in self.origins
 
     def _check_host(self, caller: AccessRequest) -> str | None:
         """Returns the name in the Host header, or None without one. Raises Forbidden if it is not
@@ -137,14 +143,17 @@ class AccessGate:
             return False
         return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
 
-    def _refusal_reason(self, caller: AccessRequest, *, takes_others: bool) -> str:
-        if caller.token is not None and takes_others:
+    def _refusal_reason(self, caller: AccessRequest, *, accepts_other_tokens: bool) -> str:
+        if caller.token is not None and accepts_other_tokens:
             return "the key is wrong, or a client secret that is unknown or has expired"
         if caller.token is not None and self.key:
             return "the key is wrong; the right one is in api-key in the server's state folder"
         if self.key:
             return "a key is needed: send the header 'Authorization: Bearer <key>'"
-        return "a key is needed from there, and the server has none: set EARSHOT_REQUIRE_KEY=true"
+        return (
+            "a key is needed from other machines, and the server has none: set"
+            " EARSHOT_REQUIRE_KEY=true"
+        )
 
 
 def _is_admitted(token: str | None, admits: TokenCheck | None) -> bool:
@@ -152,15 +161,15 @@ def _is_admitted(token: str | None, admits: TokenCheck | None) -> bool:
 
 
 def token_of(
-    authorization: str | None, subprotocols: str | None, own_header: str | None = None
+    authorization: str | None, subprotocols: str | None, api_key_header: str | None = None
 ) -> str | None:
-    """Returns the key of a request: from Authorization, X-API-Key (`own_header`) or WebSocket
+    """Returns the key of a request: from Authorization, X-API-Key (`api_key_header`) or WebSocket
     subprotocols."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
-    if own_header and own_header.strip():
-        return own_header.strip()
+    if api_key_header and api_key_header.strip():
+        return api_key_header.strip()
     if password := password_of(authorization):
         return password
     for part in (subprotocols or "").split(","):
@@ -190,11 +199,11 @@ def _is_same_origin(caller: AccessRequest) -> bool:
     try:
         origin = urlsplit(caller.origin)
         host = urlsplit(f"{caller.scheme}://{caller.host}")
-        default = {"http": 80, "https": 443}.get(caller.scheme)
-        return (origin.scheme, origin.hostname, origin.port or default) == (
+        default_port = {"http": 80, "https": 443}.get(caller.scheme)
+        return (origin.scheme, origin.hostname, origin.port or default_port) == (
             caller.scheme,
             host.hostname,
-            host.port or default,
+            host.port or default_port,
         )
     except ValueError:
         return False

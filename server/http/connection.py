@@ -23,27 +23,28 @@ from server.runtime.logs import request_id
 
 logger = logging.getLogger(__name__)
 
-HEADER_LIMIT_BYTES = 8190  # limit of one header line; cookies of a shared localhost can be large
+HEADER_LIMIT_BYTES = 8190
+"Limit of one header line. Cookies of a localhost that several programs share can be large."
 
 HEADER_TIMEOUT_S = 10.0
-"Time for a header: from the connection, or from the first byte of a later request, to its end."
+"Time in seconds for a header: from the connection, or from its first byte later, to its end."
 
 BODY_TIMEOUT_S = 30.0
-"Longest time between two bytes of a body. Even a slow network sends some every few seconds."
+"Longest time in seconds between two bytes of a body. Even slow networks send some sooner."
 
 KEEP_ALIVE_S = 75.0
-"Life of a connection without a request; longer than proxies and browsers keep theirs."
+"Seconds for which a connection without a request stays open; proxies and browsers wait less."
 
 LINGER_S = 1.0
-"""Time for which a connection stays open after the answer to a body that is not read. Closed with
-unread data, a connection is reset, and the client may never see the answer. So data on its way is
-read and dropped meanwhile."""
+"""Time in seconds for which a connection stays open after the answer to a body that is not read. A
+connection that is closed with unread data is reset, and the client may never see the answer. So
+data that still comes is read and dropped meanwhile."""
 
 LINGER_BYTES = 256 * 1024
-"Largest amount that is read and dropped then: what the sockets on both sides can hold."
+"Largest number of bytes that are read and dropped after the answer: what both sockets can hold."
 
 READS_PER_STEP = 16
-"Lines or pieces of a form that are read before other tasks run: some 0.3 ms of work."
+"Number of lines or pieces of a form that are read before other tasks run: some 0.3 ms of work."
 
 OPTIONS: Mapping[str, Any] = {
     "access_log": None,  # the edge logs requests
@@ -71,8 +72,8 @@ class HttpRunner(aioweb.AppRunner):
         self._metrics = metrics
 
     async def _make_server(self) -> aioweb.Server:
-        plain = await super()._make_server()
-        return _HttpServer(plain, self._metrics)
+        server = await super()._make_server()
+        return _HttpServer(server, self._metrics)
 
     def connection(self, on_lost: OnConnectionLost) -> asyncio.Protocol:
         """Creates a connection; `on_lost` is called when it is closed."""
@@ -83,15 +84,20 @@ class HttpRunner(aioweb.AppRunner):
 class _HttpServer(aioweb.Server):
     """aiohttp's server, which creates connections of our class."""
 
-    def __init__(self, plain: aioweb.Server, metrics: Metrics) -> None:
-        super().__init__(plain.request_handler, request_factory=_checked(plain.request_factory))
+    def __init__(self, original: aioweb.Server, metrics: Metrics) -> None:
+        super().__init__(
+            original.request_handler, request_factory=_checking_factory(original.request_factory)
+        )
         self._count = metrics.count
 
     def connection(self, on_lost: OnConnectionLost) -> asyncio.Protocol:
+        """Creates a connection; `on_lost` is called when it is closed."""
         return _HttpConnection(self, self._count, on_lost)
 
 
-def _checked(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb.BaseRequest]:
+def _checking_factory(
+    factory: Callable[..., aioweb.BaseRequest],
+) -> Callable[..., aioweb.BaseRequest]:
     """Wraps aiohttp's request factory: drops the host of a target that is a whole URL, and wraps
     forms.
 
@@ -143,13 +149,13 @@ class _HttpConnection(aioweb.RequestHandler):
     __slots__ = (
         "_body",
         "_count",
-        "_deadline",
+        "_deadline_s",
         "_dropped_bytes",
         "_first_line",
         "_linger",
         "_on_lost",
         "_timer",
-        "_timer_at",
+        "_timer_at_s",
     )
 
     def __init__(
@@ -164,11 +170,11 @@ class _HttpConnection(aioweb.RequestHandler):
         self._first_line = RequestLine()
         self._body: StreamReader | None = None
         "Body of the latest request, while more of it is expected."
-        self._deadline: float | None = None
+        self._deadline_s: float | None = None
         """Loop time by which the header or the next byte of the body must arrive. None: nothing is
         expected."""
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer_at_s = 0.0
         self._linger: asyncio.Future[None] | None = None
         "Set while the rest of a refused body is dropped; done when that is over."
         self._dropped_bytes = 0
@@ -179,7 +185,7 @@ class _HttpConnection(aioweb.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._on_lost()
-        self._deadline = None
+        self._deadline_s = None
         if self._timer is not None:
             self._timer.cancel()
         self._end_linger()
@@ -188,19 +194,19 @@ class _HttpConnection(aioweb.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Gives received bytes to the parser, or drops them after a refused body."""
         if self._upgraded:  # a WebSocket has limits of its own, and checks cost time per call
-            self._deadline = None
+            self._deadline_s = None
             super().data_received(data)
             return
         if self._linger is not None:
             self._drop(data)
             return
-        passed = self._first_line.push(data)
-        if passed or not data:  # empty data: the parser continues with what it still holds
+        parser_data = self._first_line.push(data)
+        if parser_data or not data:  # empty data: the parser continues with what it still holds
             count = self._request_count
-            super().data_received(passed)
+            super().data_received(parser_data)
             if self._request_count > count and self._messages:
                 self._body = self._messages[-1][1]
-                self._deadline = None
+                self._deadline_s = None
         self._set_next_deadline(is_more=bool(data))
 
     def resume_reading(self, resume_parser: bool = True) -> None:
@@ -214,37 +220,37 @@ class _HttpConnection(aioweb.RequestHandler):
         buffered ones were parsed."""
         if self._body is not None:
             if self._body.is_eof():
-                self._body = self._deadline = None
-            elif is_more or self._deadline is None:
+                self._body = self._deadline_s = None
+            elif is_more or self._deadline_s is None:
                 self._expect_within(BODY_TIMEOUT_S)
-        elif is_more and self._deadline is None and not self._messages:
+        elif is_more and self._deadline_s is None and not self._messages:
             self._expect_within(HEADER_TIMEOUT_S)  # the beginning of the next header
 
     def _expect_within(self, wait_s: float) -> None:
-        """Moves the deadline. One timer serves all: most deadlines move before it fires, and
-        setting it costs time."""
-        self._deadline = self._loop.time() + wait_s
-        if self._timer is None or self._timer_at > self._deadline:
+        """Sets the deadline to `wait_s` seconds from now. The timer is set again only if it would
+        fire too late, because most deadlines move before it fires, and setting it costs time."""
+        self._deadline_s = self._loop.time() + wait_s
+        if self._timer is None or self._timer_at_s > self._deadline_s:
             self._set_timer()
 
     def _set_timer(self) -> None:
-        assert self._deadline is not None
+        assert self._deadline_s is not None
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = self._deadline
-        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+        self._timer_at_s = self._deadline_s
+        self._timer = self._loop.call_at(self._deadline_s, self._check_deadline)
 
     def _check_deadline(self) -> None:
         """Runs when the timer fires: sets it again, or ends a phase that has taken too long."""
         self._timer = None
-        if self._deadline is None or self.transport is None:
+        if self._deadline_s is None or self.transport is None:
             return
-        if self._loop.time() < self._deadline:
+        if self._loop.time() < self._deadline_s:
             self._set_timer()
         elif self._body is not None and (self._reading_paused or self._buffer_paused):
             self._expect_within(BODY_TIMEOUT_S)  # we do not read now, so the client is not to blame
         elif self._body is not None:
-            self._deadline = None
+            self._deadline_s = None
             self._body.set_exception(
                 RequestError(
                     f"no data of the body arrived for {BODY_TIMEOUT_S:.0f} s",
@@ -262,15 +268,15 @@ class _HttpConnection(aioweb.RequestHandler):
     ) -> tuple[aioweb.StreamResponse, bool]:
         """Sends the answer. After an error the rest of the body is not read and the connection
         ends."""
-        is_cut = resp.status >= HTTPStatus.BAD_REQUEST and not request.content.is_eof()
-        if is_cut:
+        has_unread_body = resp.status >= HTTPStatus.BAD_REQUEST and not request.content.is_eof()
+        if has_unread_body:
             self._lingering_time = 0.0
             if not resp.prepared:
                 resp.force_close()
-        answered, is_gone = await super().finish_response(request, resp, start_time)
-        if is_cut and not is_gone:
+        sent_response, is_gone = await super().finish_response(request, resp, start_time)
+        if has_unread_body and not is_gone:
             await self._close_gently()
-        return answered, is_gone
+        return sent_response, is_gone
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
         """Stops without waiting for data that is dropped anyway."""
@@ -283,7 +289,7 @@ class _HttpConnection(aioweb.RequestHandler):
         transport = self.transport
         if transport is None or transport.is_closing():
             return
-        self._deadline = None
+        self._deadline_s = None
         self._linger = self._loop.create_future()
         if transport.can_write_eof():
             transport.write_eof()
@@ -292,6 +298,7 @@ class _HttpConnection(aioweb.RequestHandler):
         self._end_linger()
 
     def _drop(self, data: bytes) -> None:
+        """Counts the bytes of a refused body that are dropped, and stops after LINGER_BYTES."""
         self._dropped_bytes += len(data)
         if self._dropped_bytes > LINGER_BYTES:
             self._pause_transport_reading()
@@ -327,9 +334,9 @@ class _HttpConnection(aioweb.RequestHandler):
             error = EarshotError(f"internal error; see the server's log for {request_id.get()}")
         else:
             logger.info("not an HTTP request: %s", type(exc).__name__)
-            error = RequestError(_what_is_wrong(exc), code="invalid_http")
+            error = RequestError(_describe_parse_error(exc), code="invalid_http")
         self._count("earshot_errors", code=error.code)
-        response = _AnonymousResponse.of(error_response(error))
+        response = _AnonymousResponse.copy_of(error_response(error))
         response.headers["X-Request-ID"] = request_id.get()
         response.force_close()
         return response
@@ -339,7 +346,7 @@ class _AnonymousResponse(aioweb.Response):
     """Response without a Server header. For other responses the application's hook removes it."""
 
     @classmethod
-    def of(cls, response: aioweb.Response) -> "_AnonymousResponse":
+    def copy_of(cls, response: aioweb.Response) -> "_AnonymousResponse":
         return cls(body=response.body, status=response.status, headers=response.headers)
 
     async def _prepare_headers(self) -> None:
@@ -347,7 +354,8 @@ class _AnonymousResponse(aioweb.Response):
         self.headers.popall(hdrs.SERVER, None)
 
 
-def _what_is_wrong(error: BaseException | None) -> str:
+def _describe_parse_error(error: BaseException | None) -> str:
+    """Returns the message for a client that sent no valid HTTP."""
     if isinstance(error, LineTooLong):
         return f"a line of the header has more than {HEADER_LIMIT_BYTES} bytes, the limit"
     return "this is no HTTP/1.1 request"

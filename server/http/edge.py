@@ -37,7 +37,7 @@ from web.openapi import ErrorBody, ErrorDetail
 
 logger = logging.getLogger(__name__)
 
-STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
+STATUS_BY_CLASS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
     EarshotError: (HTTPStatus.INTERNAL_SERVER_ERROR, WSCloseCode.INTERNAL_ERROR),
     ConfigError: (HTTPStatus.INTERNAL_SERVER_ERROR, WSCloseCode.INTERNAL_ERROR),
     RemoteProtocolError: (HTTPStatus.BAD_REQUEST, WSCloseCode.PROTOCOL_ERROR),
@@ -74,9 +74,10 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "house_unreachable": HTTPStatus.SERVICE_UNAVAILABLE,
     "house_timeout": HTTPStatus.GATEWAY_TIMEOUT,
 }
-"HTTP statuses of error codes that say more than their class."
+"HTTP statuses of error codes that need another status than their class."
 
-MAX_REQUEST_ID_CHARS = 64  # a UUID has 36; a proxy's trace id 55
+MAX_REQUEST_ID_CHARS = 64
+"Longest id of a caller. A UUID has 36 characters, a proxy's trace id 55."
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
 "Allowed ids of callers: printable ASCII without spaces."
 
@@ -85,21 +86,22 @@ BASIC_PATHS = "/api/"
 make browsers ask for a password over the page, which asks for the key itself."""
 
 QUIET_PATHS = ("/health", "/metrics", "/static/")
-"Paths that are requested every few seconds, or many at once: logged at debug level."
+"""Prefixes of paths that are logged at debug level: they are requested every few seconds, or many
+at once."""
 
 
 def status_of(error: EarshotError) -> HTTPStatus:
     """Returns the HTTP status of an error."""
-    return STATUS_BY_CODE.get(error.code) or _row(error)[0]
+    return STATUS_BY_CODE.get(error.code) or _status_and_close_code(error)[0]
 
 
 def close_code_of(error: EarshotError) -> int:
     """Returns the close code of a WebSocket that an error ends."""
-    return _row(error)[1]
+    return _status_and_close_code(error)[1]
 
 
-def _row(error: EarshotError) -> tuple[HTTPStatus, int]:
-    return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
+def _status_and_close_code(error: EarshotError) -> tuple[HTTPStatus, int]:
+    return next(STATUS_BY_CLASS[cls] for cls in type(error).__mro__ if cls in STATUS_BY_CLASS)
 
 
 COMMON_HEADERS: Mapping[str, str] = {
@@ -113,10 +115,10 @@ COMMON_HEADERS: Mapping[str, str] = {
 def error_response(error: EarshotError) -> aioweb.Response:
     """Returns the error as JSON, with `Retry-After` if waiting helps."""
     status = status_of(error)
-    is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     detail = ErrorDetail(
         message=str(error),
-        type="server_error" if is_ours else "invalid_request_error",
+        type="server_error" if is_server_error else "invalid_request_error",
         code=error.code,
         param=getattr(error, "param", None),
     )
@@ -149,13 +151,14 @@ REQUEST_ID = aioweb.RequestKey("request_id", str)
 
 
 def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
-    """Returns the outermost middleware: request id, log line, size limit, errors into answers."""
+    """Returns the outermost middleware. It sets the request id, writes the log line, limits the
+    size of the body, and turns errors into answers."""
 
     @aioweb.middleware
-    async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+    async def handle(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
         request[REQUEST_ID] = request_id_of(request.headers.get("X-Request-ID"))
         request_id.set(request[REQUEST_ID])
-        started = perf_counter()
+        began_s = perf_counter()
         try:
             limit_bytes = _limit_bytes(request) or max_body_bytes
             check_size(request.content_length, limit_bytes)
@@ -164,14 +167,14 @@ def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
             request._client_max_size = min(limit_bytes, request.client_max_size)  # noqa: SLF001
             response = await handler(request)
         except Exception as error:
-            response = await _answer(request, error, metrics)
-        _log(request, response, 1000 * (perf_counter() - started))
+            response = await _respond_to_error(request, error, metrics)
+        _log(request, response, 1000 * (perf_counter() - began_s))
         metrics.count(
             "earshot_http_requests", route=_route_of(request), status=str(response.status)
         )
         return response
 
-    return run
+    return handle
 
 
 class ErrorBoundary:
@@ -185,12 +188,14 @@ class ErrorBoundary:
         try:
             await work
         except Exception as error:
-            known = expected_failure(error)
-            self._metrics.count("earshot_errors", code=known.code if known else EarshotError.code)
-            if known is None:
+            expected = expected_failure(error)
+            self._metrics.count(
+                "earshot_errors", code=expected.code if expected else EarshotError.code
+            )
+            if expected is None:
                 logger.error("%s failed", name, exc_info=error)
             else:
-                logger.warning("%s ended: %s (%s)", name, known, known.code)
+                logger.warning("%s ended: %s (%s)", name, expected, expected.code)
 
 
 LIMIT_BYTES = "limit_bytes"
@@ -220,57 +225,57 @@ def check_encoding(headers: Mapping[str, str]) -> None:
         )
 
 
-async def invite_body(request: aioweb.Request) -> None:
-    """Answers `Expect: 100-continue`, once it is clear that the body is wanted."""
-    is_asked = request.headers.get(hdrs.EXPECT, "").lower() == "100-continue"
-    if is_asked and request.version == HttpVersion11:
+async def send_continue(request: aioweb.Request) -> None:
+    """Answers `Expect: 100-continue`. It is called once the request was admitted."""
+    expects_continue = request.headers.get(hdrs.EXPECT, "").lower() == "100-continue"
+    if expects_continue and request.version == HttpVersion11:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # 100 Continue is not counted as the head of the answer
 
 
 @aioweb.middleware
-async def to_https(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+async def redirect_to_https(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
     """Redirects plain HTTP on a TLS listener to the same address with HTTPS."""
     if request.secure:
         return await handler(request)
     host = request.headers.get(hdrs.HOST, "").strip()
     if host_name(host) is None:
         raise RequestError("this port speaks HTTPS", code="https_required")
-    sent = request.raw_path  # a whole URL comes only from a client that takes us for a proxy
-    target = sent if sent.startswith("/") else request.rel_url.raw_path_qs
+    raw_target = request.raw_path  # only a client that takes us for a proxy sends a whole URL
+    target = raw_target if raw_target.startswith("/") else request.rel_url.raw_path_qs
     location = f"https://{host}{target}"
     return aioweb.Response(status=HTTPStatus.PERMANENT_REDIRECT, headers={hdrs.LOCATION: location})
 
 
-async def _answer(
+async def _respond_to_error(
     request: aioweb.Request, error: Exception, metrics: Metrics
 ) -> aioweb.StreamResponse:
     """Returns the response to a failed request, or ends a response that has already begun."""
     if isinstance(error, aioweb.HTTPException) and error.status < HTTPStatus.BAD_REQUEST:
         # redirects are raised as exceptions too
         return aioweb.Response(status=error.status, headers=error.headers)
-    known = _known(request, error)
-    if known is None:
+    answer = _as_earshot_error(request, error)
+    if answer is None:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
-        known = EarshotError(f"internal error; see the server's log for {request_id.get()}")
-    metrics.count("earshot_errors", code=known.code)
-    prepared: aioweb.StreamResponse | None = request.get(PREPARED)
-    if prepared is None:
-        response = error_response(known)
-        if isinstance(known, Unauthorized) and request.path.startswith(BASIC_PATHS):
+        answer = EarshotError(f"internal error; see the server's log for {request_id.get()}")
+    metrics.count("earshot_errors", code=answer.code)
+    sent_response: aioweb.StreamResponse | None = request.get(PREPARED)
+    if sent_response is None:
+        response = error_response(answer)
+        if isinstance(answer, Unauthorized) and request.path.startswith(BASIC_PATHS):
             response.headers.add("WWW-Authenticate", 'Basic realm="Earshot", charset="UTF-8"')
         if isinstance(error, aioweb.HTTPMethodNotAllowed):
             response.headers["Allow"] = error.headers["Allow"]
         return response
-    logger.warning("%s %s ended: %s (%s)", request.method, request.path, known, known.code)
-    if isinstance(prepared, aioweb.WebSocketResponse):
-        await prepared.close(code=close_code_of(known), message=known.code.encode())
+    logger.warning("%s %s ended: %s (%s)", request.method, request.path, answer, answer.code)
+    if isinstance(sent_response, aioweb.WebSocketResponse):
+        await sent_response.close(code=close_code_of(answer), message=answer.code.encode())
     elif request.transport is not None:
         request.transport.abort()  # half an answer must not look like a whole one
-    return prepared
+    return sent_response
 
 
-def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
+def _as_earshot_error(request: aioweb.Request, error: Exception) -> EarshotError | None:
     """Returns the error as one of ours, or None for a bug."""
     match error:
         case aioweb.HTTPRequestEntityTooLarge():
@@ -290,7 +295,7 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
             return expected_failure(error)
 
 
-async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
+async def add_common_headers(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
     """Adds the headers that every response carries, streams and upgrades included. Registered as
     `on_response_prepare`."""
     request[PREPARED] = response
@@ -305,11 +310,11 @@ def _route_of(request: aioweb.Request) -> str:
     return resource.canonical if resource is not None else "unknown"
 
 
-def _log(request: aioweb.Request, response: aioweb.StreamResponse, took_ms: float) -> None:
+def _log(request: aioweb.Request, response: aioweb.StreamResponse, duration_ms: float) -> None:
     """Logs one line per request, without the query, which may hold private text."""
-    is_fine = response.status < HTTPStatus.BAD_REQUEST or request.path == "/health"
-    is_quiet = request.path.startswith(QUIET_PATHS) and is_fine
+    is_expected = response.status < HTTPStatus.BAD_REQUEST or request.path == "/health"
+    is_quiet = request.path.startswith(QUIET_PATHS) and is_expected
     level = logging.DEBUG if is_quiet else logging.INFO
     logger.log(
-        level, "%s %s -> %d in %.1f ms", request.method, request.path, response.status, took_ms
+        level, "%s %s -> %d in %.1f ms", request.method, request.path, response.status, duration_ms
     )

@@ -1,4 +1,4 @@
-"""`GET /health`: open to all; a caller that the gate trusts also sees what is loaded."""
+"""`GET /health`: reports the state to everybody, and the loaded engines to a trusted caller."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -12,11 +12,12 @@ from server.runtime.lifecycle import Lifecycle, LifecycleState
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """State of the server: whether it takes sessions now, and with the key what is loaded."""
+    """State of the server. All fields but the first are only for a caller with the key."""
 
     status: LifecycleState
     version: str | None = None
     sessions: int | None = None
+    "Number of sessions that are open now."
     max_sessions: int | None = None
     loaded: Mapping[str, str] | None = None
     "Kind of engine -> name of the engine that serves it."
@@ -28,7 +29,7 @@ def health_routes(
     """Returns the health route. It answers 503 while starting or draining, for load balancers.
     `details`: builds the report for a trusted caller."""
 
-    async def show(request: aioweb.Request) -> aioweb.Response:
+    async def report_health(request: aioweb.Request) -> aioweb.Response:
         state = lifecycle.state
         report = details(state) if request[ACCESS].is_trusted else Health(state)
         return aioweb.Response(
@@ -42,7 +43,7 @@ def health_routes(
         Route(
             "GET",
             "/health",
-            show,
+            report_health,
             "Check whether the server is ready. With the key, the reply also lists the loaded"
             " engines.",
             "server",

@@ -16,7 +16,7 @@ from engines.base import AsrPadding
 from engines.runtime import convert_whisper
 from server.models.errors import MissingConversionTools, ModelsError
 from server.models.inventory import (
-    CHECKPOINTS,
+    CHECKPOINT_PATTERNS,
     SourceRecord,
     holds_checkpoint,
     partial_folder,
@@ -46,14 +46,18 @@ class Conversion:
     """Parameters of one conversion."""
 
     checkpoint: Path
+    "Folder of the checkpoint."
     name: str
+    "Name of the new model, and of its folder."
     quantization: str
+    "Number format of the weights in the file, such as `int8`."
     python: str = ""
     "Interpreter that has the libraries; empty: the one that runs Earshot."
     source: str = ""
     "Origin of the checkpoint, for the model's record."
     padding: AsrPadding | None = None
-    "Padding that the weights were trained with; None: the usual, or what is known of them."
+    """Padding that the weights were trained with. None: the model gets no note about it, unless one
+    came with the checkpoint."""
 
 
 def check_name(name: str, models_dir: Path) -> None:
@@ -81,7 +85,7 @@ def check_checkpoint(folder: Path) -> None:
             f" convert {origin}"
         )
     if not holds_checkpoint(folder):
-        raise ModelsError(f"{folder} holds no checkpoint: none of {', '.join(CHECKPOINTS)}")
+        raise ModelsError(f"{folder} holds no checkpoint: none of {', '.join(CHECKPOINT_PATTERNS)}")
     if not (folder / "config.json").is_file() and not convert_whisper.openai_file(folder):
         raise ModelsError(f"{folder} has no config.json")
 
@@ -96,25 +100,23 @@ def check_tools(python: str) -> None:
 
 
 def convert(conversion: Conversion, models_dir: Path) -> Path:
-    """Converts; returns the new model's folder. Blocking; takes minutes for a large model. Raises
-    ModelsError."""
+    """Converts a checkpoint and returns the folder of the new model. Blocking; takes minutes for a
+    large model. Raises ModelsError."""
     partial = partial_folder(models_dir, conversion.name)
     shutil.rmtree(partial, ignore_errors=True)
     models_dir.mkdir(parents=True, exist_ok=True)
     try:
-        _run(conversion, partial)
+        _run_converter(conversion, partial)
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
             raise ModelsError(f"{conversion.checkpoint} is a {weights.spec}, not a Whisper model")
         write_notes(partial, conversion.padding)
-        came_from = read_record(conversion.checkpoint)
+        origin = read_record(conversion.checkpoint)
         write_record(
             partial,
             SourceRecord(
-                source=came_from.source
-                if came_from
-                else conversion.source or str(conversion.checkpoint),
-                revision=came_from.revision if came_from else "",
+                source=origin.source if origin else conversion.source or str(conversion.checkpoint),
+                revision=origin.revision if origin else "",
                 quantization=conversion.quantization,
             ),
         )
@@ -130,13 +132,16 @@ def padding_of(checkpoint: Path) -> AsrPadding | None:
 
 
 def write_notes(folder: Path, padding: AsrPadding | None) -> None:
-    """Writes the new model's notes, unless they came with the checkpoint."""
+    """Writes the note about the padding into a model's folder, unless notes came with the
+    checkpoint."""
     file = folder / NOTES_FILE
     if padding is not None and not file.exists():
         file.write_bytes(msgspec.json.encode({"padding": padding}) + b"\n")
 
 
-def _run(conversion: Conversion, output: Path) -> None:
+def _run_converter(conversion: Conversion, output: Path) -> None:
+    """Runs the converter, which writes the model into `output`. Raises ModelsError with its last
+    lines if it fails."""
     python = conversion.python or sys.executable
     # -P keeps the script's folder off the import path: module names there would hide the
     # libraries'.
@@ -148,15 +153,17 @@ def _run(conversion: Conversion, output: Path) -> None:
         str(output),
         conversion.quantization,
     ]
-    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TQDM_DISABLE": "1"}
-    environment = {**os.environ, **quiet}
+    quiet_settings = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TQDM_DISABLE": "1"}
+    environment = {**os.environ, **quiet_settings}
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
     except OSError as error:
         raise MissingConversionTools(f"cannot start {python}: {error.strerror}") from error
-    if done.returncode == 0:
+    if result.returncode == 0:
         return
-    error_lines = [line for line in done.stderr.splitlines() if line.strip()][-FAILED_LINES:]
+    error_lines = [line for line in result.stderr.splitlines() if line.strip()][-FAILED_LINES:]
     if error_lines and "ModuleNotFoundError" in error_lines[-1]:
         raise MissingConversionTools(
             f"{python}: {error_lines[-1].partition(': ')[2]}; {INSTALL_ADVICE}"

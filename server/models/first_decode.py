@@ -1,5 +1,5 @@
-"""Times one decode at the first start on a GPU. Memory decides which model fits; only a measurement
-decides which is fast enough. The time is noted in the models folder, like those of
+"""Times one decode at the first start on a GPU. The size of the memory shows which model fits; only
+a measurement shows which one is fast enough. The time is stored in the models folder, like those of
 `earshot models bench`, so that the next start does not measure again."""
 
 import asyncio
@@ -13,7 +13,7 @@ from core.errors import EarshotError, EngineError, expected_failure
 from core.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrItem
-from server.commands.models.bench import SENTENCES, spoken
+from server.commands.models.bench import SENTENCES, synthesize
 from server.compose.choices import PlacementInputs, choose_one, find_offers, offer_inputs
 from server.config import Config
 from serving.asr.model import AsrWorkerPool
@@ -26,79 +26,87 @@ from serving.placement.whisper import CPU
 logger = logging.getLogger(__name__)
 
 DecodeTimer = Callable[[LoadableModel], Awaitable[float]]
-"""Function that returns the milliseconds for one utterance. Raises EarshotError if it cannot be
-decoded."""
+"""Function that returns the time to decode one utterance, in ms. Raises EarshotError if it cannot
+be decoded."""
 
 MAX_START_S = 120.0
 "Time limit in seconds for loading a model and two decodes. A slower model is too slow for speech."
 
 
 async def with_benchmarks(
-    config: Config, found: PlacementInputs, timer: DecodeTimer
+    config: Config, inputs: PlacementInputs, timer: DecodeTimer
 ) -> PlacementInputs:
     """Returns the survey with a measured time for the model that `auto` takes on a GPU. A model
     that is too slow gives way to the next, which is measured too. Raises EngineMissing or
     ConfigError."""
     asr = config.asr
     if asr.engine not in (AUTO, WHISPER) or asr.model != AUTO or "model" in asr.options:
-        return found
-    for _ in found.weights:
-        choice = choose_one(config, "asr", found)
-        model = next((w for w in found.weights if str(w.path) == choice.options.get("model")), None)
-        if choice.name != WHISPER or model is None or benchmark_on(model, found.hardware):
+        return inputs
+    for _ in inputs.weights:
+        choice = choose_one(config, "asr", inputs)
+        model = next(
+            (
+                weights
+                for weights in inputs.weights
+                if str(weights.path) == choice.options.get("model")
+            ),
+            None,
+        )
+        if choice.name != WHISPER or model is None or benchmark_on(model, inputs.hardware):
             break
-        (offer, *_) = find_offers(config, offer_inputs(config, found))
+        (offer, *_) = find_offers(config, offer_inputs(config, inputs))
         if CPU in offer.memory_mb:  # for processors it is known which sizes are fast enough
             break
-        measured = await _measured(offer, found, timer)
-        if measured is None:
+        benchmark = await _measure(offer, inputs, timer)
+        if benchmark is None:
             break
-        found = _with_benchmark(found, model, measured)
-    return found
+        inputs = _with_benchmark(inputs, model, benchmark)
+    return inputs
 
 
-async def _measured(
-    offer: LoadableModel, found: PlacementInputs, timer: DecodeTimer
+async def _measure(
+    offer: LoadableModel, inputs: PlacementInputs, timer: DecodeTimer
 ) -> ModelBenchmark | None:
-    device = device_name(found.hardware)
+    device = device_name(inputs.hardware)
     logger.info("asr: %s has not been measured on %s: decoding once", offer.name, device)
     try:
         async with asyncio.timeout(MAX_START_S):
-            took_ms = await timer(offer)
+            utterance_ms = await timer(offer)
     except TimeoutError:
-        took_ms = 1000 * MAX_START_S
+        utterance_ms = 1000 * MAX_START_S
     except EarshotError as error:
         logger.warning("asr: %s could not be measured on %s: %s", offer.name, device, error)
         return None
-    logger.info("asr: %s takes %.0f ms per utterance on %s", offer.name, took_ms, device)
-    return ModelBenchmark("", took_ms, device=device)
+    logger.info("asr: %s takes %.0f ms per utterance on %s", offer.name, utterance_ms, device)
+    return ModelBenchmark("", utterance_ms, device=device)
 
 
 def _with_benchmark(
-    found: PlacementInputs, model: WhisperWeights, measured: ModelBenchmark
+    inputs: PlacementInputs, model: WhisperWeights, benchmark: ModelBenchmark
 ) -> PlacementInputs:
     try:
-        save_benchmark(model.path.parent, model.path.name, measured)
+        save_benchmark(model.path.parent, model.path.name, benchmark)
     except OSError as error:
         logger.warning(
             "asr: the measurement could not be stored and is repeated at the next start: %s", error
         )
     weights = tuple(
-        replace(one, measured=measured) if one is model else one for one in found.weights
+        replace(model_weights, measured=benchmark) if model_weights is model else model_weights
+        for model_weights in inputs.weights
     )
-    return replace(found, weights=weights)
+    return replace(inputs, weights=weights)
 
 
-def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
+def decode_timer(clock: Clock, metrics: Metrics) -> DecodeTimer:
     """Returns a timer that runs the model in one worker, as the server would."""
 
-    async def took_ms(offer: LoadableModel) -> float:
-        pcm = await spoken(SENTENCES[1])
+    async def time_decode(offer: LoadableModel) -> float:
+        pcm = await synthesize(SENTENCES[1])
         pool = AsrWorkerPool(replace(offer, workers=offer.workers[:1]), clock, metrics)
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(pool.run(), name="first-decode")
-                fastest_s = await _fastest_s(pool, pcm, clock)
+                fastest_s = await _faster_decode_s(pool, pcm, clock)
                 running.cancel()
         except ExceptionGroup as group:
             # The worker and the call that waits for it fail with the same error.
@@ -108,10 +116,10 @@ def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
             raise EngineError("asr", offer.name, str(error)) from group
         return 1000 * fastest_s
 
-    return took_ms
+    return time_decode
 
 
-async def _fastest_s(pool: AsrWorkerPool, pcm: Pcm, clock: Clock) -> float:
+async def _faster_decode_s(pool: AsrWorkerPool, pcm: Pcm, clock: Clock) -> float:
     """Returns the faster of two decodes, in seconds: the first one warms up the model."""
     await pool.ready()
     fastest_s = math.inf

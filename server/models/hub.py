@@ -50,6 +50,7 @@ class _RepositoryInfo(msgspec.Struct, frozen=True):
     """Hub's listing of a repository at one commit."""
 
     sha: str
+    "Commit."
     siblings: tuple[_Sibling, ...] = ()
 
 
@@ -59,7 +60,9 @@ class HubFile:
 
     repository: str
     commit: str
+    "Hash of the commit, so that all files are of the same version."
     path: str
+    "Path of the file within the repository."
     size_bytes: int | None
     "Size of the file; None if the hub does not say."
     sha256: str = ""
@@ -74,7 +77,7 @@ class HubFile:
 
     @property
     def identity(self) -> str:
-        """Returns a text that differs if the content differs."""
+        """Text that differs if the content differs."""
         return self.sha256 or self.git_sha1 or self.commit
 
 
@@ -83,10 +86,13 @@ class Hub:
     """One model hub, reached over HTTP. Blocking."""
 
     endpoint: str = HUB
+    "Address of the hub, without a slash at the end."
     token: str = field(default="", repr=False)
+    "Access token; empty: requests are anonymous."
     stall_s: float = STALL_S
+    "Longest time without a byte, in seconds."
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
-    "Waits between attempts."
+    "Function that waits between attempts, in seconds."
 
     def __post_init__(self) -> None:
         """Checks the address. Raises ModelsError without quoting it: it may hold a password."""
@@ -105,69 +111,69 @@ class Hub:
 
     def files(self, repository: str, revision: str = "main") -> tuple[HubFile, ...]:
         """Lists a repository's files. `revision`: branch, tag or commit. Raises ModelsError."""
-        where = f"api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
-        what = f"{repository} at {revision}"
-        body = self._listing(where, what)
+        path = f"api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
+        subject = f"{repository} at {revision}"
+        body = self._read_listing(path, subject)
         try:
             listing = msgspec.json.decode(body, type=_RepositoryInfo)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ModelsError(f"{self.endpoint}: cannot list {what}: {error}") from error
-        return tuple(_file(repository, listing.sha, sibling) for sibling in listing.siblings)
+            raise ModelsError(f"{self.endpoint}: cannot list {subject}: {error}") from error
+        return tuple(_hub_file(repository, listing.sha, sibling) for sibling in listing.siblings)
 
     def open(self, file: HubFile, start: int) -> Any:
         """Opens a file for reading. Returns the response with the bytes from `start` on (status
         206), or with all (200)."""
-        where = f"{quote(file.repository)}/resolve/{quote(file.commit)}/{quote(file.path)}"
+        path = f"{quote(file.repository)}/resolve/{quote(file.commit)}/{quote(file.path)}"
         headers = {"Range": f"bytes={start}-"} if start else {}
-        return self._open(where, headers, f"{file.repository}/{file.path}")
+        return self._open(path, headers, f"{file.repository}/{file.path}")
 
-    def unreachable(self, within_s: float) -> str | None:
-        """Returns why the hub does not answer within that time; None if it answers anything below
-        500."""
-        answer: list[str | None] = []
+    def unreachable(self, limit_s: float) -> str | None:
+        """Returns why the hub cannot be used now; None if it answers within `limit_s` seconds with
+        an HTTP status below 500."""
+        outcomes: list[str | None] = []
 
-        def ask() -> None:
+        def try_request() -> None:
             try:
-                self._request("api/models?limit=1", {}, within_s).close()
-                answer.append(None)
+                self._request("api/models?limit=1", {}, limit_s).close()
+                outcomes.append(None)
             except urllib.error.HTTPError as error:
-                answer.append(f"HTTP status {error.code}" if error.code >= 500 else None)
+                outcomes.append(f"HTTP status {error.code}" if error.code >= 500 else None)
             except (OSError, ValueError, HTTPException) as error:
-                answer.append(reason(error))
+                outcomes.append(reason(error))
 
         # The socket's timeout does not cover name resolution, which can hang. The thread's does.
-        thread = threading.Thread(target=ask, daemon=True)
+        thread = threading.Thread(target=try_request, daemon=True)
         thread.start()
-        thread.join(within_s)
-        return answer[0] if answer else f"no answer within {within_s:g} s"
+        thread.join(limit_s)
+        return outcomes[0] if outcomes else f"no answer within {limit_s:g} s"
 
-    def _listing(self, where: str, what: str) -> bytes:
+    def _read_listing(self, path: str, subject: str) -> bytes:
         for attempt in range(ATTEMPTS - 1):
             try:
-                return self._read(where, what)
+                return self._read(path, subject)
             except HubBusy:
                 self.sleep(2.0**attempt)
-        return self._read(where, what)
+        return self._read(path, subject)
 
-    def _read(self, where: str, what: str) -> bytes:
-        with self._open(where, {}, what) as answer:
+    def _read(self, path: str, subject: str) -> bytes:
+        with self._open(path, {}, subject) as answer:
             try:
                 body: bytes = answer.read(MAX_LISTING_BYTES)
             except (OSError, HTTPException) as error:
                 raise HubUnreachable(f"{self.endpoint}: {reason(error)}") from error
         return body
 
-    def _open(self, where: str, headers: Mapping[str, str], what: str) -> Any:
+    def _open(self, path: str, headers: Mapping[str, str], subject: str) -> Any:
         try:
-            return self._request(where, headers, self.stall_s)
+            return self._request(path, headers, self.stall_s)
         except urllib.error.HTTPError as error:
             error.close()
-            raise self._refused(error, what) from error
+            raise self._error_for_status(error, subject) from error
         except (OSError, ValueError, HTTPException) as error:
             raise HubUnreachable(f"{self.endpoint}: {reason(error)}") from error
 
-    def _request(self, where: str, headers: Mapping[str, str], timeout_s: float) -> Any:
-        url = f"{self.endpoint}/{where}"
+    def _request(self, path: str, headers: Mapping[str, str], timeout_s: float) -> Any:
+        url = f"{self.endpoint}/{path}"
         if urlsplit(url).scheme not in {"http", "https"}:
             raise ValueError("the address of a hub must begin with http:// or https://")
         request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310  (checked above)
@@ -177,31 +183,31 @@ class Hub:
             request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         return urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
 
-    def _refused(self, error: urllib.error.HTTPError, what: str) -> ModelsError:
+    def _error_for_status(self, error: urllib.error.HTTPError, subject: str) -> ModelsError:
         """Returns the error that an HTTP status means."""
         if error.code in RETRYABLE_STATUSES:
-            return HubBusy(f"{self.endpoint}: HTTP status {error.code} for {what}")
+            return HubBusy(f"{self.endpoint}: HTTP status {error.code} for {subject}")
         if error.code in {401, 403}:
             advice = (
                 "HF_TOKEN is refused or may not read it"
                 if self.token
                 else "it does not exist, or needs a token: set HF_TOKEN"
             )
-            return ModelsError(f"{self.endpoint} refuses {what}: {advice}")
+            return ModelsError(f"{self.endpoint} refuses {subject}: {advice}")
         if error.code == 404:
-            return ModelsError(f"{self.endpoint} has no {what}")
-        return ModelsError(f"{self.endpoint}: HTTP status {error.code} for {what}")
+            return ModelsError(f"{self.endpoint} has no {subject}")
+        return ModelsError(f"{self.endpoint}: HTTP status {error.code} for {subject}")
 
 
 def reason(error: BaseException) -> str:
     """Returns the reason of a connection error in one short line."""
-    inner = getattr(error, "reason", error)
-    if isinstance(inner, TimeoutError):
+    cause = getattr(error, "reason", error)
+    if isinstance(cause, TimeoutError):
         return "no answer in time"
-    return (str(inner).strip() or type(inner).__name__).splitlines()[0]
+    return (str(cause).strip() or type(cause).__name__).splitlines()[0]
 
 
-def _file(repository: str, commit: str, sibling: _Sibling) -> HubFile:
+def _hub_file(repository: str, commit: str, sibling: _Sibling) -> HubFile:
     if sibling.lfs:
         return HubFile(
             repository, commit, sibling.rfilename, sibling.lfs.size, sibling.lfs.sha256.lower()

@@ -11,7 +11,7 @@ import msgspec
 from core.errors import EarshotError
 from server.models.download import sha256
 from server.models.errors import ModelsError
-from server.models.voices import files_of, name_of
+from server.models.voices import files_of, voice_name
 from serving.catalogue import find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
@@ -22,7 +22,7 @@ FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
 PREFERENCE: tuple[FolderKind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
 "Kinds in the order of preference if a name fits several folders."
 
-CHECKPOINTS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
+CHECKPOINT_PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
 "File patterns of weights that must be converted."
 
 PARTIAL = re.compile(r"\.(.+)\.partial")
@@ -34,20 +34,25 @@ class ModelFolder:
     """One folder of the models directory."""
 
     name: str
+    "Short name, by which the model or voice is pulled."
     path: Path
     kind: FolderKind
     size_bytes: int
+    "Size of all files in it."
     weight_type: str = ""
     """Number type of the weights in the file. On a CPU they are computed in int8, see
     asr.options.compute_type."""
     languages: str = ""
+    "Languages in words, for people; empty if unknown."
     problem: str = ""
+    "Reason why a broken folder cannot be used; empty for other kinds."
 
 
 class _WhisperConfig(msgspec.Struct):
-    """Part of a Whisper model's config.json that tells its languages."""
+    """Part of a Whisper model's config.json that holds its languages."""
 
     lang_ids: list[int] = []
+    "Token of each language; empty for a model that knows only English."
 
 
 def partial_folder(models_dir: Path, folder: str) -> Path:
@@ -57,82 +62,90 @@ def partial_folder(models_dir: Path, folder: str) -> Path:
 
 def holds_checkpoint(folder: Path) -> bool:
     """Returns True if the folder has weights that must be converted."""
-    return any(next(folder.glob(form), None) for form in CHECKPOINTS)
+    return any(next(folder.glob(pattern), None) for pattern in CHECKPOINT_PATTERNS)
 
 
 def installed(models_dir: Path) -> tuple[ModelFolder, ...]:
     """Lists all models, checkpoints and partial downloads, by kind and name. Reads only headers."""
     if not models_dir.is_dir():
         return ()
-    found = [_classify(folder) for folder in models_dir.iterdir() if folder.is_dir()]
-    return tuple(sorted((one for one in found if one), key=lambda one: (one.kind, one.name)))
+    folders = [_classify(folder) for folder in models_dir.iterdir() if folder.is_dir()]
+    return tuple(
+        sorted(
+            (folder for folder in folders if folder), key=lambda folder: (folder.kind, folder.name)
+        )
+    )
 
 
 def find_installed(models_dir: Path, name: str) -> ModelFolder:
     """Finds a model by its folder's name, else by its short name or an alias. If several folders
     match, a usable model comes first. Raises ModelsError that lists the existing names."""
-    everything = installed(models_dir)
+    folders = installed(models_dir)
     entry = find_entry(name)
-    wanted = {name, entry.name} if entry else {name}
-    named = [one for one in everything if one.path.name == name or one.name in wanted]
-    if named:
-        return min(named, key=lambda one: (one.path.name != name, PREFERENCE.index(one.kind)))
-    names = ", ".join(one.name for one in everything) or "nothing"
-    raise ModelsError(f"there is no model {name!r} in {models_dir}; there is: {names}")
+    names = {name, entry.name} if entry else {name}
+    matches = [folder for folder in folders if folder.path.name == name or folder.name in names]
+    if matches:
+        return min(
+            matches, key=lambda folder: (folder.path.name != name, PREFERENCE.index(folder.kind))
+        )
+    available = ", ".join(folder.name for folder in folders) or "nothing"
+    raise ModelsError(f"there is no model {name!r} in {models_dir}; there is: {available}")
 
 
 def _classify(folder: Path) -> ModelFolder | None:
     """Returns what a folder holds; None if it holds nothing of ours."""
-    size = sum(path.stat().st_size for path in _files(folder))
+    size_bytes = sum(path.stat().st_size for path in _files(folder))
     if partial := PARTIAL.fullmatch(folder.name):
-        name = name_of(partial[1]) or short_name(partial[1])
-        return ModelFolder(name, folder, "partial", size)
+        name = voice_name(partial[1]) or short_name(partial[1])
+        return ModelFolder(name, folder, "partial", size_bytes)
     if folder.name.startswith("."):
         return None
-    if (voice := name_of(folder.name)) is not None:
-        return _voice(voice, folder, size)
+    if (voice := voice_name(folder.name)) is not None:
+        return _voice_folder(voice, folder, size_bytes)
     name = short_name(folder.name)
     if (folder / "model.bin").is_file():
-        return _model(name, folder, size)
-    return ModelFolder(name, folder, "checkpoint", size) if holds_checkpoint(folder) else None
+        return _model_folder(name, folder, size_bytes)
+    return ModelFolder(name, folder, "checkpoint", size_bytes) if holds_checkpoint(folder) else None
 
 
-def _voice(name: str, folder: Path, size: int) -> ModelFolder:
+def _voice_folder(name: str, folder: Path, size_bytes: int) -> ModelFolder:
     missing = [file.name for file in files_of(folder) if not file.is_file()]
     if missing:
         problem = f"has no {', '.join(missing)}"
-        return ModelFolder(name, folder, "broken", size, problem=problem)
-    return ModelFolder(name, folder, "voice", size, languages="a voice")
+        return ModelFolder(name, folder, "broken", size_bytes, problem=problem)
+    return ModelFolder(name, folder, "voice", size_bytes, languages="a voice")
 
 
-def _model(name: str, folder: Path, size: int) -> ModelFolder:
+def _model_folder(name: str, folder: Path, size_bytes: int) -> ModelFolder:
     missing = [file for file in WHISPER_FILES if not (folder / file).is_file()]
     if missing:
         problem = f"has no {', '.join(missing)}"
-        return ModelFolder(name, folder, "broken", size, problem=problem)
+        return ModelFolder(name, folder, "broken", size_bytes, problem=problem)
     try:
         weights = read_weights_file(folder / "model.bin")
         config = msgspec.json.decode((folder / "config.json").read_bytes(), type=_WhisperConfig)
     except msgspec.DecodeError as error:
-        return ModelFolder(name, folder, "broken", size, problem=f"has a bad config.json: {error}")
+        return ModelFolder(
+            name, folder, "broken", size_bytes, problem=f"has a bad config.json: {error}"
+        )
     except (EarshotError, OSError) as error:
-        return ModelFolder(name, folder, "broken", size, problem=str(error))
+        return ModelFolder(name, folder, "broken", size_bytes, problem=str(error))
     if weights.spec != "WhisperSpec":
         problem = f"is a {weights.spec}, not a Whisper"
-        return ModelFolder(name, folder, "broken", size, weights.weight_type, problem=problem)
+        return ModelFolder(name, folder, "broken", size_bytes, weights.weight_type, problem=problem)
     entry = find_entry(name)
     count = len(config.lang_ids)
     languages = entry.languages if entry else f"{count} languages" if count else "English"
-    return ModelFolder(name, folder, "model", size, weights.weight_type, languages)
+    return ModelFolder(name, folder, "model", size_bytes, weights.weight_type, languages)
 
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file())
 
 
-# Origin and checksums of a model's files: `source.json` in its folder.
+# Each model's folder has a file `source.json` with the origin and checksums of the other files.
 
-FILE = "source.json"
+RECORD_FILE = "source.json"
 
 
 class SourceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -150,16 +163,18 @@ class SourceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def write_record(folder: Path, record: SourceRecord) -> None:
     """Writes the record with the checksum of every file in the folder."""
-    files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != FILE}
-    whole = msgspec.structs.replace(record, files=files)
-    data = msgspec.json.format(msgspec.json.encode(whole), indent=2)
-    (folder / FILE).write_bytes(data + b"\n")
+    files = {
+        path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != RECORD_FILE
+    }
+    complete_record = msgspec.structs.replace(record, files=files)
+    data = msgspec.json.format(msgspec.json.encode(complete_record), indent=2)
+    (folder / RECORD_FILE).write_bytes(data + b"\n")
 
 
 def read_record(folder: Path) -> SourceRecord | None:
     """Reads the record of a folder; None if there is none. Raises ModelsError if it cannot be
     read."""
-    path = folder / FILE
+    path = folder / RECORD_FILE
     if not path.exists():
         return None
     try:

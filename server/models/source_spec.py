@@ -15,7 +15,7 @@ from serving.placement.choose import WHISPER_FILES
 SourceKind = Literal["ct2", "checkpoint", "voice"]
 "Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted."
 
-MAIN = "main"
+MAIN_BRANCH = "main"
 "Default branch of a repository."
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -43,13 +43,16 @@ class ModelSource:
     """Model or voice on a hub."""
 
     title: str
+    "Name for messages."
     folder: str
     "Name of its folder in the models directory."
     repository: str
     entry: CatalogueEntry | None = None
+    "Entry of the catalogue; None for a voice, or a repository that is not in it."
     endpoint: str = ""
-    "Hub in the given address; empty: the configured hub."
-    revision: str = MAIN
+    "Address of the hub, if the user gave the address of a page; empty: the configured hub."
+    revision: str = MAIN_BRANCH
+    "Branch, tag or commit."
     paths: tuple[str, ...] = ()
     "Files of a voice. Only these are fetched."
 
@@ -68,7 +71,7 @@ def source_of(name: str) -> ModelSource:
     if (voice := voice_of(name)) is not None:
         return ModelSource(name, voice.folder, voice.repository, paths=voice.paths)
     if "://" in name:
-        return _page(name)
+        return _parse_page_address(name)
     if REPOSITORY.fullmatch(name) and find_entry(name) is None:
         return ModelSource(name, name.replace("/", "--"), name)
     entry = require_entry(name)
@@ -84,37 +87,40 @@ def checkpoint_of(entry: CatalogueEntry) -> ModelSource:
 
 def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
     """Lists the files to download. Raises ModelsError if the repository holds no Whisper model."""
-    listed = hub.files(source.repository, revision or source.revision)
-    names = {file.path for file in listed}
+    repository_files = hub.files(source.repository, revision or source.revision)
+    names = {file.path for file in repository_files}
     if source.paths:
-        return DownloadPlan("voice", _voice_files(listed, source))
+        return DownloadPlan("voice", _voice_files(repository_files, source))
     entry = source.entry
     if entry and entry.format == "openai":
         return DownloadPlan(
-            "checkpoint", (*_only(listed, (entry.file,)), *_tokenizer_files(hub, entry))
+            "checkpoint", (*_select(repository_files, (entry.file,)), *_tokenizer_files(hub, entry))
         )
     if "model.bin" in names:
-        files = _only(listed, CT2_FILES)
+        files = _select(repository_files, CT2_FILES)
         missing = [name for name in WHISPER_FILES if name not in names]
         if missing == ["tokenizer.json"] and entry and entry.origin:
-            files += _only(hub.files(entry.origin), ("tokenizer.json",))
+            files += _select(hub.files(entry.origin), ("tokenizer.json",))
         elif missing:
             raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
         return DownloadPlan("ct2", files)
-    for form in WEIGHTS:
-        if weights := tuple(file for file in listed if re.fullmatch(form, file.path)):
-            return DownloadPlan("checkpoint", (*_only(listed, TOKENIZER_FILES), *weights))
-    held = ", ".join(sorted(names)[:8]) or "nothing"
+    for pattern in WEIGHTS:
+        if weights := tuple(file for file in repository_files if re.fullmatch(pattern, file.path)):
+            return DownloadPlan(
+                "checkpoint", (*_select(repository_files, TOKENIZER_FILES), *weights)
+            )
+    content = ", ".join(sorted(names)[:8]) or "nothing"
     raise ModelsError(
-        f"{source.repository} holds no model: neither model.bin nor a checkpoint; it holds {held}"
+        f"{source.repository} holds no model: neither model.bin nor a checkpoint; it holds"
+        f" {content}"
     )
 
 
-def _voice_files(listed: Sequence[HubFile], source: ModelSource) -> tuple[HubFile, ...]:
-    names = {file.path for file in listed}
+def _voice_files(repository_files: Sequence[HubFile], source: ModelSource) -> tuple[HubFile, ...]:
+    names = {file.path for file in repository_files}
     if missing := [path for path in source.paths if path not in names]:
         raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
-    return _only(listed, source.paths)
+    return _select(repository_files, source.paths)
 
 
 def _tokenizer_files(hub: Hub, entry: CatalogueEntry) -> tuple[HubFile, ...]:
@@ -126,15 +132,16 @@ def _tokenizer_files(hub: Hub, entry: CatalogueEntry) -> tuple[HubFile, ...]:
     )
 
 
-def _only(files: Sequence[HubFile], paths: Sequence[str]) -> tuple[HubFile, ...]:
-    found = tuple(file for file in files if file.path in paths)
-    if not found:
-        where = f"{files[0].repository}" if files else "the repository"
-        raise ModelsError(f"{where} has no {', '.join(paths)}")
-    return found
+def _select(files: Sequence[HubFile], paths: Sequence[str]) -> tuple[HubFile, ...]:
+    """Returns the files with one of these paths. Raises ModelsError if there is none."""
+    selected = tuple(file for file in files if file.path in paths)
+    if not selected:
+        repository = f"{files[0].repository}" if files else "the repository"
+        raise ModelsError(f"{repository} has no {', '.join(paths)}")
+    return selected
 
 
-def _page(address: str) -> ModelSource:
+def _parse_page_address(address: str) -> ModelSource:
     """Parses the address of a model's page, perhaps with a branch or commit. Raises ModelsError."""
     try:
         parts = urlsplit(address)
@@ -146,7 +153,7 @@ def _page(address: str) -> ModelSource:
         raise ModelsError(
             f"{address} is not the page of a model; expected https://HUB/ORGANISATION/REPOSITORY"
         )
-    revision = path[3] if len(path) > 3 and path[2] in {"tree", "blob", "resolve"} else MAIN
+    revision = path[3] if len(path) > 3 and path[2] in {"tree", "blob", "resolve"} else MAIN_BRANCH
     entry = find_entry(repository)
     entry = entry if entry and entry.repository == repository else None
     return ModelSource(

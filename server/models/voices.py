@@ -28,12 +28,12 @@ HIBARI_FILES: Mapping[str, str] = {
 PIPER_NAME = re.compile(r"(([a-z]{2,3})_[A-Z]{2})-([A-Za-z0-9_]+)-(x_low|low|medium|high)")
 "Pattern of `en_US-lessac-medium`: language and country, speaker, quality."
 
-PREFIX = f"{PIPER}:"
+PIPER_PREFIX = f"{PIPER}:"
 "Prefix of a Piper voice's name in `earshot models pull`."
-_FOLDER = f"{PIPER}--"
+_PIPER_FOLDER = f"{PIPER}--"
 "Prefix of a Piper voice's folder."
 HIBARI_PREFIX, _HIBARI_FOLDER = f"{HIBARI}:", f"{HIBARI}--"
-"The same for hibari's voices."
+"Prefixes of the name and of the folder of a voice of hibari."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +42,44 @@ class VoiceSource:
 
     repository: str
     folder: str
+    "Name of the folder in the models directory."
     paths: tuple[str, ...]
+    "Paths of the files within the repository."
 
 
-def voice_of(wanted: str) -> VoiceSource | None:
+def voice_of(identifier: str) -> VoiceSource | None:
     """Parses `piper:en_US-lessac-medium`, `hibari:emma` or `kokoro`; None if it names no voice.
     Raises ModelsError."""
-    if wanted == KOKORO:
+    if identifier == KOKORO:
         return VoiceSource(KOKORO_REPOSITORY, KOKORO, KOKORO_FILES)
-    if wanted.startswith(HIBARI_PREFIX):
-        return _hibari(wanted.removeprefix(HIBARI_PREFIX))
-    if not wanted.startswith(PREFIX):
+    if identifier.startswith(HIBARI_PREFIX):
+        return _hibari_source(identifier.removeprefix(HIBARI_PREFIX))
+    if not identifier.startswith(PIPER_PREFIX):
         return None
-    name = wanted.removeprefix(PREFIX)
+    name = identifier.removeprefix(PIPER_PREFIX)
     parts = PIPER_NAME.fullmatch(name)
     if parts is None:
         raise ModelsError(
-            f"{wanted} is not the name of a Piper voice; a name looks like"
-            f" {PREFIX}en_US-lessac-medium"
+            f"{identifier} is not the name of a Piper voice; a name looks like"
+            f" {PIPER_PREFIX}en_US-lessac-medium"
             " (language_COUNTRY-speaker-quality; x_low, low, medium or high)"
         )
     code, language, speaker, quality = parts.groups()
     file = f"{language}/{code}/{speaker}/{quality}/{name}.onnx"
-    return VoiceSource(PIPER_REPOSITORY, f"{_FOLDER}{name}", (file, f"{file}.json"))
+    return VoiceSource(PIPER_REPOSITORY, f"{_PIPER_FOLDER}{name}", (file, f"{file}.json"))
 
 
-def name_of(folder: str) -> str | None:
-    """Returns the name under which a folder's voice is pulled; None if it holds no voice."""
+def voice_name(folder: str) -> str | None:
+    """Returns the name by which the voice in a folder is pulled; None if the folder's name is not
+    that of a voice. `folder`: name of the folder."""
     if folder == KOKORO:
         return KOKORO
     if folder.removeprefix(_HIBARI_FOLDER) in HIBARI_FILES:
         return HIBARI_PREFIX + folder.removeprefix(_HIBARI_FOLDER)
-    is_piper = folder.startswith(_FOLDER) and PIPER_NAME.fullmatch(folder.removeprefix(_FOLDER))
-    return PREFIX + folder.removeprefix(_FOLDER) if is_piper else None
+    is_piper = folder.startswith(_PIPER_FOLDER) and PIPER_NAME.fullmatch(
+        folder.removeprefix(_PIPER_FOLDER)
+    )
+    return PIPER_PREFIX + folder.removeprefix(_PIPER_FOLDER) if is_piper else None
 
 
 def files_of(folder: Path) -> tuple[Path, ...]:
@@ -83,13 +88,13 @@ def files_of(folder: Path) -> tuple[Path, ...]:
         return tuple(folder / name for name in KOKORO_FILES)
     if file := HIBARI_FILES.get(folder.name.removeprefix(_HIBARI_FOLDER)):
         return (folder / file,)
-    model = folder / f"{folder.name.removeprefix(_FOLDER)}.onnx"
+    model = folder / f"{folder.name.removeprefix(_PIPER_FOLDER)}.onnx"
     return model, Path(f"{model}.json")
 
 
 def is_voice(folder: Path) -> bool:
-    """Returns True if the folder is that of a pulled voice and is complete."""
-    return name_of(folder.name) is not None and all(file.is_file() for file in files_of(folder))
+    """Returns True if the folder holds a complete voice that was pulled."""
+    return voice_name(folder.name) is not None and all(file.is_file() for file in files_of(folder))
 
 
 def with_pulled(engine: str, options: Mapping[str, Any], models_dir: Path) -> Mapping[str, Any]:
@@ -102,43 +107,51 @@ def with_pulled(engine: str, options: Mapping[str, Any], models_dir: Path) -> Ma
         model, voices = files_of(folder)
         return {**options, "model": str(model), "voices": str(voices)}
     if engine == HIBARI:
-        found = [str(files_of(one)[0]) for one in _pulled(models_dir, _HIBARI_FOLDER)]
-        return options if "models" in options or not found else {**options, "models": found}
+        files = [
+            str(files_of(folder_)[0]) for folder_ in _pulled_folders(models_dir, _HIBARI_FOLDER)
+        ]
+        return options if "models" in options or not files else {**options, "models": files}
     if engine != PIPER:
         return options
     name = str(options.get("model", ""))
     if name:
-        return {**options, "model": str(_piper(name, models_dir))}
-    pulled = _pulled(models_dir)
+        return {**options, "model": str(_piper_file(name, models_dir))}
+    pulled = _pulled_folders(models_dir)
     return {**options, "model": str(files_of(pulled[0])[0])} if len(pulled) == 1 else options
 
 
-def setting(folder: Path) -> str:
+def config_lines(folder: Path) -> str:
     """Returns the lines of configuration that select a pulled voice."""
     if folder.name == KOKORO:
         return f'[tts]\nengine = "{KOKORO}"'
     if (name := folder.name.removeprefix(_HIBARI_FOLDER)) in HIBARI_FILES:
         return f'[tts]\nengine = "{HIBARI}"\n\n[assistant]\nvoice = "{name}"'
-    name = folder.name.removeprefix(_FOLDER)
+    name = folder.name.removeprefix(_PIPER_FOLDER)
     return f'[tts]\nengine = "{PIPER}"\noptions = {{ model = "{name}" }}'
 
 
-def _piper(model: str, models_dir: Path) -> Path:
+def _piper_file(model: str, models_dir: Path) -> Path:
     """Returns the file of a named voice; a path is returned as it is."""
-    name = model.removeprefix(PREFIX)
+    name = model.removeprefix(PIPER_PREFIX)
     if not PIPER_NAME.fullmatch(name) or Path(model).expanduser().exists():
         return Path(model)
-    folder = models_dir / f"{_FOLDER}{name}"
+    folder = models_dir / f"{_PIPER_FOLDER}{name}"
     if not is_voice(folder):
-        there = ", ".join(one.name.removeprefix(_FOLDER) for one in _pulled(models_dir)) or "none"
+        available = (
+            ", ".join(
+                voice_folder.name.removeprefix(_PIPER_FOLDER)
+                for voice_folder in _pulled_folders(models_dir)
+            )
+            or "none"
+        )
         raise ConfigError(
-            f"tts.options.model: no voice {name!r} in {models_dir}; there are: {there};"
-            f" `earshot models pull {PREFIX}{name}` fetches it"
+            f"tts.options.model: no voice {name!r} in {models_dir}; there are: {available};"
+            f" `earshot models pull {PIPER_PREFIX}{name}` fetches it"
         )
     return files_of(folder)[0]
 
 
-def _hibari(name: str) -> VoiceSource:
+def _hibari_source(name: str) -> VoiceSource:
     if name not in HIBARI_FILES:
         raise ModelsError(
             f"{name[:64]!r} is no voice of hibari to pull; there are: {', '.join(HIBARI_FILES)}"
@@ -147,6 +160,6 @@ def _hibari(name: str) -> VoiceSource:
     return VoiceSource(HIBARI_REPOSITORY, f"{_HIBARI_FOLDER}{name}", (path,))
 
 
-def _pulled(models_dir: Path, prefix: str = _FOLDER) -> list[Path]:
+def _pulled_folders(models_dir: Path, prefix: str = _PIPER_FOLDER) -> list[Path]:
     """Lists the folders of an engine's pulled voices."""
-    return [one for one in sorted(models_dir.glob(f"{prefix}*")) if is_voice(one)]
+    return [folder for folder in sorted(models_dir.glob(f"{prefix}*")) if is_voice(folder)]

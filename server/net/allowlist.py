@@ -1,4 +1,4 @@
-"""Networks whose clients need no key: the setting `networks` of several sections."""
+"""Parses the setting `networks` of several sections: the networks whose clients need no key."""
 
 import socket
 from collections.abc import Sequence
@@ -15,18 +15,19 @@ LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
 def networks_of(names: Sequence[str], setting: str) -> tuple[IpNetwork, ...]:
-    """Parses the named networks; `lan` stands for all private ones, and this machine is always in.
-    Raises ConfigError, which names the `setting`."""
-    named = [one for name in names for one in (LAN if name == "lan" else (name,))]
+    """Parses networks such as `192.168.1.0/24`. `lan` stands for all private networks, and this
+    machine is always added. Raises ConfigError, which names the `setting`."""
+    texts = [text for name in names for text in (LAN if name == "lan" else (name,))]
     try:
-        return tuple(ip_network(one) for one in (*LOOPBACK, *named))
+        return tuple(ip_network(text) for text in (*LOOPBACK, *texts))
     except ValueError as error:
         raise ConfigError(f"{setting}: {error}") from error
 
 
 def listening_host(names: Sequence[str], networks: Sequence[IpNetwork]) -> str:
-    """Returns the address to listen on: this machine only, or all if other machines may connect."""
+    """Returns the address to listen on: that of this machine alone if `names` is empty, else all
+    addresses. `names`: the setting. `networks`: what it means."""
     if not names:
         return "127.0.0.1"
-    has_6 = any(one.version == 6 and not one.is_loopback for one in networks)
-    return "::" if has_6 and socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
+    has_ipv6 = any(network.version == 6 and not network.is_loopback for network in networks)
+    return "::" if has_ipv6 and socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104

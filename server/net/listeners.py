@@ -15,8 +15,8 @@ each system applies its own (`net.core.somaxconn`). A client that finds the queu
 second later."""
 
 UNACKNOWLEDGED_TIMEOUT_MS = 120_000
-"""Time after which a client that takes none of the data sent to it counts as gone. Devices that
-play a stream take some of it every few seconds."""
+"""Time in ms after which a client that acknowledges none of the data sent to it counts as gone.
+Devices that play a stream acknowledge some of it every few seconds."""
 
 
 class AddressInUse(EarshotError):
@@ -35,46 +35,53 @@ def bind(host: str, port: int, *, setting: str = "--port") -> list[socket.socket
             sockets.append(_listen(family, address, port, setting))
             port = port or sockets[0].getsockname()[1]
     except BaseException:
-        for opened in sockets:
-            opened.close()
+        for listener in sockets:
+            listener.close()
         raise
     return sockets
 
 
 def _resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """Returns (family, address) of every address of a host. Raises ConfigError."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        address_infos = socket.getaddrinfo(
+            host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"config.server.host: {host!r}: {error}") from error
-    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+    return list(
+        dict.fromkeys((family, str(address[0])) for family, _, _, _, address in address_infos)
+    )
 
 
 def _listen(family: socket.AddressFamily, address: str, port: int, setting: str) -> socket.socket:
     """Opens one listening socket. Raises AddressInUse or ConfigError."""
-    where = f"{url_host(address)}:{port}"
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    endpoint = f"{url_host(address)}:{port}"
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # `::` must accept IPv4 too; any other IPv6 address accepts only IPv6.
-            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # only on Linux; accepted connections inherit it
-            opened.setsockopt(
+            listener.setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_TIMEOUT_MS
             )
-        opened.bind((address, port))
-        opened.listen(BACKLOG)
-        opened.setblocking(False)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
     except OSError as error:
-        opened.close()
+        listener.close()
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(
-                f"{where} is in use by another program; choose another with {setting}"
+                f"{endpoint} is in use by another program; choose another with {setting}"
             ) from error
         if error.errno == errno.EACCES:
-            raise ConfigError(f"{where}: ports below 1024 need additional permissions") from error
-        raise ConfigError(f"config.server.host: {where}: {error.strerror or error}") from error
-    return opened
+            raise ConfigError(
+                f"{endpoint}: ports below 1024 need additional permissions"
+            ) from error
+        raise ConfigError(f"config.server.host: {endpoint}: {error.strerror or error}") from error
+    return listener
 
 
 def urls(host: str, sockets: Sequence[socket.socket], *, is_tls: bool) -> list[str]:
@@ -83,25 +90,27 @@ def urls(host: str, sockets: Sequence[socket.socket], *, is_tls: bool) -> list[s
     port = sockets[0].getsockname()[1]
     hosts = [host]
     if is_unspecified(host):
-        families = {opened.family for opened in sockets}
-        listens = {4, 6} if socket.AF_INET6 in families else {4}  # `::` takes both kinds
-        own = (str(address) for address in lan_addresses() if address.version in listens)
-        hosts = ["127.0.0.1", *own]
+        families = {listener.family for listener in sockets}
+        ip_versions = {4, 6} if socket.AF_INET6 in families else {4}  # `::` takes both kinds
+        own_addresses = (
+            str(address) for address in lan_addresses() if address.version in ip_versions
+        )
+        hosts = ["127.0.0.1", *own_addresses]
     return [f"{scheme}://{url_host(name)}:{port}" for name in hosts]
 
 
 def is_local_only(sockets: Sequence[socket.socket]) -> bool:
     """Returns True if only this machine can reach the sockets."""
-    return all(is_loopback(str(opened.getsockname()[0])) for opened in sockets)
+    return all(is_loopback(str(listener.getsockname()[0])) for listener in sockets)
 
 
 def raise_file_limit() -> int:
     """Raises the limit of open files to what the system allows: each connection is one file.
     Returns the new limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft_limit != hard_limit:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
         except (ValueError, OSError):  # macOS reports "unlimited" but accepts less
-            return soft
-    return hard
+            return soft_limit
+    return hard_limit

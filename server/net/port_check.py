@@ -1,9 +1,8 @@
 """Checks early whether the port is taken: `python -m server.net.port_check [OPTIONS OF SERVE]`.
 
 Exits with 3 if `earshot serve` would find its port taken. `make run` calls it before it installs or
-fetches anything, so it needs nothing but Python. It only knows where a port may be set; every other
-mistake in the settings is reported by `earshot serve`.
-"""
+fetches anything, so it needs nothing but Python. It reads only the host and the port; `earshot
+serve` reports every mistake in the settings."""
 
 import argparse
 import os
@@ -35,12 +34,12 @@ def address(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, 
     except OSError:
         table = {}
 
-    def chosen(name: str, default: str) -> str:
+    def read_setting(name: str, default: str) -> str:
         variables = (f"EARSHOT_{name.upper()}", f"EARSHOT_SERVER__{name.upper()}")
-        set_here = [environ[variable] for variable in variables if variable in environ]
-        return str(getattr(options, name) or (set_here or [table.get(name, default)])[0])
+        values = [environ[variable] for variable in variables if variable in environ]
+        return str(getattr(options, name) or (values or [table.get(name, default)])[0])
 
-    return chosen("host", HOST), int(chosen("port", str(PORT)))
+    return read_setting("host", HOST), int(read_setting("port", str(PORT)))
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -48,8 +47,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     server."""
     try:
         host, port = address(arguments, environ)
-        for opened in bind(host, port):
-            opened.close()
+        for listener in bind(host, port):
+            listener.close()
     except AddressInUse as error:
         print(f"earshot: {error} (make run PORT=9000)", file=sys.stderr)
         return 3

@@ -1,4 +1,4 @@
-"""Sets up HTTPS. `auto` makes a self-signed certificate, for which a browser asks the user once.
+"""Sets up HTTPS. `auto` makes a self-signed certificate, about which a browser warns the user once.
 Browsers allow the microphone only over HTTPS, except on this machine."""
 
 import ssl
@@ -17,10 +17,13 @@ from core.errors import ConfigError
 from core.ip_addresses import IpAddress
 from server.runtime.state_dir import TLS_FILE, write_private
 
-LIFETIME = timedelta(days=397)  # longest lifetime that browsers accept from public authorities
+LIFETIME = timedelta(days=397)
+"Lifetime of our own certificate: the longest that browsers accept from public authorities."
 RENEW_BEFORE = timedelta(days=14)
 "Remaining lifetime below which our certificate is replaced at the next start."
-CLOCK_SKEW = timedelta(hours=1)  # the clock of a phone that has just been switched on may be behind
+CLOCK_SKEW = timedelta(hours=1)
+"""Time by which our own certificate is dated back: the clock of a phone that has just been switched
+on may be behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +46,23 @@ def open_tls(
     if setting == "auto":
         file = folder / TLS_FILE
         if not _is_usable(file, names, addresses, now):
-            write_private(file, _make(names, addresses, now))
-        return _load(file, None)
+            write_private(file, _make_certificate(names, addresses, now))
+        return _load_context(file, None)
     certificate, _, key = setting.partition(":")
-    return _load(Path(certificate), Path(key))
+    return _load_context(Path(certificate), Path(key))
 
 
-def _load(certificate: Path, key: Path | None) -> TlsContext:
+def _load_context(certificate: Path, key: Path | None) -> TlsContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(certificate, key)
-        first = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
+        leaf = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        where = f"{certificate}:{key}" if key else str(certificate)
-        raise ConfigError(f"config.server.tls: {where}: {error}") from error
-    return TlsContext(context, first.fingerprint(hashes.SHA256()).hex(":").upper())
+        files = f"{certificate}:{key}" if key else str(certificate)
+        raise ConfigError(f"config.server.tls: {files}: {error}") from error
+    return TlsContext(context, leaf.fingerprint(hashes.SHA256()).hex(":").upper())
 
 
 def _is_usable(
@@ -84,16 +87,22 @@ def _is_usable(
 
 def _dns_names(names: Sequence[str]) -> list[str]:
     """Returns the names that a certificate can carry: ASCII, at most 64 characters each."""
-    return list(dict.fromkeys(["localhost", *(n for n in names if n.isascii() and len(n) <= 64)]))
+    return list(
+        dict.fromkeys(
+            ["localhost", *(name for name in names if name.isascii() and len(name) <= 64)]
+        )
+    )
 
 
-def _make(names: Sequence[str], addresses: Sequence[IpAddress], now: datetime) -> bytes:
+def _make_certificate(names: Sequence[str], addresses: Sequence[IpAddress], now: datetime) -> bytes:
     """Returns a new self-signed certificate and its key in one PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Earshot")])
     loopback = (ip_address("127.0.0.1"), ip_address("::1"))
-    alternatives: list[x509.GeneralName] = [x509.DNSName(n) for n in _dns_names(names)]
-    alternatives += [x509.IPAddress(a) for a in dict.fromkeys((*loopback, *addresses))]
+    alternatives: list[x509.GeneralName] = [
+        x509.DNSName(dns_name) for dns_name in _dns_names(names)
+    ]
+    alternatives += [x509.IPAddress(address) for address in dict.fromkeys((*loopback, *addresses))]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -33,11 +33,12 @@ class JsonlTraceSink:
     """Writes the trace as one JSON object per line. Implements `core.ports.TraceSink`. Each line
     goes out in one write, so that a crash leaves no partial line."""
 
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
 
     def write(self, record: Mapping[str, Any]) -> None:
-        self._out.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
+        """Writes one record. Values that JSON lacks become text."""
+        self._stream.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
 
 
 @contextmanager
@@ -47,11 +48,11 @@ def open_trace(path: str) -> Iterator[JsonlTraceSink | None]:
     if not path:
         yield None
         return
-    if done := make_private(Path(path).expanduser(), "config.trace.path"):
-        logger.warning("! trace: %s", done)
+    if change := make_private(Path(path).expanduser(), "config.trace.path"):
+        logger.warning("! trace: %s", change)
     try:
         descriptor = os.open(Path(path).expanduser(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as error:
         raise ConfigError(f"config.trace.path: {path}: {error.strerror or error}") from error
-    with os.fdopen(descriptor, "wb", buffering=0) as out:
-        yield JsonlTraceSink(out)
+    with os.fdopen(descriptor, "wb", buffering=0) as stream:
+        yield JsonlTraceSink(stream)

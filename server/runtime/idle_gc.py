@@ -11,8 +11,8 @@ from pipeline.session.sessions import Sessions
 logger = logging.getLogger(__name__)
 
 QUIET_S = 2.0
-"""Wait after the last session, in seconds. Its call is closed by then, and a client that calls
-again at once meets no collection."""
+"""Wait after the last session, in seconds. After it the call is closed, and a client that calls
+again at once is not delayed by a collection."""
 
 
 async def collect_when_idle(sessions: Sessions) -> None:
@@ -20,8 +20,8 @@ async def collect_when_idle(sessions: Sessions) -> None:
     is never without a session, Python's own collector does the work."""
     while True:
         await sessions.wait_until_unused(QUIET_S)
-        began = perf_counter()
-        found = gc.collect()
+        began_s = perf_counter()
+        count = gc.collect()
         logger.debug(
-            "= garbage collected: %d objects in %.0f ms", found, 1000 * (perf_counter() - began)
+            "= garbage collected: %d objects in %.0f ms", count, 1000 * (perf_counter() - began_s)
         )

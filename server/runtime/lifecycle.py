@@ -11,18 +11,18 @@ from typing import Literal, Protocol
 logger = logging.getLogger(__name__)
 
 LifecycleState = Literal["starting", "ready", "draining"]
-"State of the server. starting: models are loading, or a crashed one is."
+"State of the server. starting: models are loading, at the start or again after a crash."
 
 SAME_SIGNAL_S = 0.1
-"""Two signals within this time count as one, in seconds: `timeout` and some supervisors send two at
+"""Time in seconds within which two signals count as one: `timeout` and some supervisors send two at
 once."""
 
 CLOSE_GRACE_S = 1.0
 "Time in seconds that sessions get after draining to send their goodbye and free resources."
 
-LEAVE_TIMEOUT_S = 2.0
-"""Time in seconds after a second signal. Workers and sockets end in less; otherwise the process
-exits without them."""
+EXIT_TIMEOUT_S = 2.0
+"""Time in seconds after a second signal until the process exits without waiting for workers and
+sockets. They usually end in less."""
 
 
 class DrainableWork(Protocol):
@@ -30,9 +30,13 @@ class DrainableWork(Protocol):
     `pipeline.session.sessions.Sessions`."""
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """Number of sessions that are open now."""
+        ...
 
-    async def drain(self, timeout_s: float) -> None: ...
+    async def drain(self, timeout_s: float) -> None:
+        """Accepts no new work, and waits at most `timeout_s` seconds for the running work."""
+        ...
 
 
 class Lifecycle:
@@ -43,11 +47,14 @@ class Lifecycle:
         self._stop = asyncio.Event()
 
     def watch(self, is_loaded: Callable[[], bool]) -> None:
-        """Sets the function that tells whether every model is loaded; one may be restarting."""
+        """Sets the function that returns True while every model is loaded. A model that crashed is
+        loaded again."""
         self._is_loaded = is_loaded
 
     @property
     def state(self) -> LifecycleState:
+        """Present state: draining once `stop` was called, else ready while all models are
+        loaded."""
         if self._stop.is_set():
             return "draining"
         return "ready" if self._is_loaded() else "starting"
@@ -66,31 +73,31 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
     """Handles SIGTERM and SIGINT while the context is open: the first drains, the second exits at
     once."""
     loop = asyncio.get_running_loop()
-    main = asyncio.current_task()
+    main_task = asyncio.current_task()
 
-    first_at: float | None = None
+    first_signal_s: float | None = None
 
     def on_signal(number: signal.Signals) -> None:
-        nonlocal first_at
-        if first_at is None:
-            first_at = loop.time()
+        nonlocal first_signal_s
+        if first_signal_s is None:
+            first_signal_s = loop.time()
             logger.info("%s: draining; a second signal stops at once", number.name)
             lifecycle.stop()
             return
-        if loop.time() - first_at < SAME_SIGNAL_S:
+        if loop.time() - first_signal_s < SAME_SIGNAL_S:
             return
         logger.warning("%s again: stopping without waiting", number.name)
-        loop.call_later(LEAVE_TIMEOUT_S, os._exit, 1)  # in case a worker blocks the exit
-        if main is not None:
-            main.cancel()
+        loop.call_later(EXIT_TIMEOUT_S, os._exit, 1)  # a worker may block the exit
+        if main_task is not None:
+            main_task.cancel()
 
-    handled = (signal.SIGTERM, signal.SIGINT)
-    for number in handled:
+    handled_signals = (signal.SIGTERM, signal.SIGINT)
+    for number in handled_signals:
         loop.add_signal_handler(number, on_signal, number)
     try:
         yield
     finally:
-        for number in handled:
+        for number in handled_signals:
             loop.remove_signal_handler(number)
 
 

@@ -12,13 +12,22 @@ import msgspec
 
 from server.config import LogConfig
 
-NOISY = ("aioice", "aiortc", "alembic", "faster_whisper", "asyncio", "httpcore2", "httpx2", "mcp")
-"Libraries whose info messages matter only to their developers: limited to warnings."
+WARNING_LOGGERS = (
+    "aioice",
+    "aiortc",
+    "alembic",
+    "faster_whisper",
+    "asyncio",
+    "httpcore2",
+    "httpx2",
+    "mcp",
+)
+"Loggers limited to warnings: info messages of these libraries matter only to their developers."
 
-SILENT = ("mcp.client.stdio", "mcp.client.sse", "mcp.client.streamable_http")
-"""Libraries limited to critical messages. They log what a tool server's program prints, with a
-traceback for each line, and that it has gone away, which `pipeline/tools/mcp` already logs in one
-line."""
+CRITICAL_LOGGERS = ("mcp.client.stdio", "mcp.client.sse", "mcp.client.streamable_http")
+"""Loggers limited to critical messages. These libraries log what a tool server's program prints,
+with a traceback for each line, and that it has gone away, which `pipeline/tools/mcp` already logs
+in one line."""
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 "Id of the request being served. Tasks started by it inherit the id."
@@ -32,7 +41,7 @@ _SECRETS = re.compile(
     r"|basic\s+(?=[A-Za-z0-9+/]{16})|://[^\s/:@]*:(?=[^\s/@]+@))"
     r"[A-Za-z0-9._~+/=-]{4,}"
 )
-"Text that looks like a key: it is cut out of log lines."
+"Pattern of text that looks like a key. It is cut out of log lines."
 
 
 def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | None = None) -> None:
@@ -40,13 +49,15 @@ def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | N
     texts that are replaced by `[secret]` in every line."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_request_id)
-    known = [secret for secret in secrets if secret]
-    handler.setFormatter(JsonFormatter(known) if config.json else TextFormatter(known))
+    known_secrets = [secret for secret in secrets if secret]
+    handler.setFormatter(
+        JsonFormatter(known_secrets) if config.json else TextFormatter(known_secrets)
+    )
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
-    for name in NOISY:
+    for name in WARNING_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
-    for name in SILENT:
+    for name in CRITICAL_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -59,10 +70,11 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 def one_line(text: str) -> str:
     """Returns the text with control characters written as escapes."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
+    """Filter that adds the request id to a record, and lets every record pass."""
     record.request_id = request_id.get()
     return True
 
@@ -83,8 +95,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = redact(super().format(record), self._secrets)
-        current = getattr(record, "request_id", "")
-        return f"{line} [{current}]" if current else line
+        current_id = getattr(record, "request_id", "")
+        return f"{line} [{current_id}]" if current_id else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -101,8 +113,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": redact(record.getMessage(), self._secrets),
         }
-        if current := getattr(record, "request_id", ""):
-            fields["request_id"] = current
+        if current_id := getattr(record, "request_id", ""):
+            fields["request_id"] = current_id
         if record.exc_info:
             fields["traceback"] = redact(self.formatException(record.exc_info), self._secrets)
         return msgspec.json.encode(fields).decode()

@@ -13,28 +13,28 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from core.http.routes import Route
 
 STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10)
-"Stages of a turn. Dense where an answer feels instant (under 300 ms) or slow (over 1 s)."
+"Buckets for stages of a turn: dense where an answer feels instant (300 ms) or slow (1 s)."
 
 COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-"Recognition calls: from a decoded frame to a long utterance on a slow processor."
+"Buckets for recognition calls: from one frame to a long utterance on a slow processor."
 
 LOAD_BUCKETS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-"Model loads: from PocketSphinx to a large Whisper from a cold disk."
+"Buckets for the loading of models: from PocketSphinx to a large Whisper on a cold disk."
 
 PAUSE_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5)
-"Reaction to a barge-in. Dense around the 20 ms of one packet; the target is 60 ms."
+"Buckets for the reaction to a barge-in: dense around one packet (20 ms); the target is 60 ms."
 
 FACTOR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5)
-"Processing time divided by audio length. Above 1 a voice cannot keep up with playback."
+"Buckets for processing time divided by audio length. Above 1 a voice is slower than playback."
 
 LOSS_BUCKETS = (0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"Packet loss as a share. Below 1 % it is inaudible; 10 % costs words."
+"Buckets for packet loss as a share. Below 1 % it is inaudible; 10 % costs words."
 
 NETWORK_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.4, 1)
-"Round trip and jitter: from the same room to a phone on the other side of the world."
+"Buckets for round trip and jitter: from the same room to a phone on another continent."
 
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
-"Items in one call. A recogniser's batch size can be set to 64 at most."
+"Buckets for the items of one call. A recogniser's batch size can be set to 64 at most."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,80 +44,106 @@ class MetricDeclaration:
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
+    "Sentence for people who read the metrics."
     labels: tuple[str, ...] = ()
+    "Names of the labels."
     buckets: tuple[float, ...] = ()
+    "Upper limits of a histogram's buckets; empty for other kinds."
 
 
 METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_stage_seconds": MetricDeclaration(
-        "histogram", "Time a turn spent in a stage.", ("stage",), STAGE_BUCKETS_S
+        "histogram", "Time that a turn spent in a stage.", ("stage",), STAGE_BUCKETS_S
     ),
     "earshot_response_latency_seconds": MetricDeclaration(
-        "histogram", "End of the user's speech to the first sound or text.", (), STAGE_BUCKETS_S
+        "histogram",
+        "Time from the end of the user's speech to the first sound or text.",
+        (),
+        STAGE_BUCKETS_S,
     ),
     "earshot_speculation": MetricDeclaration(
-        "counter", "Answers begun before the turn was over, by what became of them.", ("outcome",)
+        "counter", "Answers begun before the turn was certainly over, by outcome.", ("outcome",)
     ),
     "earshot_speculation_wasted_seconds": MetricDeclaration(
         "histogram",
-        "How long was worked in pauses on what nobody got.",
+        "Work in pauses on recognition and answers that were not used.",
         ("kind",),
         STAGE_BUCKETS_S,
     ),
     "earshot_barge_in": MetricDeclaration(
-        "counter", "Speech over an answer, by what it was taken for.", ("verdict",)
+        "counter", "Speech over an answer, by how it was judged.", ("verdict",)
     ),
     "earshot_barge_in_pause_seconds": MetricDeclaration(
-        "histogram", "Speech over an answer: from its detection to silence.", (), PAUSE_BUCKETS_S
+        "histogram",
+        "Time from the detection of speech over an answer to silence.",
+        (),
+        PAUSE_BUCKETS_S,
     ),
     "earshot_gate_hold_seconds": MetricDeclaration(
-        "histogram", "How long an answer was ready before its turn was over.", (), STAGE_BUCKETS_S
+        "histogram",
+        "Time for which an answer was ready before its turn was over.",
+        (),
+        STAGE_BUCKETS_S,
     ),
     "earshot_playout_underruns": MetricDeclaration(
-        "counter", "Gaps in the sound of an answer: the next was not ready."
+        "counter", "Gaps in the sound of an answer, because the next sound was not ready."
     ),
     "earshot_llm_tokens": MetricDeclaration(
-        "counter", "Tokens read and written by language models, where they say.", ("kind",)
+        "counter",
+        "Tokens read and written by language models, if the model reports them.",
+        ("kind",),
     ),
     "earshot_tts_realtime_factor": MetricDeclaration(
-        "histogram", "Time spent on a clause over its length as sound.", (), FACTOR_BUCKETS
+        "histogram",
+        "Processing time of a clause divided by the length of its sound.",
+        (),
+        FACTOR_BUCKETS,
     ),
     "earshot_tts_fallbacks": MetricDeclaration(
-        "counter", "Clauses that the spare voice spoke, by why the first did not.", ("code",)
+        "counter",
+        "Clauses that the fallback voice spoke, by the error of the chosen voice.",
+        ("code",),
     ),
     "earshot_tts_cache": MetricDeclaration(
-        "counter", "Short clauses asked of the voice, by whether they were known.", ("outcome",)
+        "counter", "Short clauses looked up in the cache of voices, by outcome.", ("outcome",)
     ),
     "earshot_tts_cache_bytes": MetricDeclaration(
-        "gauge", "Sound that is kept of frequent replies."
+        "gauge", "Size of the cached sound of frequent replies."
     ),
-    "earshot_willow_connections": MetricDeclaration("gauge", "Sockets of Willow devices open now."),
+    "earshot_willow_connections": MetricDeclaration(
+        "gauge", "Connections of Willow devices that are open now."
+    ),
     "earshot_willow_unknown_messages": MetricDeclaration(
-        "counter", "Messages of Willow devices that mean nothing here."
+        "counter", "Messages of Willow devices with an unknown type."
     ),
     "earshot_wyoming_connections": MetricDeclaration(
         "gauge", "Wyoming connections that are open now."
     ),
     "earshot_xiaozhi_connections": MetricDeclaration(
-        "gauge", "Connections of xiaozhi boards, open now."
+        "gauge", "Connections of xiaozhi boards that are open now."
     ),
     "earshot_xiaozhi_check_ins": MetricDeclaration(
-        "counter", "Starts of xiaozhi boards, by the board's standing.", ("standing",)
+        "counter",
+        "Check-ins of xiaozhi boards at their start, by the board's standing.",
+        ("standing",),
     ),
     "earshot_xiaozhi_bad_input": MetricDeclaration(
-        "counter", "What xiaozhi boards sent that is no Opus or no message.", ("kind",)
+        "counter", "Data of xiaozhi boards that is neither Opus nor a valid message.", ("kind",)
     ),
     "earshot_sessions": MetricDeclaration("gauge", "Sessions that are open now."),
     "earshot_tasks": MetricDeclaration("gauge", "Tasks of the event loop that are alive now."),
     "earshot_turns": MetricDeclaration("counter", "Turns by how they ended.", ("status",)),
     "earshot_tool_seconds": MetricDeclaration(
-        "histogram", "Running one tool, by how that ended.", ("outcome",), STAGE_BUCKETS_S
+        "histogram", "Time to run one tool, by outcome.", ("outcome",), STAGE_BUCKETS_S
     ),
     "earshot_home_assistant_connected": MetricDeclaration(
         "gauge", "1 while Home Assistant is connected."
     ),
     "earshot_home_assistant_seconds": MetricDeclaration(
-        "histogram", "Sentences handed to Home Assistant.", ("outcome",), STAGE_BUCKETS_S
+        "histogram",
+        "Time for Home Assistant to answer a sentence, by outcome.",
+        ("outcome",),
+        STAGE_BUCKETS_S,
     ),
     "earshot_tool_errors": MetricDeclaration(
         "counter", "Tools that failed, by stable code.", ("code",)
@@ -127,13 +153,19 @@ METRICS: Mapping[str, MetricDeclaration] = {
     ),
     "earshot_errors": MetricDeclaration("counter", "Errors by stable code.", ("code",)),
     "earshot_asr_queue_seconds": MetricDeclaration(
-        "histogram", "Wait for a recognition worker.", ("priority",), COMPUTE_BUCKETS_S
+        "histogram",
+        "Time that a request waited for a recognition worker.",
+        ("priority",),
+        COMPUTE_BUCKETS_S,
     ),
     "earshot_asr_compute_seconds": MetricDeclaration(
-        "histogram", "Computing one recognition batch of this size.", ("batch",), COMPUTE_BUCKETS_S
+        "histogram",
+        "Time to compute one recognition batch of this size.",
+        ("batch",),
+        COMPUTE_BUCKETS_S,
     ),
     "earshot_asr_batch_size": MetricDeclaration(
-        "histogram", "Utterances or parts in one recognition batch.", (), BATCH_BUCKETS
+        "histogram", "Utterances or segments in one recognition batch.", (), BATCH_BUCKETS
     ),
     "earshot_asr_short_windows": MetricDeclaration(
         "counter",
@@ -156,14 +188,14 @@ METRICS: Mapping[str, MetricDeclaration] = {
         "gauge", "Recognition models that are in memory now."
     ),
     "earshot_asr_load_seconds": MetricDeclaration(
-        "histogram", "Loading and warming one recognition model.", (), LOAD_BUCKETS_S
+        "histogram", "Time to load and warm up one recognition model.", (), LOAD_BUCKETS_S
     ),
     "earshot_asr_evictions": MetricDeclaration(
-        "counter", "Recognition models unloaded because another needed their room."
+        "counter", "Recognition models unloaded because another one needed their memory."
     ),
     "earshot_connection_loss_ratio": MetricDeclaration(
         "histogram",
-        "Lost share of a call's latest packets, every 2 s; up: to us, late ones too.",
+        "Lost share of a call's latest packets, every 2 s. up: to the server, with late packets.",
         ("direction",),
         LOSS_BUCKETS,
     ),
@@ -171,10 +203,16 @@ METRICS: Mapping[str, MetricDeclaration] = {
         "histogram", "Jitter of a call's packets, every 2 s.", ("direction",), NETWORK_BUCKETS_S
     ),
     "earshot_connection_round_trip_seconds": MetricDeclaration(
-        "histogram", "Round trip between a client and us, every 2 s.", (), NETWORK_BUCKETS_S
+        "histogram",
+        "Round trip time between a client and the server, every 2 s.",
+        (),
+        NETWORK_BUCKETS_S,
     ),
     "earshot_jitter_buffer_seconds": MetricDeclaration(
-        "histogram", "How long our jitter buffers held packets, every 2 s.", (), NETWORK_BUCKETS_S
+        "histogram",
+        "Time that packets waited in the server's jitter buffers, every 2 s.",
+        (),
+        NETWORK_BUCKETS_S,
     ),
     "earshot_http_requests": MetricDeclaration(
         "counter", "Requests by route and status.", ("route", "status")
@@ -189,22 +227,23 @@ class PrometheusMetrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._made: dict[str, Counter | Gauge | Histogram] = {
-            name: _make(name, declared, self._registry) for name, declared in METRICS.items()
+        self._metrics: dict[str, Counter | Gauge | Histogram] = {
+            name: _create_metric(name, declaration, self._registry)
+            for name, declaration in METRICS.items()
         }
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
-        metric = self._of(name, labels)
+        metric = self._find(name, labels)
         assert isinstance(metric, Counter), f"{name} is no counter"
         metric.inc(value)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        metric = self._of(name, labels)
+        metric = self._find(name, labels)
         assert isinstance(metric, Histogram), f"{name} is no histogram"
         metric.observe(seconds)
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
-        metric = self._of(name, labels)
+        metric = self._find(name, labels)
         assert isinstance(metric, Gauge), f"{name} is no gauge"
         metric.set(value)
 
@@ -212,24 +251,28 @@ class PrometheusMetrics:
         """Returns all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def _of(self, name: str, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
-        if name not in self._made:
+    def _find(self, name: str, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
+        if name not in self._metrics:
             raise KeyError(f"metric {name!r} is not declared in server/runtime/metrics.py")
-        metric = self._made[name]
+        metric = self._metrics[name]
         return metric.labels(**labels) if labels else metric
 
 
-def _make(
-    name: str, declared: MetricDeclaration, registry: CollectorRegistry
+def _create_metric(
+    name: str, declaration: MetricDeclaration, registry: CollectorRegistry
 ) -> Counter | Gauge | Histogram:
-    match declared.kind:
+    match declaration.kind:
         case "counter":
-            return Counter(name, declared.help, declared.labels, registry=registry)
+            return Counter(name, declaration.help, declaration.labels, registry=registry)
         case "gauge":
-            return Gauge(name, declared.help, declared.labels, registry=registry)
+            return Gauge(name, declaration.help, declaration.labels, registry=registry)
         case "histogram":
             return Histogram(
-                name, declared.help, declared.labels, buckets=declared.buckets, registry=registry
+                name,
+                declaration.help,
+                declaration.labels,
+                buckets=declaration.buckets,
+                registry=registry,
             )
 
 

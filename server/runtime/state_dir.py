@@ -11,10 +11,12 @@ from core.private_files import make_private
 
 KEY_FILE = "api-key"
 TLS_FILE = "tls.pem"
+"Names of the files in the state folder."
 
 KEY_PATTERN = "[A-Za-z0-9._~-]{16,256}"
 """Characters and length of a key. None of the characters needs quoting in a URL or a WebSocket
-subprotocol. A key of fewer than 16 could be guessed in months at thousands of attempts a second."""
+subprotocol. A key of fewer than 16 characters could be guessed in months, at thousands of attempts
+a second."""
 KEY_CHARS = "16 to 256 of A-Z a-z 0-9 . _ ~ -"
 "Rule for keys in words, for error messages."
 
@@ -29,13 +31,15 @@ def open_folder(path: str) -> Path:
     return folder
 
 
-def shut_folder(path: str) -> Sequence[str]:
+def restrict_access(path: str) -> Sequence[str]:
     """Removes other users' rights from the state folder and from our files in it, if they exist.
     The database protects its own files. Returns log lines that say what was changed. Raises
     ConfigError for files of another user."""
     folder = Path(path).expanduser()
-    ours = (folder, folder / KEY_FILE, folder / TLS_FILE)
-    return [done for one in ours if (done := make_private(one, "config.paths.state_dir"))]
+    own_paths = (folder, folder / KEY_FILE, folder / TLS_FILE)
+    return [
+        change for path_ in own_paths if (change := make_private(path_, "config.paths.state_dir"))
+    ]
 
 
 def write_private(file: Path, data: bytes) -> None:
@@ -43,8 +47,8 @@ def write_private(file: Path, data: bytes) -> None:
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(data)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
         partial.replace(file)
     except OSError as error:
         partial.unlink(missing_ok=True)

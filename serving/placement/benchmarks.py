@@ -50,13 +50,13 @@ def read_benchmarks(models_dir: Path) -> dict[str, ModelBenchmark]:
         return {}
 
 
-def save_benchmark(models_dir: Path, name: str, measured: ModelBenchmark) -> None:
+def save_benchmark(models_dir: Path, name: str, benchmark: ModelBenchmark) -> None:
     """Adds the benchmark of one model to the file, or replaces it. Raises OSError."""
-    found = {**read_benchmarks(models_dir), name: measured}
+    benchmarks = {**read_benchmarks(models_dir), name: benchmark}
     file = models_dir / FILE
-    new = file.with_suffix(".new")
-    new.write_bytes(format_json(encode_json(found)))
-    new.replace(file)
+    new_file = file.with_suffix(".new")
+    new_file.write_bytes(format_json(encode_json(benchmarks)))
+    new_file.replace(file)
 
 
 def device_name(hardware: Hardware) -> str:

@@ -45,13 +45,13 @@ def read_cgroup_limits(root: Path = ROOT, own: Path = OWN) -> CgroupLimits:
 
 def _groups(own: Path) -> dict[str, str]:
     """Returns our group's path by controller; "" is the unified hierarchy."""
-    found: dict[str, str] = {}
+    path_by_controller: dict[str, str] = {}
     for line in _text(own).splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        _, _, controllers_and_path = line.partition(":")
+        controllers, _, path = controllers_and_path.partition(":")
         for controller in controllers.split(","):
-            found[controller] = path
-    return found
+            path_by_controller[controller] = path
+    return path_by_controller
 
 
 def _folders(root: Path, path: str) -> Iterator[Path]:

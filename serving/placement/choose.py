@@ -200,11 +200,11 @@ def weights_at(folder: Path) -> WhisperWeights:
     report the error."""
     file = folder / "model.bin"
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return WhisperWeights(folder, 0.0)
-    size_mb = found.st_size / 1e6
-    header = _header(file, found.st_size, found.st_mtime_ns)
+    size_mb = status.st_size / 1e6
+    header = _header(file, status.st_size, status.st_mtime_ns)
     if isinstance(header, str):
         return WhisperWeights(folder, size_mb, damage=header)
     return WhisperWeights(
@@ -230,38 +230,41 @@ def _header(file: Path, _size: int, _mtime_ns: int) -> Ct2WeightsHeader | str:
 
 def select_engine(
     kind: EngineKind,
-    wanted: EnginePreference,
-    known: Sequence[EngineAvailability],
+    preference: EnginePreference,
+    engines: Sequence[EngineAvailability],
     weights: Sequence[WhisperWeights],
     hardware: Hardware,
 ) -> EngineSelection:
-    """Returns the engine for one kind. `known`: the result of `registry.available(kind)`.
+    """Returns the engine for one kind. `engines`: the result of `registry.available(kind)`.
     `weights`: the result of `find_whisper`.
 
     Raises EngineMissing when the engine, or everything that `auto` could choose, is not installed;
     ConfigError for an unknown model.
     """
-    installed = {engine.name: engine.installed for engine in known}
-    if kind == "asr" and wanted.model != AUTO:
-        wanted = _with_model(wanted, known, weights)
-    if wanted.engine != AUTO:
-        return _named(kind, wanted, known, weights, hardware)
+    installed = {engine.name: engine.installed for engine in engines}
+    if kind == "asr" and preference.model != AUTO:
+        preference = _with_model(preference, engines, weights)
+    if preference.engine != AUTO:
+        return _configured_engine(kind, preference, engines, weights, hardware)
     candidates = [model for model in weights if model.is_candidate]
     if kind == "asr" and candidates and installed.get(WHISPER):
-        has_torch = installed.get(WHISPER_TORCH, False) and not wanted.options
-        return _whisper(wanted, candidates, hardware, has_torch=has_torch)
-    lacking = {engine.name for engine in known if engine.needs_path}
+        has_torch = installed.get(WHISPER_TORCH, False) and not preference.options
+        return _select_whisper(preference, candidates, hardware, has_torch=has_torch)
+    path_needing = {engine.name for engine in engines if engine.needs_path}
     for name, why in PREFERRED[kind]:
-        if name == ENGLISH_VOICE and wanted.language != ENGLISH:
+        if name == ENGLISH_VOICE and preference.language != ENGLISH:
             continue
-        if installed.get(name) and (name not in lacking or "path" in wanted.options):
+        if installed.get(name) and (name not in path_needing or "path" in preference.options):
             if kind == "asr":
                 why = f"{_why_no_whisper(weights)}; {why}"
-            return EngineSelection(kind, name, wanted.options, why)
+            return EngineSelection(kind, name, preference.options, why)
     no_weights = "has no weights"
     if kind == "asr":
         no_weights += "; `earshot models pull auto` fetches some"
-    reasons = "; ".join(f"{e.name}: {e.reason or no_weights}" for e in known) or "none known"
+    reasons = (
+        "; ".join(f"{engine.name}: {engine.reason or no_weights}" for engine in engines)
+        or "none known"
+    )
     raise EngineMissing(kind, AUTO, f"no {kind} engine can be used ({reasons})")
 
 
@@ -281,69 +284,82 @@ def _why_no_whisper(weights: Sequence[WhisperWeights]) -> str:
 
 
 def _with_model(
-    wanted: EnginePreference, known: Sequence[EngineAvailability], weights: Sequence[WhisperWeights]
+    preference: EnginePreference,
+    engines: Sequence[EngineAvailability],
+    weights: Sequence[WhisperWeights],
 ) -> EnginePreference:
     """Translates `asr.model` into an engine and its options. Raises ConfigError."""
-    if wanted.model in [engine.name for engine in known]:
-        if wanted.engine not in (AUTO, wanted.model):
+    if preference.model in [engine.name for engine in engines]:
+        if preference.engine not in (AUTO, preference.model):
             raise ConfigError(
-                f"asr.engine is {wanted.engine!r} and asr.model {wanted.model!r}: set only one of"
-                " them"
+                f"asr.engine is {preference.engine!r} and asr.model {preference.model!r}: set only"
+                " one of them"
             )
-        return EnginePreference(wanted.model, wanted.options)
-    if "model" in wanted.options:
+        return EnginePreference(preference.model, preference.options)
+    if "model" in preference.options:
         raise ConfigError("asr.model and asr.options.model are both set: set only one of them")
-    if wanted.engine == WHISPER_TORCH and "/" in wanted.model:
-        folder = str(Path(wanted.model).expanduser())
-        return EnginePreference(WHISPER_TORCH, {**wanted.options, "model": folder})
-    if wanted.engine not in (AUTO, WHISPER):
+    if preference.engine == WHISPER_TORCH and "/" in preference.model:
+        folder = str(Path(preference.model).expanduser())
+        return EnginePreference(WHISPER_TORCH, {**preference.options, "model": folder})
+    if preference.engine not in (AUTO, WHISPER):
         raise ConfigError(
-            f"asr.model is for {WHISPER}, and asr.engine is {wanted.engine!r}; "
+            f"asr.model is for {WHISPER}, and asr.engine is {preference.engine!r}; "
             f"{WHISPER_TORCH} takes a folder with a checkpoint"
         )
-    path = next((str(w.path) for w in weights if w.is_called(wanted.model)), None)
-    if path is None and "/" in wanted.model:
-        path = str(Path(wanted.model).expanduser())
+    path = next(
+        (
+            str(model_weights.path)
+            for model_weights in weights
+            if model_weights.is_called(preference.model)
+        ),
+        None,
+    )
+    if path is None and "/" in preference.model:
+        path = str(Path(preference.model).expanduser())
     if path is None:
-        names = [engine.name for engine in known] + [model.name for model in weights]
-        raise ConfigError(f"asr.model: {unknown_model_message(wanted.model, names)}")
-    return EnginePreference(WHISPER, {**wanted.options, "model": path})
+        names = [engine.name for engine in engines] + [model.name for model in weights]
+        raise ConfigError(f"asr.model: {unknown_model_message(preference.model, names)}")
+    return EnginePreference(WHISPER, {**preference.options, "model": path})
 
 
 def unknown_model_message(name: str, names: Sequence[str]) -> str:
     """Returns the message for an unknown model: similar names, all names, and how to get the
     model."""
-    called = {short_name(one): one for one in names} | {one: one for one in names}
-    near = dict.fromkeys(called[one] for one in get_close_matches(name, called, n=3, cutoff=0.5))
-    hint = f"; near it: {', '.join(near)}" if near else ""
+    names_by_alias = {short_name(name_): name_ for name_ in names} | {
+        name_: name_ for name_ in names
+    }
+    similar_names = dict.fromkeys(
+        names_by_alias[name_] for name_ in get_close_matches(name, names_by_alias, n=3, cutoff=0.5)
+    )
+    hint = f"; near it: {', '.join(similar_names)}" if similar_names else ""
     entry = in_catalogue(name)
-    pull = f"; `earshot models pull {entry.name}` fetches it" if entry else ""
-    return f"no model {name!r}{hint}; there are: {', '.join(names)}{pull}"
+    pull_hint = f"; `earshot models pull {entry.name}` fetches it" if entry else ""
+    return f"no model {name!r}{hint}; there are: {', '.join(names)}{pull_hint}"
 
 
-def _named(
+def _configured_engine(
     kind: EngineKind,
-    wanted: EnginePreference,
-    known: Sequence[EngineAvailability],
+    preference: EnginePreference,
+    engines: Sequence[EngineAvailability],
     weights: Sequence[WhisperWeights],
     hardware: Hardware,
 ) -> EngineSelection:
     """Returns the configured engine. An unknown name may belong to a third party; loading it will
     report an error."""
-    for engine in known:
-        if engine.name == wanted.engine and not engine.installed:
-            whose = "" if engine.origin == BUILT_IN else f"the engine of {engine.origin} is "
-            raise EngineMissing(kind, wanted.engine, f"{whose}{engine.reason}")
-    if wanted.engine == WHISPER and "model" not in wanted.options:
+    for engine in engines:
+        if engine.name == preference.engine and not engine.installed:
+            prefix = "" if engine.origin == BUILT_IN else f"the engine of {engine.origin} is "
+            raise EngineMissing(kind, preference.engine, f"{prefix}{engine.reason}")
+    if preference.engine == WHISPER and "model" not in preference.options:
         candidates = [model for model in weights if model.is_candidate]
         if not candidates:
             raise EngineMissing(kind, WHISPER, f"{_why_no_whisper(weights)}; set asr.model")
-        return _whisper(wanted, candidates, hardware)
-    return EngineSelection(kind, wanted.engine, wanted.options, "it is configured")
+        return _select_whisper(preference, candidates, hardware)
+    return EngineSelection(kind, preference.engine, preference.options, "it is configured")
 
 
-def _whisper(
-    wanted: EnginePreference,
+def _select_whisper(
+    preference: EnginePreference,
     weights: Sequence[WhisperWeights],
     hardware: Hardware,
     *,
@@ -351,12 +367,12 @@ def _whisper(
 ) -> EngineSelection:
     """Returns the best Whisper and its engine. `has_torch`: `whisper_torch` may be chosen if it was
     measured to be faster."""
-    best, why, _ = best_whisper(weights, wanted, hardware)
+    best, why, _ = best_whisper(weights, preference, hardware)
     benchmark = benchmark_on(best, hardware)
     if has_torch and benchmark is not None and benchmark.is_torch_faster:
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
         return EngineSelection("asr", WHISPER_TORCH, {"model": benchmark.checkpoint}, why)
-    return EngineSelection("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
+    return EngineSelection("asr", WHISPER, {"model": str(best.path), **preference.options}, why)
 
 
 class WhisperChoice(NamedTuple):
@@ -371,7 +387,7 @@ class WhisperChoice(NamedTuple):
 
 def best_whisper(
     weights: Sequence[WhisperWeights],
-    wanted: EnginePreference,
+    preference: EnginePreference,
     hardware: Hardware,
     where: str = "in the models folder",
 ) -> WhisperChoice:
@@ -383,17 +399,21 @@ def best_whisper(
     all the models.
     """
     is_untimed = False
-    knowing = [model for model in weights if model.knows(wanted.language)]
+    suitable_models = [model for model in weights if model.knows(preference.language)]
     fitting = [
-        (m, device)
-        for m in knowing or weights
-        if (device := _suitable_device(m, wanted, hardware)) is not None
+        (model, device)
+        for model in suitable_models or weights
+        if (device := _suitable_device(model, preference, hardware)) is not None
     ]
     if fitting:
-        best, device = max(fitting, key=lambda one: one[0].float16_mb)
-        if wanted.language == ENGLISH:
-            large = [one for one in fitting if one[0].float16_mb >= SAME_SIZE * best.float16_mb]
-            best, device = min(large, key=lambda one: one[0].is_multilingual)
+        best, device = max(fitting, key=lambda candidate: candidate[0].float16_mb)
+        if preference.language == ENGLISH:
+            same_size = [
+                candidate
+                for candidate in fitting
+                if candidate[0].float16_mb >= SAME_SIZE * best.float16_mb
+            ]
+            best, device = min(same_size, key=lambda candidate: candidate[0].is_multilingual)
         why = f"{best.name} is the largest Whisper {where} that suits {device}"
         if benchmark := benchmark_on(best, hardware):
             why += f": {benchmark.best_ms:.0f} ms per utterance, measured"
@@ -401,21 +421,23 @@ def best_whisper(
             is_untimed = True
             why += " by its memory; it was not timed there yet"
     else:
-        best = min(knowing or weights, key=lambda model: model.float16_mb)
+        best = min(suitable_models or weights, key=lambda model: model.float16_mb)
         device = f"{hardware.cores} cores"
         why = f"{best.name} is the smallest Whisper {where}; large for {device}"
-    why += _too_slow(best, knowing or weights, hardware)
-    return WhisperChoice(best, why + _english_only(weights, knowing, wanted.language), is_untimed)
+    why += _too_slow(best, suitable_models or weights, hardware)
+    return WhisperChoice(
+        best, why + _english_only(weights, suitable_models, preference.language), is_untimed
+    )
 
 
 def _english_only(
-    weights: Sequence[WhisperWeights], knowing: Sequence[WhisperWeights], language: str
+    weights: Sequence[WhisperWeights], suitable_models: Sequence[WhisperWeights], language: str
 ) -> str:
     """Returns the models that do not know the language, as the end of a sentence."""
-    names = ", ".join(model.name for model in weights if model not in knowing)
+    names = ", ".join(model.name for model in weights if model not in suitable_models)
     if not names:
         return ""
-    if not knowing:
+    if not suitable_models:
         return f"; the language is {language!r}, and {names} knows English only"
     return f"; not for {language!r}, as English only: {names}"
 
@@ -447,22 +469,24 @@ def _too_slow(best: WhisperWeights, weights: Sequence[WhisperWeights], hardware:
 
 
 def _suitable_device(
-    model: WhisperWeights, wanted: EnginePreference, hardware: Hardware
+    model: WhisperWeights, preference: EnginePreference, hardware: Hardware
 ) -> str | None:
     """Returns the name of the device that computes this model in time; None if there is none."""
     if is_too_slow(model, hardware):
         return None
-    room = asr_memory(hardware, wanted.memory_mb)
+    room = asr_memory(hardware, preference.memory_mb)
     try:
-        placed = place_model(model.float16_mb, hardware, room, wanted.options, wanted.workers)
+        placement = place_model(
+            model.float16_mb, hardware, room, preference.options, preference.workers
+        )
     except EngineMissing:
         return None
-    if placed.workers[0].device != CPU:
+    if placement.workers[0].device != CPU:
         gpus = {f"cuda:{gpu.index}": gpu.name for gpu in hardware.gpus}
-        return gpus[placed.workers[0].device]
+        return gpus[placement.workers[0].device]
     is_small = model.float16_mb <= _max_processor_mb(hardware)
     is_fast = is_small or benchmark_on(model, hardware) is not None
-    fits = sum(one.memory_mb for one in placed.workers) <= room[CPU]
+    fits = sum(worker.memory_mb for worker in placement.workers) <= room[CPU]
     return f"{hardware.cores} cores" if is_fast and fits else None
 
 

@@ -64,7 +64,7 @@ def detect_hardware(visible_gpus: str | None = None) -> Hardware:
     """
     group = read_cgroup_limits()
     memory = psutil.virtual_memory()
-    listed, note = _listed()
+    listed, note = _query_nvidia_smi()
     gpus = select_visible_gpus(parse_gpus(listed), visible_gpus)
     lacking = cuda.missing_libraries() if gpus else ()
     return with_limits(
@@ -117,24 +117,24 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu
     return tuple(replace(gpu, index=index) for index, gpu in enumerate(chosen))
 
 
-def _listed() -> tuple[str, str]:
+def _query_nvidia_smi() -> tuple[str, str]:
     """Returns the lines of `nvidia-smi`, and a message if it failed."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return "", ""
-    said = ""
+    message = ""
     for fields in (FIELDS, OLD_FIELDS):
         command = [tool, f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command, capture_output=True, text=True, timeout=QUERY_TIMEOUT_S, check=False
             )
         except (OSError, subprocess.SubprocessError) as error:
             return "", f"nvidia-smi does not answer: {error}"
-        if done.returncode == 0:
-            return done.stdout, ""
-        said = (done.stdout + done.stderr).strip().partition("\n")[0]
-    return "", f"nvidia-smi fails: {said}"
+        if result.returncode == 0:
+            return result.stdout, ""
+        message = (result.stdout + result.stderr).strip().partition("\n")[0]
+    return "", f"nvidia-smi fails: {message}"
 
 
 def parse_gpus(listed: str) -> tuple[Gpu, ...]:

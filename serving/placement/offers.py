@@ -67,10 +67,10 @@ class OfferInputs:
     in `doctor`."""
 
     hardware: Hardware
-    known: Sequence[EngineAvailability]
+    engines: Sequence[EngineAvailability]
     'Result of `engines.registry.available("asr")`.'
-    wanted: EnginePreference
-    "Wishes of the configuration."
+    preference: EnginePreference
+    "Engine, model and limits that the configuration asks for."
     choice: EngineSelection
     "The engine that was chosen for ASR."
 
@@ -78,7 +78,7 @@ class OfferInputs:
     "Memory in MB that recognisers may take, by device."
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "room", asr_memory(self.hardware, self.wanted.memory_mb))
+        object.__setattr__(self, "room", asr_memory(self.hardware, self.preference.memory_mb))
 
 
 def asr_model_offers(
@@ -88,59 +88,63 @@ def asr_model_offers(
 
     Raises EngineMissing when the chosen model has no place.
     """
-    first = _chosen(inputs, weights)
-    left = {
+    first = _chosen_offer(inputs, weights)
+    remaining_mb = {
         device: max(0.0, mb - first.memory_mb.get(device, 0.0))
         for device, mb in inputs.room.items()
     }
-    found = {first.name: first}
-    installed = [engine.name for engine in inputs.known if engine.installed]
+    offers = {first.name: first}
+    installed = [engine.name for engine in inputs.engines if engine.installed]
     if WHISPER in installed:
         is_chosen = inputs.choice.name == WHISPER
-        shared = inputs.wanted.options if is_chosen else {}
-        best = None if is_chosen else _best(inputs, weights)
+        shared = inputs.preference.options if is_chosen else {}
+        best = None if is_chosen else _best_weights(inputs, weights)
         for model in weights:
-            if str(model.path) != first.options.get("model") and model.name not in found:
+            if str(model.path) != first.options.get("model") and model.name not in offers:
                 aliases = (WHISPER,) if model == best else ()
-                found[model.name] = _whisper(inputs, model, left, shared, 0, aliases)
+                offers[model.name] = _whisper_offer(inputs, model, remaining_mb, shared, 0, aliases)
     for name in ONE_AT_A_TIME:
-        if name in installed and name not in found:
-            found[name] = _plain(name, {}, 1)
-    return tuple(found.values())
+        if name in installed and name not in offers:
+            offers[name] = _plain_offer(name, {}, 1)
+    return tuple(offers.values())
 
 
-def _best(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWeights | None:
+def _best_weights(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWeights | None:
     """Returns the model that the name of the Whisper engine stands for while another engine is
     chosen."""
     candidates = [model for model in weights if model.is_candidate]
-    wanted = EnginePreference(language=inputs.wanted.language)
-    return best_whisper(candidates, wanted, inputs.hardware)[0] if candidates else None
+    preference = EnginePreference(language=inputs.preference.language)
+    return best_whisper(candidates, preference, inputs.hardware)[0] if candidates else None
 
 
-def _chosen(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> LoadableModel:
-    choice, wanted = inputs.choice, inputs.wanted
+def _chosen_offer(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> LoadableModel:
+    choice, preference = inputs.choice, inputs.preference
     if choice.name == WHISPER_TORCH and "model" in choice.options:
         path = Path(choice.options["model"])
-        placed = place_torch_model(path, inputs.hardware, inputs.room, choice.options)
+        placement = place_torch_model(path, inputs.hardware, inputs.room, choice.options)
         return LoadableModel(
             name=path.name,
             engine=WHISPER_TORCH,
-            workers=(placed.options,),
-            memory_mb={placed.device: placed.memory_mb},
+            workers=(placement.options,),
+            memory_mb={placement.device: placement.memory_mb},
             aliases=(WHISPER_TORCH,),
-            size_mb=placed.size_mb,
-            why=placed.why,
-            lanes=placed.rows,
+            size_mb=placement.size_mb,
+            why=placement.why,
+            lanes=placement.rows,
         )
     if choice.name != WHISPER or "model" not in choice.options:
-        count = wanted.workers or worker_count(choice.name, inputs.hardware)
-        return _plain(choice.name, choice.options, count)
+        count = preference.workers or worker_count(choice.name, inputs.hardware)
+        return _plain_offer(choice.name, choice.options, count)
     path = Path(choice.options["model"])
-    model = next((one for one in weights if one.path == path), None) or weights_at(path)
-    return _whisper(inputs, model, inputs.room, choice.options, wanted.workers, (WHISPER,))
+    model = next(
+        (candidate for candidate in weights if candidate.path == path), None
+    ) or weights_at(path)
+    return _whisper_offer(
+        inputs, model, inputs.room, choice.options, preference.workers, (WHISPER,)
+    )
 
 
-def _whisper(
+def _whisper_offer(
     inputs: OfferInputs,
     model: WhisperWeights,
     room: MemoryByDevice,
@@ -184,7 +188,7 @@ def _placed(
     )
 
 
-def _plain(name: str, options: Mapping[str, Any], workers: int) -> LoadableModel:
+def _plain_offer(name: str, options: Mapping[str, Any], workers: int) -> LoadableModel:
     return LoadableModel(
         name, name, (options,) * workers, {CPU: PLAIN_MB * workers}, why="on the processor"
     )

@@ -96,10 +96,12 @@ class ModelPlacement:
 
     def memory_mb(self) -> dict[str, float]:
         """Returns the estimated memory of all workers in MB, by device."""
-        taken: dict[str, float] = {}
+        memory_by_device: dict[str, float] = {}
         for placement in self.workers:
-            taken[placement.device] = taken.get(placement.device, 0.0) + placement.memory_mb
-        return taken
+            memory_by_device[placement.device] = (
+                memory_by_device.get(placement.device, 0.0) + placement.memory_mb
+            )
+        return memory_by_device
 
 
 def asr_memory(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:

@@ -404,14 +404,14 @@ class Scheduler(Generic[ItemT, ResultT]):
         if lane is not None:
             self._wakeups[lane].set()
             return
-        ready = [one for one in self._idle if self._worker(one).is_ready]
-        if not ready:
+        ready_lanes = [candidate for candidate in self._idle if self._worker(candidate).is_ready]
+        if not ready_lanes:
             self._wake_all()
             return
-        kept: Counter[int] = self._affinity.count_by_worker()
-        chosen = min(ready, key=lambda one: (kept[one], one))
-        self._idle.discard(chosen)
-        self._wakeups[chosen].set()
+        kept_sequences: Counter[int] = self._affinity.count_by_worker()
+        chosen_lane = min(ready_lanes, key=lambda candidate: (kept_sequences[candidate], candidate))
+        self._idle.discard(chosen_lane)
+        self._wakeups[chosen_lane].set()
 
     def _wake_all(self) -> None:
         for event in self._wakeups:

@@ -291,12 +291,12 @@ def _decode_replies(reader: MessageFrameReader[PcmReply], data: bytes) -> list[P
     """Decodes a decoder's messages. They are not trusted: a file may have taken over the decoder.
     Raises RequestError for invalid messages."""
     try:
-        found = list(reader.receive_data(data))
+        replies = list(reader.receive_data(data))
     except RemoteProtocolError as exc:
         raise _unsupported("the decoder crashed on this file") from exc
-    if any(isinstance(one, PcmChunk) and len(one.pcm) % 2 for one in found):
+    if any(isinstance(reply, PcmChunk) and len(reply.pcm) % 2 for reply in replies):
         raise _unsupported("the decoder crashed on this file")
-    return found
+    return replies
 
 
 def _refusal(code: str, message: str) -> RequestError:

@@ -132,28 +132,28 @@ class DecoderHost:
 
     def run(self) -> None:
         """Serves requests until the server closes the control socket."""
-        woken, wakes = socket.socketpair()
-        for one in (self._files, woken, wakes):
-            one.setblocking(False)
-        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler `wakes` gets nothing
+        wakeup_receiver, wakeup_sender = socket.socketpair()
+        for source in (self._files, wakeup_receiver, wakeup_sender):
+            source.setblocking(False)
+        signal.set_wakeup_fd(wakeup_sender.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # else no wakeup is sent
         load_codecs()
         gc.collect()
         gc.freeze()  # objects from here are never collected, so that forks share their memory
         self._fork_spare()
         self._send(HostReady())
-        with selectors.DefaultSelector() as ready:
-            for one in (self._control, self._files, woken):
-                ready.register(one, selectors.EVENT_READ)
+        with selectors.DefaultSelector() as selector:
+            for source in (self._control, self._files, wakeup_receiver):
+                selector.register(source, selectors.EVENT_READ)
             while True:
-                found = [key.fileobj for key, _ in ready.select(self._wait_s())]
-                if not found and self._spare is None:
+                readable = [key.fileobj for key, _ in selector.select(self._wait_s())]
+                if not readable and self._spare is None:
                     self._fork_spare()
-                self._step_back()
-                requests = list(self._receive()) if self._control in found else []
-                self._take_files()  # before the requests: a CancelRequest may be for one of these
-                if woken in found:
-                    woken.recv(_RECEIVE_BYTES)
+                self._lower_priorities()
+                requests = list(self._receive()) if self._control in readable else []
+                self._receive_files()  # first: a CancelRequest may be for one of these files
+                if wakeup_receiver in readable:
+                    wakeup_receiver.recv(_RECEIVE_BYTES)
                     self._reap()
                 if None in requests:
                     return
@@ -167,7 +167,7 @@ class DecoderHost:
             waits.append(REFILL_S)
         return min(waits, default=None)
 
-    def _step_back(self) -> None:
+    def _lower_priorities(self) -> None:
         """Gives the nice value to the decoders that have taken long."""
         while self._new and self._new[0][0] <= monotonic():
             _, process_id = self._new.popleft()
@@ -195,7 +195,7 @@ class DecoderHost:
             data = b""
         yield from self._reader.receive_data(data) if data else [None]
 
-    def _take_files(self) -> None:
+    def _receive_files(self) -> None:
         while True:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._files, _RECEIVE_BYTES, 2)

@@ -6,7 +6,7 @@ from signaling.whip.offer import MAX_OFFER_BYTES, SDP
 from signaling.whip.sdp_fragment import MAX_FRAGMENT_BYTES
 
 _TAG = "whip"
-_ONE = f"{PATH}/{{publication_id}}"
+_PUBLICATION_PATH = f"{PATH}/{{publication_id}}"
 _QUERY = {
     "language": (
         "Spoken language (ISO 639-1). Without it, the recogniser detects the language if it can."
@@ -14,7 +14,7 @@ _QUERY = {
     "model": "Name of a recogniser that `GET /earshot/engines` lists.",
     "video": "`ignore`: accept video as inactive, for senders that cannot leave it out.",
 }
-_GONE = "publication_not_found"
+_NOT_FOUND_ERROR = "publication_not_found"
 _HEADERS = {
     "Location": (
         "Path of the publication, `/whip/whip_...`, for later candidates, its events and its end."
@@ -77,7 +77,7 @@ def _endpoint(door: WhipDoor) -> tuple[Route, ...]:
 def _patch(door: WhipDoor) -> Route:
     return Route(
         "PATCH",
-        _ONE,
+        _PUBLICATION_PATH,
         door.trickle,
         "Add later ICE candidates (If-Match: the ETag), or restart ICE (If-Match: `*`).",
         _TAG,
@@ -86,7 +86,7 @@ def _patch(door: WhipDoor) -> Route:
         response_content_type=SDP_FRAGMENT,
         response_headers={"ETag": "After an ICE restart: tag of the new ICE session."},
         error_codes=(
-            _GONE,
+            _NOT_FOUND_ERROR,
             "etag_mismatch",
             "ice_not_connected",
             "ice_restart_unsupported",
@@ -106,36 +106,36 @@ def _publication_routes(door: WhipDoor) -> tuple[Route, ...]:
     return (
         Route(
             "DELETE",
-            _ONE,
+            _PUBLICATION_PATH,
             door.end,
             "End a publication. The response is sent when it has ended.",
             _TAG,
-            error_codes=(_GONE,),
+            error_codes=(_NOT_FOUND_ERROR,),
         ),
         Route(
             "GET",
-            _ONE,
+            _PUBLICATION_PATH,
             door.probe_publication,
             "Check that a publication still exists.",
             _TAG,
             responses={204: None},
-            error_codes=(_GONE,),
+            error_codes=(_NOT_FOUND_ERROR,),
         ),
         Route(
             "OPTIONS",
-            _ONE,
+            _PUBLICATION_PATH,
             door.publication_options,
             ("Show the accepted content type in the header `Accept-Patch`."),
             _TAG,
         ),
         Route(
             "GET",
-            f"{_ONE}/events",
+            f"{_PUBLICATION_PATH}/events",
             door.events,
             "Receive the transcript as server-sent events: `hypothesis`, `completed`, `failed`,"
             " `closed`. Last-Event-ID resumes.",
             _TAG,
             response_content_type="text/event-stream",
-            error_codes=(_GONE, "too_many_readers"),
+            error_codes=(_NOT_FOUND_ERROR, "too_many_readers"),
         ),
     )

@@ -33,7 +33,7 @@ class Scene:
         self.talks = FakeTalks(places={"conv": KITCHEN})
         self.rooms = FakeRooms({"kitchen": ["dev_1", "dev_2"]})
         self.presence = Presence()
-        self.said = Announcements(self.talks, self.rooms, self.presence, LoopClock())
+        self.said = Announcements(self.talks, self.rooms.as_directory(), self.presence, LoopClock())
 
     def here(self, **lives: FakeLive) -> ExitStack:
         stack = ExitStack()
@@ -260,7 +260,7 @@ def test_notices_for_a_forgotten_device_are_dropped() -> None:
 def test_a_timer_of_a_disconnected_board_rings_nearby_or_later() -> None:
     async def main() -> None:
         scene, clock, talks = Scene(), LoopClock(), Conversations()
-        said = Announcements(talks, scene.rooms, scene.presence, clock)
+        said = Announcements(talks, scene.rooms.as_directory(), scene.presence, clock)
         timers = Timers(DemoHome(default_home()), clock, said)
         board, other = FakeLive(), FakeLive()
         talks.get("conv").place = KITCHEN

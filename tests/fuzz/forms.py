@@ -10,7 +10,7 @@ from core.errors import EarshotError, RequestError
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from tests.fuzz.shared_loop import run_kept
 from tests.fuzz.target import Target, lines
-from web.openai.speech.fields import MAX_INPUT_CHARS, decoded
+from web.openai.speech.fields import MAX_INPUT_CHARS, decode_body
 from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import transcription, translation
 
@@ -119,7 +119,7 @@ async def _read(spools: UploadSpools, *pieces: bytes) -> None:
 def speech_bodies(data: bytes) -> None:
     """Checks that a request for speech gives fields within their bounds, or a readable error."""
     try:
-        fields = decoded(data)
+        fields = decode_body(data)
     except RequestError as error:
         assert error.code
         assert len(str(error)) < 1000

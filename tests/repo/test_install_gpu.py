@@ -1,5 +1,5 @@
-"""Which machines get the libraries of CUDA and of wake words. The install script runs with fake
-programs that only print their arguments."""
+"""Which machines get the libraries of CUDA, of wake words and PocketSphinx. The install script runs
+with fake programs that only print their arguments."""
 
 import os
 import platform
@@ -22,13 +22,22 @@ def _program(file: Path, script: str) -> None:
 
 
 def _installed(
-    folder: Path, driver: str | None, libc: str = "echo glibc 2.34", **settings: str
+    folder: Path,
+    driver: str | None,
+    libc: str = "echo glibc 2.34",
+    *,
+    compiles: bool = False,
+    **settings: str,
 ) -> str:
-    """Returns the arguments of pip; empty if it is not called."""
+    """Returns the arguments of pip; empty if it is not called. `compiles`: the answer of Python
+    when it is asked whether PocketSphinx must and can be compiled."""
     asked = folder / "asked"
     asked.unlink(missing_ok=True)
-    _program(folder / "venv" / "bin" / "python", f'echo "$@" >>{asked}')
+    answer = f'case "$*" in *has_wheel*) exit {0 if compiles else 1} ;; esac'
+    _program(folder / "venv" / "bin" / "python", f'{answer}\necho "$@" >>{asked}')
     tools = folder / "tools"
+    for compiler in ("cc", "c++"):
+        _program(tools / compiler, "exit 1")
     _program(tools / "getconf", libc)
     (tools / "nvidia-smi").unlink(missing_ok=True)
     if driver is not None:
@@ -73,6 +82,10 @@ def test_a_gpu_added_later_gets_the_libraries_once(tmp_path: Path) -> None:
     assert _installed(tmp_path, LISTED) == ".[gpu]"
     assert _installed(tmp_path, LISTED) == ""
     assert _installed(tmp_path, "exit 1") == ""  # what is there stays
+
+
+def test_pocketsphinx_is_compiled_where_it_has_no_wheel(tmp_path: Path) -> None:
+    assert _installed(tmp_path, None, compiles=True) == ".[pocketsphinx]"
 
 
 @pytest.mark.parametrize(

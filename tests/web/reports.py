@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from core.errors import NotFound
-from pipeline.tools.home.state import EntityState, HomeState, OnOff, TimerState
+from pipeline.tools.home import DemoHome, EntityState, HomeState, TimerState, default_home
+from pipeline.tools.home.state import OnOff
+from pipeline.tools.skills import HomeControls
 from web.engines import EngineChoice, EngineOffer, EnginesReport
 
 
@@ -38,10 +40,11 @@ def _home(revision: int, state: str = "off", name: str = "Lamp") -> HomeState:
     )
 
 
-class FakeHome:
+class FakeHome(DemoHome):
     """A home with a new state each time `change` is set; it counts its watchers."""
 
     def __init__(self) -> None:
+        super().__init__(default_home())
         self.changed = asyncio.Event()
         self.left = asyncio.Event()
         self.watchers = 0
@@ -64,7 +67,7 @@ class FakeHome:
             self.left.set()
 
 
-class FakeButtons:
+class FakeButtons(HomeControls):
     """Buttons that note what they were asked to do; things with an unknown id are not there."""
 
     def __init__(self) -> None:

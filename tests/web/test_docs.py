@@ -7,7 +7,7 @@ import msgspec
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from core.http.routes import Route
-from web.docs import INDEX, docs_routes
+from web.docs import INDEX_HTML, docs_routes
 from web.openapi import document
 
 
@@ -83,5 +83,5 @@ def test_types_become_schemas() -> None:
 def test_the_page_works_offline_and_loads_our_description() -> None:
     own = docs_routes(ROUTES, version="1")
     assert [route.path for route in own] == ["/openapi.json", "/docs", "/docs/{name}"]
-    assert not re.search(r"https?://", INDEX)
+    assert not re.search(r"https?://", INDEX_HTML)
     assert [route.is_public for route in own] == [False, True, True]

@@ -11,7 +11,7 @@ from pipeline.tools.home.state import HomeState
 from tests.web.client import Client, with_client
 from tests.web.reports import FakeButtons, FakeHome, _home
 from web import home as web_home
-from web.home import home_routes, server_sent
+from web.home import encode_event, home_routes
 
 pytestmark = pytest.mark.live
 
@@ -35,7 +35,7 @@ def test_the_home_is_json_with_names_in_the_requested_language() -> None:
 
 
 def test_an_event_is_one_data_line_for_any_name() -> None:
-    lines = server_sent(_home(7)).split(b"\n")
+    lines = encode_event(_home(7)).split(b"\n")
     assert lines[:2] == [b"event: home", b"id: 7"]
     assert lines[3:] == [b"", b""]
     assert b"tea\\neggs" in lines[2]

@@ -1,4 +1,4 @@
-"""`/v1/models`: the models that requests may name. Listing them loads nothing."""
+"""Serves `/v1/models`: lists the models that requests may name, without loading them."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -36,7 +36,7 @@ class ModelCardSource(Protocol):
         ...
 
     def knows(self, name: str) -> bool:
-        """Returns whether requests may use this name, which may differ from that on the card."""
+        """Returns True if requests may use this name, which may be an alias of a card's id."""
         ...
 
 
@@ -51,9 +51,9 @@ def model(models: ModelCardSource, name: str) -> aioweb.Response:
     Raises NotFound model_not_found.
     """
     cards = {card.id: card for card in models.cards()}
-    first = next(iter(cards.values()), None)
+    default_card = next(iter(cards.values()), None)
     is_alias = own_model(name) == DEFAULT or models.knows(name)
-    card = cards.get(name) or (first if is_alias else None)
+    card = cards.get(name) or (default_card if is_alias else None)
     if card is None:
         raise NotFound(
             f"Unknown model {name[:64]!r}. Allowed: {', '.join(cards)}.",

@@ -1,4 +1,4 @@
-"""Routes of OpenAI's REST API, to be mounted and described."""
+"""Lists the routes of OpenAI's REST API."""
 
 from dataclasses import replace
 

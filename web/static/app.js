@@ -42,14 +42,16 @@ import { speakLanguage } from "./words/translate.js";
  * @property {MediaStream | null} microphone
  * @property {boolean} isMuted whether the system silences the microphone
  * @property {boolean} isSilenced whether the user muted the microphone
- * @property {boolean} isHeld whether the button is down, in push-to-talk
+ * @property {boolean} isHeld whether the user holds the button, in push-to-talk
  */
 
 /** @typedef {Store<PageState>} PageStore */
 
-// These messages are about a lost server, too, and more precise than `gone`: they stay.
+// These messages also say that the server is lost, and more precisely than `gone`, so it does not replace
+// them.
 const MORE_PRECISE = new Set(["lost", "unreachable", "key"]);
 
+/** The parts of the page, and the store over which they learn from each other. */
 class Page {
   constructor() {
     const choices = Choices.stored();
@@ -141,6 +143,7 @@ class Page {
     await this.#loadEngines();
   }
 
+  /** Loads which engines the server offers, and corrects the choices accordingly. */
   async #loadEngines() {
     try {
       const engines = await getJson("/earshot/engines");
@@ -150,7 +153,7 @@ class Page {
     }
   }
 
-  /** @param {Partial<Choices>} changes */
+  /** Stores what the user chose, and applies it to the running session. @param {Partial<Choices>} changes */
   #choose(changes) {
     this.#setChoices(this.store.state.choices.with(changes));
     // A running session can change most settings. The others need a new call.
@@ -158,12 +161,12 @@ class Page {
     else if (!("theme" in changes || "pageLanguage" in changes)) this.assistant.updateSession();
   }
 
-  /** @param {Choices} choices */
+  /** Puts the choices into the store. The home is loaded again in a new language. @param {Choices} choices */
   #setChoices(choices) {
-    const isOther = choices.language !== this.store.state.choices.language;
+    const isOtherLanguage = choices.language !== this.store.state.choices.language;
     this.store.set({ choices, language: choices.shownLanguage });
     // Rooms and lamps have their names in the language in which the user asks for them.
-    if (isOther) this.homeFeed.watch(choices.language);
+    if (isOtherLanguage) this.homeFeed.watch(choices.language);
   }
 
   /** @param {import("./server/api.js").Refused} error of a click on the home */
@@ -175,7 +178,7 @@ class Page {
 
   /** The server's port is closed, or nothing answers there. */
   #onServerLost() {
-    this.assistant.connection.suspect();
+    this.assistant.connection.endIfSilent();
     if (!MORE_PRECISE.has(this.messages.shown?.code ?? "")) this.messages.show("gone");
   }
 

@@ -1,11 +1,9 @@
-// The open view, as the part of the address after `#`, so that links and the back button work.
+// The open view stands in the page's address after `#`, so that links and the back button work. The path
+// before it belongs to the server.
 
 const PATHS = new Set(["/", "/devices", "/kiosk"]);
 
-/**
- * Returns the open view. It stands after `#`, because the server has paths of its own. A `#key=...`
- * is not a view.
- */
+/** Returns the path of the open view. Anything else after `#`, such as `key=...`, is not a view. */
 function pathNow() {
   const path = location.hash.slice(1);
   return PATHS.has(path) ? path : "/";
@@ -28,7 +26,10 @@ export class Router {
     history.pushState({ isOpened: true }, "", `#${path}`);
   }
 
-  /** Returns to the conversation, also if the user did not come from there. */
+  /**
+   * Closes the view. If the page opened it, the browser goes back; if the user came by a link to it, the
+   * conversation takes its place.
+   */
   leave() {
     if (this.store.state.path === "/") return;
     this.store.set({ path: "/" });

@@ -161,29 +161,31 @@ def merged(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in new.items():
         if value != MASK or not is_secret(key):
-            kept[key] = _merged(value, old.get(key))
+            kept[key] = _merged_value(value, old.get(key))
         elif key in old:
             kept[key] = old[key]
     return kept
 
 
-def _merged(new: Any, old: Any) -> Any:
+def _merged_value(new: Any, old: Any) -> Any:
     if isinstance(new, Mapping):
         return merged(new, old if isinstance(old, Mapping) else {})
     if isinstance(new, list):
-        olds = old if isinstance(old, list) else []
-        return [_merged(one, its) for one, its in zip_longest(new, olds[: len(new)])]
+        old_items = old if isinstance(old, list) else []
+        pairs = zip_longest(new, old_items[: len(new)])
+        return [_merged_value(item, old_item) for item, old_item in pairs]
     return _unmasked(new, old) if isinstance(new, str) else new
 
 
 def _unmasked(new: str, old: Any) -> str:
-    """Puts the passwords of the old URLs in place of masks, in their order."""
+    """Returns the text with the masked passwords of its URLs replaced by those of the old text. The
+    first mask gets the first password, and so on."""
     found = _URL_PASSWORD.finditer(old) if isinstance(old, str) else ()
     secrets = iter([one["secret"] for one in found])
 
     def replaced(one: re.Match[str]) -> str:
-        its = next(secrets, "")
-        return f"{one['user']}{its if one['secret'] == MASK else one['secret']}@"
+        old_secret = next(secrets, "")
+        return f"{one['user']}{old_secret if one['secret'] == MASK else one['secret']}@"
 
     return _URL_PASSWORD.sub(replaced, new)
 
@@ -201,15 +203,16 @@ def has_secret(key: str, value: Scalar) -> bool:
 def masked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values with secrets masked, to be shown."""
     return {
-        key: MASK if value and is_secret(key) else _masked(value) for key, value in values.items()
+        key: MASK if value and is_secret(key) else _masked_value(value)
+        for key, value in values.items()
     }
 
 
-def _masked(value: Any) -> Any:
+def _masked_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return masked(value)
     if isinstance(value, list):
-        return [_masked(one) for one in value]
+        return [_masked_value(one) for one in value]
     if isinstance(value, str):
         return _URL_PASSWORD.sub(rf"\g<user>{MASK}@", value)
     return value
@@ -230,21 +233,23 @@ def effective(
     base_url: this server's address as the device uses it.
     with_secrets: False leaves out tokens, passwords and URLs with a password.
     """
-    ours: dict[str, Scalar] = {
+    server_urls: dict[str, Scalar] = {
         "wis_url": f"{base_url}/api/willow?device={quote(device.id, safe='')}",
-        "wis_tts_url_v2": f"{base_url}/api/tts?{_voice(device)}text=",
+        "wis_tts_url_v2": f"{base_url}/api/tts?{_voice_query(device)}text=",
     }
-    chosen = {**everywhere, **_of_profile(device), **own}
+    chosen = {**everywhere, **_profile_values(device), **own}
     if not with_secrets:
         chosen = {key: value for key, value in chosen.items() if not has_secret(key, value)}
-    values = {**DEFAULTS, **ours, **chosen}
+    values = {**DEFAULTS, **server_urls, **chosen}
     if values.get("was_mode") is True:
         for key in ONLY_WITHOUT_WAS_MODE:
             values.pop(key, None)
     return dict(sorted(values.items()))
 
 
-def _of_profile(device: Device) -> dict[str, Scalar]:
+def _profile_values(device: Device) -> dict[str, Scalar]:
+    """Returns the settings of WAS that follow from the device's profile. A wake word that the
+    firmware does not have is left out."""
     found: dict[str, Scalar] = {}
     word = "".join(one for one in device.profile.wake_word.lower() if one.isalnum())
     if word in WAKE_WORDS:
@@ -254,7 +259,7 @@ def _of_profile(device: Device) -> dict[str, Scalar]:
     return found
 
 
-def _voice(device: Device) -> str:
+def _voice_query(device: Device) -> str:
     """Returns the beginning of a URL query with voice and language of the profile."""
     query = {"speaker": device.profile.voice, "language": device.profile.language}
     return "".join(f"{name}={quote(value, safe='')}&" for name, value in query.items() if value)

@@ -12,12 +12,11 @@ from core.errors import OverloadedError, RequestError, StorageError
 from core.http.routes import is_forwarded
 from core.ip_addresses import is_among, peer_address
 from core.ports import Clock, Metrics, WorkGuard
-from devices.directory import DeviceSettingsStore
+from devices.directory import DeviceDirectory, DeviceSettingsStore
 from devices.notification_urls import AudioUrlPolicy
 from devices.ota import FirmwareFolder, image_for
 from devices.presence import Presence
 from devices.willow.was.connected_devices import WillowDevices
-from devices.willow.was.rest.names import EditableDeviceDirectory
 from devices.willow.was.settings import WasSettings
 from devices.willow.was.settings_store import WillowSettingsStore
 from devices.willow.was.socket.commands import DeviceCommands
@@ -33,7 +32,7 @@ from pipeline.session.one_shot import OneShotResponses
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 20.0
-"Interval of pings. A device without power is noticed at the latest after half of it more."
+"Interval of pings. A device that lost its power is noticed within one and a half intervals."
 
 CLOSE_TIMEOUT_S = 2.0
 "Longest wait for a device to answer a close frame."
@@ -54,7 +53,7 @@ class WasDoor:
 
     def __init__(
         self,
-        directory: EditableDeviceDirectory,
+        directory: DeviceDirectory,
         presence: Presence,
         settings_store: DeviceSettingsStore,
         one_shot_responses: OneShotResponses,

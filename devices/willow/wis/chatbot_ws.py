@@ -18,7 +18,7 @@ from pipeline.session.one_shot import OneShotResponses
 
 HEARTBEAT_S = 20.0
 """Interval of pings. Proxies cut silent connections at 30 to 60 s. A client that vanished is
-noticed at the latest after half of it more."""
+noticed within one and a half intervals."""
 
 IDLE_S = 3600.0
 "Limit of the time without a frame of the client."

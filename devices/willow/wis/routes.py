@@ -22,8 +22,13 @@ _RECOGNITION = {
     "task": "transcribe, or translate, which returns English text instead of the transcript.",
     "return_language": "en: also return an English translation of speech in another language.",
 }
-_PARAMS = ("invalid_value", "model_not_found", "unsupported_language", "unsupported_parameter")
-_UPLOAD = (
+_PARAM_ERRORS = (
+    "invalid_value",
+    "model_not_found",
+    "unsupported_language",
+    "unsupported_parameter",
+)
+_UPLOAD_ERRORS = (
     "audio_too_large",
     "audio_too_long",
     "client_gone",
@@ -33,12 +38,12 @@ _UPLOAD = (
 )
 
 
-_SOUND = {
+_SPEECH_PARAMS = {
     "format": f"{', '.join(kind.upper() for kind in FORMATS)}.",
     "speaker": "Name of a voice. An unknown name means the default voice of the language.",
     "speed": "Rate of speech, 0.25 to 4; 1 is normal.",
 }
-_QUESTION = {
+_QUESTION_PARAMS = {
     "language": "Language code. Default: the language that is detected in the text.",
     "conversation_id": "Extension of Earshot: id of the conversation that this request continues.",
     "model": "Extension of Earshot: name of a language model of this server.",
@@ -53,7 +58,7 @@ _QUESTION = {
         "0.5 to 2: values above 1 make tokens that already occurred less likely."
     ),
 }
-_ASKED = (
+_QUESTION_ERRORS = (
     "context_length_exceeded",
     "conversation_already_has_active_response",
     "engine_failed",
@@ -64,7 +69,7 @@ _ASKED = (
     "model_not_found",
     "server_full",
 )
-_SPOKEN = ("client_gone", "download_stalled", "engine_busy", "engine_failed")
+_SPEECH_ERRORS = ("client_gone", "download_stalled", "engine_busy", "engine_failed")
 
 
 def routes(door: WillowDoor) -> tuple[Route, ...]:
@@ -95,7 +100,7 @@ def _recognition_routes(door: WillowDoor) -> tuple[Route, ...]:
                 "save_audio": "Accepted from old clients without effect: audio is never stored.",
                 "voice_auth": "true is refused, because voices cannot be enrolled.",
             },
-            error_codes=(*_PARAMS, *_UPLOAD, "unauthorized_voice"),
+            error_codes=(*_PARAM_ERRORS, *_UPLOAD_ERRORS, "unauthorized_voice"),
             max_body_bytes=door.max_body_bytes,
         ),
         Route(
@@ -108,8 +113,8 @@ def _recognition_routes(door: WillowDoor) -> tuple[Route, ...]:
             responses={200: FileAsrReply},
             query=_RECOGNITION,
             error_codes=(
-                *_PARAMS,
-                *_UPLOAD,
+                *_PARAM_ERRORS,
+                *_UPLOAD_ERRORS,
                 "invalid_form",
                 "missing_required_parameter",
                 "unsupported_media_type",
@@ -131,7 +136,7 @@ def _calls(door: WillowDoor) -> Route:
         responses={200: WisSessionDescription},
         query=_RECOGNITION,
         error_codes=(
-            *_PARAMS,
+            *_PARAM_ERRORS,
             "draining",
             "invalid_json",
             "invalid_sdp",
@@ -155,10 +160,10 @@ def _speech_routes(door: WillowDoor) -> tuple[Route, ...]:
             query={
                 "text": "Text to speak.",
                 "language": "Language code. Default: the server's language.",
-                **_SOUND,
+                **_SPEECH_PARAMS,
             },
             error_codes=(
-                *_SPOKEN,
+                *_SPEECH_ERRORS,
                 "forbidden_origin",
                 "invalid_value",
                 "missing_required_parameter",
@@ -187,8 +192,8 @@ def _assistant_routes(door: WillowDoor) -> tuple[Route, ...]:
             "Send a question or a command to the assistant, and get its answer as text.",
             _TAG,
             responses={200: ChatbotReply},
-            query={**text, **_QUESTION},
-            error_codes=_ASKED,
+            query={**text, **_QUESTION_PARAMS},
+            error_codes=_QUESTION_ERRORS,
         ),
         Route(
             "GET",
@@ -198,8 +203,8 @@ def _assistant_routes(door: WillowDoor) -> tuple[Route, ...]:
             " while it is generated.",
             _TAG,
             response_content_type="audio/flac",
-            query={**text, **_QUESTION, **_SOUND},
-            error_codes=(*_ASKED, *_SPOKEN[:3], "unsupported_language"),
+            query={**text, **_QUESTION_PARAMS, **_SPEECH_PARAMS},
+            error_codes=(*_QUESTION_ERRORS, *_SPEECH_ERRORS[:3], "unsupported_language"),
         ),
         *_with_and_without_api(
             Route(
@@ -210,8 +215,8 @@ def _assistant_routes(door: WillowDoor) -> tuple[Route, ...]:
                 " answer.",
                 _TAG,
                 responses={101: None},
-                query=_QUESTION,
-                error_codes=(*_ASKED, "websocket_expected"),
+                query=_QUESTION_PARAMS,
+                error_codes=(*_QUESTION_ERRORS, "websocket_expected"),
             )
         ),
     )
@@ -239,13 +244,13 @@ def _speech_to_speech(door: WillowDoor) -> Route:
                 "Extension of Earshot. true: send the transcript to the assistant and speak the"
                 " answer."
             ),
-            "conversation_id": f"With answer. {_QUESTION['conversation_id']}",
-            **_SOUND,
+            "conversation_id": f"With answer. {_QUESTION_PARAMS['conversation_id']}",
+            **_SPEECH_PARAMS,
         },
         error_codes=(
-            *_PARAMS,
-            *_UPLOAD,
-            *_SPOKEN[1:],
+            *_PARAM_ERRORS,
+            *_UPLOAD_ERRORS,
+            *_SPEECH_ERRORS[1:],
             "conversation_already_has_active_response",
             "invalid_form",
             "missing_required_parameter",

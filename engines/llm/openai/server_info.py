@@ -173,11 +173,11 @@ async def _context(
         models = running.get("models") if isinstance(running, dict) else None
         if not isinstance(models, list):
             return OLLAMA_CONTEXT_TOKENS
-        for one in models:
-            told = (one.get("name"), one.get("model")) if isinstance(one, dict) else ()
-            if any(name in told for name in names_of(model)):
-                found = one.get("context_length")
-                return found if _is_count(found) else OLLAMA_CONTEXT_TOKENS
+        for loaded in models:
+            names = (loaded.get("name"), loaded.get("model")) if isinstance(loaded, dict) else ()
+            if any(name in names for name in names_of(model)):
+                length = loaded.get("context_length")
+                return length if _is_count(length) else OLLAMA_CONTEXT_TOKENS
         failures.append(EngineUnreachable("llm", OLLAMA, f"{model} is not loaded yet"))
         return OLLAMA_CONTEXT_TOKENS
     props = await _get_or_none(client, f"{root}/props", failures)

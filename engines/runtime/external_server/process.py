@@ -92,14 +92,16 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
     """Opens a pipe for the server's output. asyncio's own pipe is not used: with that a process
     counts as ended only when no process has the other end open any more, and an orphan may keep it
     open."""
-    ours, theirs = (os.fdopen(fd, mode) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
-    with ours, theirs:
+    read_end, write_end = (
+        os.fdopen(fd, mode) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
+    )
+    with read_end, write_end:
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await loop.connect_read_pipe(lambda: protocol, ours)
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, read_end)
         try:
-            yield reader, theirs
+            yield reader, write_end
         finally:
             transport.close()
 

@@ -76,15 +76,15 @@ def reserve_port(kind: str, engine: str, host: str, port: int) -> Iterator[int]:
     free one. So the server has the same port after each restart. Raises EngineError if another
     program already listens there.
     """
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            held.bind((host, port))
+            reservation.bind((host, port))
         except OSError as exc:
-            why = f"port {port} on {host}: {exc.strerror}"
-            raise EngineError(kind, engine, why) from exc
-        taken: int = held.getsockname()[1]
-        yield taken
+            reason = f"port {port} on {host}: {exc.strerror}"
+            raise EngineError(kind, engine, reason) from exc
+        reserved_port: int = reservation.getsockname()[1]
+        yield reserved_port
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Keeps an external server alive: waits until it is up, watches it, and restarts it with growing
 pauses.
 
-It knows neither processes nor HTTP: `start` and `probe` are passed in.
+It knows no HTTP, and does not start processes itself: `start` and `probe` are passed in.
 """
 
 import asyncio
@@ -9,10 +9,11 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
 from core.tasks import Backoff
+from engines.runtime.external_server.process import ServerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -36,17 +37,6 @@ ServerState = Literal["stopped", "starting", "up", "restarting", "given up"]
 'State of a server. "given up" means that it is not started again.'
 
 
-class RunningServer(Protocol):
-    """The supervised process; implemented by `process.ServerProcess`."""
-
-    pid: int
-    "Process id of the server."
-
-    async def wait(self) -> str:
-        """Waits until the server has ended, and returns a sentence that says how."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SupervisedServer:
     """Description of the server to supervise."""
@@ -55,7 +45,7 @@ class SupervisedServer:
     "Kind of the engine, such as llm. It is named in errors and in the log."
     name: str
     "Name of the engine."
-    start: Callable[[], AbstractAsyncContextManager[RunningServer]]
+    start: Callable[[], AbstractAsyncContextManager[ServerProcess]]
     "Starts the server, and ends it when the context is left."
     probe: Callable[[], Awaitable[bool]]
     "Returns True if the server is well. It must end within seconds."
@@ -177,7 +167,7 @@ class ServerSupervisor:
         why = f"{end.why}; its last output: {self._server.last_output()}"
         return up_since_s, end.error(kind, name, why)
 
-    async def _until_up(self, process: RunningServer) -> "_ServerExit | None":
+    async def _until_up(self, process: ServerProcess) -> "_ServerExit | None":
         """Waits until the server is up and returns None, or returns why it is not."""
         try:
             async with asyncio.timeout(self._server.start_timeout_s):
@@ -190,7 +180,7 @@ class ServerSupervisor:
             why = f"it did not come up in {self._server.start_timeout_s:g} s"
             return _ServerExit(EngineTimeout, why)
 
-    async def _until_down(self, process: RunningServer) -> "_ServerExit":
+    async def _until_down(self, process: ServerProcess) -> "_ServerExit":
         """Waits until the server has ended or does not answer any more."""
         misses = 0
         while misses < MISSES:
@@ -208,7 +198,7 @@ class _ServerExit:
     why: str
 
 
-async def _wait_for_exit(timeout_s: float, process: RunningServer) -> str | None:
+async def _wait_for_exit(timeout_s: float, process: ServerProcess) -> str | None:
     """Waits at most `timeout_s` for the end of the process. Returns how it ended; None if it still
     runs."""
     try:

@@ -20,8 +20,10 @@ _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e
 def read_limits(headers: Mapping[str, str]) -> RateLimits | None:
     """Returns the limits in the headers; None if there are none. `headers`: a mapping that ignores
     case. A limit counts only if all three of its values are present and valid."""
-    found = tuple(one for one in (_limit(headers, name) for name in NAMES) if one is not None)
-    return RateLimits(found) if found else None
+    limits = tuple(
+        limit for limit in (_limit(headers, name) for name in NAMES) if limit is not None
+    )
+    return RateLimits(limits) if limits else None
 
 
 def reset_s(header: str) -> float | None:

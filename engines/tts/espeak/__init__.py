@@ -6,7 +6,7 @@ one thread serves all sessions: each clause is one job, and sessions take turns 
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -16,8 +16,6 @@ from engines.base import TtsInfo, WordMark
 from engines.tts.espeak.library import (
     NORMAL_WORDS_PER_MINUTE,
     EspeakLibrary,
-    EventSink,
-    PcmSink,
     espeak_library,
 )
 from engines.tts.espeak.word_times import ClauseWords, EspeakEvent
@@ -37,25 +35,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "Factor on the speed of every request; 1 is 175 words per minute."
 
 
-class EspeakSynthesizer(Protocol):
-    """The methods of `EspeakLibrary` that the engine calls."""
-
-    def has_voice(self, voice: str) -> bool: ...
-
-    def synthesise(
-        self,
-        text: str,
-        voice: str,
-        words_per_minute: int,
-        sink: PcmSink,
-        on_events: EventSink | None = None,
-    ) -> None: ...
-
-
 class EspeakTts:
     """A `Tts` with eSpeak NG's voices."""
 
-    def __init__(self, info: TtsInfo, library: EspeakSynthesizer, settings: Settings) -> None:
+    def __init__(self, info: TtsInfo, library: EspeakLibrary, settings: Settings) -> None:
         self.info = info
         self._library = library
         self._settings = settings

@@ -37,9 +37,9 @@ typedef struct {
   earshot_hello hello;         /* version and has_mcp are filled in; frame_ms 0 means 60 */
   earshot_mcp mcp;
   bool skips_accept; /* accept any Sec-WebSocket-Accept, as the firmware does (RFC 6455, 4.1) */
-  uint8_t *rx;       /* holds the longest message from the server; 16 kB are enough */
+  uint8_t *rx;       /* received data; must hold the longest message of the server: 16 kB do */
   size_t rx_cap;
-  uint8_t *tx; /* data to send; 8 kB hold a second of speech and a page of tools */
+  uint8_t *tx; /* data to send; 8 kB hold a second of speech, or a page of tools */
   size_t tx_cap;
   uint32_t (*random)(void *context); /* must be unpredictable: masks sent data (RFC 6455, 10.3) */
   void *random_context;
@@ -47,10 +47,10 @@ typedef struct {
 
 typedef enum {
   EARSHOT_STATE_CLOSED,     /* no conversation */
-  EARSHOT_STATE_CONNECTING, /* until the server's hello */
+  EARSHOT_STATE_CONNECTING, /* the server's hello has not arrived yet */
   EARSHOT_STATE_IDLE,       /* connected; neither side speaks */
-  EARSHOT_STATE_LISTENING,
-  EARSHOT_STATE_SPEAKING
+  EARSHOT_STATE_LISTENING,  /* the user's turn: microphone audio may be sent */
+  EARSHOT_STATE_SPEAKING    /* the server sends an answer's sound */
 } earshot_state;
 
 /* Kinds of events, and the fields that each one sets. All other fields are zero or undefined.
@@ -62,19 +62,20 @@ typedef enum {
  *   TRANSCRIPT      text, is_partial  what the user said; if partial, more words may follow
  *   EMOTION         emotion*, text*   for the face on the display
  *   SPEAKING        -                 an answer begins: drop sound that was not played yet
- *   SENTENCE        text              the sentence whose sound follows
+ *   SENTENCE        text              the sentence that the sound after this event speaks
  *   AUDIO           audio             one Opus packet; only while speaking
- *   SPEAKING_ENDED  timing            play the rest; in mode auto, listen again
+ *   SPEAKING_ENDED  timing            all sound was sent: play the rest; in mode auto, listen again
  *   ALERT           status, text,     show it at once
  *                   emotion
- *   CUSTOM          payload           an object
+ *   CUSTOM          payload           an object whose meaning server and device have agreed on
  *   REBOOT          -                 the server asks the device to restart
  *   SKIPPED         error             one message could not be read; the conversation goes on
- *   CLOSED          close_code        the conversation is over: send the rest, close the socket
+ *   CLOSED          close_code        the conversation is over: send what the output still holds,
+ *                                     then close the socket
  *   FAILED          error,            like CLOSED; http_status only if error is EARSHOT_REFUSED
  *                   http_status
  *
- * `data` of a text is never NULL, except where a star stands: the server may leave it out. */
+ * `data` of a text is never NULL, except where a star (*) stands: the server may leave it out. */
 typedef enum {
   EARSHOT_EVENT_NONE,
   EARSHOT_EVENT_OPEN,
@@ -114,10 +115,10 @@ typedef struct {
   earshot_state state;
   earshot_mode mode;
   bool is_answering; /* a tool runs: another write into `tx` would break its answer */
-  bool has_received;
-  bool has_clock;
-  uint32_t heard_at_ms;
-  uint32_t replies_dropped; /* number of answers to MCP without room */
+  bool has_received;    /* bytes arrived since the last tick */
+  bool has_clock;       /* there was a tick, so `heard_at_ms` is valid */
+  uint32_t heard_at_ms; /* silence is counted from here, on the counter of `tick` */
+  uint32_t replies_dropped; /* number of MCP answers for which `tx` had no room */
   char session_id[EARSHOT_SESSION_ID_BYTES_MAX + 1];
 } earshot_client;
 
@@ -137,11 +138,13 @@ size_t earshot_client_receive(earshot_client *client, const uint8_t *data, size_
 /* Call this when the other side closed the socket. */
 void earshot_client_disconnected(earshot_client *client, earshot_event *event);
 
-/* Call this about once a second, with any millisecond counter: it ends what takes too long. */
+/* Call this about once a second. It ends a conversation from which nothing comes for too long.
+ * `now_ms`: any counter of milliseconds; it may overflow. */
 void earshot_client_tick(earshot_client *client, uint32_t now_ms, earshot_event *event);
 
-/* Return the bytes to send, and remove those that were sent. */
+/* Returns the bytes to send; `*len` is their number. */
 const uint8_t *earshot_client_output(const earshot_client *client, size_t *len);
+/* Removes the first `len` bytes of the output after they were sent. */
 void earshot_client_sent(earshot_client *client, size_t len);
 
 /* Begins a turn of the user. While the server speaks, call earshot_client_abort before. */
@@ -150,13 +153,15 @@ earshot_status earshot_client_listen(earshot_client *client, earshot_mode mode);
 earshot_status earshot_client_listen_stop(earshot_client *client);
 /* Reports a wake word: after its audio, before earshot_client_listen. */
 earshot_status earshot_client_wake_word(earshot_client *client, const char *wake_word);
-/* Sends one Opus packet of the microphone, 16 kHz mono; also the empty packets of DTX.
- * `timestamp_ms`: only in v2, that of the answer's audio that plays now. EARSHOT_FULL: the network
- * is slow; drop this packet. */
+/* Sends one Opus packet of the microphone, 16 kHz mono. Packets that are empty because of DTX
+ * (silence) are sent, too. `timestamp_ms`: only in v2: the timestamp of the answer's packet that
+ * plays now, for echo cancellation by the server. EARSHOT_FULL: the network is slow; drop this
+ * packet. */
 earshot_status earshot_client_audio(earshot_client *client, const uint8_t *packet, size_t len,
                                     uint32_t timestamp_ms);
-/* Asks the server to stop speaking. After a button the state changes when the server confirms it;
- * after a wake word at once, so that earshot_client_listen can follow. */
+/* Asks the server to stop speaking. If a button was pressed, the state changes when the server
+ * confirms it. If a wake word was heard, it changes at once, so that earshot_client_listen can
+ * follow. */
 earshot_status earshot_client_abort(earshot_client *client, bool is_wake_word);
 /* Ends the conversation: send the rest of the output, then close the socket. */
 earshot_status earshot_client_close(earshot_client *client);

@@ -1,7 +1,6 @@
 """State of the home at one moment. Encoded as JSON it is the `earshot.home` event."""
 
-from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -68,36 +67,3 @@ class HomeState(msgspec.Struct, frozen=True):
     shopping_list: tuple[ShoppingListItem, ...]
     timers: tuple[TimerState, ...]
     reach: HomeReachability = "here"
-
-
-class HomeFeed(Protocol):
-    """Home whose changes can be watched."""
-
-    def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """Yields the present state, then the state after each change. A slow reader gets only the
-        latest."""
-        ...
-
-
-class HomeSource(HomeFeed, Protocol):
-    """Home that can be watched, and whose present state can be read."""
-
-    def snapshot(self, language: str | None = None) -> HomeState:
-        """Returns the present state, with names in `language`."""
-        ...
-
-
-class HomeButtons(Protocol):
-    """The things of a home that a page can act on, each by its id."""
-
-    async def switch(self, entity_id: str, state: OnOff) -> None:
-        """Switches a device. Raises NotFound, or Conflict not_switchable."""
-        ...
-
-    def tick(self, item_id: str, *, is_done: bool) -> None:
-        """Ticks an item off the shopping list, or puts it on again. Raises NotFound."""
-        ...
-
-    def cancel_timer(self, timer_id: str) -> None:
-        """Cancels a timer. Raises NotFound."""
-        ...

@@ -38,7 +38,7 @@ NAMES: Mapping[str, str] = {
     CERTIFICATE_KEY_FILE: "its private key",
     DATABASE_FILE: "known devices, digests of their keys, and stored settings",
 }
-"Names that an archive may hold, and what each file is."
+"Name of a file in an archive -> description of the file. An archive holds no other names."
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest file, so that a small archive cannot unpack to more than the memory. The database of a
@@ -46,7 +46,7 @@ house has kilobytes."""
 
 
 class BackupError(EarshotError):
-    """A backup that cannot be made or used."""
+    """Raised when a backup cannot be made or used; the message gives the reason."""
 
     code = "backup_failed"
 
@@ -59,50 +59,52 @@ class _Manifest(msgspec.Struct, frozen=True):
     made_by: str
     "Version of Earshot that made the archive."
     made: str
+    "Time at which it was made, in ISO 8601."
     files: dict[str, str]
     "Name -> SHA-256 of the content, in hexadecimal digits."
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Content of an archive. The representation names the files and shows none of them."""
+    """Content of an archive. Its `repr` names the files and does not show what is in them."""
 
     files: Mapping[str, bytes]
     made_by: str
     "Version of Earshot that made it."
     made: str
-    "When it was made, in ISO 8601."
+    "Time at which it was made, in ISO 8601."
 
     def __repr__(self) -> str:
         return f"Backup({', '.join(self.files)}; {self.made_by}, {self.made})"
 
 
 def pack(files: Mapping[str, bytes], version: str, now: datetime) -> bytes:
-    """Returns the archive of these files. `version`: of Earshot. Raises BackupError."""
+    """Returns the archive of these files: name -> content. `version`: version of Earshot. Raises
+    BackupError for a file that is too large."""
     for name, data in files.items():
         if len(data) > MAX_FILE_BYTES:
             raise BackupError(f"{name} has {len(data)} bytes; a backup holds {MAX_FILE_BYTES}")
     digests = {name: sha256(data).hexdigest() for name, data in files.items()}
     manifest = _Manifest(FORMAT, VERSION, version, now.isoformat(timespec="seconds"), digests)
-    everything = {MANIFEST_FILE: msgspec.json.format(msgspec.json.encode(manifest)), **files}
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name, data in everything.items():
+    members = {MANIFEST_FILE: msgspec.json.format(msgspec.json.encode(manifest)), **files}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, data in members.items():
             member = tarfile.TarInfo(name)
             member.size, member.mode, member.mtime = len(data), 0o600, int(now.timestamp())
             tar.addfile(member, io.BytesIO(data))
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def unpack(data: bytes) -> Backup:
-    """Reads an archive. Raises BackupError for one that is foreign, damaged or too new."""
+    """Reads an archive. Raises BackupError if it is not a backup of Earshot, damaged or too new."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r|gz") as tar:
-            members = _members(tar)
-            name, first = next(members, ("", b""))
+            members = _read_members(tar)
+            name, manifest_bytes = next(members, ("", b""))
             if name != MANIFEST_FILE:
                 raise BackupError("not a backup of Earshot: it does not begin with a manifest")
-            manifest = _read_manifest(first)
+            manifest = _read_manifest(manifest_bytes)
             files = dict(members)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise BackupError(f"not a backup of Earshot, or damaged: {error}") from error
@@ -114,18 +116,18 @@ def unpack(data: bytes) -> Backup:
     return Backup(files, manifest.made_by, manifest.made)
 
 
-def _members(tar: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
+def _read_members(tar: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
     """Yields (name, content) of each file. Raises BackupError for anything that we do not write."""
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for member in tar:
         name = member.name
         if name not in NAMES and name != MANIFEST_FILE:
             raise BackupError(f"not a backup of Earshot: it holds {name[:100]!r}")
-        if not member.isreg() or name in seen:
-            raise BackupError(f"not a backup of Earshot: {name} is no plain file, or there twice")
+        if not member.isreg() or name in seen_names:
+            raise BackupError(f"not a backup of Earshot: {name} is no plain file, or occurs twice")
         if member.size > MAX_FILE_BYTES:
             raise BackupError(f"{name} has {member.size} bytes; a backup holds {MAX_FILE_BYTES}")
-        seen.add(name)
+        seen_names.add(name)
         content = tar.extractfile(member)
         assert content is not None, "a plain file has content"
         yield name, content.read()

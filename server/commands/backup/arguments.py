@@ -21,7 +21,7 @@ def add_backup(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("file", metavar="FILE", type=Path, help="the archive, such as home.tar.gz")
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="TOML file with the settings, to be saved"
+        "--config", type=Path, metavar="FILE", help="TOML file with the settings that are saved"
     )
     parser.add_argument("--force", action="store_true", help="replace an existing archive")
     _add_json(parser)
@@ -39,7 +39,7 @@ def add_restore(parser: argparse.ArgumentParser) -> None:
         help="where the configuration is written; default: $EARSHOT_CONFIG, or earshot.toml here",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace the configuration and the state of now"
+        "--force", action="store_true", help="replace the present configuration and state"
     )
     _add_json(parser)
 

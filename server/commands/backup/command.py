@@ -33,9 +33,9 @@ from server.config.load import DEFAULT_FILE, EffectiveConfig, find_file, load
 from server.runtime.state_dir import KEY_FILE, TLS_FILE, open_folder, write_private
 from server.version import product_version
 
-PRIVATE = "The archive holds keys and passwords. Whoever has it can use your server."
+PRIVACY_WARNING = "The archive holds keys and passwords. Whoever has it can use your server."
 
-IN_A_DATABASE_SERVER = (
+DATABASE_SERVER_NOTE = (
     "the devices and their settings are in a database server, and not in the archive: copy them"
     " with its own tool (PostgreSQL: pg_dump and pg_restore)"
 )
@@ -43,7 +43,8 @@ IN_A_DATABASE_SERVER = (
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Result of a command. `files`: name in the archive -> path on this machine."""
+    """Result of a command. `files`: name in the archive -> path on this machine. `notes`: sentences
+    for the operator."""
 
     archive: Path
     files: Mapping[str, Path]
@@ -57,23 +58,23 @@ def backup(options: argparse.Namespace, environ: Mapping[str, str]) -> ExitCode:
         raise BackupError(f"{archive} exists already; name another file, or use --force")
     config_file = find_file(environ, options.config)
     effective = load(environ, file=options.config)
-    found = {} if config_file is None else {CONFIG_FILE: config_file}
-    notes = list(_variables(effective))
+    sources = {} if config_file is None else {CONFIG_FILE: config_file}
+    notes = list(_variable_notes(effective))
     state = _state_files(effective.config)
-    found |= {name: file for name, file in state.items() if file.exists()}
+    sources |= {name: file for name, file in state.items() if file.exists()}
     if _sqlite_file(effective.config) is None:
-        notes.append(IN_A_DATABASE_SERVER)
-    if not found:
+        notes.append(DATABASE_SERVER_NOTE)
+    if not sources:
         raise BackupError(
             "there is nothing to save: no configuration file, and no state in"
             f" {_state_dir(effective.config)}"
         )
     files = {
         name: copy_of(file) if name == DATABASE_FILE else _read(file)
-        for name, file in found.items()
+        for name, file in sources.items()
     }
     write_private(archive, pack(files, product_version(), datetime.now(UTC)))
-    _report(_Outcome(archive, found, notes), "saved", PRIVATE, as_json=options.json)
+    _report(_Outcome(archive, sources, notes), "saved", PRIVACY_WARNING, as_json=options.json)
     return ExitCode.OK
 
 
@@ -81,24 +82,24 @@ def restore(options: argparse.Namespace, environ: Mapping[str, str]) -> ExitCode
     """Writes the files of an archive back. Raises ConfigError or BackupError."""
     archive: Path = options.file
     try:
-        saved = unpack(_read(archive))
+        content = unpack(_read(archive))
     except BackupError as error:
         raise BackupError(f"{archive}: {error}") from error
     config_file = options.config or Path(environ.get("EARSHOT_CONFIG") or DEFAULT_FILE)
-    effective = _effective(saved, config_file, environ)
-    targets, notes = _targets(saved, config_file, effective.config)
-    _refuse(saved, targets, is_forced=options.force)
+    effective = _restored_settings(content, config_file, environ)
+    targets, notes = _targets(content, config_file, effective.config)
+    _check_restorable(content, targets, is_forced=options.force)
     folder = open_folder(effective.config.paths.state_dir)
     for name, target in targets.items():
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if name == DATABASE_FILE:
             _remove_side_files(target)
-        write_private(target, saved.files[name])
+        write_private(target, content.files[name])
         if name != CONFIG_FILE:
             _give_to_owner(target, folder)
-    notes = [*notes, *_variables(effective)]
-    done = f"restored what Earshot {saved.made_by} saved at {saved.made}"
-    _report(_Outcome(archive, targets, notes), "restored", done, as_json=options.json)
+    notes = [*notes, *_variable_notes(effective)]
+    summary = f"restored what Earshot {content.made_by} saved at {content.made}"
+    _report(_Outcome(archive, targets, notes), "restored", summary, as_json=options.json)
     return ExitCode.OK
 
 
@@ -124,66 +125,73 @@ def _sqlite_file(config: Config) -> Path | None:
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
 
-def _variables(effective: EffectiveConfig) -> Sequence[str]:
-    """Returns a note that names the variables with settings, which no archive holds."""
-    found = {origin.removeprefix("env:") for origin in effective.origins.values()}
-    names = ", ".join(sorted(name for name in found if name.startswith("EARSHOT_")))
+def _variable_notes(effective: EffectiveConfig) -> Sequence[str]:
+    """Returns a note that names the environment variables with settings, because no archive holds
+    them; nothing if there are none."""
+    origins = {origin.removeprefix("env:") for origin in effective.origins.values()}
+    names = ", ".join(sorted(name for name in origins if name.startswith("EARSHOT_")))
     return [f"settings of variables are not in the archive: {names}"] if names else []
 
 
-def _effective(saved: Backup, config_file: Path, environ: Mapping[str, str]) -> EffectiveConfig:
+def _restored_settings(
+    content: Backup, config_file: Path, environ: Mapping[str, str]
+) -> EffectiveConfig:
     """Returns the settings that a server will have with the saved configuration. Raises
     ConfigError."""
-    if CONFIG_FILE not in saved.files:
+    if CONFIG_FILE not in content.files:
         return load(environ, file=config_file if config_file.is_file() else None)
     with TemporaryDirectory() as folder:
         file = Path(folder) / CONFIG_FILE
-        write_private(file, saved.files[CONFIG_FILE])
+        write_private(file, content.files[CONFIG_FILE])
         return load(environ, file=file)
 
 
 def _targets(
-    saved: Backup, config_file: Path, config: Config
+    content: Backup, config_file: Path, config: Config
 ) -> tuple[dict[str, Path], Sequence[str]]:
     """Returns (name -> path to write, notes). A certificate that the configuration names goes to
     the state folder, so that an archive writes nowhere else."""
     folder, notes = _state_dir(config), []
-    places = {CONFIG_FILE: config_file, **_state_files(config)}
-    pair = {CERTIFICATE_FILE: folder / CERTIFICATE_FILE}
-    pair[CERTIFICATE_KEY_FILE] = folder / CERTIFICATE_KEY_FILE
-    places |= pair
-    if pair.keys() <= saved.files.keys() and config.server.tls != ":".join(map(str, pair.values())):
-        setting = ":".join(str(path.absolute()) for path in pair.values())
+    paths = {CONFIG_FILE: config_file, **_state_files(config)}
+    certificate_paths = {CERTIFICATE_FILE: folder / CERTIFICATE_FILE}
+    certificate_paths[CERTIFICATE_KEY_FILE] = folder / CERTIFICATE_KEY_FILE
+    paths |= certificate_paths
+    if certificate_paths.keys() <= content.files.keys() and config.server.tls != ":".join(
+        map(str, certificate_paths.values())
+    ):
+        setting = ":".join(str(path.absolute()) for path in certificate_paths.values())
         notes.append(f'to use the restored certificate, write tls = "{setting}" under [server]')
-    if DATABASE_FILE in saved.files and DATABASE_FILE not in places:
+    if DATABASE_FILE in content.files and DATABASE_FILE not in paths:
         raise BackupError(
             "the archive holds an SQLite database, but devices.database names a database server"
         )
-    if DATABASE_FILE not in places:
-        notes.append(IN_A_DATABASE_SERVER)
-    return {name: places[name] for name in NAMES if name in saved.files}, notes
+    if DATABASE_FILE not in paths:
+        notes.append(DATABASE_SERVER_NOTE)
+    return {name: paths[name] for name in NAMES if name in content.files}, notes
 
 
-def _refuse(saved: Backup, targets: Mapping[str, Path], *, is_forced: bool) -> None:
-    """Raises BackupError if the files cannot or must not be written."""
-    if DATABASE_FILE in saved.files:
-        check(saved.files[DATABASE_FILE])
+def _check_restorable(content: Backup, targets: Mapping[str, Path], *, is_forced: bool) -> None:
+    """Raises BackupError if the database in the archive is damaged, if a server has its database
+    open, or if files exist and `is_forced` is false."""
+    if DATABASE_FILE in content.files:
+        check(content.files[DATABASE_FILE])
         if is_open_elsewhere(targets[DATABASE_FILE]):
             raise BackupError(
                 f"a server is running with {targets[DATABASE_FILE]}; stop it before you restore"
             )
-    there = [str(path) for path in targets.values() if path.exists()]
-    if there and not is_forced:
+    existing = [str(path) for path in targets.values() if path.exists()]
+    if existing and not is_forced:
         raise BackupError(
-            f"these files exist already: {', '.join(there)}; --force replaces them (`earshot"
+            f"these files exist already: {', '.join(existing)}; --force replaces them (`earshot"
             " backup` saves them first)"
         )
 
 
 def _remove_side_files(database: Path) -> None:
-    """Removes what SQLite would otherwise read together with the restored file."""
-    for end in SQLITE_SIDE_FILES:
-        database.with_name(database.name + end).unlink(missing_ok=True)
+    """Removes the journals of an older database. SQLite would read them together with the restored
+    file."""
+    for suffix in SQLITE_SIDE_FILES:
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 
 def _give_to_owner(file: Path, folder: Path) -> None:
@@ -201,17 +209,17 @@ def _read(file: Path) -> bytes:
         raise BackupError(f"{file}: {error.strerror or error}") from error
 
 
-def _report(outcome: _Outcome, verb: str, last: str, *, as_json: bool) -> None:
+def _report(outcome: _Outcome, verb: str, last_line: str, *, as_json: bool) -> None:
     if as_json:
-        shown = {
+        report = {
             "archive": str(outcome.archive),
             "files": {name: str(path) for name, path in outcome.files.items()},
             "notes": list(outcome.notes),
         }
-        print(msgspec.json.encode(shown).decode())
+        print(msgspec.json.encode(report).decode())
         return
     for name, path in outcome.files.items():
         print(f"{verb}: {path} ({NAMES[name]})")
     for note in outcome.notes:
         print(f"earshot: {note}", file=sys.stderr)
-    print(f"{outcome.archive}: {last}")
+    print(f"{outcome.archive}: {last_line}")

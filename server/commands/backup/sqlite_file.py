@@ -1,4 +1,5 @@
-"""Copies of SQLite's files: consistent while a server writes, and checked before they are used."""
+"""Copies a SQLite database while a server may write to it, and checks copies before they are
+used."""
 
 import sqlite3
 from contextlib import closing
@@ -7,8 +8,8 @@ from pathlib import Path
 from server.commands.backup.archive import BackupError
 
 ROLLBACK_MODE = bytes((1, 1))
-"""Bytes 18 and 19 of a file without a write-ahead log. SQLite opens a copy in memory only with
-these; the server turns the log on again when it opens the file."""
+"""Bytes 18 and 19 of a database file without a write-ahead log. SQLite opens a copy in memory only
+if it has these bytes. The server turns the log on again when it opens the file."""
 
 
 def copy_of(file: Path) -> bytes:
@@ -27,15 +28,15 @@ def copy_of(file: Path) -> bytes:
 
 
 def check(data: bytes) -> None:
-    """Raises BackupError unless the bytes are a whole database."""
+    """Raises BackupError unless the bytes are an undamaged SQLite database."""
     try:
         with closing(sqlite3.connect(":memory:")) as database:
             database.deserialize(data)
-            (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+            (verdict,) = database.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
         raise BackupError(f"the database in the backup is damaged: {error}") from error
-    if found != "ok":
-        raise BackupError(f"the database in the backup is damaged: {found}")
+    if verdict != "ok":
+        raise BackupError(f"the database in the backup is damaged: {verdict}")
 
 
 def is_open_elsewhere(file: Path) -> bool:

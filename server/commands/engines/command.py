@@ -25,38 +25,41 @@ def folder_of(state_dir: str, engine: str) -> Path:
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
+    """Adds the actions of `earshot engines`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    install = _action(
+    install_parser = _action(
         actions,
         "install",
         ("install an engine into its own environment; continues an interrupted installation"),
     )
-    install.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
-    device = install.add_mutually_exclusive_group()
-    device.add_argument(
+    install_parser.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
+    device_options = install_parser.add_mutually_exclusive_group()
+    device_options.add_argument(
         "--cpu",
         dest="device",
         action="store_const",
         const="cpu",
         help="install the variant for the CPU",
     )
-    device.add_argument(
+    device_options.add_argument(
         "--cuda",
         dest="device",
         action="store_const",
         const="cuda",
         help="install the variant for NVIDIA GPUs",
     )
-    install.add_argument("--force", action="store_true", help="replace an existing environment")
+    install_parser.add_argument(
+        "--force", action="store_true", help="replace an existing environment"
+    )
     _action(actions, "list", "list the installed engines with version and size")
-    removing = _action(actions, "remove", "remove an engine's environment")
-    removing.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
+    remove_parser = _action(actions, "remove", "remove an engine's environment")
+    remove_parser.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
 
 
 def _action(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, what: str
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, description: str
 ) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=what, description=what)
+    parser = actions.add_parser(name, help=description, description=description)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     return parser
 
@@ -66,57 +69,58 @@ def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -
     try:
         match options.action:
             case "install":
-                return _install(options, config, lambda: _device(visible_gpus))
+                return _install(options, config, lambda: _detect_device(visible_gpus))
             case "list":
                 return _list(config)
             case _:
                 return _remove(options, config)
     except OSError as error:
-        what = error.filename or "the state folder"
-        raise InstallError(f"{what}: {error.strerror or error}") from error
+        path = error.filename or "the state folder"
+        raise InstallError(f"{path}: {error.strerror or error}") from error
 
 
 def _install(
-    options: argparse.Namespace, config: Config, choose: Callable[[], VllmDevice]
+    options: argparse.Namespace, config: Config, detect_device: Callable[[], VllmDevice]
 ) -> ExitCode:
     folder = folder_of(config.paths.state_dir, options.name)
-    made = read_environment(folder)
-    wanted: VllmDevice = options.device or (made.device if made else choose())
-    if made and not options.force:
-        if made.device != wanted:
+    environment = read_environment(folder)
+    device: VllmDevice = options.device or (environment.device if environment else detect_device())
+    if environment and not options.force:
+        if environment.device != device:
             raise ConfigError(
-                f"{options.name} is installed for {made.device}; --force replaces it with one for"
-                f" {wanted}"
+                f"{options.name} is installed for {environment.device}; --force replaces it with"
+                f" one for {device}"
             )
-        print(f"{folder} already exists ({_versions(made.packages)}); --force replaces it")
+        print(f"{folder} already exists ({_versions(environment.packages)}); --force replaces it")
         return ExitCode.OK
-    print(f"Installing {options.name} for {wanted} into {folder}; this takes minutes.", flush=True)
-    installer = VllmInstaller(folder, wanted, lambda text: print(f"  {text}", flush=True))
+    print(f"Installing {options.name} for {device} into {folder}; this takes minutes.", flush=True)
+    installer = VllmInstaller(folder, device, lambda text: print(f"  {text}", flush=True))
     try:
-        made = installer.install(from_scratch=options.force)
+        environment = installer.install(from_scratch=options.force)
     except InstallError:
         if installer.log_file.exists():
             print(f"  the output of pip is in {installer.log_file}", file=sys.stderr)
         raise
-    print(f"{options.name} is ready: {_versions(made.packages)}")
+    print(f"{options.name} is ready: {_versions(environment.packages)}")
     return ExitCode.OK
 
 
-def _device(visible_gpus: str | None) -> VllmDevice:
+def _detect_device(visible_gpus: str | None) -> VllmDevice:
+    """Returns `cuda` if the machine has an NVIDIA GPU that this process may use."""
     return "cuda" if detect_hardware(visible_gpus).gpus else "cpu"
 
 
 def _list(config: Config) -> ExitCode:
     for name in ENGINES:
         folder = folder_of(config.paths.state_dir, name)
-        made = read_environment(folder)
-        if made:
-            version = made.packages.get(DISTRIBUTION[made.device], "?")
+        environment = read_environment(folder)
+        if environment:
+            version = environment.packages.get(DISTRIBUTION[environment.device], "?")
             size_gb = size_bytes(folder) / 1e9
-            print(f"{name}  installed  {version}  {made.device}  {size_gb:.1f} GB  {folder}")
+            print(f"{name}  installed  {version}  {environment.device}  {size_gb:.1f} GB  {folder}")
         elif folder.exists():
-            how = f"`earshot engines install {name}` goes on"
-            print(f"{name}  partly installed; {how}  {folder}")
+            advice = f"`earshot engines install {name}` goes on"
+            print(f"{name}  partly installed; {advice}  {folder}")
         else:
             print(f"{name}  not installed; `earshot engines install {name}` installs it")
     return ExitCode.OK
@@ -124,8 +128,8 @@ def _list(config: Config) -> ExitCode:
 
 def _remove(options: argparse.Namespace, config: Config) -> ExitCode:
     folder = folder_of(config.paths.state_dir, options.name)
-    there = remove(folder)
-    print(f"removed {folder}" if there else f"{options.name} is not installed")
+    was_installed = remove(folder)
+    print(f"removed {folder}" if was_installed else f"{options.name} is not installed")
     return ExitCode.OK
 
 

@@ -14,7 +14,7 @@ from core.errors import EarshotError
 from server.models.errors import HubUnreachable
 
 REPORTED_MB = 20.0
-"Smallest download that is reported, in MB: smaller ones are many, and quick."
+"Smallest download that is reported, in MB. Smaller ones are many, and take no time."
 
 KEPT_LINES = 40
 "Number of pip's last lines that are kept to explain a failure."
@@ -22,7 +22,7 @@ KEPT_LINES = 40
 _SIZE = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (kB|MB|GB)\)")
 _MB = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 
-NO_NETWORK = (
+NETWORK_ERRORS = (
     "NewConnectionError",
     "Temporary failure in name resolution",
     "Name or service not known",
@@ -37,7 +37,7 @@ NO_NETWORK = (
 package."""
 
 
-NO_VENV = ("No module named ensurepip", "No module named venv", "ensurepip is not available")
+VENV_ERRORS = ("No module named ensurepip", "No module named venv", "ensurepip is not available")
 "Texts in the output of Debian's and Ubuntu's Python when python3-venv is missing."
 
 _NOT_WRITABLE = re.compile(r"\[Errno (?:13|30)\] ([A-Z][a-z -]+): '([^']+)'")
@@ -65,7 +65,7 @@ def pip(
     whole output of pip. Raises InstallError or IndexUnreachable."""
     base = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command = [*base, *arguments]
-    last: deque[str] = deque(maxlen=KEPT_LINES)
+    last_lines: deque[str] = deque(maxlen=KEPT_LINES)
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -73,36 +73,36 @@ def pip(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    ) as running:
+    ) as process:
         try:
-            assert running.stdout is not None
-            for line in running.stdout:
-                last.append(line.rstrip())
+            assert process.stdout is not None
+            for line in process.stdout:
+                last_lines.append(line.rstrip())
                 if log:
                     log.write(line)
-                if message := large_download(line):
+                if message := large_download_message(line):
                     report_progress(message)
         except BaseException:
-            running.terminate()
+            process.terminate()
             raise
-    if running.returncode:
-        raise failure(last)
+    if process.returncode:
+        raise failure(last_lines)
 
 
-def large_download(line: str) -> str:
+def large_download_message(line: str) -> str:
     """Returns the message for a line of pip about a large download; empty for any other line."""
-    found = _SIZE.match(line)
-    if found is None:
+    match = _SIZE.match(line)
+    if match is None:
         return ""
-    size_mb = float(found[2]) * _MB[found[3]]
+    size_mb = float(match[2]) * _MB[match[3]]
     if size_mb < REPORTED_MB:
         return ""
-    name = found[1].rpartition("/")[2].partition("-cp")[0].partition("-py")[0]
+    name = match[1].rpartition("/")[2].partition("-cp")[0].partition("-py")[0]
     return f"downloading {name} ({size_mb:.0f} MB)"
 
 
 def failure(lines: Sequence[str]) -> EarshotError:
-    """Returns the error that pip's last lines mean."""
+    """Returns the error for pip's last lines of output, with advice for known causes."""
     text = "\n".join(lines)
     if reason := _disk_problem(text):
         return InstallError(reason)
@@ -116,29 +116,29 @@ def failure(lines: Sequence[str]) -> EarshotError:
         )
     if "not a trusted or secure host" in text:
         return InstallError("pip refuses an index over plain http; use https, or PIP_TRUSTED_HOST")
-    if any(sign in text for sign in NO_NETWORK):
+    if any(error_text in text for error_text in NETWORK_ERRORS):
         return IndexUnreachable(
             "the package index cannot be reached; pip's own settings (pip config, PIP_INDEX_URL,"
             " HTTPS_PROXY) say where and how"
         )
-    if found := _NO_DISTRIBUTION.search(text):
-        return InstallError(f"the package index does not have {found[1]}")
+    if match := _NO_DISTRIBUTION.search(text):
+        return InstallError(f"the package index does not have {match[1]}")
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return InstallError(f"pip: {'; '.join((errors or list(lines))[-3:])}")
 
 
 def venv_failure(lines: Sequence[str]) -> InstallError:
-    """Returns the error that the last lines of `python -m venv` or `python -m ensurepip` mean."""
+    """Returns the error for the last lines of `python -m venv` or `python -m ensurepip`."""
     text = "\n".join(lines)
     if reason := _disk_problem(text):
         return InstallError(reason)
-    if any(sign in text for sign in NO_VENV):
+    if any(error_text in text for error_text in VENV_ERRORS):
         return InstallError(
             "this Python cannot create virtual environments; on Debian and Ubuntu:"
             " apt install python3-venv"
         )
-    message = [line.strip() for line in lines if line.strip()]
-    return InstallError(f"python -m venv: {message[-1] if message else 'no reason given'}")
+    messages = [line.strip() for line in lines if line.strip()]
+    return InstallError(f"python -m venv: {messages[-1] if messages else 'no reason given'}")
 
 
 def _disk_problem(text: str) -> str:
@@ -147,8 +147,8 @@ def _disk_problem(text: str) -> str:
         return "the disk is full; pip also needs room in TMPDIR"
     if "Disk quota exceeded" in text:
         return "the disk quota is used up; pip also needs room in TMPDIR"
-    if found := _NOT_WRITABLE.search(text):
-        return f"{found[2]} cannot be written: {found[1].lower()}"
+    if match := _NOT_WRITABLE.search(text):
+        return f"{match[2]} cannot be written: {match[1].lower()}"
     if "No usable temporary directory" in text:
         return "no temporary folder can be written (TMPDIR, /tmp): the disk is full or read-only"
     return ""

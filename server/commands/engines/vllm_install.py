@@ -31,11 +31,11 @@ NEEDED_GB: dict[VllmDevice, float] = {"cpu": 6.0, "cuda": 20.0}
 """Free space needed, in GB. An installation takes 3.5 (cpu, measured) or some 12 (cuda), plus the
 downloads for a while."""
 
-TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
-"""Package index of torch's makers with the builds without CUDA: 200 MB instead of 4 GB with CUDA's
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""PyTorch's own package index, with the builds without CUDA: 200 MB instead of 4 GB with CUDA's
 libraries."""
 
-RECIPE = Path(__file__).with_name("vllm_requirements.py")
+REQUIREMENTS_SCRIPT = Path(__file__).with_name("vllm_requirements.py")
 "Script that runs in the new environment and lists what vLLM for processors requires."
 
 RECORDED_PACKAGES = ("torch", "transformers")
@@ -59,26 +59,26 @@ class VllmInstaller:
         as it is. Raises InstallError, IndexUnreachable or OSError."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with _installation_lock(self.folder):
-            made = read_environment(self.folder)
-            if made and made.device == self.device and not from_scratch:
-                return made
-            if from_scratch or made:
+            environment = read_environment(self.folder)
+            if environment and environment.device == self.device and not from_scratch:
+                return environment
+            if from_scratch or environment:
                 remove(self.folder)
             existing_gb = size_bytes(self.folder) / 1e9
             check_space(self.folder.parent, NEEDED_GB[self.device] - existing_gb)
             with self.log_file.open("w", encoding="utf-8") as log:
-                self._make()
-                self._fill(log)
-            made = self._examine()
-            write_marker(self.folder, made)
-            return made
+                self._create_environment()
+                self._install_packages(log)
+            environment = self._check_import()
+            write_marker(self.folder, environment)
+            return environment
 
     @property
     def log_file(self) -> Path:
         """File with pip's whole output of the latest installation."""
         return self.folder.with_name(f"{self.folder.name}-install.log")
 
-    def _make(self) -> None:
+    def _create_environment(self) -> None:
         """Creates the empty environment, unless an earlier try left a working one."""
         python = python_of(self.folder)
         if python.exists() and _has_pip(python):
@@ -90,14 +90,14 @@ class VllmInstaller:
             (sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)),
             (str(python), "-m", "ensurepip", "--upgrade", "--default-pip"),
         ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise venv_failure((done.stdout + done.stderr).splitlines())
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise venv_failure((result.stdout + result.stderr).splitlines())
 
-    def _fill(self, log: TextIO) -> None:
-        """Installs vLLM and what it needs. For processors vLLM comes without its requirements,
-        because the usual index may lack the torch that they name. torch is installed next, and
-        pinned for all other packages."""
+    def _install_packages(self, log: TextIO) -> None:
+        """Installs vLLM and what it needs. `log`: receives the output of pip. The variant for
+        processors is installed without its requirements first, because the usual index may lack
+        the torch that they name. torch follows, and is pinned for all other packages."""
         self._pip(log, "--upgrade", "pip", "packaging")
         self.report_progress(f"installing {DISTRIBUTION[self.device]} {VERSION}")
         release = f"{DISTRIBUTION[self.device]}=={VERSION}"
@@ -105,55 +105,63 @@ class VllmInstaller:
             self._pip(log, release)
             return
         self._pip(log, "--no-deps", release)
-        torch, others = self._recipe()
+        torch, others = self._read_requirements()
         self._install_torch(log, torch)
         self.report_progress(f"installing {len(others)} more packages and what they need")
         pinned = f"torch=={self._versions()['torch']}"
-        wanted = self.folder / "requirements.txt"
-        constraint = self.folder / "constraint.txt"
-        wanted.write_text("\n".join(others) + "\n", encoding="utf-8")
-        constraint.write_text(pinned + "\n", encoding="utf-8")
-        self._pip(log, "-r", str(wanted), "-c", str(constraint))
+        requirements_file = self.folder / "requirements.txt"
+        constraint_file = self.folder / "constraint.txt"
+        requirements_file.write_text("\n".join(others) + "\n", encoding="utf-8")
+        constraint_file.write_text(pinned + "\n", encoding="utf-8")
+        self._pip(log, "-r", str(requirements_file), "-c", str(constraint_file))
 
-    def _recipe(self) -> tuple[str, list[str]]:
-        command = [str(python_of(self.folder)), "-I", str(RECIPE), DISTRIBUTION["cpu"]]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
+    def _read_requirements(self) -> tuple[str, list[str]]:
+        """Returns what the installed vLLM requires: torch, and all other packages."""
+        command = [str(python_of(self.folder)), "-I", str(REQUIREMENTS_SCRIPT), DISTRIBUTION["cpu"]]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
             raise InstallError(
-                f"the requirements of vLLM cannot be read: {done.stderr.strip()[-300:]}"
+                f"the requirements of vLLM cannot be read: {result.stderr.strip()[-300:]}"
             )
-        found = json.loads(done.stdout)
-        return found["torch"], found["others"]
+        requirements = json.loads(result.stdout)
+        return requirements["torch"], requirements["others"]
 
-    def _install_torch(self, log: TextIO, wanted: str) -> None:
-        """Installs torch, from the usual index or from that of torch's makers. `wanted` is like
-        torch==2.13.0+cpu, which the usual index does not have. If torch's makers cannot be reached
-        either, the usual build is installed, which also computes without a GPU."""
-        usual = wanted.partition("+")[0]
-        tries = [(wanted,), (wanted, "--extra-index-url", TORCH_FOR_CPU), (usual,)]
-        if usual == wanted:
-            tries = tries[:1]
-        for words in tries[:-1]:
+    def _install_torch(self, log: TextIO, requirement: str) -> None:
+        """Installs torch, from the usual package index or from PyTorch's own. `requirement`: such
+        as torch==2.13.0+cpu, which the usual index does not have. If PyTorch's index cannot be
+        reached either, the usual build is installed, which also computes without a GPU."""
+        usual_build = requirement.partition("+")[0]
+        attempts = [
+            (requirement,),
+            (requirement, "--extra-index-url", TORCH_CPU_INDEX),
+            (usual_build,),
+        ]
+        if usual_build == requirement:
+            attempts = attempts[:1]
+        for arguments in attempts[:-1]:
             with suppress(InstallError, IndexUnreachable):  # then the next index is tried
-                self._pip(log, *words, "--retries", "0")
+                self._pip(log, *arguments, "--retries", "0")
                 return
-        self.report_progress(f"installing {usual}, with the CUDA libraries that come along")
-        self._pip(log, *tries[-1])
+        self.report_progress(f"installing {usual_build}, with the CUDA libraries that come along")
+        self._pip(log, *attempts[-1])
 
     def _pip(self, log: TextIO, *arguments: str) -> None:
-        words = ("install", "--progress-bar", "off", "--retries", "2", *arguments)
-        pip(python_of(self.folder), *words, report_progress=self.report_progress, log=log)
+        pip_arguments = ("install", "--progress-bar", "off", "--retries", "2", *arguments)
+        pip(python_of(self.folder), *pip_arguments, report_progress=self.report_progress, log=log)
 
     def _versions(self) -> dict[str, str]:
-        site = next(iter((self.folder / "lib").glob("python3*/site-packages")), self.folder)
-        wanted = {DISTRIBUTION[self.device], *RECORDED_PACKAGES}
+        """Returns the installed versions of vLLM and of `RECORDED_PACKAGES`, by package."""
+        site_packages = next(
+            iter((self.folder / "lib").glob("python3*/site-packages")), self.folder
+        )
+        names = {DISTRIBUTION[self.device], *RECORDED_PACKAGES}
         return {
-            found.name: found.version
-            for found in distributions(path=[str(site)])
-            if found.name in wanted
+            package.name: package.version
+            for package in distributions(path=[str(site_packages)])
+            if package.name in names
         }
 
-    def _examine(self) -> VllmEnvironment:
+    def _check_import(self) -> VllmEnvironment:
         """Imports vLLM to check the installation: what does not load counts as not installed."""
         self.report_progress("checking that it loads")
         code = "import torch, vllm.entrypoints.openai.api_server"
@@ -161,14 +169,16 @@ class VllmInstaller:
             code += "; assert torch.version.cuda, 'torch was built without CUDA'"
         command = [str(python_of(self.folder)), "-I", "-c", code]
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command, capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S, check=False
             )
         except subprocess.TimeoutExpired:
             raise InstallError(f"vLLM did not load in {IMPORT_TIMEOUT_S:g} s") from None
-        if done.returncode:
-            said = done.stderr.strip().splitlines()
-            raise InstallError(f"vLLM does not load: {said[-1] if said else 'no reason given'}")
+        if result.returncode:
+            error_lines = result.stderr.strip().splitlines()
+            raise InstallError(
+                f"vLLM does not load: {error_lines[-1] if error_lines else 'no reason given'}"
+            )
         return VllmEnvironment(self.device, self._versions(), platform.python_version())
 
 

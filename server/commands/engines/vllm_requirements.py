@@ -15,11 +15,12 @@ VERSION = "0.32.0"
 TORCH = "torch"
 
 EXCLUDED_PACKAGES = ("torchaudio", "torchvision", "torchcodec")
-"""Required by vLLM for images, video and audio, which we never send. The package index has them
-only for CUDA, and with a torch for processors they break the import of transformers."""
+"""Packages that vLLM requires for images, video and audio, which Earshot never sends. The package
+index has them only for CUDA, and with a torch for processors they break the import of
+transformers."""
 
 
-def recipe(required: Iterable[str], extra: str = "") -> Mapping[str, str | list[str]]:
+def split_requirements(required: Iterable[str], extra: str = "") -> Mapping[str, str | list[str]]:
     """Returns torch's requirement and all others, with markers resolved for this interpreter.
     Raises ValueError if there is no torch."""
     torch, others = "", []
@@ -41,4 +42,4 @@ def recipe(required: Iterable[str], extra: str = "") -> Mapping[str, str | list[
 
 
 if __name__ == "__main__":
-    json.dump(recipe(requires(sys.argv[1]) or ()), sys.stdout)
+    json.dump(split_requirements(requires(sys.argv[1]) or ()), sys.stdout)

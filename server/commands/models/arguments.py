@@ -7,16 +7,19 @@ QUANTIZATIONS = ("float16", "int8", "int8_float16", "float32")
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
+    """Adds the actions of `earshot models`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _list(
+    _add_list_options(
         _action(
             actions, "list", ("list the models in the models folder, and those that can be pulled")
         )
     )
-    _pull(
+    _add_pull_options(
         _action(actions, "pull", ("download a model from a hub; continues an interrupted download"))
     )
-    _convert(_action(actions, "convert", "convert a checkpoint to a model (needs the extra torch)"))
+    _add_convert_options(
+        _action(actions, "convert", "convert a checkpoint to a model (needs the extra torch)")
+    )
     remove = _action(actions, "rm", "remove a model from the models folder")
     remove.add_argument("name", metavar="NAME")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -40,9 +43,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
 
 
 def _action(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, what: str
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, description: str
 ) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=what, description=what)
+    parser = actions.add_parser(name, help=description, description=description)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     parser.add_argument(
         "--models-dir",
@@ -53,14 +56,14 @@ def _action(
     return parser
 
 
-def _list(parser: argparse.ArgumentParser) -> None:
+def _add_list_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="show more details of the models that can be pulled"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _pull(parser: argparse.ArgumentParser) -> None:
+def _add_pull_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "wanted",
         metavar="NAME",
@@ -75,10 +78,10 @@ def _pull(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--best-effort", action="store_true", help="exit with code 0 even after an error"
     )
-    _add_source(parser)
+    _add_source_options(parser)
 
 
-def _convert(parser: argparse.ArgumentParser) -> None:
+def _add_convert_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="folder of a checkpoint, or a name as for `pull`"
     )
@@ -93,8 +96,8 @@ def _convert(parser: argparse.ArgumentParser) -> None:
         "--padding",
         choices=("nopad",),
         help=(
-            "for weights that were trained on windows as short as the utterance; default: what is"
-            " known of the model"
+            "for weights that were trained on windows as short as the utterance; default: the"
+            " padding that is known for the model"
         ),
     )
     parser.add_argument(
@@ -103,10 +106,10 @@ def _convert(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Python interpreter that has torch; default: the one that runs Earshot",
     )
-    _add_source(parser)
+    _add_source_options(parser)
 
 
-def _add_source(parser: argparse.ArgumentParser) -> None:
+def _add_source_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--revision", metavar="REF", help="branch, tag or commit of the repository")
     parser.add_argument(
         "--timeout",

@@ -40,16 +40,16 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     model = find_installed(models_dir, name)
     if model.kind != "model":
         raise ModelsError(f"{name} is a {model.kind}, not a model of {WHISPER}")
-    folder = _checkpoint(models_dir, model, checkpoint)
+    folder = _find_checkpoint(models_dir, model, checkpoint)
     yield f"{WHISPER}: {model.path}"
     yield f"{WHISPER_TORCH}: {folder}"
     device = device_name(detect_hardware(os.environ.get("CUDA_VISIBLE_DEVICES")))
-    clips = [asyncio.run(spoken(sentence)) for sentence in SENTENCES]
+    clips = [asyncio.run(synthesize(sentence)) for sentence in SENTENCES]
     engines: list[AsrModel] = []
     try:
         engines.append(load("asr", WHISPER, {"model": str(model.path)}))
         engines.append(load("asr", WHISPER_TORCH, {"model": str(folder)}))
-        first_ms, second_ms = _times_ms(engines, clips)
+        first_ms, second_ms = _median_times_ms(engines, clips)
     except (RuntimeError, ValueError) as error:  # errors of the libraries themselves
         raise ModelsError(f"{name}: does not decode: {error}") from error
     finally:
@@ -64,36 +64,39 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     yield f"auto takes {faster} for {model.name}"
 
 
-def _checkpoint(models_dir: Path, model: ModelFolder, wanted: str) -> Path:
-    """Returns the folder of the checkpoint to compare with. Raises ModelsError if it is unclear."""
-    if wanted:
-        folder = Path(wanted).expanduser()
-        return folder.absolute() if folder.is_dir() else find_installed(models_dir, wanted).path
-    named = [one for one in installed(models_dir) if one.kind == "checkpoint"]
-    for one in named:
-        if one.name in (model.name, f"{model.name}.checkpoint", f"whisper-{model.name}"):
-            return one.path
-    there = ", ".join(one.name for one in named) or "none"
+def _find_checkpoint(models_dir: Path, model: ModelFolder, name: str) -> Path:
+    """Returns the folder of the checkpoint to compare with. `name`: folder or name of a checkpoint;
+    empty: the one whose name matches the model's. Raises ModelsError if none does."""
+    if name:
+        folder = Path(name).expanduser()
+        return folder.absolute() if folder.is_dir() else find_installed(models_dir, name).path
+    checkpoints = [
+        checkpoint for checkpoint in installed(models_dir) if checkpoint.kind == "checkpoint"
+    ]
+    for checkpoint in checkpoints:
+        if checkpoint.name in (model.name, f"{model.name}.checkpoint", f"whisper-{model.name}"):
+            return checkpoint.path
+    available = ", ".join(checkpoint.name for checkpoint in checkpoints) or "none"
     raise ModelsError(
         f"the checkpoint of {model.name} is not known; name it: `earshot models bench"
-        f" {model.name} FOLDER`; there are: {there}"
+        f" {model.name} FOLDER`; there are: {available}"
     )
 
 
-def _times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[float]:
+def _median_times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[float]:
     """Returns the median time of one utterance in ms, for each engine."""
-    found: list[list[float]] = [[] for _ in engines]
+    times_by_engine: list[list[float]] = [[] for _ in engines]
     for round_ in range(ROUNDS + 1):
-        for times, engine in zip(found, engines, strict=True):
+        for times, engine in zip(times_by_engine, engines, strict=True):
             for clip in clips:
                 began_s = time.monotonic()
                 engine.decode([AsrItem("bench", clip, is_final=True)])
                 if round_:
                     times.append(1000 * (time.monotonic() - began_s))
-    return [median(times) for times in found]
+    return [median(times) for times in times_by_engine]
 
 
-async def spoken(sentence: str) -> Pcm:
+async def synthesize(sentence: str) -> Pcm:
     """Speaks a sentence with the embedded voice. Raises EarshotError if it cannot speak."""
     tts = load("tts", "espeak", {})
     resampler = Resampler(tts.info.rate_hz, ASR_RATE_HZ)

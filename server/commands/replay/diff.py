@@ -31,10 +31,11 @@ class TurnPair:
 
 @dataclass(frozen=True, slots=True)
 class SessionDiff:
-    """Differences of one session."""
+    """Differences between a recorded session and its replay."""
 
     session: RecordedSession
     pairs: Sequence[TurnPair]
+    "Recorded turns with their replays, in order."
     problem: str = ""
     "Reason why the session was not replayed; empty if it was."
 
@@ -48,28 +49,28 @@ def pairs(old: Sequence[RecordedTurn], new: Sequence[RecordedTurn]) -> list[Turn
     """Pairs old and new turns by transcript; changed turns are paired in their order as far as
     possible."""
     matcher = SequenceMatcher(None, [t.transcript for t in old], [t.transcript for t in new], False)
-    found: list[TurnPair] = []
+    turn_pairs: list[TurnPair] = []
     for _, old_begin, old_end, new_begin, new_end in matcher.get_opcodes():
         length = max(old_end - old_begin, new_end - new_begin)
         for offset in range(length):
-            at_old, at_new = old_begin + offset, new_begin + offset
-            found.append(
+            old_index, new_index = old_begin + offset, new_begin + offset
+            turn_pairs.append(
                 TurnPair(
-                    old[at_old] if at_old < old_end else None,
-                    new[at_new] if at_new < new_end else None,
+                    old[old_index] if old_index < old_end else None,
+                    new[new_index] if new_index < new_end else None,
                 )
             )
-    return found
+    return turn_pairs
 
 
 def as_text(differences: Sequence[SessionDiff]) -> str:
     """Formats the differences as text."""
     lines: list[str] = []
     for difference in differences:
-        lines += [*_session(difference), ""]
-    lines.append(stage_table([pair for each in differences for pair in each.pairs]))
-    changed = sum(not pair.is_same for each in differences for pair in each.pairs)
-    total = sum(len(each.pairs) for each in differences)
+        lines += [*_session_lines(difference), ""]
+    lines.append(stage_table([pair for difference in differences for pair in difference.pairs]))
+    changed = sum(not pair.is_same for difference in differences for pair in difference.pairs)
+    total = sum(len(difference.pairs) for difference in differences)
     lines.append(f"\n{total - changed} of {total} turns have the same words.")
     return "\n".join(lines)
 
@@ -77,78 +78,84 @@ def as_text(differences: Sequence[SessionDiff]) -> str:
 def as_json(differences: Sequence[SessionDiff]) -> dict[str, Any]:
     """Returns the differences for JSON."""
     return {
-        "is_same": all(each.is_same for each in differences),
+        "is_same": all(difference.is_same for difference in differences),
         "sessions": [
             {
-                "session": each.session.id,
-                "sound_s": round(each.session.sound_s, 2),
-                "problem": each.problem,
-                "turns": [{**asdict(pair), "is_same": pair.is_same} for pair in each.pairs],
+                "session": difference.session.id,
+                "sound_s": round(difference.session.sound_s, 2),
+                "problem": difference.problem,
+                "turns": [{**asdict(pair), "is_same": pair.is_same} for pair in difference.pairs],
             }
-            for each in differences
+            for difference in differences
         ],
-        "stages": _stages([pair for each in differences for pair in each.pairs]),
+        "stages": _stage_medians([pair for difference in differences for pair in difference.pairs]),
     }
 
 
-def stage_table(found: Sequence[TurnPair]) -> str:
+def stage_table(turn_pairs: Sequence[TurnPair]) -> str:
     """Formats the median times of turns that exist on both sides, as a table."""
     rows = [
-        [name, f"{was:.0f}", f"{now:.0f}", f"{now - was:+.0f}"]
-        for name, (was, now) in _stages(found).items()
+        [name, f"{old_ms:.0f}", f"{new_ms:.0f}", f"{new_ms - old_ms:+.0f}"]
+        for name, (old_ms, new_ms) in _stage_medians(turn_pairs).items()
     ]
     return markdown(["ms, p50", "then", "now", "change"], rows)
 
 
-def _stages(found: Sequence[TurnPair]) -> Mapping[str, tuple[float, float]]:
-    both = [(pair.old, pair.new) for pair in found if pair.old and pair.new]
-    old, new = _times(one for one, _ in both), _times(one for _, one in both)
+def _stage_medians(turn_pairs: Sequence[TurnPair]) -> Mapping[str, tuple[float, float]]:
+    """Returns stage -> (recorded, replayed) median time in ms, of turns that exist on both
+    sides."""
+    complete_pairs = [(pair.old, pair.new) for pair in turn_pairs if pair.old and pair.new]
+    old, new = (
+        _durations_by_stage(turn for turn, _ in complete_pairs),
+        _durations_by_stage(turn for _, turn in complete_pairs),
+    )
     return {name: (median(old[name]), median(new[name])) for name in old if name in new}
 
 
-def _times(found: Iterable[RecordedTurn]) -> dict[str, list[float]]:
+def _durations_by_stage(recorded_turns: Iterable[RecordedTurn]) -> dict[str, list[float]]:
+    """Returns stage -> its duration in ms in each turn, with the response latency as a stage."""
     times: dict[str, list[float]] = {}
-    for turn in found:
-        for stage, took_ms in turn.stages_ms.items():
-            times.setdefault(stage, []).append(took_ms)
+    for turn in recorded_turns:
+        for stage, duration_ms in turn.stages_ms.items():
+            times.setdefault(stage, []).append(duration_ms)
         if turn.latency_ms is not None:
             times.setdefault(TOTAL, []).append(turn.latency_ms)
     if TOTAL in times:
-        times[TOTAL] = times.pop(TOTAL)
+        times[TOTAL] = times.pop(TOTAL)  # the response latency is the last row
     return times
 
 
-def _session(difference: SessionDiff) -> Iterator[str]:
+def _session_lines(difference: SessionDiff) -> Iterator[str]:
     session = difference.session
     yield f"session {session.id}: {session.sound_s:.1f} s of sound, {len(session.turns)} turns"
     if difference.problem:
         yield f"  not replayed: {difference.problem}"
     if session.is_cut:
-        yield "  it went on longer than its sound: the last turns are missing now"
+        yield "  it went on longer than its recorded sound: the replay lacks the last turns"
     if session.pcm.size and not session.has_words:
         yield "  its trace has no words (trace.transcripts): only times can be compared"
     for number, pair in enumerate(difference.pairs, start=1):
-        yield from _pair(number, pair)
+        yield from _pair_lines(number, pair)
 
 
-def _pair(number: int, pair: TurnPair) -> Iterator[str]:
+def _pair_lines(number: int, pair: TurnPair) -> Iterator[str]:
     if pair.is_same and pair.new is not None:
-        yield f"  {number:3} = {_turn(pair.new)}{_took(pair)}"
+        yield f"  {number:3} = {_turn_text(pair.new)}{_latency_text(pair)}"
         return
     for sign, turn in (("-", pair.old), ("+", pair.new)):
         if turn is not None:
-            yield f"  {number:3} {sign} {_turn(turn)}{_took(TurnPair(turn, None))}"
+            yield f"  {number:3} {sign} {_turn_text(turn)}{_latency_text(TurnPair(turn, None))}"
 
 
-def _took(pair: TurnPair) -> str:
+def _latency_text(pair: TurnPair) -> str:
     """Formats the response latency then and now; empty if the turns have none."""
-    found = [turn.latency_ms for turn in (pair.old, pair.new) if turn is not None]
-    if all(latency_ms is None for latency_ms in found):
+    latencies_ms = [turn.latency_ms for turn in (pair.old, pair.new) if turn is not None]
+    if all(latency_ms is None for latency_ms in latencies_ms):
         return ""
-    times = ["none" if latency_ms is None else f"{latency_ms:.0f}" for latency_ms in found]
+    times = ["none" if latency_ms is None else f"{latency_ms:.0f}" for latency_ms in latencies_ms]
     return f" ({' -> '.join(times)} ms)"
 
 
-def _turn(turn: RecordedTurn) -> str:
+def _turn_text(turn: RecordedTurn) -> str:
     words = f"{turn.transcript} -> {turn.answer}" if any(turn.words) else "(no words)"
     return words if turn.status == "answered" else f"{words} [{turn.status}]"

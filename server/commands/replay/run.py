@@ -45,6 +45,7 @@ class MemoryTraceSink:
     records: list[TraceRecord] = field(default_factory=list[TraceRecord])
 
     def write(self, record: Mapping[str, Any]) -> None:
+        """Keeps one record."""
         self.records.append(record)
 
 
@@ -62,6 +63,7 @@ class ReplayClient:
     """Client that plays answers by itself; tracks the answer whose audio came last."""
 
     item_id: str = ""
+    "Item of the answer whose audio came last; empty before the first answer."
     samples: int = 0
     "Number of samples received of that answer."
 
@@ -84,10 +86,10 @@ async def replay_environment(
     """Yields an environment for replays. `runs_tools`: tools that change something are called, also
     in the real house. Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup."""
     trace_sink, tool_results = MemoryTraceSink(), RecordedToolResults()
-    with_words = structs.replace(config, trace=TraceConfig(transcripts=True))
+    replay_config = structs.replace(config, trace=TraceConfig(transcripts=True))
     override = None if runs_tools else tool_results.override
-    async with assemble(with_words, PrometheusMetrics(), trace_sink, override) as parts:
-        yield ReplayEnvironment(parts.sessions, trace_sink, tool_results)
+    async with assemble(replay_config, PrometheusMetrics(), trace_sink, override) as assembly:
+        yield ReplayEnvironment(assembly.sessions, trace_sink, tool_results)
 
 
 async def replay(
@@ -114,10 +116,10 @@ async def replay(
         ) as live,
         asyncio.TaskGroup() as tasks,
     ):
-        background = [tasks.create_task(_read(live, client), name="replay-events")]
+        background = [tasks.create_task(_consume_events(live, client), name="replay-events")]
         if paced_by == "server":
-            background += [tasks.create_task(_play(live, speed), name="replay-playout")]
-        await _speak(live, client, session, speed)
+            background += [tasks.create_task(_pull_audio(live, speed), name="replay-playout")]
+        await _feed_audio(live, client, session, speed)
         with suppress(TimeoutError):  # the recording may have ended in the middle of a word
             async with asyncio.timeout(TAIL_S):
                 await live.settled()
@@ -128,23 +130,23 @@ async def replay(
     )
 
 
-async def _speak(
+async def _feed_audio(
     live: Session, client: ReplayClient, session: RecordedSession, speed: float
 ) -> None:
     """Feeds one frame per 20 ms and repeats the client's actions at their positions."""
     clock, actions = asyncio.get_running_loop().time, list(session.actions)
-    began_at = clock()
+    began_at_s = clock()
     for start in range(0, len(session.pcm), FRAME_SAMPLES):
         pcm = session.pcm[start : start + FRAME_SAMPLES]
-        await asyncio.sleep(began_at + (start + len(pcm)) / ASR_RATE_HZ / speed - clock())
-        while actions and actions[0].at <= start:
-            _repeat(live, client, actions.pop(0))
+        await asyncio.sleep(began_at_s + (start + len(pcm)) / ASR_RATE_HZ / speed - clock())
+        while actions and actions[0].at_sample <= start:
+            _repeat_action(live, client, actions.pop(0))
         live.feed(AudioFrame(pcm, ASR_RATE_HZ, start))
     for action in actions:
-        _repeat(live, client, action)
+        _repeat_action(live, client, action)
 
 
-def _repeat(live: Session, client: ReplayClient, action: RecordedAction) -> None:
+def _repeat_action(live: Session, client: ReplayClient, action: RecordedAction) -> None:
     """Repeats one action of the client. If the session refuses it now, the difference shows in the
     turns."""
     try:
@@ -165,24 +167,25 @@ def _repeat(live: Session, client: ReplayClient, action: RecordedAction) -> None
         logger.warning("! replay: %s", error.code)
 
 
-async def _play(live: Session, speed: float) -> None:
-    """Takes the answer's audio as a call does: one frame per 20 ms."""
+async def _pull_audio(live: Session, speed: float) -> None:
+    """Takes the audio of the answers from the session as a WebRTC call does: one frame per 20
+    ms."""
     clock = asyncio.get_running_loop().time
-    began_at, tick = clock(), 0
+    began_at_s, tick = clock(), 0
     while True:
         live.pull()
         tick += 1
-        await asyncio.sleep(began_at + tick * PTIME_MS / 1000 / speed - clock())
+        await asyncio.sleep(began_at_s + tick * PTIME_MS / 1000 / speed - clock())
 
 
-async def _read(live: Session, client: ReplayClient) -> None:
-    """Reads the session's events, as its queue must not fill up."""
+async def _consume_events(live: Session, client: ReplayClient) -> None:
+    """Takes all events of the session, because its queue must not fill up."""
     async for event in live.events:
         if isinstance(event, OutputAudioDelta):
             client.take(event)
 
 
-def unplayable(session: RecordedSession) -> str:
+def replay_obstacle(session: RecordedSession) -> str:
     """Returns why a session cannot be replayed; empty if it can."""
     if not len(session.pcm):
         return "its trace has no sound (trace.audio)"
@@ -191,13 +194,15 @@ def unplayable(session: RecordedSession) -> str:
     return ""
 
 
-def chosen(sessions: Sequence[RecordedSession], wanted: Sequence[str]) -> list[RecordedSession]:
-    """Returns the named sessions, or all. Raises RequestError for an unknown name or an empty
-    trace."""
+def select_sessions(
+    sessions: Sequence[RecordedSession], ids: Sequence[str]
+) -> list[RecordedSession]:
+    """Returns the sessions with these ids, or all if `ids` is empty. Raises RequestError for an
+    unknown name or an empty trace."""
     if not sessions:
         raise RequestError("the trace contains no session")
-    for name in wanted:
+    for name in ids:
         if name not in {session.id for session in sessions}:
-            known = ", ".join(session.id for session in sessions) or "none"
-            raise RequestError(f"no session {name!r} in the trace; there are: {known}")
-    return [session for session in sessions if not wanted or session.id in wanted]
+            known_ids = ", ".join(session.id for session in sessions) or "none"
+            raise RequestError(f"no session {name!r} in the trace; there are: {known_ids}")
+    return [session for session in sessions if not ids or session.id in ids]

@@ -16,7 +16,7 @@ from server.commands.replay.trace_reader import RecordedToolCall
 
 logger = logging.getLogger(__name__)
 
-OWN = (HomeTools, ListTools, TimerTools)
+IN_PROCESS_PROVIDERS = (HomeTools, ListTools, TimerTools)
 "Providers that only change things inside this process: demo house, lists and timers."
 
 NOT_RUN = as_json(ToolOutcome({"message": "not run in a replay"}, error="not_run_in_replay"))
@@ -32,18 +32,18 @@ class RecordedToolResults:
     def begin(self, calls: Iterable[RecordedToolCall]) -> None:
         """Takes the recorded calls of the next session."""
         self._results.clear()
-        for one in calls:
-            key = one.name, _canonical(one.arguments)
-            self._results.setdefault(key, deque()).append(one.output)
+        for call in calls:
+            key = call.name, _canonical(call.arguments)
+            self._results.setdefault(key, deque()).append(call.output)
 
     def override(self, call: ToolCall, tool: Tool) -> str | None:
-        """Returns the recorded result of the same call, each once, or that it was not run
-        (`ToolOverride`). Returns None for tools that only read and for tools of this process: they
-        are called."""
-        if tool.spec.is_read_only or isinstance(tool.provider, OWN):
+        """Returns the recorded result of the same call, as a `ToolOverride`. Each result is used
+        once; without one, the result says that the tool was not run. Returns None for tools that
+        only read and for tools of this process: these are really called."""
+        if tool.spec.is_read_only or isinstance(tool.provider, IN_PROCESS_PROVIDERS):
             return None
-        if waiting := self._results.get((call.name, _canonical(call.arguments))):
-            return waiting.popleft()
+        if outputs := self._results.get((call.name, _canonical(call.arguments))):
+            return outputs.popleft()
         logger.warning("! replay: the tool %s was not run; --act allows it", call.name)
         return NOT_RUN
 

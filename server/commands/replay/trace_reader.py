@@ -31,10 +31,13 @@ class RecordedTurn:
     """One turn of a trace."""
 
     status: str
+    "Outcome of the turn, one of `pipeline.shared.turn.TurnStatus`."
     transcript: str
+    "What the user said; empty if the trace has no words."
     answer: str
+    "What the assistant answered; empty if the trace has no words."
     stages_ms: Mapping[str, float]
-    "Stage -> its duration in ms."
+    "Name of a stage, such as `llm` -> its duration in ms."
     latency_ms: float | None
     "Time from the end of speech to the first audio of the answer; None if there was none."
     marks_ms: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -51,13 +54,14 @@ class RecordedTruncation:
     """Message of a client that plays by itself: how much of an answer it has played."""
 
     audio_end_ms: int
+    "Length of the answer that was played, in ms."
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedAction:
     """Action of the client, at a position in its audio."""
 
-    at: int
+    at_sample: int
     "Number of input samples that the client had sent before."
     action: SessionSettings | RecordedTruncation | Literal["commit", "respond", "clear", "cancel"]
     """New settings; how much of an answer was played; commit of the input or request for a response
@@ -79,18 +83,23 @@ class RecordedSession:
     """One session of a trace."""
 
     id: str
+    "Id of the session in the trace."
     settings: SessionSettings | None
     "Settings at the beginning; None if the trace has none."
     pcm: Pcm = field(repr=False)
     "Received audio, int16 at 16 kHz; empty if the trace has no audio."
     actions: Sequence[RecordedAction]
+    "What the client did, in order."
     turns: Sequence[RecordedTurn]
+    "Turns in the order in which they began."
     has_words: bool
+    "True: the trace holds transcripts and answers, not only times."
     is_cut: bool
-    "The session went on longer than its recorded audio."
+    "True: the session went on longer than its recorded audio."
     paced_by: PlayoutPacing = "server"
     "Side that paced the answers' audio: server (WebRTC, boards) or client (WebSocket)."
     place: DeviceLocation = UNKNOWN_LOCATION
+    "Room and device of the user."
     tool_calls: Sequence[RecordedToolCall] = ()
     "Calls with results, in the order of the results."
 
@@ -107,7 +116,7 @@ def read(path: Path) -> list[RecordedSession]:
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                record = _decoded(line, f"{path}:{number}")
+                record = _decode_record(line, f"{path}:{number}")
                 sessions.setdefault(record["session"], []).append(record)
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}", code="unreadable") from error
@@ -118,20 +127,22 @@ def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
     """Builds a session from its records. Raises RequestError for invalid settings or audio."""
     chunks: list[Pcm] = []
     actions: list[RecordedAction] = []
-    first: TraceRecord | None = None
-    now: SessionSettings | None = None
+    first_configuration: TraceRecord | None = None
+    settings: SessionSettings | None = None
     samples = 0
     for record in records:
         if record["event"] == INPUT_AUDIO:
-            chunks.append(_pcm(record, name))
+            chunks.append(_decode_audio(record, name))
             samples += len(chunks[-1])
         elif record["event"] == CONFIGURED:
-            now = _settings(record, name)
-            if first is None:
-                first = record
+            settings = _read_settings(record, name)
+            if first_configuration is None:
+                first_configuration = record
             else:
-                actions.append(RecordedAction(samples, now))
-        elif (action := _client_action(record, now, _paced_by(first, name))) is not None:
+                actions.append(RecordedAction(samples, settings))
+        elif (
+            action := _client_action(record, settings, _read_pacing(first_configuration, name))
+        ) is not None:
             actions.append(RecordedAction(samples, action))
     while actions and actions[-1] == RecordedAction(
         samples, "cancel"
@@ -139,60 +150,65 @@ def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
         actions.pop()
     return RecordedSession(
         name,
-        None if first is None else _settings(first, name),
+        None if first_configuration is None else _read_settings(first_configuration, name),
         np.concatenate(chunks) if chunks else np.zeros(0, np.int16),
         actions,
         turns(records),
         has_words=any("transcript" in r for r in records if r["event"] == "Transcribed"),
         is_cut=any(record["event"] == INPUT_AUDIO_OMITTED for record in records),
-        paced_by=_paced_by(first, name),
-        place=_place(first, name),
+        paced_by=_read_pacing(first_configuration, name),
+        place=_read_location(first_configuration, name),
         tool_calls=_tool_calls(records, name),
     )
 
 
 def turns(records: Iterable[TraceRecord]) -> list[RecordedTurn]:
-    """Returns the turns in the order in which they were committed or requested. The trace has them
-    in another order: each is written when its audio ends."""
-    places: dict[str, float] = {}
+    """Returns the turns in the order in which their input was committed or their response
+    requested. The trace has them in another order: each is written when the audio of its answer
+    ends."""
+    positions: dict[str, float] = {}
     transcripts: dict[str, str] = {}
     answers: dict[str, list[str]] = {}
-    traced: list[TraceRecord] = []
-    for place, record in enumerate(records):
+    turn_records: list[TraceRecord] = []
+    for position, record in enumerate(records):
         match record["event"]:
             case "InputCommitted":
-                places.setdefault(str(record.get("item_id")), place)
+                positions.setdefault(str(record.get("item_id")), position)
             case "ResponseCreated":
-                places.setdefault(str(record.get("response_id")), place)
+                positions.setdefault(str(record.get("response_id")), position)
             case "Transcribed":
                 transcripts[record["item_id"]] = str(record.get("transcript", "")).strip()
             case "OutputItemDone":
-                answers.setdefault(record["response_id"], []).append(_text(record.get("item")))
+                answers.setdefault(record["response_id"], []).append(_item_text(record.get("item")))
             case "TurnTraced":
-                traced.append(record)
-    traced.sort(key=lambda turn: places.get(turn["item_id"] or turn["response_id"] or "", inf))
+                turn_records.append(record)
+    turn_records.sort(
+        key=lambda record: positions.get(record["item_id"] or record["response_id"] or "", inf)
+    )
     return [
         RecordedTurn(
             status=record["status"],
             transcript=transcripts.get(record["item_id"] or "", ""),
             answer=" ".join(filter(None, answers.get(record["response_id"] or "", ()))),
-            stages_ms={s["stage"]: s["end_ms"] - s["start_ms"] for s in record["stages"]},
+            stages_ms={
+                stage["stage"]: stage["end_ms"] - stage["start_ms"] for stage in record["stages"]
+            },
             latency_ms=record["response_latency_ms"],
             marks_ms=record.get("marks") or {},
         )
-        for record in traced
+        for record in turn_records
     ]
 
 
 def _client_action(
-    record: TraceRecord, now: SessionSettings | None, paced_by: PlayoutPacing
+    record: TraceRecord, settings: SessionSettings | None, paced_by: PlayoutPacing
 ) -> RecordedTruncation | Literal["commit", "respond", "clear", "cancel"] | None:
     """Returns the client action that caused a record; None if there is none."""
-    is_manual = now is not None and now.turn_detection is None
+    is_manual = settings is not None and settings.turn_detection is None
     match record["event"]:
         case "InputCommitted" if is_manual:
             return "commit"
-        case "ResponseCreated" if now is not None and not _answers_by_itself(now):
+        case "ResponseCreated" if settings is not None and not _responds_to_turns(settings):
             return "respond"
         case "InputCleared":
             return "clear"
@@ -215,30 +231,30 @@ def _is_client_cancelled(record: TraceRecord) -> bool:
 def _tool_calls(records: Iterable[TraceRecord], name: str) -> list[RecordedToolCall]:
     """Returns the tool calls with their results. Raises RequestError for an invalid one."""
     calls: dict[str, TraceRecord] = {}
-    found: list[RecordedToolCall] = []
+    results: list[RecordedToolCall] = []
     try:
         for record in records:
             if record["event"] == TOOL_CALLED:
                 calls[record["call_id"]] = record
             elif record["event"] == TOOL_ANSWERED and (call := calls.get(record["call_id"])):
                 arguments = msgspec.json.decode(call["arguments"], type=dict[str, Any])
-                found.append(RecordedToolCall(call["name"], arguments, record["output"]))
+                results.append(RecordedToolCall(call["name"], arguments, record["output"]))
     except (KeyError, TypeError, msgspec.DecodeError) as error:
         raise RequestError(f"session {name}: an invalid tool call: {error}") from error
-    return found
+    return results
 
 
-def _answers_by_itself(settings: SessionSettings) -> bool:
+def _responds_to_turns(settings: SessionSettings) -> bool:
     return settings.turn_detection is not None and settings.turn_detection.create_response
 
 
-def _text(item: Any) -> str:
+def _item_text(item: Any) -> str:
     parts = item.get("parts", ()) if isinstance(item, Mapping) else ()
     texts = (part.get("text") or part.get("transcript") or "" for part in parts)
     return " ".join(filter(None, texts)).strip()
 
 
-def _decoded(line: bytes, where: str) -> TraceRecord:
+def _decode_record(line: bytes, where: str) -> TraceRecord:
     try:
         record: Any = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
@@ -248,22 +264,23 @@ def _decoded(line: bytes, where: str) -> TraceRecord:
     return record
 
 
-def _pcm(record: TraceRecord, name: str) -> Pcm:
+def _decode_audio(record: TraceRecord, name: str) -> Pcm:
     try:
         return np.frombuffer(b64decode(record["pcm"], validate=True), "<i2").astype(np.int16)
     except (KeyError, ValueError, TypeError) as error:
         raise RequestError(f"session {name}: invalid audio: {error}") from error
 
 
-def _settings(record: TraceRecord, name: str) -> SessionSettings:
-    """Returns the settings without the wake word: the trace holds only audio after it."""
+def _read_settings(record: TraceRecord, name: str) -> SessionSettings:
+    """Returns the settings without the wake word, because the trace holds only the audio after
+    it."""
     try:
         return replace(msgspec.convert(record["settings"], SessionSettings), wake_word="")
     except (KeyError, msgspec.ValidationError) as error:
         raise RequestError(f"session {name}: invalid settings: {error}") from error
 
 
-def _paced_by(record: TraceRecord | None, name: str) -> PlayoutPacing:
+def _read_pacing(record: TraceRecord | None, name: str) -> PlayoutPacing:
     """Returns which side paced the session. Older traces do not say: they count as paced by the
     server."""
     paced_by = (record or {}).get("paced_by", "server")
@@ -272,7 +289,7 @@ def _paced_by(record: TraceRecord | None, name: str) -> PlayoutPacing:
     return "client" if paced_by == "client" else "server"
 
 
-def _place(record: TraceRecord | None, name: str) -> DeviceLocation:
+def _read_location(record: TraceRecord | None, name: str) -> DeviceLocation:
     try:
         return msgspec.convert((record or {}).get("place", {}), DeviceLocation)
     except msgspec.ValidationError as error:

@@ -22,16 +22,16 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    what = "install the service, start it, and start it with the machine"
-    install = actions.add_parser("install", help=what, description=what)
+    description = "install the service, start it, and start it with the machine"
+    install = actions.add_parser("install", help=description, description=description)
     install.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     install.add_argument(
         "--print", action="store_true", help="only print the unit; changes nothing"
     )
-    what = "stop the service and remove it; keys, devices and settings stay"
-    uninstall = actions.add_parser("uninstall", help=what, description=what)
-    what = "say whether the service is installed and runs"
-    status = actions.add_parser("status", help=what, description=what)
+    description = "stop the service and remove it; keys, devices and settings stay"
+    uninstall = actions.add_parser("uninstall", help=description, description=description)
+    description = "say whether the service is installed and runs"
+    status = actions.add_parser("status", help=description, description=description)
     status.add_argument("--json", action="store_true", help="print it as JSON")
     for action in (install, uninstall, status):
         action.add_argument(

@@ -1,4 +1,4 @@
-"""Text of the systemd unit, for the system and for one user."""
+"""Builds the text of the systemd unit, for the system or for one user."""
 
 import re
 from collections.abc import Iterator
@@ -15,13 +15,14 @@ STATE = "earshot"
 "Folder below /var/lib that systemd makes for the system service."
 
 PLAIN_PATH = re.compile(r"[^\s\"'\\$%:\x00-\x1f]+")
-"Paths that mean the same in every line of a unit. Others would need four kinds of quotes."
+"Pattern of paths that need no quotes. Others would be quoted in four ways, one per kind of line."
 
 STOP_GRACE_S = 20
-"Seconds after the drain until systemd kills: workers end, and the database is closed."
+"""Seconds between the end of the drain and the kill by systemd. In this time workers end, and the
+database is closed."""
 
-FOR_ALL = """\
-# Limits of the service. It needs no rights of its own, and starts nothing that gets more.
+COMMON_HARDENING = """\
+# Limits of the service. It needs no special rights, and starts nothing that gets more.
 NoNewPrivileges=yes
 LockPersonality=yes
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
@@ -33,7 +34,7 @@ SystemCallFilter=@system-service
 SystemCallErrorNumber=EPERM
 UMask=0077"""
 
-FOR_THE_SYSTEM = """\
+SYSTEM_HARDENING = """\
 # MemoryDenyWriteExecute is missing, because model libraries make machine code while they run.
 ProtectSystem=strict
 ProtectHome=yes
@@ -57,22 +58,35 @@ class UnitSettings:
     working_folder: Path
     "Folder in which the server runs; relative paths of the settings begin there."
     config_file: Path | None
+    "TOML file with the settings; None: the server runs with the defaults."
     certificate: tuple[Path, Path] | None
-    "Certificate and private key of server.tls; None if the server needs none of somebody else."
+    "Certificate and private key of server.tls; None without TLS, or if the server makes its own."
     is_user: bool
     "True: a service of one user, which runs with that user's rights."
     has_low_port: bool
-    "True: it listens on a port below 1024."
+    "True: the server listens on a port below 1024."
     has_gpu: bool
+    "True: the service may need the device files of a GPU."
     drain_timeout_s: float
+    "Longest time in seconds in which the server finishes its turns when it stops."
 
 
 def unit_text(unit: UnitSettings) -> str:
     """Returns the unit file. Raises ConfigError for a path that a unit cannot hold."""
-    return "\n".join((*_head(unit), *_service(unit), *_hardening(unit), *_install(unit))) + "\n"
+    return (
+        "\n".join(
+            (
+                *_unit_section(unit),
+                *_service_section(unit),
+                *_hardening(unit),
+                *_install_section(unit),
+            )
+        )
+        + "\n"
+    )
 
 
-def _head(unit: UnitSettings) -> Iterator[str]:
+def _unit_section(unit: UnitSettings) -> Iterator[str]:
     yield MARK
     yield "# Changes: `systemctl edit earshot`; they stay when this file is written again."
     yield "[Unit]"
@@ -83,28 +97,28 @@ def _head(unit: UnitSettings) -> Iterator[str]:
     yield ""
 
 
-def _service(unit: UnitSettings) -> Iterator[str]:
-    command = [_plain(unit.program), "serve"]
+def _service_section(unit: UnitSettings) -> Iterator[str]:
+    command = [_checked_path(unit.program), "serve"]
     credentials = []
     if unit.config_file and unit.is_user:
-        command += ["--config", _plain(unit.config_file)]
+        command += ["--config", _checked_path(unit.config_file)]
     elif unit.config_file:
-        credentials.append(f"LoadCredential=earshot.toml:{_plain(unit.config_file)}")
+        credentials.append(f"LoadCredential=earshot.toml:{_checked_path(unit.config_file)}")
         command += ["--config", "${CREDENTIALS_DIRECTORY}/earshot.toml"]
     if unit.certificate and not unit.is_user:
         for name, path in zip(("certificate.pem", "key.pem"), unit.certificate, strict=True):
-            credentials.append(f"LoadCredential={name}:{_plain(path)}")
+            credentials.append(f"LoadCredential={name}:{_checked_path(path)}")
         folder = "${CREDENTIALS_DIRECTORY}"
         command += ["--tls", f"{folder}/certificate.pem:{folder}/key.pem"]
     yield "[Service]"
     yield "Type=exec"
     yield f"ExecStart={' '.join(command)}"
-    yield f"WorkingDirectory={_plain(unit.working_folder)}"
+    yield f"WorkingDirectory={_checked_path(unit.working_folder)}"
     yield "Restart=on-failure"
     yield "RestartSec=2"
     yield "# 2: wrong settings, 4: an engine is missing. Another start would not help."
     yield "RestartPreventExitStatus=2 4"
-    yield "# Only the server gets the signal: its workers finish the turns in progress."
+    yield "# Only the server gets the stop signal: its workers finish the turns in progress."
     yield "KillMode=mixed"
     yield f"TimeoutStopSec={round(unit.drain_timeout_s) + STOP_GRACE_S}"
     yield "LimitNOFILE=65536"
@@ -115,12 +129,12 @@ def _service(unit: UnitSettings) -> Iterator[str]:
 
 
 def _hardening(unit: UnitSettings) -> Iterator[str]:
-    yield FOR_ALL
+    yield COMMON_HARDENING
     if unit.is_user:
         # Folders can be hidden only in a namespace, which many systems do not grant to users.
         yield ""
         return
-    yield FOR_THE_SYSTEM
+    yield SYSTEM_HARDENING
     if not unit.has_gpu:
         yield "PrivateDevices=yes"
     port = "CAP_NET_BIND_SERVICE" if unit.has_low_port else ""
@@ -135,12 +149,13 @@ def _hardening(unit: UnitSettings) -> Iterator[str]:
     yield ""
 
 
-def _install(unit: UnitSettings) -> Iterator[str]:
+def _install_section(unit: UnitSettings) -> Iterator[str]:
     yield "[Install]"
     yield f"WantedBy={'default.target' if unit.is_user else 'multi-user.target'}"
 
 
-def _plain(path: Path) -> str:
+def _checked_path(path: Path) -> str:
+    """Returns the path as text. Raises ConfigError if a unit cannot hold it without quotes."""
     if not PLAIN_PATH.fullmatch(str(path)):
         raise ConfigError(
             f"a systemd unit cannot hold the path {str(path)!r}: it may have no space, no colon"

@@ -1,4 +1,4 @@
-"""Section `[assistant]`: how sessions begin."""
+"""Section `[assistant]`: the settings with which a session begins."""
 
 from typing import Annotated
 
@@ -65,8 +65,8 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         BargeInPolicy,
         Meta(
             description=(
-                "What interrupts an answer that is playing: any speech (on), only meaningful words"
-                " (patient), or nothing (off)."
+                "Speech that interrupts an answer that is playing: any speech (on), only meaningful"
+                " words (patient), or none (off)."
             )
         ),
     ] = "on"
@@ -74,9 +74,9 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         EchoMode,
         Meta(
             description=(
-                "How the echo of an answer in the microphone is handled, for clients without echo"
-                " cancellation: not at all (off), by cancelling it (cancel), or by ignoring the"
-                " microphone while an answer plays (half_duplex)."
+                "Handling of the echo of an answer in the microphone, for clients without echo"
+                " cancellation: none (off), the echo is cancelled (cancel), or the microphone is"
+                " ignored while an answer plays (half_duplex)."
             )
         ),
     ] = "off"
@@ -84,9 +84,9 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         NoiseMode,
         Meta(
             description=(
-                "How much steady noise is reduced before speech detection and recognition: not at"
-                " all (off), a little, for a microphone near the mouth (near_field), or more, for"
-                " one across the room (far_field)."
+                "Reduction of steady noise before speech detection and recognition: none (off), a"
+                " little, for a microphone near the mouth (near_field), or more, for one across the"
+                " room (far_field)."
             )
         ),
     ] = "off"

@@ -17,7 +17,7 @@ class DevicesConfig(Section, frozen=True):
         Literal["ask", "networks"],
         Meta(
             description=(
-                "How new devices are approved. ask: the user enters the device's code on the page"
+                "Approval of new devices. ask: the user enters the device's code on the page"
                 " or with `earshot devices pair`. networks: devices in devices.networks are also"
                 " approved automatically. Programs on this machine that need no key need no"
                 " approval either."
@@ -63,10 +63,10 @@ class DevicesConfig(Section, frozen=True):
 
     def as_settings(self, *, trusts_this_machine: bool) -> RegistrySettings:
         """Returns the settings in the registry's form."""
-        named = self.networks if self.approval == "networks" else ()
+        networks = self.networks if self.approval == "networks" else ()
         return RegistrySettings(
             rule=ApprovalRule(
-                networks_of(named, "devices.networks"), trusts_this_machine=trusts_this_machine
+                networks_of(networks, "devices.networks"), trusts_this_machine=trusts_this_machine
             ),
             token_life=timedelta(days=self.token_days),
             new_life=timedelta(days=self.new_days),

@@ -1,4 +1,4 @@
-"""Section `[home_assistant]`: Home Assistant as the house."""
+"""Section `[home_assistant]`: the Home Assistant that controls the house."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,8 +15,9 @@ OWN_AGENT_ID = "conversation.earshot"
 "Id of Earshot in Home Assistant, if Earshot is its conversation agent."
 
 MCP_PATH = "/api/mcp"
+"Path of Home Assistant's MCP server."
 MCP_SSE_PATH = "/mcp_server/sse"
-"Path of the MCP server in versions before 2025.8 or so, which have only this one."
+"Path of the MCP server in versions before about 2025.8, which lack the other one."
 
 
 class HomeAssistantConfig(Section, frozen=True):
@@ -55,7 +56,7 @@ class HomeAssistantConfig(Section, frozen=True):
         Literal["conversation", "tools"],
         Meta(
             description=(
-                "How a language model controls Home Assistant: by sentences to its conversation"
+                "Control of Home Assistant by a language model: by sentences to its conversation"
                 " agent (conversation), or also by the tools of its MCP server, which needs an"
                 " integration there (tools). Recognised commands are always sent as sentences."
             )
@@ -135,13 +136,16 @@ class HomeAssistantConfig(Section, frozen=True):
         )
 
     def _token(self) -> str:
+        """Returns the token, from the setting or the file. Raises ConfigError if there is none."""
         token = self.token
         if self.token_file:
             try:
                 token = Path(self.token_file).expanduser().read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                why = getattr(error, "strerror", None) or "not text"
-                raise ConfigError(f"home_assistant.token_file: {self.token_file}: {why}") from error
+                reason = getattr(error, "strerror", None) or "not text"
+                raise ConfigError(
+                    f"home_assistant.token_file: {self.token_file}: {reason}"
+                ) from error
         if not token.strip():
             raise ConfigError("home_assistant.token: required, because home_assistant.url is set")
         return token.strip()

@@ -23,8 +23,8 @@ class _SecretSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Section whose secrets stay out of logs and tracebacks."""
 
     def __repr__(self) -> str:
-        shown = (f"{name}={masked(value, name)!r}" for name, value in structs.asdict(self).items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        pairs = (f"{name}={masked(value, name)!r}" for name, value in structs.asdict(self).items())
+        return f"{type(self).__name__}({', '.join(pairs)})"
 
 
 class IceServerConfig(_SecretSection, frozen=True):
@@ -61,9 +61,11 @@ class IceServerConfig(_SecretSection, frozen=True):
 
     @property
     def relays(self) -> bool:
+        """True if the server is a TURN server."""
         return any(IceUrl.parse(url).scheme != "stun" for url in self.urls)
 
     def as_server(self) -> IceServer:
+        """Returns the server in a peer's form."""
         return IceServer(
             self.urls,
             self.username or None,

@@ -15,7 +15,7 @@ PromptText = Annotated[str, Meta(min_length=1, max_length=MAX_CHARS)]
 
 
 class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of what clients of the Realtime door may make this server do."""
+    """Limits for what clients of the Realtime door may ask of this server."""
 
     mcp_hosts: Annotated[
         tuple[str, ...],
@@ -63,6 +63,7 @@ class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 10.0
 
     def as_policy(self) -> ClientMcpPolicy:
+        """Returns the settings of MCP servers in a session's form."""
         return ClientMcpPolicy(
             HostAllowlist(self.mcp_hosts),
             self.mcp_servers,
@@ -85,4 +86,5 @@ class PromptConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"prompts: version {self.version!r} is in former as well")
 
     def as_stored(self) -> StoredPrompt:
+        """Returns the prompt in the form of the prompt library."""
         return StoredPrompt(self.text, self.version, self.former)

@@ -26,8 +26,8 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         Literal["relevant", "all"],
         Meta(
             description=(
-                "Which tools are offered to a language model: only those that may be relevant"
-                " to the user's words, or all."
+                "Tools that are offered to a language model: only those that may be relevant to the"
+                " user's words, or all."
             )
         ),
     ] = "relevant"

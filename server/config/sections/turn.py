@@ -1,4 +1,4 @@
-"""Section `[turn]`: turn detection."""
+"""Section `[turn]`: how the end of the user's turn is detected."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ class TurnConfig(Section, frozen=True):
         Literal["server_vad", "semantic_vad"],
         Meta(
             description=(
-                "How the end of a turn is detected. server_vad waits for silence_ms of"
+                "Method of detecting the end of a turn. server_vad waits for silence_ms of"
                 " silence; semantic_vad also considers the words, and waits as long as"
                 " eagerness allows."
             )
@@ -51,7 +51,9 @@ class TurnConfig(Section, frozen=True):
     ] = 500
     eagerness: Annotated[
         Literal["low", "medium", "high", "auto"],
-        Meta(description="How soon semantic_vad considers a turn to be over."),
+        Meta(
+            description="How readily semantic_vad ends a turn: high is fastest, low waits longest."
+        ),
     ] = "auto"
 
     max_drafts: Annotated[

@@ -14,7 +14,7 @@ from server.config.types import Section
 from server.net.allowlist import listening_host, networks_of
 
 FOLDER = "willow"
-"Folder in the state folder: `firmware/VERSION/BOARD.bin` and `assets/audio/NAME`."
+"Folder in the state folder, with `firmware/VERSION/BOARD.bin` and `assets/audio/NAME`."
 
 
 class WillowConfig(Section, frozen=True):
@@ -109,10 +109,10 @@ class WillowConfig(Section, frozen=True):
 
     def __post_init__(self) -> None:
         self._networks()
-        named = [area.strip().casefold() for group in self.wake_groups for area in group]
-        twice = sorted({area for area in named if named.count(area) > 1})
-        if twice:
-            raise ConfigError(f"willow.wake_groups: {twice[0]!r} is named twice")
+        areas = [area.strip().casefold() for group in self.wake_groups for area in group]
+        duplicates = sorted({area for area in areas if areas.count(area) > 1})
+        if duplicates:
+            raise ConfigError(f"willow.wake_groups: {duplicates[0]!r} is named twice")
 
     @property
     def was_host(self) -> str:
@@ -127,10 +127,15 @@ class WillowConfig(Section, frozen=True):
         )
 
     def as_settings(
-        self, state_dir: str, usual: SessionSettings, version: str, *, trusts_this_machine: bool
+        self,
+        state_dir: str,
+        initial_settings: SessionSettings,
+        version: str,
+        *,
+        trusts_this_machine: bool,
     ) -> WasSettings:
-        """Returns the application server's settings. `usual`: settings with which a conversation
-        begins."""
+        """Returns the application server's settings. `initial_settings`: settings with which a
+        conversation begins."""
         return WasSettings(
             networks=self._networks(),
             trusts_this_machine=trusts_this_machine,
@@ -138,7 +143,7 @@ class WillowConfig(Section, frozen=True):
             audio_hosts=self.audio_hosts,
             sends_secrets=self.secrets,
             folder=Path(state_dir).expanduser() / FOLDER,
-            default_settings=usual,
+            default_settings=initial_settings,
             version=version,
         )
 

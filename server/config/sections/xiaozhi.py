@@ -13,7 +13,7 @@ from server.config.types import Section
 from server.net.allowlist import networks_of
 
 FOLDER = "xiaozhi/firmware"
-"Folder of firmware in the state folder."
+"Folder of the boards' firmware, in the state folder."
 
 
 class XiaozhiConfig(Section, frozen=True):
@@ -44,7 +44,7 @@ class XiaozhiConfig(Section, frozen=True):
         Literal["server_vad", "semantic_vad"],
         Meta(
             description=(
-                "How the end of a turn is detected; boards leave this to the server. semantic_vad"
+                "Method of detecting the end of a turn; boards leave it to the server. semantic_vad"
                 " answers sooner after whole sentences, server_vad always waits for"
                 " turn.silence_ms."
             )

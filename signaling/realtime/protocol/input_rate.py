@@ -16,11 +16,11 @@ MAX_APPENDS = 2048
 browsers are 128 samples, 8 ms at 16 kHz, and 1,250 of them fill the window. At the limit counting
 starts again."""
 
-LATENESS = (1.4, 1.6)
+INTERVAL_RATIOS = (1.4, 1.6)
 """Range of the median interval between appends, divided by an append's declared length. For 16 kHz
 declared as 24 kHz it is 24 / 16. For an honest client it is 1, however often it pauses."""
 
-SHARE = (0.62, 0.71)
+AUDIO_TIME_RATIOS = (0.62, 0.71)
 """Range of declared audio divided by real time in the window: 16 / 24, with some tolerance for its
 end."""
 
@@ -85,7 +85,7 @@ class SampleRateCheck:
             self._audio_ms -= oldest.audio_ms
 
     def _is_slow(self) -> bool:
-        if not SHARE[0] <= self._audio_ms / self._wall_ms <= SHARE[1]:
+        if not AUDIO_TIME_RATIOS[0] <= self._audio_ms / self._wall_ms <= AUDIO_TIME_RATIOS[1]:
             return False
         lateness = median(one.interval_ms / one.audio_ms for one in self._arrivals)
-        return LATENESS[0] <= lateness <= LATENESS[1]
+        return INTERVAL_RATIOS[0] <= lateness <= INTERVAL_RATIOS[1]

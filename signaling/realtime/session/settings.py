@@ -210,7 +210,7 @@ def _instructions(configuration: SessionConfiguration, sent: RealtimeSession, st
 
 def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
     """Returns True if the client wants no instructions at all, not even the default ones. It asks
-    for that with an empty text. Null or another prompt takes the wish back."""
+    for that with an empty text. Null or another prompt ends it."""
     is_whole = all(not isinstance(getattr(sent, name), UnsetType) for name in _WHOLE)
     if isinstance(sent.instructions, UnsetType) or (sent.instructions == "" and is_whole):
         return settings.is_uninstructed and isinstance(sent.prompt, UnsetType)

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from core.errors import EarshotError
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
-from devices.directory import Device
+from devices.directory import Device, DeviceDirectory
 from devices.presence import DeviceActivity, DeviceNotification
+from pipeline.conversation.conversation import Conversations
 
 
 @dataclass
@@ -45,7 +47,7 @@ class FakeLive:
 
 
 @dataclass
-class FakeTalks:
+class FakeTalks(Conversations):
     """Conversations. `is_open`: a client of it plays announcements."""
 
     is_open: bool = False
@@ -63,7 +65,7 @@ class FakeTalks:
 
 @dataclass
 class FakeRooms:
-    """Maps areas to device ids."""
+    """A device directory of which only the areas are known."""
 
     ids: dict[str, list[str]] = field(default_factory=dict)
     fails: EarshotError | None = None
@@ -72,6 +74,9 @@ class FakeRooms:
         if self.fails:
             raise self.fails
         return [device(one) for one in self.ids.get(area, [])]
+
+    def as_directory(self) -> DeviceDirectory:
+        return cast("DeviceDirectory", self)
 
 
 def device(device_id: str = "dev_1") -> Device:

@@ -50,7 +50,7 @@ class Kept:
 
 def door_of(kept: Kept, presence: Presence) -> DevicesDoor:
     clock = LoopClock()
-    said = Announcements(FakeTalks(), FakeRooms(), presence, clock)
+    said = Announcements(FakeTalks(), FakeRooms().as_directory(), presence, clock)
     registry = cast("DeviceRegistry", kept)
     return DevicesDoor(registry, presence, DeviceEventLog(clock), said, lambda profile: None)
 

@@ -82,7 +82,7 @@ def test_devices_are_listed_paired_named_and_forgotten(
             profile = msgspec.json.decode(shown)["profile"]
             assert (profile["volume"], profile["echo"]) == (None, "cancel")
             assert await says("notify", "küche", "dinner") == "it waits until Küche connects"
-            assert "away, 1 to hear" in await says("list")
+            assert "away, notices waiting: 1" in await says("list")
             live = FakeLive(timing={"b": 600.4, "a": 12.0})
             with here.presence.connected(new.id, live):
                 here.presence.note_turn(new.id)

@@ -38,8 +38,8 @@ def recognisers(first: LoadableModel, monkeypatch: pytest.MonkeyPatch) -> list[P
 
     monkeypatch.setattr(doctor, "offer_inputs", as_said(of))
     monkeypatch.setattr(doctor, "find_offers", as_said((first,)))
-    found: Any = SimpleNamespace(known={})
-    return list(doctor._recognisers(Config(), found))
+    found: Any = SimpleNamespace(engines={})
+    return list(doctor._check_recognisers(Config(), found))
 
 
 def test_a_broken_gpu_is_a_note_because_the_server_falls_back_to_the_cpu(
@@ -75,7 +75,7 @@ def test_results_are_printed_as_one_json_object(
 
 def test_the_device_database_is_checked_but_not_created(tmp_path: Path) -> None:
     config = Config(paths=PathsConfig(state_dir=str(tmp_path / "state")))
-    assert doctor._devices(config) == ProbeResult(
+    assert doctor._check_devices(config) == ProbeResult(
         "ok", "devices: the database is made at the start"
     )
     assert not (tmp_path / "state").exists()
@@ -85,32 +85,32 @@ def test_the_device_database_is_checked_but_not_created(tmp_path: Path) -> None:
             pass
 
     asyncio.run(made())
-    assert doctor._devices(config) == ProbeResult("ok", "devices: 0 in the database")
+    assert doctor._check_devices(config) == ProbeResult("ok", "devices: 0 in the database")
 
 
 def test_the_path_of_calls_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor._calls(Config()) == ProbeResult(
+    assert doctor._check_webrtc_path(Config()) == ProbeResult(
         "ok", "calls take the fast path around aiortc's queues"
     )
-    slow = doctor._calls(Config(ice=IceConfig(fast_path=False)))
+    slow = doctor._check_webrtc_path(Config(ice=IceConfig(fast_path=False)))
     assert slow.verdict == "note"
     assert slow.what.startswith(
         "calls use aiortc's public interface only ([ice] fast_path = false)"
     )
     monkeypatch.setattr(call_path, "call_path_obstacles", lambda: ("aiortc.X._y is missing",))
-    lacking = doctor._calls(Config(ice=IceConfig(ports="40000-40999")))
+    lacking = doctor._check_webrtc_path(Config(ice=IceConfig(ports="40000-40999")))
     assert lacking.verdict == "note"
     assert "(aiortc.X._y is missing)" in lacking.what
     assert lacking.what.endswith("; [ice] ports has no effect")
-    wrong = doctor._calls(Config(ice=IceConfig(ports="40000-40999", fast_path=False)))
+    wrong = doctor._check_webrtc_path(Config(ice=IceConfig(ports="40000-40999", fast_path=False)))
     assert wrong.verdict == "fail"
 
 
 def test_a_wrong_database_url_is_reported_without_its_password(tmp_path: Path) -> None:
     (tmp_path / "devices.db").write_text("no database, but a longer text")
-    spoilt = doctor._devices(Config(paths=PathsConfig(state_dir=str(tmp_path))))
+    spoilt = doctor._check_devices(Config(paths=PathsConfig(state_dir=str(tmp_path))))
     assert (spoilt.verdict, "not a database" in spoilt.what) == ("note", True)
-    wrong = doctor._devices(Config(devices=DevicesConfig(database="odd://u:hidden@host/x")))
+    wrong = doctor._check_devices(Config(devices=DevicesConfig(database="odd://u:hidden@host/x")))
     assert wrong.verdict == "fail"
     assert "hidden" not in wrong.what
 
@@ -128,9 +128,9 @@ def test_a_voice_reports_whether_it_has_word_times(
         doctor, "choose_one", lambda *_: EngineSelection("tts", "here", {}, "configured")
     )
     known: Any = SimpleNamespace(
-        known={"tts": [EngineAvailability("here", True, "", origin="acme 1.2")]}
+        engines={"tts": [EngineAvailability("here", True, "", origin="acme 1.2")]}
     )
-    found = doctor._chosen(Config(), "tts", known, doctor.LoadedEngines())
+    found = doctor._check_chosen_engine(Config(), "tts", known, doctor.LoadedEngines())
     assert found.verdict == "ok"
     assert found.what.startswith("tts: here (configured), acme 1.2; ")
     assert said in found.what

@@ -22,7 +22,7 @@ from server.compose.llm_and_tts import (
     check_voice,
     load_language_model,
     start_language_model,
-    warm_others,
+    warm_other_languages,
 )
 from server.config import Config
 from serving.placement.choose import KINDS, EngineSelection
@@ -70,10 +70,10 @@ def test_other_languages_are_warmed_even_if_a_model_is_lost_meanwhile(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     good = Model("de", "en", "fr", "pl")
-    asyncio.run(warm_others(good, "en", toolbox()))
+    asyncio.run(warm_other_languages(good, "en", toolbox()))
     assert good.warmed == ["de", "fr"]
     lost = Model("de", "en", failure=EngineCrashed("llm", "scripted", "its process died"))
-    asyncio.run(warm_others(lost, "en", toolbox()))
+    asyncio.run(warm_other_languages(lost, "en", toolbox()))
     assert lost.warmed == ["de"]
     assert "its process died" in caplog.text
 
@@ -97,7 +97,7 @@ def test_commands_are_warmed_in_every_language_of_the_home() -> None:
     async def start() -> None:
         async with AsyncExitStack() as stack:
             await start_language_model(hybrid, "de", toolbox(), stack)
-            await warm_others(hybrid, "de", toolbox())
+            await warm_other_languages(hybrid, "de", toolbox())
 
     asyncio.run(start())
     assert commands.warmed == ["de", "en", "fr", "es"]

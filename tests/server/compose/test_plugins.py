@@ -12,7 +12,7 @@ import pytest
 from core.errors import ConfigError
 from core.http.routes import Route
 from core.ports import ToolContext
-from server.compose.doors import _background
+from server.compose.doors import _plugin_tasks
 from server.compose.plugins import (
     OpenedDoor,
     choose_plugins,
@@ -147,7 +147,7 @@ def test_a_tool_with_the_name_of_a_built_in_one_is_refused(site: Path) -> None:
     tools = config(tools={"plugins": {"clash": {}}}).tools
     message = r"\(acme 1\.0\): these tools are built in, rename yours: set_timer"
     with pytest.raises(ConfigError, match=message):
-        create_tools(tools, taken={"set_timer", "turn_on"})
+        create_tools(tools, reserved_names={"set_timer", "turn_on"})
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_failed_background_task_of_a_door_ends_only_itself(
 ) -> None:
     metrics = Counts()
     door = OpenedDoor("doors.a (acme 1.0)", "a", (), Listens())
-    ((name, run),) = _background([door], ErrorBoundary(metrics)).items()
+    ((name, run),) = _plugin_tasks([door], ErrorBoundary(metrics)).items()
     asyncio.run(run())
     assert name == "door-a"
     assert "doors.a (acme 1.0) failed" in caplog.text

@@ -62,7 +62,7 @@ def test_the_number_of_remembered_addresses_is_limited() -> None:
     keys = KeyAttemptLimiter()
     for number in range(MAX_ADDRESSES + 100):
         keys.count_wrong_key(f"10.1.{number // 256}.{number % 256}", 0.0)
-    assert len(keys._wrong) == MAX_ADDRESSES
+    assert len(keys._attempts) == MAX_ADDRESSES
 
 
 def test_every_wrong_key_is_delayed_however_many_wait() -> None:

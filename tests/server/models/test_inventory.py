@@ -12,7 +12,7 @@ from engines.asr.whisper.model_info import Settings, paddings, read_notes
 from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
 from server.models.hub import Hub
-from server.models.inventory import FILE, find_installed, installed, read_record
+from server.models.inventory import RECORD_FILE, find_installed, installed, read_record
 from server.models.progress import DownloadProgress
 from server.models.pull import automatic
 from server.models.source_spec import checkpoint_of, source_of
@@ -221,7 +221,7 @@ def test_an_ambiguous_name_means_the_folder_and_then_the_best_model(tmp_path: Pa
 
 def test_a_damaged_record_is_reported(tmp_path: Path) -> None:
     assert read_record(tmp_path) is None
-    (tmp_path / FILE).write_bytes(b"{")
+    (tmp_path / RECORD_FILE).write_bytes(b"{")
     with pytest.raises(ModelsError, match=r"source\.json"):
         read_record(tmp_path)
 

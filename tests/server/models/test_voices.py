@@ -21,7 +21,7 @@ from server.models.voices import (
     HIBARI_REPOSITORY,
     KOKORO_REPOSITORY,
     PIPER_REPOSITORY,
-    setting,
+    config_lines,
     with_pulled,
 )
 from tests.conftest import require
@@ -120,7 +120,7 @@ def test_a_voice_may_be_a_name_or_a_path(tmp_path: Path, fake: FakeHub) -> None:
     given = {"model": "a.onnx", "voices": "b.bin"}
     assert with_pulled("kokoro", given, models) == given
     assert with_pulled("espeak", {}, models) == {}
-    assert setting(folder).endswith(f'model = "{VOICE}" }}')
+    assert config_lines(folder).endswith(f'model = "{VOICE}" }}')
 
 
 def test_a_file_that_is_not_a_voice_is_refused(tmp_path: Path, fake: FakeHub) -> None:
@@ -144,7 +144,7 @@ def test_a_voice_of_hibari_is_one_file_and_is_loaded_once_it_is_there(tmp_path: 
     with serving(FakeHub({HIBARI_REPOSITORY: {path: content, "README.md": b"no"}})) as fake:
         pulled = _pull(models, fake, "hibari:emma")
     assert pulled == PullResult(models / "hibari--emma", "voice", True)
-    assert setting(pulled.folder) == '[tts]\nengine = "hibari"\n\n[assistant]\nvoice = "emma"'
+    assert config_lines(pulled.folder) == '[tts]\nengine = "hibari"\n\n[assistant]\nvoice = "emma"'
     options = with_pulled("hibari", {}, models)
     assert options == {"models": [str(pulled.folder / HIBARI_FILES["emma"])]}
     assert with_pulled("hibari", {"models": []}, models) == {"models": []}

@@ -12,7 +12,7 @@ from core.errors import ConfigError
 from core.private_files import make_private
 from server.net.tls import LIFETIME, TlsContext, open_tls
 from server.runtime.clock import open_trace
-from server.runtime.state_dir import make_key, open_folder, read_key, shut_folder
+from server.runtime.state_dir import make_key, open_folder, read_key, restrict_access
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LAN = ip_address("192.168.1.5")
@@ -42,15 +42,15 @@ def test_files_readable_by_others_are_tightened_with_a_warning(tmp_path: Path) -
     folder = open_folder(str(tmp_path / "state"))
     make_key(folder)
     (folder / "tls.pem").touch(0o600)
-    assert shut_folder(str(folder)) == []
+    assert restrict_access(str(folder)) == []
     wide = {folder: 0o777, folder / "api-key": 0o644, folder / "tls.pem": 0o666}
     for path, mode in wide.items():
         path.chmod(mode)
-    told = shut_folder(str(folder))
+    told = restrict_access(str(folder))
     for line, (path, mode) in zip(told, wide.items(), strict=True):
         assert line.startswith(f"{path} could be used by others (mode {mode:04o})")
     assert [mode_of(path) for path in wide] == [0o700, 0o600, 0o600]
-    assert shut_folder(str(tmp_path / "none")) == []
+    assert restrict_access(str(tmp_path / "none")) == []
 
 
 def test_a_file_of_another_user_is_refused_by_name(
@@ -64,7 +64,7 @@ def test_a_file_of_another_user_is_refused_by_name(
         folder.chmod(0o700)
         monkeypatch.setattr(os, "geteuid", lambda: 4242)
     with pytest.raises(ConfigError, match=r"^config\.paths\.state_dir: .* belongs to another user"):
-        shut_folder(str(folder))
+        restrict_access(str(folder))
 
 
 def test_a_folder_of_root_is_accepted_unless_all_users_may_write(

@@ -14,7 +14,7 @@ from core.queues import Outbox
 from engines.base import AsrPadding
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from pipeline.tools.home.state import HomeFeed
+from pipeline.tools.home import DemoHome, default_home
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration
@@ -98,11 +98,12 @@ class NotedSession:
         self.asked.append(what)
 
 
-class CountingHome:
+class CountingHome(DemoHome):
     """A home that is a number; `change` counts up. Like the real home it skips to the latest
     state."""
 
     def __init__(self) -> None:
+        super().__init__(default_home())
         self.revision = 0
         self.watchers = 0
         self._changed = asyncio.Event()
@@ -138,7 +139,7 @@ class Client:
         terms: SessionConfiguration | None = None,
         *,
         transport: Transport = "websocket",
-        home: HomeFeed | None = None,
+        home: DemoHome | None = None,
         idle_timeout_s: float = 600,
         max_event_bytes: int | None = None,
     ) -> RealtimeConnection:
@@ -212,10 +213,11 @@ async def gone(connection: RealtimeConnection) -> None:
         await asyncio.sleep(0.01)
 
 
-class TalkativeHome:
+class TalkativeHome(DemoHome):
     """A home whose state always changes."""
 
     def __init__(self, told: str = "x" * SENT_BYTES) -> None:
+        super().__init__(default_home())
         self.state = told
         self.told = 0
 

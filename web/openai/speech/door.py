@@ -1,4 +1,4 @@
-"""Text to speech of OpenAI's REST API: a sound file that is sent while it is made."""
+"""Serves text to speech of OpenAI's REST API: a sound file is sent while it is made."""
 
 from base64 import b64encode
 from contextlib import aclosing
@@ -21,15 +21,15 @@ from web.openai.transcriptions.languages import code_of
 from web.openai.transcriptions.sse import SseResponse, error_event
 
 RATE_HZ = 24_000
-"Sample rate of the hosted service's `pcm`. All other formats have the same here."
+"Sample rate of all formats; that of the hosted service's `pcm`."
 
 TOKEN_MS = 50
-"Length of sound that counts as one token, as in the Realtime API."
+"Length of sound in ms that counts as one token, as in the Realtime API."
 
 
 class SpeechUsage(Struct, frozen=True):
-    """Usage. There are no tokens here: words of the text count as input, each 50 ms of sound as
-    output."""
+    """Usage of a request. Voices have no tokens: words of the text count as input, and each 50 ms
+    of sound as output."""
 
     input_tokens: int
     output_tokens: int
@@ -75,12 +75,12 @@ class SpeechDoor:
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
         options = await self._file_options(fields)
-        sound = self._reader.file(
+        speech_file = self._reader.file(
             single_text(fields.input), options, fields.response_format, RATE_HZ
         )
         if fields.stream_format == "sse":
-            return await _events(request, fields, sound)
-        return await _audio(request, sound)
+            return await _stream_events(request, fields, speech_file)
+        return await _stream_file(request, speech_file)
 
     async def _file_options(self, fields: SpeechFields) -> SpeechFileOptions:
         """Returns voice and language. Raises NotFound model_not_found.
@@ -90,33 +90,34 @@ class SpeechDoor:
         engines = self._reader.voices(fields.model)
         name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
         default_language = self._engines.default_language
-        voice, own_language = requested_voice(engines, name, default_language)
-        spoken = sorted({code for tts in engines.values() for code in tts.info.voices})
+        voice, voice_language = requested_voice(engines, name, default_language)
+        spoken_languages = sorted({code for tts in engines.values() for code in tts.info.voices})
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()
         else:
-            language = own_language or await self._languages.detect(
-                fields.input, default_language, spoken
+            language = voice_language or await self._languages.detect(
+                fields.input, default_language, spoken_languages
             )
-        if language not in spoken:
+        if language not in spoken_languages:
             raise RequestError(
-                f"Invalid value for 'language': {language[:64]!r}. Allowed: {', '.join(spoken)}.",
+                f"Invalid value for 'language': {language[:64]!r}. Allowed:"
+                f" {', '.join(spoken_languages)}.",
                 code="unsupported_language",
                 param="language",
             )
         return SpeechFileOptions(language, voice, fields.speed, fields.model)
 
 
-async def _audio(request: aioweb.Request, sound: SpeechFile) -> aioweb.StreamResponse:
+async def _stream_file(request: aioweb.Request, speech_file: SpeechFile) -> aioweb.StreamResponse:
     """Sends the file in chunks.
 
     An error before the first chunk becomes a status. After it the connection is cut, so that half a
     file is not taken for a whole one.
     """
-    response = aioweb.StreamResponse(headers={"Content-Type": sound.content_type})
+    response = aioweb.StreamResponse(headers={"Content-Type": speech_file.content_type})
     response.headers["Cache-Control"] = "no-store"
     try:
-        async with aclosing(sound.chunks()) as chunks:
+        async with aclosing(speech_file.chunks()) as chunks:
             async for chunk in chunks:
                 if not response.prepared:
                     await response.prepare(request)
@@ -129,18 +130,18 @@ async def _audio(request: aioweb.Request, sound: SpeechFile) -> aioweb.StreamRes
     return response
 
 
-async def _events(
-    request: aioweb.Request, fields: SpeechFields, sound: SpeechFile
+async def _stream_events(
+    request: aioweb.Request, fields: SpeechFields, speech_file: SpeechFile
 ) -> aioweb.StreamResponse:
     """Sends the file as server-sent events. An error after the first one is an event, too."""
     events = SseResponse(request)
     try:
-        async with aclosing(sound.chunks()) as chunks:
+        async with aclosing(speech_file.chunks()) as chunks:
             async for chunk in chunks:
                 await events.send(AudioDelta(b64encode(chunk).decode()))
             if not events.has_begun:
                 raise _nothing_to_speak()
-            await events.send(AudioDone(_usage(fields.input, sound.audio_ms)))
+            await events.send(AudioDone(_usage(fields.input, speech_file.audio_ms)))
     except ClientDisconnected:
         raise
     except EarshotError as error:
@@ -151,8 +152,8 @@ async def _events(
 
 
 def _usage(text: str, audio_ms: float) -> SpeechUsage:
-    words, pieces = len(text.split()), ceil(audio_ms / TOKEN_MS)
-    return SpeechUsage(words, pieces, words + pieces)
+    input_tokens, output_tokens = len(text.split()), ceil(audio_ms / TOKEN_MS)
+    return SpeechUsage(input_tokens, output_tokens, input_tokens + output_tokens)
 
 
 def _json(body: Struct) -> aioweb.Response:

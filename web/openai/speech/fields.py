@@ -1,4 +1,4 @@
-"""The body of `POST /v1/audio/speech` as typed values."""
+"""Decodes and checks the body of `POST /v1/audio/speech`."""
 
 import re
 from typing import Annotated, Literal
@@ -9,10 +9,10 @@ from msgspec import Meta, Struct
 
 from core.errors import RequestError
 from core.http.routes import JSON
-from web.openai.transcriptions.validation import MAX_SHOWN_CHARS, allowed
+from web.openai.transcriptions.validation import MAX_SHOWN_CHARS, describe_allowed
 
 MAX_INPUT_CHARS = 4096
-"Most characters of the text, as in the hosted service."
+"Largest number of characters of the text, as in the hosted service."
 
 SoundFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
@@ -78,16 +78,16 @@ _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
 async def read_speech(request: aioweb.Request) -> SpeechFields:
-    """Reads the body and checks all that does not depend on engines.
+    """Reads the body and checks everything that does not depend on engines.
 
-    Raises as `decoded`, and RequestError unsupported_media_type.
+    Raises as `decode_body`, and RequestError unsupported_media_type.
     """
     if request.content_type != JSON:
         raise RequestError(f"The body must be {JSON}.", code="unsupported_media_type")
-    return decoded(await request.read())
+    return decode_body(await request.read())
 
 
-def decoded(body: bytes) -> SpeechFields:
+def decode_body(body: bytes) -> SpeechFields:
     """Decodes the body; unknown fields are ignored.
 
     Raises RequestError invalid_json, missing_required_parameter, invalid_value, empty_string,
@@ -98,8 +98,8 @@ def decoded(body: bytes) -> SpeechFields:
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        why = str(error)[: 2 * MAX_SHOWN_CHARS]
-        raise RequestError(f"The body is not JSON: {why}.", code="invalid_json") from None
+        reason = str(error)[: 2 * MAX_SHOWN_CHARS]
+        raise RequestError(f"The body is not JSON: {reason}.", code="invalid_json") from None
     _check_length(fields.input)
     return fields
 
@@ -121,22 +121,22 @@ def _check_length(text: str) -> None:
         )
 
 
-def _invalid(why: str) -> RequestError:
+def _invalid(message: str) -> RequestError:
     """Returns an error with the field and the values that are allowed in it."""
-    located = _ERROR_LOCATION.match(why)
-    param = (located["param"] if located else None) or None
-    if missing := _MISSING.search(why):
+    match = _ERROR_LOCATION.match(message)
+    param = (match["param"] if match else None) or None
+    if missing := _MISSING.search(message):
         param = ".".join(filter(None, (param, missing[1])))
         return RequestError(
             f"Missing required parameter: '{param}'.",
             code="missing_required_parameter",
             param=param,
         )
-    reason = (located["why"] if located else why)[: 2 * MAX_SHOWN_CHARS]
+    reason = (match["why"] if match else message)[: 2 * MAX_SHOWN_CHARS]
     if param is None:
         return RequestError(f"Invalid body: {reason}.", code="invalid_value")
     return RequestError(
-        f"Invalid value for '{param}': {reason}. Allowed: {allowed(SpeechFields, param)}.",
+        f"Invalid value for '{param}': {reason}. Allowed: {describe_allowed(SpeechFields, param)}.",
         code="invalid_value",
         param=param,
     )

@@ -1,4 +1,4 @@
-"""The voice that a client means: one of ours, or a name of the hosted service."""
+"""Finds the voice that a client names: one of this server, or a name of the hosted service."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,6 +16,7 @@ HOSTED_VOICES = frozenset((*_FIRST_VOICES, *_LATER_VOICES))
 language, so the name says nothing about the language."""
 
 MAX_SHOWN_VOICES = 20
+"Number of voices that an error lists."
 
 
 def requested_voice(
@@ -32,16 +33,16 @@ def requested_voice(
     if not (colon and engine in engines):
         engine, voice = "", name
     base, plus, variant = voice.partition("+")
-    searched = {engine: engines[engine]} if engine else engines
-    for language, known in _voices(searched):
-        if known.lower() == base.lower():
-            requested = f"{engine}{colon if engine else ''}{known}{plus}{variant}"
-            return requested, None if known in HOSTED_VOICES else language
+    searched_engines = {engine: engines[engine]} if engine else engines
+    for language, known_voice in _voices(searched_engines):
+        if known_voice.lower() == base.lower():
+            requested = f"{engine}{colon if engine else ''}{known_voice}{plus}{variant}"
+            return requested, None if known_voice in HOSTED_VOICES else language
     if name.lower() in (*HOSTED_VOICES, "", DEFAULT):
         return None, None
     if name in engines:
         return name, None
-    raise _unknown(engines, name, default_language)
+    raise _unknown_voice_error(engines, name, default_language)
 
 
 class VoiceCard(Struct, frozen=True):
@@ -50,7 +51,9 @@ class VoiceCard(Struct, frozen=True):
     id: str
     "Value for the field `voice`."
     name: str
+    "Name for people."
     language: str
+    "ISO 639-1 code."
 
 
 class VoiceList(Struct, frozen=True):
@@ -75,12 +78,12 @@ class VoiceModelList(Struct, frozen=True):
 def voice_list(engines: Mapping[str, Tts], default_language: str) -> VoiceList:
     """Returns every voice once, those of the language `default_language` first.
 
-    A voice of several languages or engines is listed where it comes first; its name means that one.
-    """
-    found: dict[str, VoiceCard] = {}
-    for language, name in sorted(_voices(engines), key=lambda one: one[0] != default_language):
-        found.setdefault(name, VoiceCard(name, name, language))
-    return VoiceList((VoiceCard(DEFAULT, DEFAULT, default_language), *found.values()))
+    A voice of several languages or engines is listed once, with the language in which it comes
+    first."""
+    cards: dict[str, VoiceCard] = {}
+    for language, name in sorted(_voices(engines), key=lambda voice: voice[0] != default_language):
+        cards.setdefault(name, VoiceCard(name, name, language))
+    return VoiceList((VoiceCard(DEFAULT, DEFAULT, default_language), *cards.values()))
 
 
 def voice_model_list(engines: Mapping[str, Tts]) -> VoiceModelList:
@@ -97,13 +100,15 @@ def _voices(engines: Mapping[str, Tts]) -> Iterator[tuple[str, str]]:
                 yield language, name
 
 
-def _unknown(engines: Mapping[str, Tts], name: str, default_language: str) -> RequestError:
-    first = sorted(_voices(engines), key=lambda one: one[0] != default_language)
-    every = tuple(dict.fromkeys(voice for _, voice in first))
-    shown = ", ".join(every[:MAX_SHOWN_VOICES])
-    more = f" and {len(every) - MAX_SHOWN_VOICES} more" if len(every) > MAX_SHOWN_VOICES else ""
+def _unknown_voice_error(
+    engines: Mapping[str, Tts], name: str, default_language: str
+) -> RequestError:
+    voices = sorted(_voices(engines), key=lambda item: item[0] != default_language)
+    names = tuple(dict.fromkeys(voice for _, voice in voices))
+    shown_names = ", ".join(names[:MAX_SHOWN_VOICES])
+    rest = f" and {len(names) - MAX_SHOWN_VOICES} more" if len(names) > MAX_SHOWN_VOICES else ""
     return RequestError(
-        f"Invalid value for 'voice': {name[:64]!r}. Allowed: {DEFAULT}, {shown}{more}.",
+        f"Invalid value for 'voice': {name[:64]!r}. Allowed: {DEFAULT}, {shown_names}{rest}.",
         code="voice_not_found",
         param="voice",
     )

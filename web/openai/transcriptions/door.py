@@ -1,4 +1,5 @@
-"""Transcription of OpenAI's REST API: a form with a recording in, a transcript out."""
+"""Serves transcriptions of OpenAI's REST API: a client sends a form with a recording and gets a
+transcript."""
 
 from asyncio import TaskGroup
 from collections.abc import Callable
@@ -18,21 +19,21 @@ from pipeline.transcription.recording import RecordingTranscription, Transcriber
 from web.openai.models import ModelCardSource, model, model_list
 from web.openai.transcriptions.fields import TranscriptionFields, TranslationFields
 from web.openai.transcriptions.formats import MODEL_HEADER, answer
-from web.openai.transcriptions.multipart import FILE, MAX_REST_BYTES, read_form
+from web.openai.transcriptions.multipart import FILE_FIELD, MAX_OTHER_FIELDS_BYTES, read_form
 from web.openai.transcriptions.request import TranscriptionRequest, transcription, translation
 from web.openai.transcriptions.sse import stream_transcription
 from web.openai.transcriptions.validation import is_known
 from web.whisper_asr import WhisperServiceDoor
 
 PADDING_HEADER = "X-Earshot-Padding"
-"Padding that the model got in place of the requested one, which does not suit it."
+"Header with the padding that the model got, if the requested padding does not suit the model."
 
-FIELD_OF = {
+FIELD_BY_OPTION = {
     "languages": "languages[]",
     "timestamps": "timestamp_granularities[]",
     "token_logprobs": "include[]",
 }
-"Names of form fields by the decoding option that they set, where the names differ."
+"Decoding option -> form field that sets it, where the names differ."
 
 
 class AudioDoor:
@@ -62,8 +63,8 @@ class AudioDoor:
 
     @property
     def max_body_bytes(self) -> int:
-        """Most bytes of a request: the largest file, and room for the other fields."""
-        return self._limits.max_bytes + MAX_REST_BYTES
+        """Largest request in bytes: the largest file, and room for the other fields."""
+        return self._limits.max_bytes + MAX_OTHER_FIELDS_BYTES
 
     async def transcriptions(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/audio/transcriptions`."""
@@ -89,8 +90,10 @@ class AudioDoor:
         form_type: type[Struct],
         parse: Callable[[list[tuple[str, str]]], TranscriptionRequest],
     ) -> aioweb.StreamResponse:
+        """Answers one request. form_type: known fields of the form. parse: turns them into a
+        request."""
         with self._spools.open() as spool:
-            form = await read_form(request, spool, partial(is_known, wanted=form_type))
+            form = await read_form(request, spool, partial(is_known, struct_type=form_type))
             job = parse(form)
             self._check(job)
             used_padding = self._transcriber.fallback_padding(job.model, job.options)
@@ -122,20 +125,21 @@ class AudioDoor:
         try:
             self._transcriber.check(job.model, job.options)
         except RequestError as error:
-            error.param = FIELD_OF.get(error.param or "", error.param)
+            error.param = FIELD_BY_OPTION.get(error.param or "", error.param)
             raise
 
     async def _feed(self, recording: RecordingTranscription, spool: UploadSpool) -> float:
-        """Decodes the upload into the recording. Returns its length in ms."""
+        """Decodes the upload, and pushes its samples into the recording. Returns its length in
+        ms."""
         samples = 0
         try:
-            decoded = self._decoder.blocks(await spool.file(), ASR_RATE_HZ, self._limits)
-            async with aclosing(decoded):
-                async for pcm in decoded:
+            blocks = self._decoder.blocks(await spool.file(), ASR_RATE_HZ, self._limits)
+            async with aclosing(blocks):
+                async for pcm in blocks:
                     samples += len(pcm)
                     await recording.push(pcm)
         except RequestError as error:
-            error.param = FILE
+            error.param = FILE_FIELD
             raise
         recording.end()
         return samples_to_ms(samples, ASR_RATE_HZ)

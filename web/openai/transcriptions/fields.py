@@ -8,6 +8,7 @@ from engines.base import AsrPadding, AsrTask
 from pipeline.transcription.options import MAX_BEAM_SIZE
 
 MAX_KEYWORDS = 100
+"Largest number of keywords in one request."
 
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 Granularity = Literal["segment", "word"]

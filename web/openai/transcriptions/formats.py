@@ -1,4 +1,4 @@
-"""A transcript in all formats of the API."""
+"""Formats a transcript in all formats of the API."""
 
 from collections.abc import Sequence
 from html import escape
@@ -13,26 +13,32 @@ from pipeline.transcription.recording import Transcript
 from web.openai.transcriptions.languages import name_of
 from web.openai.transcriptions.request import TranscriptionRequest
 
-# Segments as subtitles (SubRip, WebVTT) and as a table.
+# These functions format segments as subtitles (SubRip, WebVTT) and as a table.
 
 
 def srt(segments: Sequence[Segment]) -> str:
     """Returns SubRip: numbered cues, with a comma before the milliseconds."""
     return "".join(
-        f"{number}\n{_span(one, ',')}\n{_line(one.text)}\n\n"
-        for number, one in enumerate(segments, 1)
+        f"{number}\n{_span(segment, ',')}\n{_line(segment.text)}\n\n"
+        for number, segment in enumerate(segments, 1)
     )
 
 
 def vtt(segments: Sequence[Segment]) -> str:
-    """Returns WebVTT. Characters that it would take for markup are escaped."""
-    cues = (f"{_span(one, '.')}\n{escape(_line(one.text), quote=False)}\n\n" for one in segments)
+    """Returns WebVTT. Characters that would count as markup are escaped."""
+    cues = (
+        f"{_span(segment, '.')}\n{escape(_line(segment.text), quote=False)}\n\n"
+        for segment in segments
+    )
     return "".join(("WEBVTT\n\n", *cues))
 
 
 def tsv(segments: Sequence[Segment]) -> str:
     """Returns tab-separated values, as Whisper's own tool writes them: start and end in ms."""
-    rows = (f"{one.start_ms:.0f}\t{one.end_ms:.0f}\t{_line(one.text)}\n" for one in segments)
+    rows = (
+        f"{segment.start_ms:.0f}\t{segment.end_ms:.0f}\t{_line(segment.text)}\n"
+        for segment in segments
+    )
     return "".join(("start\tend\ttext\n", *rows))
 
 
@@ -42,7 +48,8 @@ def _line(text: str) -> str:
 
 
 def _span(segment: Segment, point: str) -> str:
-    """Returns the times of a cue. One that ends where it begins is never shown, so it gets 1 ms."""
+    """Returns the times of a cue. A cue that ends where it begins would not be shown: it gets 1 ms.
+    point: decimal separator."""
     start_ms = round(segment.start_ms)
     end_ms = max(round(segment.end_ms), start_ms + 1)
     return f"{_clock(start_ms, point)} --> {_clock(end_ms, point)}"
@@ -88,7 +95,8 @@ class LanguageCode(Struct, frozen=True):
 
 
 class VerboseSegment(Struct, frozen=True):
-    """A segment. Times are in seconds, `seek` is in hundredths of a second."""
+    """A segment, with the fields of OpenAI's API. `start` and `end` are in seconds from the
+    beginning of the recording, `seek` is `start` in hundredths of a second."""
 
     id: int
     seek: int
@@ -126,8 +134,8 @@ class TranscriptionResponse(Struct, frozen=True, kw_only=True):
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
     padding: AsrPadding | UnsetType = UNSET
-    """Padding that the model got in place of the requested one, which does not suit it. Extension
-    of Earshot."""
+    """Padding that the model got, if the requested padding does not suit the model. Extension of
+    Earshot."""
     usage: DurationUsage
 
 
@@ -147,13 +155,15 @@ def answer(job: TranscriptionRequest, transcript: Transcript) -> tuple[bytes, st
 
 
 def usage(audio_ms: float) -> DurationUsage:
+    """Returns the usage for audio of this length."""
     return DurationUsage(ceil(audio_ms / 1000))
 
 
 def logprobs(tokens: Sequence[TokenLogprob]) -> tuple[Logprob, ...]:
     """Converts tokens. A token may be a part of a character: then only `bytes` identifies it."""
     return tuple(
-        Logprob(one.data.decode(errors="replace"), one.logprob, tuple(one.data)) for one in tokens
+        Logprob(token.data.decode(errors="replace"), token.logprob, tuple(token.data))
+        for token in tokens
     )
 
 
@@ -161,8 +171,8 @@ def detected_languages(
     job: TranscriptionRequest, language: str
 ) -> tuple[LanguageCode, ...] | UnsetType:
     """Returns the detected language. Unset if the caller named one, or there was no speech."""
-    is_given = job.options.language or job.options.prefix or not language
-    return UNSET if is_given else (LanguageCode(language),)
+    is_omitted = job.options.language or job.options.prefix or not language
+    return UNSET if is_omitted else (LanguageCode(language),)
 
 
 def _plain(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionResponse:
@@ -177,8 +187,10 @@ def _plain(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionRe
 
 def _verbose(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionResponse:
     task = job.options.task
-    segments = tuple(segment_json(index, one) for index, one in enumerate(transcript.segments))
-    words = tuple(word_json(one) for one in transcript.words)
+    segments = tuple(
+        segment_json(index, segment) for index, segment in enumerate(transcript.segments)
+    )
+    words = tuple(word_json(word) for word in transcript.words)
     return TranscriptionResponse(
         task=task,
         language=ENGLISH if task == "translate" else name_of(transcript.language),
@@ -192,6 +204,7 @@ def _verbose(job: TranscriptionRequest, transcript: Transcript) -> Transcription
 
 
 def segment_json(index: int, segment: Segment) -> VerboseSegment:
+    """Returns a segment in the form of `verbose_json`. index: number of the segment, from 0."""
     return VerboseSegment(
         id=index,
         seek=int(segment.start_ms / 10),
@@ -207,6 +220,7 @@ def segment_json(index: int, segment: Segment) -> VerboseSegment:
 
 
 def word_json(word: Word) -> VerboseWord:
+    """Returns a word in the form of `verbose_json`."""
     return VerboseWord(word.text.strip(), _seconds(word.start_ms), _seconds(word.end_ms))
 
 

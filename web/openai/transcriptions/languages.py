@@ -124,9 +124,9 @@ _CODES: Mapping[str, str] = {
 
 def code_of(language: str) -> str | None:
     """Returns the ISO 639-1 code of `de`, `de-DE` or `German`. None: not a known language."""
-    wanted = language.strip().lower()
-    first = wanted.replace("_", "-").split("-")[0]
-    return _CODES.get(wanted) or (first if first in NAMES else None)
+    name = language.strip().lower()
+    primary_subtag = name.replace("_", "-").split("-")[0]
+    return _CODES.get(name) or (primary_subtag if primary_subtag in NAMES else None)
 
 
 def name_of(code: str) -> str:

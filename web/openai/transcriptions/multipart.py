@@ -1,4 +1,4 @@
-"""Reading of a multipart form: the audio goes to its spool, the few other fields to memory."""
+"""Reads a multipart form: the audio goes to its spool, the few other fields to memory."""
 
 from collections.abc import Callable
 
@@ -12,18 +12,18 @@ from core.http.routes import BROKEN_FORM
 from media.files.upload_spool import UploadSpool
 
 FORM = "multipart/form-data"
-FILE = "file"
+FILE_FIELD = "file"
 
 MAX_FIELD_BYTES = 64 * 1024
-"Most bytes of a field. A long prompt has 2 KiB."
+"Largest field in bytes. A long prompt has 2 KiB."
 
-MAX_REST_BYTES = 2 * 1024 * 1024
-"""Most bytes of everything but the audio. That includes fields that are ignored, such as ten
-seconds of a speaker's reference."""
+MAX_OTHER_FIELDS_BYTES = 2 * 1024 * 1024
+"""Largest size in bytes of all fields except the audio. Ignored fields count, too, such as ten
+seconds of a speaker's voice as a reference."""
 
 MAX_PARTS = 1000
-"""Most parts of a form, as many as the web library accepts. A request with a hundred keywords has a
-hundred."""
+"""Largest number of parts of a form, the same as in aiohttp. A request with a hundred keywords has
+a hundred parts."""
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -33,7 +33,7 @@ async def read_form(
     spool: UploadSpool,
     is_known: Callable[[str], bool],
     *,
-    file: str = FILE,
+    file: str = FILE_FIELD,
 ) -> list[tuple[str, str]]:
     """Reads the form to its end. Returns name and text of each known field.
 
@@ -52,25 +52,27 @@ async def read_form(
 
 
 class _MultipartReader:
+    """Reads one form, within the limits."""
+
     def __init__(
         self, parts: MultipartReader, spool: UploadSpool, is_known: Callable[[str], bool], file: str
     ) -> None:
         self._parts, self._spool, self._is_known = parts, spool, is_known
         self._file = file
-        self._rest_bytes = self._part_count = 0
+        self._other_fields_bytes = self._part_count = 0
 
     async def read(self) -> list[tuple[str, str]]:
         fields: list[tuple[str, str]] = []
         has_file = False
-        while (part := await self._next()) is not None:
+        while (part := await self._next_part()) is not None:
             name = _name_of(part)
             if name == self._file and not has_file:
                 has_file = True
-                await self._take_file(part)
+                await self._store_file(part)
             elif name == self._file:
                 raise _invalid(f"The form has more than one '{self._file}'.", self._file)
             else:
-                text = await self._text(part, name)
+                text = await self._read_text(part, name)
                 if self._is_known(name):
                     fields.append((name, text))
         if not has_file:
@@ -81,7 +83,7 @@ class _MultipartReader:
             )
         return fields
 
-    async def _next(self) -> BodyPartReader | None:
+    async def _next_part(self) -> BodyPartReader | None:
         part = await self._parts.next()
         if isinstance(part, MultipartReader):
             raise _invalid("A part of the form is a nested form.")
@@ -89,19 +91,21 @@ class _MultipartReader:
             self._part_count += 1
             if self._part_count > MAX_PARTS:
                 raise PayloadTooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
-            self._count(sum(len(k) + len(v) for k, v in part.headers.items()))
+            self._count_bytes(
+                sum(len(header) + len(value) for header, value in part.headers.items())
+            )
         return part
 
-    async def _take_file(self, part: BodyPartReader) -> None:
+    async def _store_file(self, part: BodyPartReader) -> None:
         while not part.at_eof():
             await self._spool.write(await part.read_chunk(_CHUNK_BYTES))
 
-    async def _text(self, part: BodyPartReader, name: str) -> str:
+    async def _read_text(self, part: BodyPartReader, name: str) -> str:
         """Returns the text of a field. Unknown fields are read and not kept."""
         data = bytearray()
         while not part.at_eof():
             chunk = await part.read_chunk(_CHUNK_BYTES)
-            self._count(len(chunk))
+            self._count_bytes(len(chunk))
             if self._is_known(name):
                 data += chunk
             if len(data) > MAX_FIELD_BYTES:
@@ -110,19 +114,19 @@ class _MultipartReader:
                 )
         return data.decode()
 
-    def _count(self, size_bytes: int) -> None:
-        self._rest_bytes += size_bytes
-        if self._rest_bytes > MAX_REST_BYTES:
+    def _count_bytes(self, size_bytes: int) -> None:
+        self._other_fields_bytes += size_bytes
+        if self._other_fields_bytes > MAX_OTHER_FIELDS_BYTES:
             raise PayloadTooLarge(
-                f"the fields other than '{self._file}' have more than {MAX_REST_BYTES} bytes, the"
-                " limit"
+                f"the fields other than '{self._file}' have more than"
+                f" {MAX_OTHER_FIELDS_BYTES} bytes, the limit"
             )
 
 
 def _name_of(part: BodyPartReader) -> str:
-    """Returns the part's name. Bytes that are not text are refused: an error would repeat them."""
+    """Returns the part's name. Raises RequestError if it is not text, because errors repeat it."""
     name = part.name or ""
-    if any("\ud800" <= one <= "\udfff" for one in name):
+    if any("\ud800" <= char <= "\udfff" for char in name):
         raise _invalid("The name of a part is not UTF-8.")
     return name
 

@@ -1,4 +1,4 @@
-"""From a form to the recogniser's options and the format of the answer."""
+"""Converts a form into options of the recogniser and the format of the answer."""
 
 from dataclasses import dataclass
 
@@ -22,16 +22,20 @@ class TranscriptionRequest:
     """One request in typed form."""
 
     model: str
+    "Name of the model as the client sent it."
     options: AsrOptions
     response_format: ResponseFormat
     granularities: tuple[Granularity, ...] = ("segment",)
+    "Levels whose times are in the answer with `verbose_json`."
     is_streamed: bool = False
+    "True: the answer is sent as server-sent events."
     used_padding: AsrPadding | None = None
-    """Padding that the model gets in place of the requested one, which does not suit it. None: the
+    """Padding that the model gets, if the requested padding does not suit the model. None: the
     requested padding is used."""
 
     @property
     def has_logprobs(self) -> bool:
+        """True if the answer holds the log probability of each token."""
         return self.options.token_logprobs
 
 
@@ -44,7 +48,7 @@ def transcription(form: list[tuple[str, str]]) -> TranscriptionRequest:
     options = _options(
         fields,
         language=language_of(fields.language, "language") if fields.language else None,
-        languages=tuple(language_of(one, "languages[]") for one in fields.languages),
+        languages=tuple(language_of(language, "languages[]") for language in fields.languages),
         hotwords=", ".join(filter(None, (fields.hotwords, *fields.keywords))),
         task=fields.task,
         timestamps=_timestamps(fields.response_format, granularities),
@@ -116,12 +120,12 @@ def _timestamps(
             return "segment"
 
 
-def language_of(sent: str, param: str) -> str:
+def language_of(text: str, param: str) -> str:
     """Returns the ISO 639-1 code of a language. Raises RequestError unsupported_language."""
-    code = code_of(sent)
+    code = code_of(text)
     if code is None:
         raise RequestError(
-            f"Invalid value for '{param}': {sent[:64]!r}. Allowed: {', '.join(NAMES)}.",
+            f"Invalid value for '{param}': {text[:64]!r}. Allowed: {', '.join(NAMES)}.",
             code="unsupported_language",
             param=param,
         )
@@ -129,6 +133,8 @@ def language_of(sent: str, param: str) -> str:
 
 
 def _refuse_diarization(form: list[tuple[str, str]]) -> None:
+    """Raises RequestError if the form asks for speakers, with a better reason than an unknown
+    value."""
     if ("response_format", "diarized_json") in form:
         raise RequestError(
             "No engine here distinguishes speakers: 'response_format' may be json, text, srt,"
@@ -139,20 +145,20 @@ def _refuse_diarization(form: list[tuple[str, str]]) -> None:
 
 
 def _check_formats(fields: TranscriptionFields) -> None:
-    """Raises RequestError for fields that do not go with the response format.
+    """Raises RequestError for fields that the response format does not allow.
 
     Clients send the granularity `segment` with any format. `verbose_json` has segments anyway, and
     other formats have no place for them, so it is accepted.
     """
-    wanted = fields.response_format
+    response_format = fields.response_format
     for is_sent, param, allowed in (
         ("word" in fields.timestamp_granularities, _WORD, ("verbose_json",)),
         (fields.include, "include[]", ("json",)),
         (fields.stream, "stream", ("json", "text")),
     ):
-        if is_sent and wanted not in allowed:
+        if is_sent and response_format not in allowed:
             raise RequestError(
-                f"'{param}' needs response_format {' or '.join(allowed)}, not {wanted}.",
+                f"'{param}' needs response_format {' or '.join(allowed)}, not {response_format}.",
                 code="invalid_value",
                 param=param.partition("=")[0],
             )

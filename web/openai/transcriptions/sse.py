@@ -1,4 +1,4 @@
-"""A transcription as server-sent events: a delta for each part of the recording."""
+"""Sends a transcription as server-sent events: a delta for each segment of the recording."""
 
 from asyncio import TaskGroup
 from collections.abc import Coroutine, Mapping
@@ -46,8 +46,8 @@ class TranscriptTextDone(Struct, frozen=True, tag="transcript.text.done"):
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
     padding: AsrPadding | UnsetType = UNSET
-    """Padding that the model got in place of the requested one, which does not suit it. Extension
-    of Earshot."""
+    """Padding that the model got, if the requested padding does not suit the model. Extension of
+    Earshot."""
 
 
 class SseResponse:
@@ -92,16 +92,16 @@ async def stream_transcription(
     feed: Coroutine[None, None, float],
     headers: Mapping[str, str],
 ) -> aioweb.StreamResponse:
-    """Answers with each part as soon as it is known.
+    """Answers with the text of each segment as soon as it is known.
 
     feed: pushes the audio into `recording` and returns its length in ms.
     """
     events = SseResponse(request, headers)
     try:
         async with TaskGroup() as tasks:
-            feeding = tasks.create_task(feed)
-            sent = await _send_parts(events, job, recording)
-            await events.send(sent.done(job, await feeding))
+            feed_task = tasks.create_task(feed)
+            transcript = await _send_segments(events, job, recording)
+            await events.send(transcript.done(job, await feed_task))
     except* EarshotError as group:
         if not events.has_begun:
             raise
@@ -117,10 +117,12 @@ class _SentTranscript:
         self.tokens: list[TokenLogprob] = []
 
     def add(self, text: str, language: str) -> str:
-        """Adds a part and returns the delta, with the space before it if there is one."""
+        """Adds the text of a segment and returns the delta: the text, after a space if one is
+        needed. language: language of the segment. The first known language is that of the
+        transcript."""
         self.language = self.language or language
-        before, self.text = self.text, join_texts([self.text, text])
-        return self.text[len(before) :]
+        previous_text, self.text = self.text, join_texts([self.text, text])
+        return self.text[len(previous_text) :]
 
     def done(self, job: TranscriptionRequest, audio_ms: float) -> TranscriptTextDone:
         return TranscriptTextDone(
@@ -132,28 +134,28 @@ class _SentTranscript:
         )
 
 
-async def _send_parts(
+async def _send_segments(
     events: SseResponse, job: TranscriptionRequest, recording: RecordingTranscription
 ) -> _SentTranscript:
-    sent = _SentTranscript()
-    async for part in recording.segment_results():
-        if part.text:
-            delta = sent.add(part.text, part.language)
-            sent.tokens += part.tokens
+    transcript = _SentTranscript()
+    async for result in recording.segment_results():
+        if result.text:
+            delta = transcript.add(result.text, result.language)
+            transcript.tokens += result.tokens
             await events.send(
-                TranscriptTextDelta(delta, logprobs(part.tokens) if job.has_logprobs else UNSET)
+                TranscriptTextDelta(delta, logprobs(result.tokens) if job.has_logprobs else UNSET)
             )
-    return sent
+    return transcript
 
 
 def error_event(error: BaseException) -> ErrorBody:
-    """Returns the body for an error; of a group, for the first error in it."""
+    """Returns the body of the event for an error. For a group, the first error in it counts."""
     error = first_error(error)
-    is_theirs = isinstance(error, RequestError)
+    is_client_error = isinstance(error, RequestError)
     return ErrorBody(
         ErrorDetail(
             message=str(error),
-            type="invalid_request_error" if is_theirs else "server_error",
+            type="invalid_request_error" if is_client_error else "server_error",
             code=getattr(error, "code", EarshotError.code),
             param=getattr(error, "param", None),
         )

@@ -5,9 +5,9 @@ import { Refused, getJson, request } from "../server/api.js";
 const GATHERING_MS = 300; // host candidates take a few ms; the server also finds those that come later
 const RELAYED_MS = 3_000; // STUN and TURN servers answer in a round trip; over TCP it takes longer
 const OPEN_MS = 10_000; // enough for ICE and DTLS on a bad Wi-Fi; after that, UDP is probably blocked
-const CHECK_MS = 1_000;
-const SILENT_MS = 3_000; // the server sends 50 packets a second, even in silence; ICE notices a loss only after 10 s
-const SUSPECTED_MS = 400; // the same if the server's HTTP port is closed: 20 packets
+const CHECK_MS = 1_000; // time between two looks at the call's statistics
+const SILENCE_MS = 3_000; // the server sends 50 packets a second, even in silence; ICE notices a loss only after 10 s
+const SHORT_SILENCE_MS = 400; // 20 packets; enough as a proof if the server's HTTP port is closed, too
 const DISCONNECTED_MS = 2_000; // a change of network is often over within this time
 
 /**
@@ -15,24 +15,30 @@ const DISCONNECTED_MS = 2_000; // a change of network is often over within this 
  * the call is open, by `onLost` after it, and not at all after `close`.
  */
 export class Call {
-  /** @type {number | undefined} number of audio packets at the last check */
-  #checkedPackets;
-  #heardAt = 0;
-  /** @type {Promise<never> | undefined} */
-  #ended;
+  /** @type {number | undefined} number of audio packets received until the last check */
+  #lastPackets;
+  /** Time of the last check that found new packets. */
+  #changedAtMs = 0;
+  /** @type {Promise<never> | undefined} of `#rejectedAtEnd` */
+  #rejection;
   /** @type {RTCRtpSender | null} */
   #sender = null;
   /** @type {string | null} the call's address on the server */
   #location = null;
-  /** @type {Record<"check" | "heal" | "gather", ReturnType<typeof setTimeout> | undefined>} */
-  #timers = { check: undefined, heal: undefined, gather: undefined };
+  /**
+   * `check`: looks at the statistics; `disconnected`: ends a call that stays disconnected; `gather`:
+   * ends the wait for ICE candidates.
+   *
+   * @type {Record<"check" | "disconnected" | "gather", ReturnType<typeof setTimeout> | undefined>}
+   */
+  #timers = { check: undefined, disconnected: undefined, gather: undefined };
 
   /**
    * @param {object} handlers
-   * @param {(event: any) => void} handlers.onEvent
-   * @param {(track: MediaStreamTrack) => void} handlers.onTrack
-   * @param {(report: RTCStatsReport) => void} handlers.onStats every second while it is open
-   * @param {() => void} handlers.onLost
+   * @param {(event: any) => void} handlers.onEvent an event of the server
+   * @param {(track: MediaStreamTrack) => void} handlers.onTrack the assistant's voice
+   * @param {(report: RTCStatsReport) => void} handlers.onStats every second while the call is open
+   * @param {() => void} handlers.onLost the open call ended, and not by `close`
    */
   constructor({ onEvent, onTrack, onStats, onLost }) {
     this.onStats = onStats;
@@ -41,18 +47,19 @@ export class Call {
     this.aborter = new AbortController(); // aborted with the reason when the call ends
     this.peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
     this.peer.addEventListener("track", ({ track }) => onTrack(track));
-    this.peer.addEventListener("connectionstatechange", () => this.#watch());
+    this.peer.addEventListener("connectionstatechange", () => this.#connectionChanged());
     this.channel = this.peer.createDataChannel("oai-events");
     this.channel.addEventListener("message", ({ data }) => onEvent(JSON.parse(data)));
     this.channel.addEventListener("close", () => this.#lost());
   }
 
+  /** True when the call has ended, for whatever reason. */
   get closed() {
     return this.aborter.signal.aborted;
   }
 
   /** The reason why the call ended. */
-  get ending() {
+  get endReason() {
     return this.aborter.signal.reason;
   }
 
@@ -60,27 +67,27 @@ export class Call {
    * Connects and sends `track`. Resolves when events can be sent; rejects with `Refused`.
    *
    * @param {MediaStreamTrack} track
-   * @param {object} session
+   * @param {object} session the settings, as the Realtime API's session object
    */
   async start(track, session) {
     try {
       const { sender } = this.peer.addTransceiver(track, { direction: "sendrecv" });
       this.#sender = sender;
-      const relays = await this.#orClosed(this.#iceServers());
-      await this.#orClosed(this.peer.setLocalDescription());
-      await this.#orClosed(this.#gathered(relays ? RELAYED_MS : GATHERING_MS));
-      const answer = await this.#orClosed(this.#offer(session));
-      await this.#orClosed(this.peer.setRemoteDescription({ type: "answer", sdp: answer }));
-      await this.#orClosed(this.#opened());
+      const relays = await this.#unlessEnded(this.#configureIceServers());
+      await this.#unlessEnded(this.peer.setLocalDescription());
+      await this.#unlessEnded(this.#candidatesGathered(relays ? RELAYED_MS : GATHERING_MS));
+      const answer = await this.#unlessEnded(this.#sendOffer(session));
+      await this.#unlessEnded(this.peer.setRemoteDescription({ type: "answer", sdp: answer }));
+      await this.#unlessEnded(this.#channelOpened());
     } catch (error) {
       this.#end(error);
-      throw this.ending;
+      throw this.endReason;
     }
     this.isOpen = true;
     this.#timers.check = setInterval(() => this.#check(), CHECK_MS);
   }
 
-  /** @param {object} event */
+  /** Sends an event. A call that is not open ignores it. @param {object} event */
   send(event) {
     if (!this.closed && this.channel.readyState === "open") {
       this.channel.send(JSON.stringify(event));
@@ -101,23 +108,21 @@ export class Call {
     this.#end(new Refused(0, "closed", ""));
   }
 
-  /**
-   * Checks the call when the server seems to be gone: if no sound arrives now, the call is lost.
-   */
-  async suspect() {
+  /** Ends the call as lost if no sound arrives now. For when the server seems to be gone. */
+  async endIfSilent() {
     const before = await this.#packets();
     await new Promise((resolve) => {
-      setTimeout(resolve, SUSPECTED_MS);
+      setTimeout(resolve, SHORT_SILENCE_MS);
     });
     if (before > 0 && (await this.#packets()) === before) this.#lost();
   }
 
-  /** @param {unknown} reason */
+  /** Ends the call on both sides. @param {unknown} reason */
   #end(reason) {
     if (this.closed) return;
     this.aborter.abort(reason);
     clearInterval(this.#timers.check);
-    clearTimeout(this.#timers.heal);
+    clearTimeout(this.#timers.disconnected);
     clearTimeout(this.#timers.gather);
     if (this.#location) {
       // A failure does not matter: the server also notices by itself.
@@ -134,30 +139,30 @@ export class Call {
    * @param {Promise<T>} step
    * @returns {Promise<T>}
    */
-  async #orClosed(step) {
-    const value = await Promise.race([step, this.#over()]);
-    if (this.closed) throw this.ending;
+  async #unlessEnded(step) {
+    const value = await Promise.race([step, this.#rejectedAtEnd()]);
+    if (this.closed) throw this.endReason;
     return value;
   }
 
   /** Never resolves; rejects with the reason when the call ends. */
-  #over() {
+  #rejectedAtEnd() {
     const { signal } = this.aborter;
-    return (this.#ended ??= new Promise((_, reject) => {
-      signal.addEventListener("abort", () => reject(this.ending), { once: true });
+    return (this.#rejection ??= new Promise((_, reject) => {
+      signal.addEventListener("abort", () => reject(this.endReason), { once: true });
     }));
   }
 
   /** Configures the server's STUN and TURN servers. Returns whether there are any. */
-  async #iceServers() {
+  async #configureIceServers() {
     const { signal } = this.aborter;
     const { iceServers = [] } = await getJson("/earshot/ice", { signal }).catch(() => ({})); // the offer will show the error
     if (iceServers.length) this.peer.setConfiguration({ bundlePolicy: "max-bundle", iceServers });
     return iceServers.length > 0;
   }
 
-  /** @param {object} session */
-  async #offer(session) {
+  /** Sends our offer; returns the server's answer as SDP. @param {object} session */
+  async #sendOffer(session) {
     const form = new FormData();
     form.append(
       "sdp",
@@ -173,21 +178,23 @@ export class Call {
   }
 
   /**
-   * @param {number} atMostMs
+   * Waits for ICE candidates.
+   *
+   * @param {number} limitMs the wait ends after this time, with the candidates found so far
    * @returns {Promise<void>}
    */
-  #gathered(atMostMs) {
+  #candidatesGathered(limitMs) {
     if (this.peer.iceGatheringState === "complete") return Promise.resolve();
     return new Promise((resolve) => {
-      this.#timers.gather = setTimeout(resolve, atMostMs);
+      this.#timers.gather = setTimeout(resolve, limitMs);
       this.peer.addEventListener("icegatheringstatechange", () => {
         if (this.peer.iceGatheringState === "complete") resolve();
       });
     });
   }
 
-  /** @returns {Promise<void>} */
-  #opened() {
+  /** Waits until the data channel is open. Rejects if it takes too long. @returns {Promise<void>} */
+  #channelOpened() {
     if (this.channel.readyState === "open") return Promise.resolve();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => reject(noPath()), OPEN_MS);
@@ -196,24 +203,25 @@ export class Call {
     });
   }
 
+  /** Reports the statistics, and ends a call over which no packets arrive any more. */
   async #check() {
     const report = await this.peer.getStats();
     if (this.closed) return;
     this.onStats(report);
     const packets = packetsIn(report);
     const now = performance.now();
-    if (packets !== this.#checkedPackets) {
-      this.#checkedPackets = packets;
-      this.#heardAt = now;
-    } else if (packets > 0 && now - this.#heardAt > SILENT_MS) this.#lost();
+    if (packets !== this.#lastPackets) {
+      this.#lastPackets = packets;
+      this.#changedAtMs = now;
+    } else if (packets > 0 && now - this.#changedAtMs > SILENCE_MS) this.#lost();
   }
 
-  #watch() {
-    clearTimeout(this.#timers.heal);
+  #connectionChanged() {
+    clearTimeout(this.#timers.disconnected);
     const state = this.peer.connectionState;
     if (state === "failed") this.#lost();
     if (state === "disconnected")
-      this.#timers.heal = setTimeout(() => this.#lost(), DISCONNECTED_MS);
+      this.#timers.disconnected = setTimeout(() => this.#lost(), DISCONNECTED_MS);
   }
 
   /** Returns the number of audio packets received so far; 0 if the call has ended. */
@@ -231,7 +239,7 @@ export class Call {
 
 const noPath = () => new Refused(0, "no_path", "");
 
-/** @param {RTCStatsReport} report */
+/** Returns the number of audio packets received so far. @param {RTCStatsReport} report */
 function packetsIn(report) {
   let packets = 0;
   for (const stat of report.values()) {

@@ -4,11 +4,11 @@ import { Refused } from "../server/api.js";
 import { Call } from "./call.js";
 
 const BACKOFF_MS = [300, 1_000, 2_000, 4_000, 8_000, 15_000]; // then every 15 s until it works or the user stops it
-const JITTER = 0.3; // not all pages should call a restarted server at the same moment
+const JITTER = 0.3; // waits are up to this share longer, so that not all pages call a restarted server at once
 
 /**
  * @typedef {"idle" | "connecting" | "open" | "reconnecting"} ConnectionState
- * @typedef {{ resolve: () => void, reject: (error: Refused) => void }} Waiting
+ * @typedef {{ resolve: () => void, reject: (error: Refused) => void }} Waiting a caller of `open`
  * @typedef {object} Handlers
  * @property {() => object} describe returns the session object for a new call
  * @property {(event: any) => void} onEvent
@@ -19,12 +19,16 @@ const JITTER = 0.3; // not all pages should call a restarted server at the same 
  * @property {(refused: Refused) => void} onGivenUp after an answer of the server that makes further tries useless
  */
 
+/**
+ * One call at a time. State: idle -> connecting -> open -> reconnecting -> open, and idle again after
+ * `close` or after a refusal.
+ */
 export class Connection {
   /** @type {Promise<void> | null} outcome of the first call, while connecting */
   #opening = null;
   /** @type {Waiting[]} callers that wait for the next try, while reconnecting */
   #waiting = [];
-  /** Ends the pause before the next try. */
+  /** Ends the present pause between two tries. Without effect at other times. */
   #wake = () => {};
 
   /** @param {Handlers} handlers */
@@ -54,25 +58,25 @@ export class Connection {
     return this.#opening;
   }
 
-  /** @param {...object} events */
+  /** Sends events in this order. Without an open call they are dropped. @param {...object} events */
   send(...events) {
     for (const event of events) this.call?.send(event);
   }
 
-  /** @param {MediaStreamTrack} track */
+  /** Sends `track` from now on, in this call and in later ones. @param {MediaStreamTrack} track */
   async replaceTrack(track) {
     this.track = track;
     await this.call?.replaceTrack(track);
   }
 
-  /** Makes the next try at once, because it will probably work. */
+  /** Makes the next try at once. For when it will probably work: the network or the server is back. */
   hurry() {
     this.#wake();
   }
 
-  /** Checks an open call, because the server cannot be reached: if it is silent, it is lost. */
-  suspect() {
-    if (this.state === "open") this.call?.suspect().catch(() => {}); // a closed call has no statistics
+  /** Gives up an open call over which nothing arrives. For when the server cannot be reached. */
+  endIfSilent() {
+    if (this.state === "open") this.call?.endIfSilent().catch(() => {}); // a closed call has no statistics
   }
 
   /** Hangs up and stops trying. */
@@ -94,6 +98,7 @@ export class Connection {
     await this.open(/** @type {MediaStreamTrack} */ (this.track));
   }
 
+  /** Begins to connect. */
   #open() {
     this.#setState("connecting");
     const opening = this.#dial();
@@ -122,9 +127,10 @@ export class Connection {
     const track = /** @type {MediaStreamTrack} */ (this.track);
     await call.start(track, this.handlers.describe());
     if (this.track !== track) await call.replaceTrack(/** @type {MediaStreamTrack} */ (this.track));
-    if (call.closed) throw call.ending; // it was lost at the very moment it opened
+    if (call.closed) throw call.endReason; // it was lost at the very moment it opened
   }
 
+  /** Tries to open a new call until it works, the server refuses, or the user hangs up. */
   async #reconnect() {
     this.#setState("reconnecting");
     /** @type {number | null} */
@@ -151,7 +157,7 @@ export class Connection {
     }
   }
 
-  /** @returns {Promise<void>} */
+  /** Triggers the next try and returns its outcome. @returns {Promise<void>} */
   #nextTry() {
     /** @type {Promise<void>} */
     const outcome = new Promise((resolve, reject) => {
@@ -171,8 +177,10 @@ export class Connection {
   }
 
   /**
-   * @param {number} attempt
-   * @param {number | null} retryAfterS
+   * Waits before a try.
+   *
+   * @param {number} attempt 1 for the first try
+   * @param {number | null} retryAfterS the shortest wait that the server asked for, if any
    * @returns {Promise<void>}
    */
   #pause(attempt, retryAfterS) {
@@ -195,5 +203,9 @@ export class Connection {
   }
 }
 
-/** @param {Refused} error */
+/**
+ * Returns whether another try would be refused again: the server found a fault in the request.
+ *
+ * @param {Refused} error
+ */
 const isPermanent = (error) => error.status >= 400 && error.status < 500 && error.status !== 429;

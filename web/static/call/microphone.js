@@ -1,6 +1,6 @@
 // The microphone, or silence in its place: a call always has a track, so it is never renegotiated.
 
-const WANTED = {
+const CONSTRAINTS = {
   echoCancellation: true,
   noiseSuppression: true,
   autoGainControl: true,
@@ -19,8 +19,8 @@ export class NoMicrophone extends Error {
   }
 }
 
-/** @type {Record<string, string>} */
-const CODES = {
+/** Codes of `NoMicrophone` by the name of the browser's error. @type {Record<string, string>} */
+const ERROR_CODES = {
   NotFoundError: "no_microphone",
   OverconstrainedError: "no_microphone",
   NotAllowedError: "denied",
@@ -33,19 +33,19 @@ export class Microphone {
   /**
    * @param {object} parts
    * @param {() => AudioContext} parts.context returns the page's AudioContext
-   * @param {() => void} parts.onChange the device went away or another one takes its place, or the
-   *   system silences it or lets it be heard again
+   * @param {() => void} parts.onChange the device went away, another one takes its place, or the system
+   *   mutes or unmutes it
    */
   constructor({ context, onChange }) {
     this.context = context;
     this.onChange = onChange;
     /** @type {MediaStream | null} */
     this.stream = null;
-    /** @type {Promise<void> | null} */
+    /** @type {Promise<void> | null} while the browser asks the user */
     this.opening = null;
-    /** @type {MediaStreamTrack | null} */
-    this.silent = null;
-    this.isEnabled = true;
+    /** @type {MediaStreamTrack | null} made when it is first needed */
+    this.silentTrack = null;
+    this.isEnabled = true; // sound goes through, in contrast to a released button of push-to-talk
     this.isSilenced = false; // by the user, with the mute button
     this.isMissing = false; // the user wants it, and there is none
     navigator.mediaDevices?.addEventListener?.("devicechange", () => this.#devicesChanged());
@@ -56,7 +56,8 @@ export class Microphone {
   }
 
   /**
-   * True if the system replaces the sound by silence: a phone call, another application, a switch.
+   * True if the system replaces the sound by silence: because of a phone call, another application, or
+   * a switch of the device.
    */
   get isMuted() {
     return this.stream !== null && this.track.muted;
@@ -70,7 +71,7 @@ export class Microphone {
   /** Asks for the microphone. Throws `NoMicrophone`. A second caller waits for the same answer. */
   async open() {
     if (this.stream) return;
-    this.opening ??= this.#ask();
+    this.opening ??= this.#open();
     await this.opening;
   }
 
@@ -111,8 +112,8 @@ export class Microphone {
     await this.open();
   }
 
-  #ask() {
-    const opening = this.#stream()
+  #open() {
+    const opening = this.#requestStream()
       .then((stream) => {
         if (this.opening !== opening) {
           stream.getTracks().forEach((track) => track.stop());
@@ -128,16 +129,16 @@ export class Microphone {
     return opening;
   }
 
-  async #stream() {
+  async #requestStream() {
     if (!navigator.mediaDevices?.getUserMedia) throw new NoMicrophone("insecure");
     try {
-      return await navigator.mediaDevices.getUserMedia({ audio: WANTED });
+      return await navigator.mediaDevices.getUserMedia({ audio: CONSTRAINTS });
     } catch (/** @type {any} */ error) {
-      throw new NoMicrophone(CODES[error.name] ?? "busy");
+      throw new NoMicrophone(ERROR_CODES[error.name] ?? "busy");
     }
   }
 
-  /** @param {MediaStream} stream */
+  /** Reports what happens to a stream while it is in use. @param {MediaStream} stream */
   #watch(stream) {
     const { track } = this;
     this.#apply();
@@ -169,7 +170,7 @@ export class Microphone {
   }
 
   #silence() {
-    this.silent ??= this.context().createMediaStreamDestination().stream.getAudioTracks()[0];
-    return this.silent;
+    this.silentTrack ??= this.context().createMediaStreamDestination().stream.getAudioTracks()[0];
+    return this.silentTrack;
   }
 }

@@ -8,13 +8,17 @@
  *   | "buffer_down", number | null> & Record<"codec" | "protocol" | "local" | "remote", string | null>
  *   & { transport: string }} Figures times in ms, losses as shares; up is from here to the server
  * @typedef {"loss" | "jitter" | "round_trip"} Figure
- * @typedef {{ grade: string, because: Figure | null }} Verdict
+ * @typedef {{ grade: string, because: Figure | null }} Verdict because: the worst figure, if it is not
+ *   good
  */
 
-const KEPT = 11; // one report a second; loss is taken over ten, as one lost packet is 2 % of a second
+// There is one report a second. Loss is measured over ten seconds, because one lost packet is already
+// 2 % of a second.
+const MAX_SAMPLES = 11;
 
-// [fair from, poor from]. Opus hides single losses; a loss of one tenth costs words. An even flow
-// needs no buffer beyond one packet (20 ms). The round trip adds to each response's latency.
+// [fair from, poor from]: loss as a share, the others in ms. Opus hides single losses; a loss of one
+// tenth costs words. An even flow needs no buffer beyond one packet (20 ms). The round trip adds to
+// each response's latency.
 /** @type {Record<Figure, number[]>} */
 const LIMITS = { loss: [0.02, 0.08], jitter: [30, 80], round_trip: [200, 400] };
 const GRADES = ["good", "fair", "poor"];
@@ -23,6 +27,8 @@ const GRADES = ["good", "fair", "poor"];
 export const emptyQuality = () => ({ samples: [], server: null });
 
 /**
+ * Returns the quality with a newer report of the server.
+ *
  * @param {Quality} quality
  * @param {any} connection
  * @returns {Quality}
@@ -30,13 +36,15 @@ export const emptyQuality = () => ({ samples: [], server: null });
 export const withServerReport = (quality, connection) => ({ ...quality, server: connection });
 
 /**
+ * Returns the quality with a newer report of the browser.
+ *
  * @param {Quality} quality
  * @param {RTCStatsReport | Map<string, any>} report
  * @returns {Quality}
  */
 export const withReport = (quality, report) => ({
   ...quality,
-  samples: [...quality.samples, sampleOf([...report.values()])].slice(-KEPT),
+  samples: [...quality.samples, sampleOf([...report.values()])].slice(-MAX_SAMPLES),
 });
 
 /**
@@ -93,6 +101,8 @@ export function graded(known) {
 }
 
 /**
+ * Returns the values of one report that the figures need. Some browsers do not report all of them.
+ *
  * @param {any[]} stats
  * @returns {Sample}
  */
@@ -121,6 +131,8 @@ function sampleOf(stats) {
 }
 
 /**
+ * Returns the pair of ICE candidates over which the call goes. Firefox marks it in another way.
+ *
  * @param {any[]} stats
  * @param {(id: string) => any} byId
  */

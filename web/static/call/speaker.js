@@ -1,15 +1,16 @@
 // The assistant's voice: one audio element, started in a click so that browsers let it play.
 
-const AGAIN_MS = 1_000; // if it is paused again this soon, the system wants silence, and it stays paused
+// If the system pauses the voice again this soon after we resumed it, it wants silence.
+const SECOND_PAUSE_MS = 1_000;
 
 export class Speaker {
   /**
    * @param {HTMLAudioElement} element
    * @param {object} handlers
    * @param {() => void} handlers.onBlocked the browser requires a click first
-   * @param {(reason: string) => void} handlers.onFailed it cannot play
-   * @param {() => void} handlers.onPlaying sound is audible
-   * @param {(stream: MediaStream) => void} handlers.onStream a new stream, which may carry sound
+   * @param {(reason: string) => void} handlers.onFailed the element cannot play
+   * @param {() => void} handlers.onPlaying the element plays
+   * @param {(stream: MediaStream) => void} handlers.onStream the stream carries another track
    */
   constructor(element, { onBlocked, onFailed, onPlaying, onStream }) {
     this.element = element;
@@ -19,28 +20,28 @@ export class Speaker {
     this.onStream = onStream;
     this.stream = new MediaStream();
     /** @type {AudioContext | null} */
-    this.audio = null;
-    this.isOn = false;
-    this.resumedAt = -Infinity;
+    this.audioContext = null;
+    this.isInCall = false;
+    this.resumedAtMs = -Infinity;
     element.addEventListener("pause", () => this.#paused());
     element.addEventListener("playing", () => this.onPlaying());
   }
 
   /**
-   * Returns the page's AudioContext. Made at the first click: an earlier one would start suspended.
+   * Returns the page's AudioContext. It is made at the first click: an earlier one would be suspended.
    */
   context() {
-    if (!this.audio) {
-      this.audio = new AudioContext({ latencyHint: "interactive" });
-      this.audio.addEventListener("statechange", () => this.#contextChanged());
+    if (!this.audioContext) {
+      this.audioContext = new AudioContext({ latencyHint: "interactive" });
+      this.audioContext.addEventListener("statechange", () => this.#contextChanged());
     }
     this.#resume();
-    return this.audio;
+    return this.audioContext;
   }
 
-  /** Lets the element play. Must be called in a click or a key press. */
+  /** Lets the element play in the call that begins. Must be called in a click or a key press. */
   prime() {
-    this.isOn = true;
+    this.isInCall = true;
     this.context();
     if (this.element.srcObject !== this.stream) this.element.srcObject = this.stream;
     this.play();
@@ -74,44 +75,51 @@ export class Speaker {
 
   /** Notes that there is no call: a pause from now on is not an interruption. */
   rest() {
-    this.isOn = false;
+    this.isInCall = false;
   }
 
   /** Plays on after the page was hidden, or after a phone call. */
   wake() {
-    if (!this.isOn) return;
+    if (!this.isInCall) return;
     this.#resume();
     if (this.element.paused) this.play();
   }
 
+  /** Starts or continues to play. Reports if the browser does not allow it. */
   play() {
     this.#resume();
     this.element.play().catch((error) => {
       if (error.name === "NotAllowedError") this.onBlocked();
-      // AbortError: a newer track or a pause came in between; it is handled there.
+      // AbortError: a newer track or a pause came in between. Its own handler does the rest.
       else if (error.name !== "AbortError") this.onFailed(error.message || error.name);
     });
   }
 
-  // Safari reports `interrupted` during phone calls and while the screen is locked, others
+  // Resumes the AudioContext. Safari reports `interrupted` during phone calls and while the screen is locked, others
   // `suspended`.
   #resume() {
-    if (!this.audio || this.audio.state === "running" || this.audio.state === "closed") return;
-    this.audio.resume().catch(() => {}); // not possible yet; the next click or return to the page tries again
+    if (
+      !this.audioContext ||
+      this.audioContext.state === "running" ||
+      this.audioContext.state === "closed"
+    )
+      return;
+    this.audioContext.resume().catch(() => {}); // not possible yet; the next click or return to the page tries again
   }
 
   #contextChanged() {
-    if (this.isOn && !document.hidden && this.audio?.state === "interrupted") this.onBlocked();
-    if (this.audio?.state === "running" && !this.element.paused) this.onPlaying();
+    if (this.isInCall && !document.hidden && this.audioContext?.state === "interrupted")
+      this.onBlocked();
+    if (this.audioContext?.state === "running" && !this.element.paused) this.onPlaying();
   }
 
   // The page never pauses the voice. It was the system, for a phone call or another application.
   #paused() {
     // Between calls there is nothing to play. A hidden page plays on when it is visible again.
-    if (!this.isOn || !this.stream.active || document.hidden) return;
+    if (!this.isInCall || !this.stream.active || document.hidden) return;
     const now = performance.now();
-    const isRefused = now - this.resumedAt < AGAIN_MS;
-    this.resumedAt = now;
+    const isRefused = now - this.resumedAtMs < SECOND_PAUSE_MS;
+    this.resumedAtMs = now;
     if (isRefused) this.onBlocked();
     else this.play();
   }

@@ -22,6 +22,7 @@ export class WakeLock {
     else this.#letGo();
   }
 
+  /** Asks the browser for the lock if it is wanted and not held. */
   async #ask() {
     if (!this.isWanted || this.lock || document.hidden || !navigator.wakeLock) return;
     try {
@@ -37,6 +38,7 @@ export class WakeLock {
     }
   }
 
+  /** Releases the lock, if it is held. */
   #letGo() {
     const { lock } = this;
     this.lock = null;

@@ -8,10 +8,12 @@ import { request } from "../server/api.js";
 import { readJson, remove, writeJson } from "../state/storage.js";
 
 const STORED = "earshot.conversation";
-const CLAIM_MS = 1_000; // other tabs answer in a few ms; a later answer belongs to another tab's question
+// How long another tab may take to say that the conversation is its own. It takes a few ms; what
+// comes later answers the question of a third tab.
+const CLAIM_MS = 1_000;
 const COMMIT_DELAY_MS = 200; // the last word is still on its way when the button is released
-// The page also cancels when there may be nothing to cancel. A refused response is shown at its own
-// turn.
+// These errors are not shown as messages. The page also cancels when there may be nothing to cancel,
+// and a refused response is shown at its own turn.
 const IGNORED_ERRORS = new Set([
   "response_cancel_not_active",
   "conversation_already_has_active_response",
@@ -26,20 +28,25 @@ const IGNORED_ERRORS = new Set([
 export const storedConversation = () =>
   restored(readJson("tab", STORED) ?? readJson("browser", STORED)) ?? emptyConversation();
 
-/** Maintains the call's part of the store: `conversation`, `quality`, `connection`, microphone. */
+/**
+ * Does what the user asks for, and maintains the call's part of the store: `conversation`,
+ * `quality`, `connection`, `microphone`, `isMuted`, `isHeld`.
+ */
 export class Assistant {
   /** @type {ReturnType<typeof setTimeout> | null} commits the utterance after the button was released */
   #commitTimer = null;
+  /** True while the user holds the button, also while the call is still being connected. */
   #isHeld = false;
-  /** True if the microphone is open because the button is pressed. */
+  /** True from when the held button has opened the microphone until it is released. */
   #isPressed = false;
+  /** True if the last call was started with the microphone, not for a written message. */
   #isMicrophoneWanted = false;
 
   /**
    * @param {import("../app.js").PageStore} store
    * @param {object} parts
    * @param {import("../call/speaker.js").Speaker} parts.speaker
-   * @param {OnProblem} parts.onProblem reports a problem to the user
+   * @param {OnProblem} parts.onProblem reports a problem to the user; `code` is the key of its sentence
    * @param {(...codes: string[]) => void} parts.onSolved called when these problems are over; without
    *   a code, all of them
    */
@@ -124,6 +131,7 @@ export class Assistant {
     this.#publish();
   }
 
+  /** Handles the end of a press: what was said is committed and answered. */
   release() {
     this.#isHeld = false;
     this.#publish();
@@ -281,6 +289,7 @@ export class Assistant {
     else this.onProblem("error", { reason: error.message });
   }
 
+  /** Stops the response that is being made or played, if any. */
   #interrupt() {
     if (!hasActiveResponse(this.conversation)) return;
     this.connection.send({ type: "response.cancel" }, { type: "output_audio_buffer.clear" });

@@ -4,6 +4,7 @@ import { byId, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
 
 const FIELDS = "input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]";
+// Elements that use the space bar themselves: they have the focus while somebody types or clicks.
 const TYPING = "input, textarea, select, button, summary, a, [contenteditable]";
 
 export class Controls {
@@ -55,7 +56,10 @@ export class Controls {
     });
   }
 
-  /** The space bar counts on the microphone button, and anywhere that is not made for typing. */
+  /**
+   * Makes the space bar talk, on the microphone button and wherever no element has another use for
+   * the key.
+   */
   #bindSpaceBar() {
     /** @type {string | null} */
     let heldKey = null;
@@ -112,6 +116,7 @@ export class Controls {
     });
   }
 
+  /** Returns whether a press on the microphone starts to talk. */
   #holds() {
     return this.#isPushToTalk && this.mic.getAttribute("aria-disabled") !== "true";
   }

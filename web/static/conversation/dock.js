@@ -11,7 +11,9 @@ import { Meter, Ribbon } from "./ribbon.js";
 /**
  * @typedef {import("../app.js").PageState} PageState
  * @typedef {"off" | "connecting" | "ready" | "asleep" | "listening" | "hearing" | "thinking" | "speaking" | "muted" | "reconnecting"} Doing
- *   muted: by the user; asleep: the session waits for its wake word
+ *   What the page does now. ready: connected, but nobody is listened to; asleep: the session waits
+ *   for its wake word; listening: the microphone is on; hearing: the user speaks;
+ *   muted: by the user
  */
 
 /** @type {Partial<Record<Doing, string>>} */

@@ -8,7 +8,7 @@ import { STAGES, tracesOf } from "./reducer.js";
 
 export class MediansPanel {
   constructor() {
-    /** @type {import("./reducer.js").Trace[] | null} */
+    /** The traces that the panel shows now. @type {import("./reducer.js").Trace[] | null} */
     this.measured = null;
     this.language = "";
   }

@@ -5,10 +5,15 @@ import { byId, h, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
 import { t } from "../words/translate.js";
 
-/** @typedef {{ retry: () => void, hear: () => void, useKey: () => void }} Actions */
+/**
+ * @typedef {{ retry: () => void, hear: () => void, useKey: () => void }} Actions
+ *   hear: play the assistant's sound, which the browser blocked; useKey: connect with the key that was
+ *   typed in
+ */
 
-// Messages of passing states, which are not errors.
+// Messages about states that pass without the user's help. They are not drawn as errors.
 const CALM = new Set(["lost", "gone", "autoplay", "mic_muted", "heard_nothing", "idle"]);
+// Messages with a button that tries again.
 const RETRIED = new Set([
   "full",
   "unreachable",

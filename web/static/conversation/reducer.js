@@ -1,28 +1,38 @@
-// The page's view of a conversation, as a pure function of the server's events. The status of a
-// turn: hearing -> transcribing -> answering -> answered | cut | failed | lost, or noise.
+// The page's view of a conversation, as a pure function of the server's events.
+//
+// The status of a turn: hearing (the user speaks) -> transcribing (or a written message that waits
+// for its response) -> answering -> one of
+//   answered  the response is complete, or the turn gets none
+//   cut       the response was interrupted
+//   failed    an engine or the server reported an error
+//   lost      the connection ended before the response was complete
+//   noise     there were no words; the turn is not shown
 
 /**
  * @typedef {{ stage: string, start_ms: number, end_ms: number, is_speculative?: boolean }} Span
+ *   one of STAGES; in ms since the user stopped speaking
  * @typedef {{ status?: string, stages: Span[], response_latency_ms: number | null }} Trace
  * @typedef {{ id: string, name: string, arguments: string, output: string | null }} ToolCall
  * @typedef {object} Turn
  * @property {string} id
- * @property {string | null} itemId
- * @property {string | null} responseId
- * @property {"voice" | "text" | "none"} source
- * @property {string} stable
- * @property {string} unstable
- * @property {string} said
- * @property {string} reply
+ * @property {string | null} itemId the server's id of the user's message
+ * @property {string | null} responseId the server's id of the response
+ * @property {"voice" | "text" | "none"} source none: a response without a question, such as a timer
+ * @property {string} stable words of the partial transcript that will not change
+ * @property {string} unstable words after them that may still change
+ * @property {string} said the final words of the user; empty until they are known
+ * @property {string} reply the text of the response so far
  * @property {string | null} heard the part of the reply that was played, if not all was
  * @property {"hearing" | "transcribing" | "answering" | "answered" | "cut" | "failed" | "lost" | "noise"} status
- * @property {string} reason
+ * @property {string} reason why the turn failed; otherwise empty
  * @property {ToolCall[]} tools calls of the server's tools
  * @property {Trace | null} trace
  *
  * @typedef {{ conversationId: string | null, turns: Turn[], hearing: string | null,
  *   speaking: string | null, wake: { is_awake: boolean, phrase: string } | null, made: number }} Conversation
- *   `made`: number of turns so far, so that no id is used twice
+ *   `hearing`: item id of the utterance that is being spoken; `speaking`: id of the response that is
+ *   being played; `wake`: null if the session needs no wake word; `made`: number of turns so far, so
+ *   that no id is used twice
  * @typedef {{ type: string, [field: string]: any }} ServerEvent
  * @typedef {(turn: Turn) => boolean} Predicate
  * @typedef {Partial<Turn>} Patch
@@ -161,8 +171,10 @@ const NEW_TURN = {
 };
 
 /**
+ * Returns the state with a new turn at the end, and without the oldest one if there are too many.
+ *
  * @param {Conversation} state
- * @param {Patch} turn
+ * @param {Patch} turn its values that differ from NEW_TURN
  * @returns {Conversation}
  */
 function append(state, turn) {
@@ -202,6 +214,8 @@ const ofItem = (id) => (turn) => turn.itemId === id;
 const ofResponse = (id) => (turn) => turn.responseId === id;
 
 /**
+ * Returns the state with `patch` on the turn of this item, which is created if it is missing.
+ *
  * @param {Conversation} state
  * @param {string} itemId
  * @param {Patch} patch
@@ -213,6 +227,8 @@ function withItem(state, itemId, patch) {
 }
 
 /**
+ * Returns the words of a message: written text, and transcripts of sound.
+ *
  * @param {any} item
  * @returns {string}
  */
@@ -223,6 +239,8 @@ const textOf = (item) =>
     .join(" ");
 
 /**
+ * Takes over the words of a user's message, which comes as an item of the conversation.
+ *
  * @param {Conversation} state
  * @param {ServerEvent} event
  */
@@ -238,6 +256,9 @@ function itemSeen(state, { item }) {
 }
 
 /**
+ * Takes over the final text of the assistant's message. An incomplete message was interrupted: its
+ * text is what the user heard of it.
+ *
  * @param {Conversation} state
  * @param {string} responseId
  * @param {any} item
@@ -253,6 +274,8 @@ function answerDone(state, responseId, item) {
 }
 
 /**
+ * Links a new response to the turn that waits for it. Without such a turn it gets one of its own.
+ *
  * @param {Conversation} state
  * @param {ServerEvent} event
  */
@@ -272,6 +295,8 @@ function responseCreated(state, { response }) {
 }
 
 /**
+ * Sets the turn's final status from the response's.
+ *
  * @param {Conversation} state
  * @param {ServerEvent} event
  */
@@ -293,6 +318,9 @@ function responseDone(state, { response }) {
 }
 
 /**
+ * Adds the turn's timing, which the server sends when the turn is over. The trace also ends a turn
+ * that got no response.
+ *
  * @param {Conversation} state
  * @param {ServerEvent} event
  */
@@ -329,7 +357,7 @@ const toolSeen = (state, { response_id: id, item }) =>
 const addReply = (state, { response_id: id, delta }) =>
   change(state, ofResponse(id), (turn) => ({ reply: turn.reply + delta }));
 /**
- * @param {string} text the event's field
+ * @param {string} text name of the event's field that holds the whole reply
  * @returns {Handler}
  */
 const setReply = (text) => (state, event) =>

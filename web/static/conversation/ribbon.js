@@ -7,8 +7,8 @@ import { update } from "../view/keyed.js";
 /** @typedef {"input" | "output"} Side */
 
 const HISTORY = 90; // bars per side; at 30 a second that is the last three seconds
-const FLOOR_DB = -60;
-const FRAME_MS = 33;
+const FLOOR_DB = -60; // dBFS; quieter sound counts as silence
+const FRAME_MS = 33; // time between two drawings
 const BAR_PX = 3;
 const GAP_PX = 2;
 
@@ -26,6 +26,7 @@ export class Meter {
     this.samples = new Float32Array(this.analyser.fftSize);
   }
 
+  /** Returns the level of the last 1024 samples. */
   level() {
     this.analyser.getFloatTimeDomainData(this.samples);
     let sum = 0;
@@ -52,6 +53,7 @@ export class Ribbon {
     this.meters = { input: null, output: null };
     /** @type {Record<Side, number[]>} levels, the newest first */
     this.history = { input: [], output: [] };
+    /** Time of the last drawing, as `requestAnimationFrame` gives it, in ms. */
     this.last = 0;
     this.running = false;
     /** @type {import("../view/keyed.js").Styles} */
@@ -97,6 +99,8 @@ export class Ribbon {
   }
 
   /**
+   * Publishes a level as a style of the button and as an attribute of the canvas.
+   *
    * @param {Side} side
    * @param {number} level
    */
@@ -122,6 +126,8 @@ export class Ribbon {
   }
 
   /**
+   * Draws the bars of one side. Loud sound makes a tall bar, and older bars are fainter.
+   *
    * @param {CanvasRenderingContext2D} pen
    * @param {number[]} levels
    * @param {number} direction -1: to the left

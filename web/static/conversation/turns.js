@@ -12,6 +12,7 @@ import { isShown, liveWords } from "./reducer.js";
 /**
  * @typedef {import("./reducer.js").Turn} Turn
  * @typedef {{ turn: Turn, isOpen: boolean, entry: import("../view/keyed.js").Description }} Drawn
+ *   a list entry, and what it was drawn from; isOpen: the turn's timing is unfolded
  */
 
 const MAX_ANNOUNCEMENTS = 10; // a screen reader has finished older ones
@@ -103,7 +104,7 @@ class Announcer {
 
   /**
    * @param {Turn[]} turns
-   * @param {boolean} isKnown the user knows them already
+   * @param {boolean} isKnown the turns were read out before, so nothing is read now
    */
   show(turns, isKnown) {
     const told = this.told;
@@ -124,8 +125,11 @@ class Announcer {
 }
 
 /**
+ * Returns the parts of a turn that will not change any more, and whose they are. A part that is not
+ * final yet is an empty string. What the user wrote is not read to them.
+ *
  * @param {Turn} turn
- * @returns {[who: string, text: string][]}
+ * @returns {[who: string, text: string][]} who: key of the speaker's name
  */
 function finalParts(turn) {
   const isFinal = !["hearing", "transcribing", "answering"].includes(turn.status);
@@ -172,7 +176,7 @@ function replyRow(turn) {
   return h("div", { class: "reply-row" }, content, copyButton("copy_reply", turn.reply));
 }
 
-/** @param {Turn} turn */
+/** Returns what stands in the place of the answer. @param {Turn} turn */
 function reply(turn) {
   if (turn.status === "failed") return note(t("failed", { reason: turn.reason }));
   if (turn.status === "lost") return note(t("lost"));

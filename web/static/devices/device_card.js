@@ -11,12 +11,17 @@ import { traceOf } from "./device_trace.js";
  */
 
 /** Kinds of devices that can do each action. @type {Record<"update" | "restart", Set<string>>} */
-const CAN = { update: new Set(["willow", "xiaozhi"]), restart: new Set(["willow", "xiaozhi"]) };
+const KINDS_BY_ACTION = {
+  update: new Set(["willow", "xiaozhi"]),
+  restart: new Set(["willow", "xiaozhi"]),
+};
 
 /**
+ * Returns the list entry of one device.
+ *
  * @param {Device} device
  * @param {import("../view/keyed.js").Description | null} form the form that is open in the card
- * @param {(action: Action) => void} act
+ * @param {(action: Action) => void} act called when the user clicks on an action
  */
 export function deviceCard(device, form, act) {
   const buttons = actionsOf(device).map(([action, style]) => {
@@ -43,20 +48,20 @@ export function deviceCard(device, form, act) {
         "p",
         { class: "device-state" },
         h("span", { class: "device-dot", "aria-hidden": "true" }),
-        stateOf(device),
+        stateText(device),
       ),
     ),
-    h("p", { class: "device-facts" }, factsOf(device)),
-    claimOf(device),
-    waitingOf(device),
-    lastTurnOf(device),
+    h("p", { class: "device-facts" }, factsText(device)),
+    newIdentityNote(device),
+    waitingNote(device),
+    lastTurn(device),
     h("div", { class: "device-actions" }, ...buttons),
     h("div", { class: "device-panel" }, form),
   );
 }
 
-/** @param {Device} device */
-function stateOf({
+/** Returns in a few words what the device does, or why it may not. @param {Device} device */
+function stateText({
   standing,
   doing,
   is_connected: isConnected,
@@ -66,11 +71,11 @@ function stateOf({
   if (standing === "new" && code) return `${t("standing_new")} · ${t("shows_code", { code })}`;
   if (standing !== "approved") return t(`standing_${standing}`);
   if (isConnected) return t(`doing_${doing ?? "idle"}`);
-  return seen ? t("is_away", { when: moment(seen) }) : t("never_seen");
+  return seen ? t("is_away", { when: momentText(seen) }) : t("never_seen");
 }
 
-/** @param {Device} device */
-function factsOf({ kind, board, firmware, address, area, hardware_id: hardwareId }) {
+/** Returns what the device is and where it is. @param {Device} device */
+function factsText({ kind, board, firmware, address, area, hardware_id: hardwareId }) {
   const what = [board, firmware].filter(Boolean).join(" ");
   const where = area ? t("d_area", { area }) : "";
   const id = hardwareId === address ? "" : hardwareId;
@@ -78,33 +83,44 @@ function factsOf({ kind, board, firmware, address, area, hardware_id: hardwareId
 }
 
 /**
- * Returns a note for an approved device with a new identity: it was reset, or is another board.
+ * Returns a note for an approved device with a new identity: it was reset, or it is another board
+ * that uses its name.
  *
  * @param {Device} device
  */
-function claimOf({ has_new_identity: isClaimed, pairing_code: code }) {
-  if (!isClaimed) return null;
+function newIdentityNote({ has_new_identity: hasNewIdentity, pairing_code: code }) {
+  if (!hasNewIdentity) return null;
   const props = { key: "claim", class: "device-waiting", "data-testid": "device-claim" };
   return h("p", props, t("new_identity", { code }));
 }
 
-/** @param {Device} device */
-function waitingOf({ waiting: n }) {
+/** Returns how many announcements wait until the device is connected. @param {Device} device */
+function waitingNote({ waiting: n }) {
   if (!n) return null;
   const props = { key: "notices", class: "device-waiting", "data-testid": "device-waiting" };
   return h("p", props, t(n === 1 ? "d_waiting_one" : "d_waiting", { n }));
 }
 
-/** @param {Device} device */
-function lastTurnOf({ timing }) {
+/** Returns the timing of the device's last turn; null if there is none. @param {Device} device */
+function lastTurn({ timing }) {
   const trace = traceOf(timing);
   if (!trace) return null;
   const name = h("span", { class: "device-turn-name" }, t("last_turn"));
   return h("div", { class: "device-turn" }, name, waterfall(trace, false));
 }
 
-/** @param {Device} device @returns {[action: Action, style: string][]} */
-function actionsOf({ standing, kind, has_new_identity: isClaimed, is_connected: isConnected }) {
+/**
+ * Returns what can be done with a device now, with the class of each button.
+ *
+ * @param {Device} device
+ * @returns {[action: Action, style: string][]}
+ */
+function actionsOf({
+  standing,
+  kind,
+  has_new_identity: hasNewIdentity,
+  is_connected: isConnected,
+}) {
   if (standing === "new") {
     return [
       ["approve", "strong"],
@@ -121,15 +137,15 @@ function actionsOf({ standing, kind, has_new_identity: isClaimed, is_connected: 
   /** @type {Action[]} */
   const quiet = ["edit"];
   if (kind !== "wyoming") quiet.unshift("announce");
-  if (isConnected && CAN.restart.has(kind)) quiet.push("restart");
-  if (isConnected && CAN.update.has(kind)) quiet.push("update");
+  if (isConnected && KINDS_BY_ACTION.restart.has(kind)) quiet.push("restart");
+  if (isConnected && KINDS_BY_ACTION.update.has(kind)) quiet.push("update");
   quiet.push("block", "forget");
   const rest = quiet.map((action) => /** @type {[Action, string]} */ ([action, "quiet"]));
-  return isClaimed ? [["approve", "strong"], ...rest] : rest;
+  return hasNewIdentity ? [["approve", "strong"], ...rest] : rest;
 }
 
-/** Returns a moment today as its time, an older one as its date. @param {string} iso */
-function moment(iso) {
+/** Returns a moment today as a time of day, and any other as a date. @param {string} iso */
+function momentText(iso) {
   const at = new Date(iso);
   const isToday = at.toDateString() === new Date().toDateString();
   /** @type {Intl.DateTimeFormatOptions} */

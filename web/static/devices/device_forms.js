@@ -6,15 +6,16 @@ import { t } from "../words/translate.js";
 /**
  * @typedef {import("./devices.js").Device} Device
  * @typedef {import("./devices.js").Form} Form
- * @typedef {object} Handlers
- * @property {() => void} close
+ * @typedef {object} Handlers what the forms call
+ * @property {() => void} close drops what was typed
  * @property {(device: Device, changes: object) => void} save
- * @property {(device: Device, text: string, isEverywhere: boolean) => void} announce
+ * @property {(device: Device, text: string, isEverywhere: boolean) => void} announce everywhere: on all
+ *   devices in the device's room
  * @property {(device: Device, version: string) => void} update
  * @property {(device: Device) => void} forget
  */
 
-const ECHO = ["off", "cancel", "half_duplex"];
+const ECHO_MODES = ["off", "cancel", "half_duplex"];
 
 /**
  * Returns a form. Typed text stays while it is open: the browser keeps it, and it is read on
@@ -29,6 +30,8 @@ export const deviceForm = (form, handlers) => FORMS[form.kind](form, handlers);
 const FORMS = { announce, edit, update, forget };
 
 /**
+ * Asks whether to forget the device: it cannot be undone.
+ *
  * @param {Form} form
  * @param {Handlers} handlers
  */
@@ -50,6 +53,8 @@ function forget({ device }, { close, forget: confirmed }) {
 }
 
 /**
+ * Asks for a sentence that the device shall say.
+ *
  * @param {Form} form
  * @param {Handlers} handlers
  */
@@ -80,6 +85,8 @@ function announce({ device }, { close, announce: send }) {
 }
 
 /**
+ * Asks for the firmware to install. Without an image it says where images are put.
+ *
  * @param {Form} form with the server's images for this board, and the folder for more
  * @param {Handlers} handlers
  */
@@ -107,6 +114,8 @@ function update({ device, images, place }, { close, update: install }) {
 }
 
 /**
+ * Asks for the device's name, room and settings. An empty field means the server's own setting.
+ *
  * @param {Form} form
  * @param {Handlers} handlers
  */
@@ -131,7 +140,7 @@ function edit({ device }, { close, save }) {
   const text = { type: "text", maxlength: "64" };
   const placeholder = t("as_everywhere");
   const general = { ...text, placeholder };
-  const modes = ECHO.map((mode) =>
+  const modes = ECHO_MODES.map((mode) =>
     h("option", { value: mode, selected: mode === profile.echo }, t(`echo_${mode}`)),
   );
   const { voice, language, wake_word: wakeWord, volume, instructions } = profile;
@@ -167,11 +176,11 @@ function edit({ device }, { close, save }) {
 }
 
 /**
- * Props of a form whose fields `send` gets by their names.
+ * Returns the props of a form that calls `send` with its fields when it is submitted.
  *
  * @param {string} key
- * @param {string} name its class
- * @param {(fields: Record<string, string>) => void} send
+ * @param {string} name class of the form
+ * @param {(fields: Record<string, string>) => void} send gets the values by the names of the fields
  */
 const onSubmit = (key, name, send) => ({
   key,
@@ -184,26 +193,26 @@ const onSubmit = (key, name, send) => ({
 });
 
 /**
- * @param {string} key of its text
+ * @param {string} key of the button's text
  * @param {() => void} click
  */
 const cancel = (key, click) => h("button", { type: "button", class: "quiet", click }, t(key));
 
 /**
- * @param {string} key of its text
+ * @param {string} key of the button's text
  * @param {string} testid
  */
 const submit = (key, testid) =>
   h("button", { type: "submit", class: "strong", "data-testid": testid }, t(key));
 
 /**
- * @param {string} key of its label
- * @param {import("../view/keyed.js").Props} props of its input
+ * @param {string} key of the label's text
+ * @param {import("../view/keyed.js").Props} props of the input
  */
 const field = (key, props) => labelled(key, h("input", props));
 
 /**
- * @param {string} key of its label
+ * @param {string} key of the label's text
  * @param {import("../view/keyed.js").Description} input
  */
 const labelled = (key, input) => h("label", {}, h("span", {}, t(key)), input);

@@ -1,17 +1,18 @@
 // A device's last turn: the moments that the server sends become stages for the waterfall.
 
-// Stage, the moment that ends it, and the moments that may begin it (the first that is known).
+// Each stage with the moment that ends it, and the moments that may begin it. The first one that the
+// server sent counts.
 /** @type {[stage: string, end: string, begins: string[]][]} */
 const SPANS = [
   ["endpoint_wait", "endpoint", ["speech_end"]],
   ["asr", "asr_final", ["candidate", "endpoint", "speech_end"]],
   ["llm", "llm_first_token", ["asr_final", "speech_end"]],
   ["tts", "tts_first_audio", ["llm_first_token"]],
-  ["playout", "playout_start", ["gate_open", "tts_first_audio"]], // early sound waits at the gate
+  ["playout", "playout_start", ["gate_open", "tts_first_audio"]], // sound of a draft waits until the turn is over
 ];
 
 /**
- * Returns a trace as turns have it. Null: there is nothing to draw.
+ * Returns the trace of a turn, in the form that the waterfall draws. Null if there is nothing to draw.
  *
  * @param {Record<string, number> | null} timing ms from the end of speech, by moment
  * @returns {import("../conversation/reducer.js").Trace | null}

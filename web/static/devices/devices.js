@@ -1,4 +1,5 @@
-// The devices view: who is connected and what each does, live; approve, edit, announce, update.
+// The devices view: shows which devices are connected and what each does now, and lets the user approve,
+// edit, update and block them, and announce something on them.
 
 import { getJson } from "../server/api.js";
 import { byId, h, update } from "../view/keyed.js";
@@ -14,11 +15,15 @@ import { deviceForm } from "./device_forms.js";
  *   has_new_identity: boolean, pairing_code: string | null, is_connected: boolean,
  *   doing: string | null, last_seen: string | null, waiting: number, profile: Profile,
  *   timing: Record<string, number> | null }} Device
+ *   as the server sends it. `standing`: whether a person approved it; `has_new_identity`: it must be
+ *   approved again; `doing`: what an approved device does, null while it is away; `waiting`: number of
+ *   announcements that it has not played yet; `timing`: of its last turn, in ms
  * @typedef {"approve" | "announce" | "edit" | "restart" | "update" | "block" | "forget"} Action
  * @typedef {{ version: string, sha256: string }} Image
  * @typedef {{ kind: "announce" | "edit" | "update" | "forget", device: Device,
  *   images: Image[], place: string }} Form
- *   an open form; `device` is a copy of the moment when it opened, so that typed text is not overwritten
+ *   an open form. `device` is as it was when the form opened, so that typed text is not overwritten;
+ *   `images`, `place`: firmware for the device, and the server's folder for it
  */
 
 const PATH = "/devices";
@@ -43,7 +48,7 @@ export class DevicesView {
     // The dialog is closed by its button or by Esc. Text typed into an open form is dropped.
     this.dialog.addEventListener("close", () => {
       this.#note = null;
-      this.#open(null);
+      this.#openForm(null);
       router.leave();
     });
     update(byId("pair-form"), {
@@ -76,34 +81,34 @@ export class DevicesView {
     const noteProps = { hidden: note === null, "data-bad": String(note?.isBad ?? false) };
     update(byId("devices-note"), noteProps, [note?.text]);
     const cards = devices.map((one) =>
-      deviceCard(one, this.#formOf(one), (action) => this.#do(action, one)),
+      deviceCard(one, this.#formOf(one), (action) => this.#perform(action, one)),
     );
     const none = h("li", { class: "nothing" }, t("no_devices"));
     update(byId("device-list"), {}, cards.length ? cards : [none]);
   }
 
-  /** @param {Device} device */
+  /** Returns the form that is open for this device; null if there is none. @param {Device} device */
   #formOf({ id }) {
     if (this.#form?.device.id !== id) return null;
     return deviceForm(this.#form, {
-      close: () => this.#open(null),
+      close: () => this.#openForm(null),
       save: async (device, changes) =>
-        this.#closeIf(await this.#post(device, "", changes, t("was_saved"))),
+        this.#closeFormIf(await this.#post(device, "", changes, t("was_saved"))),
       announce: async (device, words, isEverywhere) =>
-        this.#closeIf(await this.#announce(device, words, isEverywhere)),
+        this.#closeFormIf(await this.#announce(device, words, isEverywhere)),
       update: async (device, firmware) => {
         const done = t("was_updated", { name: device.name });
-        this.#closeIf(await this.#post(device, "/update", { firmware }, done));
+        this.#closeFormIf(await this.#post(device, "/update", { firmware }, done));
       },
       forget: (device) => {
-        this.#open(null);
+        this.#openForm(null);
         this.#send("DELETE", pathOf(device));
       },
     });
   }
 
-  /** @param {Form | null} form */
-  #open(form) {
+  /** Opens a form, and moves the focus into it. Null closes the open form. @param {Form | null} form */
+  #openForm(form) {
     this.#form = form;
     this.#draw();
     if (!form) return;
@@ -113,18 +118,20 @@ export class DevicesView {
   }
 
   /** @param {unknown} isDone */
-  #closeIf(isDone) {
-    if (isDone) this.#open(null);
+  #closeFormIf(isDone) {
+    if (isDone) this.#openForm(null);
   }
 
   /**
+   * Does what the user clicked on, or opens the form for it.
+   *
    * @param {Action} action
    * @param {Device} device
    */
-  #do(action, device) {
+  #perform(action, device) {
     const { name, pairing_code: code } = device;
     switch (action) {
-      case "approve": // with the code on its card: another device may have come since
+      case "approve": // with the code that the card shows: the server may know a newer device by now
         return this.#post(device, "/approve", code ? { code } : {}, t("was_approved", { name }));
       case "block":
         return this.#post(device, "/block", {});
@@ -133,7 +140,7 @@ export class DevicesView {
       case "update":
         return this.#openUpdate(device);
       default:
-        return this.#open({ kind: action, device, images: [], place: "" });
+        return this.#openForm({ kind: action, device, images: [], place: "" });
     }
   }
 
@@ -141,16 +148,18 @@ export class DevicesView {
   async #openUpdate(device) {
     try {
       const { images, place } = await getJson(`${pathOf(device)}/firmware`);
-      this.#open({ kind: "update", device, images, place });
+      this.#openForm({ kind: "update", device, images, place });
     } catch (error) {
       this.#showRefused(error);
     }
   }
 
   /**
+   * Announces the text. Returns whether the server accepted it.
+   *
    * @param {Device} device
    * @param {string} text
-   * @param {boolean} isEverywhere to all devices in the room
+   * @param {boolean} isEverywhere on all devices in the room
    */
   async #announce(device, text, isEverywhere) {
     const { name, area } = device;
@@ -159,26 +168,29 @@ export class DevicesView {
       const answer = await this.#send("POST", path, { text });
       if (!answer) return false;
       const isHeard = answer.devices.length > 0;
-      this.#say(isHeard ? t("was_heard", { name: area }) : t("nobody_there", { area }));
+      this.#showNote(isHeard ? t("was_heard", { name: area }) : t("nobody_there", { area }));
       return true;
     }
     const answer = await this.#post(device, "/notify", { text });
     if (!answer) return false;
-    this.#say(answer.is_heard ? t("was_heard", { name }) : t("is_waiting", { name }));
+    this.#showNote(answer.is_heard ? t("was_heard", { name }) : t("is_waiting", { name }));
     return true;
   }
 
+  /** Approves the device that shows the code which the user typed in. */
   async #pair() {
     const field = /** @type {HTMLInputElement} */ (byId("pair-code"));
     const device = await this.#send("POST", "/v1/devices/pair", { code: field.value });
     if (!device) return;
     field.value = "";
-    this.#say(t("was_approved", { name: device.name }));
+    this.#showNote(t("was_approved", { name: device.name }));
   }
 
   /**
+   * Sends a request about a device.
+   *
    * @param {Device} device
-   * @param {string} path below the device's
+   * @param {string} path below the device's path
    * @param {object} body
    * @param {string} [done] message after success
    */
@@ -187,16 +199,18 @@ export class DevicesView {
   }
 
   /**
+   * Sends a request and shows its outcome.
+   *
    * @param {string} method
    * @param {string} path
    * @param {object} [body]
    * @param {string} [done] message after success
-   * @returns {Promise<any>} the answer, or null if the server refused; its reason is shown
+   * @returns {Promise<any>} the answer; null if the server refused
    */
   async #send(method, path, body, done) {
     try {
       const answer = await this.feed.send(method, path, body);
-      if (done) this.#say(done);
+      if (done) this.#showNote(done);
       return answer;
     } catch (error) {
       this.#showRefused(error);
@@ -206,14 +220,14 @@ export class DevicesView {
 
   /** @param {any} error */
   #showRefused(error) {
-    this.#say(t("d_failed", { reason: error.message || error.code }), true);
+    this.#showNote(t("d_failed", { reason: error.message || error.code }), true);
   }
 
   /**
    * @param {string} text
    * @param {boolean} isBad
    */
-  #say(text, isBad = false) {
+  #showNote(text, isBad = false) {
     this.#note = { text, isBad };
     this.#draw();
   }

@@ -3,7 +3,9 @@
 import { getJson, pause, request, serverSent } from "../server/api.js";
 
 const RETRY_MS = 3_000;
-const MAX_ABSENT_MS = 60_000; // no list: a server without devices, or a proxy while its server restarts
+// Longest wait while the server answers that it has no list: it may have no devices, or a proxy answers
+// while its server restarts.
+const MAX_ABSENT_MS = 60_000;
 const ACTION_MS = 60_000; // the server waits 20 s for a device to accept an announcement
 
 /** Maintains `devices` and `areDevicesLive` of the store. */
@@ -11,7 +13,7 @@ export class DevicesFeed {
   /** @param {import("../app.js").PageStore} store */
   constructor(store) {
     this.store = store;
-    /** @type {AbortController | null} */
+    /** @type {AbortController | null} ends the stream of now */
     this.watching = null;
   }
 
@@ -42,7 +44,7 @@ export class DevicesFeed {
     return answer;
   }
 
-  /** @param {AbortSignal} signal */
+  /** Receives the list until `signal` is aborted or a key is missing. @param {AbortSignal} signal */
   async #follow(signal) {
     let waitMs = RETRY_MS;
     while (!signal.aborted) {

@@ -22,6 +22,8 @@ export class CallQuality {
   }
 
   /**
+   * Draws the indicator and the figures. Without a verdict both are hidden.
+   *
    * @param {Figures} known
    * @param {Verdict | null} verdict
    */
@@ -50,9 +52,11 @@ const ways = (known) => [
 ];
 
 /**
- * @param {string} name
- * @param {string} up
- * @param {string} down
+ * Returns a row of the table.
+ *
+ * @param {string} name of the figure
+ * @param {string} up its value on the way to the server
+ * @param {string} down its value on the way from the server
  */
 const way = (name, up, down) =>
   h(
@@ -63,7 +67,7 @@ const way = (name, up, down) =>
     h("td", { "data-testid": `quality-${name}_down` }, down),
   );
 
-/** @param {Figures} known */
+/** Returns the figures that have no direction, as names and values. @param {Figures} known */
 function facts(known) {
   const transport = [TRANSPORTS[known.transport], known.protocol?.toUpperCase()];
   /** @type {[string, string][]} */
@@ -84,7 +88,7 @@ const TRANSPORTS = { webrtc: "WebRTC", websocket: "WebSocket" };
 
 /** @param {string} name */
 const codecName = (name) => (name.toLowerCase() === "opus" ? "Opus" : name.toUpperCase());
-/** @param {number | null} value */
+/** @param {number | null} value in ms; null if it is not known */
 const inMs = (value) => (value === null ? "–" : formatMs(value));
-/** @param {number | null} value */
+/** @param {number | null} value a share; null if it is not known */
 const percent = (value) => (value === null ? "–" : `${formatNumber(100 * value)} %`);

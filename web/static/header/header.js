@@ -6,7 +6,9 @@ import { UI_LANGUAGES, browserLanguage, languageName, nativeName, t } from "../w
 
 /** @typedef {import("../state/choices.js").Choices} Choices */
 
-const KINDS = ["asr", "llm", "tts", "vad"];
+const KINDS = ["asr", "llm", "tts", "vad"]; // kinds of engines, in the order of the list
+
+// The element of each select, and the choice that it sets.
 
 /** Fetches a Whisper that knows some hundred languages and is fast enough for two cores. */
 const PULL_COMMAND = "earshot models pull base";
@@ -26,9 +28,9 @@ export class Header {
    * @param {(changes: Partial<Choices>) => void} choose called with what the user chose
    */
   constructor(store, choose) {
-    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.systemIsDark = matchMedia("(prefers-color-scheme: dark)");
     const show = () => this.#showTheme(store.state.choices, choose);
-    this.system.addEventListener("change", show);
+    this.systemIsDark.addEventListener("change", show);
     store.watch(["choices", "language"], ({ choices }) => {
       this.#showChoices(choices, choose);
       this.#showTheme(choices, choose);
@@ -37,6 +39,8 @@ export class Header {
   }
 
   /**
+   * Draws the selects and the switch for push-to-talk.
+   *
    * @param {Choices} choices
    * @param {(changes: Partial<Choices>) => void} choose
    */
@@ -67,11 +71,13 @@ export class Header {
   }
 
   /**
+   * Applies the theme, and draws the button that changes it.
+   *
    * @param {Choices} choices
    * @param {(changes: Partial<Choices>) => void} choose
    */
   #showTheme({ theme }, choose) {
-    const isDark = theme ? theme === "dark" : this.system.matches;
+    const isDark = theme ? theme === "dark" : this.systemIsDark.matches;
     update(document.documentElement, { "data-theme": isDark ? "dark" : "light" });
     const label = t(isDark ? "theme_light" : "theme_dark");
     const click = () => choose({ theme: isDark ? "light" : "dark" });
@@ -97,6 +103,8 @@ export function whyUnheard(choices) {
 }
 
 /**
+ * Returns the options for a kind of engine; the first one leaves the choice to the server.
+ *
  * @param {Choices} choices
  * @param {string} kind
  * @returns {[value: string, text: string][]}
@@ -109,6 +117,8 @@ function engineOptions(choices, kind) {
 }
 
 /**
+ * Returns the options for the wake word; the first one leaves the choice to the server.
+ *
  * @param {Choices} choices
  * @returns {[value: string, text: string][]}
  */
@@ -131,7 +141,7 @@ const pageLanguageOptions = () => [
  */
 const pair = (value, text) => [value, text];
 
-/** @param {Choices} choices */
+/** Lists the chosen engine of each kind, why it was chosen, and the others. @param {Choices} choices */
 function showEngines({ engines }) {
   if (!engines) return;
   const rows = KINDS.filter((kind) => engines[kind]).flatMap((kind) => {

@@ -12,14 +12,15 @@ import { showShopping, Timers } from "./household.js";
  *   state: string, attributes: { [name: string]: any } }} Entity
  * @typedef {{ areas: Area[], entities: Entity[], timers: import("./household.js").ServerTimer[],
  *   shopping_list: import("./household.js").ShoppingItem[], reach: "here" | "away" | "refused" }} Home
- *   `reach`: `here` if the server reaches the home; otherwise the state shown is old
+ *   `reach`: `here` if the server reaches the home; `refused` if the home rejects the server's key;
+ *   unless it is `here`, the states are old
  * @typedef {import("../view/keyed.js").Styles} Styles
  */
 
-const REACHED = { here: "home_live", away: "home_away", refused: "home_refused" };
-const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // states worth naming; the others mean "at rest"
+const REACH_TEXTS = { here: "home_live", away: "home_away", refused: "home_refused" };
+const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // states that a room's card names
 const CLICKABLE = new Set(["light", "switch", "fan"]); // the kinds that the server switches without a question
-const SCROLL_MARGIN_PX = 16;
+const SCROLL_MARGIN_PX = 16; // between a room's card that is scrolled to and the edge of the list
 
 export class HomeView {
   /**
@@ -43,7 +44,7 @@ export class HomeView {
     });
   }
 
-  /** @param {Home} home */
+  /** Draws all rooms, and scrolls to the last one that changed. @param {Home} home */
   #showRooms(home) {
     const changed = this.changes.take(home.entities);
     const rooms = home.areas.map((area) => ({
@@ -55,24 +56,31 @@ export class HomeView {
       {},
       rooms.map(({ area, entities }) => this.#card(area, entities)),
     );
-    const seen = rooms.findLastIndex(({ entities }) => entities.some((one) => changed.has(one.id)));
-    if (seen >= 0) intoView(this.list, /** @type {HTMLElement} */ (this.list.children[seen]));
+    const lastChanged = rooms.findLastIndex(({ entities }) =>
+      entities.some((one) => changed.has(one.id)),
+    );
+    if (lastChanged >= 0)
+      intoView(this.list, /** @type {HTMLElement} */ (this.list.children[lastChanged]));
   }
 
   /**
+   * Shows whether what the page shows is the present state.
+   *
    * @param {Home | null} home
-   * @param {boolean | null} isLive null: not known yet
+   * @param {boolean | null} isLive whether changes of the home arrive; null: not known yet
    */
   #showReach(home, isLive) {
     if (isLive === null) return;
     const reach = home?.reach ?? "here";
     const isHere = isLive && reach === "here";
-    const text = t(isLive ? REACHED[reach] : "home_lost");
+    const text = t(isLive ? REACH_TEXTS[reach] : "home_lost");
     update(byId("home-state"), { "data-live": String(isHere) }, [text]);
     update(this.list, { class: isLive && !isHere ? "areas old" : "areas" });
   }
 
   /**
+   * Returns the card of one room.
+   *
    * @param {Area} area
    * @param {Entity[]} entities
    */
@@ -99,17 +107,17 @@ export class HomeView {
         h(
           "span",
           { class: "active", "aria-hidden": "true" },
-          active.map((one) => summary(one, area.name)).join(" · "),
+          active.map((one) => summaryOf(one, area.name)).join(" · "),
         ),
         climate ? temperature(climate) : null,
       ),
     );
   }
 
-  /** @param {Entity} entity */
+  /** Returns the icon of one entity, with its state for screen readers. @param {Entity} entity */
   #tile(entity) {
-    const text = `${entity.name}: ${inWords(entity)}`;
-    const changes = this.changes.of(entity);
+    const text = `${entity.name}: ${stateInWords(entity)}`;
+    const changes = this.changes.countOf(entity);
     const glow = { "--glow": String(brightness(entity) / 100), ...lampColor(entity) };
     return h(
       "li",
@@ -146,11 +154,20 @@ export class HomeView {
 /** Counts how often each entity changed since the page was opened. */
 class Changes {
   constructor() {
-    /** @type {Map<string, { drawnFrom: string, count: number }>} by entity id */
+    /**
+     * The state of which an entity was drawn last, and how often it changed, by entity id.
+     *
+     * @type {Map<string, { drawnFrom: string, count: number }>}
+     */
     this.seen = new Map();
   }
 
-  /** @param {Entity[]} entities @returns {Set<string>} ids of those that changed just now */
+  /**
+   * Counts the changes since the last call.
+   *
+   * @param {Entity[]} entities
+   * @returns {Set<string>} ids of those that changed
+   */
   take(entities) {
     const changed = new Set();
     const before = this.seen;
@@ -165,14 +182,14 @@ class Changes {
     return changed;
   }
 
-  /** @param {Entity} entity */
-  of({ id }) {
+  /** Returns how often this entity changed. @param {Entity} entity */
+  countOf({ id }) {
     return this.seen.get(id)?.count ?? 0;
   }
 }
 
 /**
- * Scrolls a card into view, only inside a list that scrolls sideways, as on a phone; never the
+ * Scrolls a list that scrolls sideways, as on a phone, so that the card is visible. Never scrolls the
  * whole page.
  *
  * @param {HTMLElement} list
@@ -222,20 +239,20 @@ function iconOf(entity) {
 }
 
 /**
- * Returns the entity's name without the room's, under which it is listed.
+ * Returns the entity's name and state. The room's name is left out, because the room's card names it.
  *
  * @param {Entity} entity
  * @param {string} room
  */
-function summary(entity, room) {
+function summaryOf(entity, room) {
   const name = entity.name.startsWith(`${room} `)
     ? entity.name.slice(room.length + 1)
     : entity.name;
-  return `${name} ${inWords(entity)}`;
+  return `${name} ${stateInWords(entity)}`;
 }
 
-/** @param {Entity} entity */
-function inWords(entity) {
+/** Returns the state with the value that belongs to it, such as "on, 40 %". @param {Entity} entity */
+function stateInWords(entity) {
   const { kind, state, attributes } = entity;
   const words = t(`s_${state}`, {
     target: formatNumber(Number(attributes.target_temperature ?? 0)),

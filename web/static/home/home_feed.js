@@ -2,8 +2,10 @@
 
 import { isAway, pause, serverSent } from "../server/api.js";
 
-const AGAIN_MS = 250; // a proxy may have ended a live stream; also the time until a lost server is noticed
-const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
+// Wait after a stream that was live. It is short, because a proxy may have ended the stream, and because
+// the next try shows whether the server is lost.
+const AGAIN_MS = 250;
+const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000]; // waits after failures in a row
 
 /** Maintains `home` and `isHomeLive` of the store. */
 export class HomeFeed {
@@ -19,7 +21,7 @@ export class HomeFeed {
     this.onGone = onGone;
     this.onBack = onBack;
     this.isGone = false;
-    /** @type {AbortController | null} */
+    /** @type {AbortController | null} ends the stream of now */
     this.watching = null;
   }
 
@@ -35,7 +37,7 @@ export class HomeFeed {
         const path = `/earshot/home/events?language=${language}`;
         for await (const { event, data } of serverSent(path, signal)) {
           if (event !== "home") continue;
-          attempt = -1;
+          attempt = -1; // the stream is live: the next failure is the first one again
           this.#show(JSON.parse(data));
         }
       } catch (/** @type {any} */ error) {

@@ -7,15 +7,18 @@ import { t } from "../words/translate.js";
 /**
  * @typedef {{ id: string, name: string, state: "running" | "paused" | "ringing",
  *   duration_s: number, remaining_s: number }} ServerTimer
- * @typedef {ServerTimer & { endsAt: number, shownUntil?: number }} Timer times in ms of this page's clock
+ * @typedef {ServerTimer & { endsAt: number, shownUntil?: number }} Timer
+ *   `endsAt`: when a running timer will ring; `shownUntil`: how long a timer that the server has removed
+ *   is still shown; both in ms of `performance.now()`
  * @typedef {{ id: string, text: string, done: boolean }} ShoppingItem
  */
 
 const TICK_MS = 200; // short, so that a late tick skips no second
 const DUE_MS = 500; // a timer that disappears this close to its end has rung; an earlier one was cancelled
-const RUNG_MS = 8_000; // the server is done when the announcement is spoken; the eye needs longer
-const RADIUS = 15;
-const ROUND = 2 * Math.PI * RADIUS;
+// The server removes a timer when its announcement is spoken. It is shown longer, so that it is seen.
+const SHOWN_RINGING_MS = 8_000;
+const RING_RADIUS = 15;
+const CIRCUMFERENCE = 2 * Math.PI * RING_RADIUS;
 
 export class Timers {
   /**
@@ -27,11 +30,11 @@ export class Timers {
     this.cancel = cancel;
     /** @type {Timer[]} */
     this.timers = [];
-    /** @type {number | undefined} */
+    /** @type {number | undefined} the interval that draws running timers */
     this.ticking = undefined;
   }
 
-  /** @param {ServerTimer[]} timers */
+  /** Shows the server's timers, and lets them run on. @param {ServerTimer[]} timers */
   show(timers) {
     const now = performance.now();
     const finished = this.#finished(timers, now);
@@ -51,9 +54,9 @@ export class Timers {
   }
 
   /**
-   * Returns the timers that the server has just finished. They are shown ringing a while longer.
+   * Returns the timers that the server has removed because they rang. They are shown a while longer.
    *
-   * @param {ServerTimer[]} timers
+   * @param {ServerTimer[]} timers those that the server still has
    * @param {number} now
    */
   #finished(timers, now) {
@@ -62,7 +65,9 @@ export class Timers {
       if (one.shownUntil) return one.shownUntil > now ? [one] : [];
       const isDue = one.state === "running" && one.endsAt - now < DUE_MS;
       if (one.state !== "ringing" && !isDue) return [];
-      return [{ ...one, state: /** @type {const} */ ("ringing"), shownUntil: now + RUNG_MS }];
+      return [
+        { ...one, state: /** @type {const} */ ("ringing"), shownUntil: now + SHOWN_RINGING_MS },
+      ];
     });
   }
 
@@ -74,6 +79,8 @@ export class Timers {
 }
 
 /**
+ * Draws the shopping list.
+ *
  * @param {HTMLElement} list
  * @param {ShoppingItem[]} items
  * @param {(item: ShoppingItem) => void} tick ticks an item off, or puts it on again
@@ -138,23 +145,23 @@ function cancelButton({ id, name }, cancel) {
   );
 }
 
-/** @param {Timer} timer */
+/** Returns how many seconds are left. @param {Timer} timer */
 const leftS = ({ state, endsAt, remaining_s: remainingS }) =>
   Math.max(0, state === "running" ? (endsAt - performance.now()) / 1_000 : remainingS);
 
-/** Returns a circle of which the share that is left is drawn. @param {number} share */
+/** Returns a ring that is full at the beginning and empty at the end. @param {number} share that is left */
 function ring(share) {
-  const circle = { cx: "18", cy: "18", r: String(RADIUS) };
+  const circle = { cx: "18", cy: "18", r: String(RING_RADIUS) };
   return h(
     "svg",
     { class: "ring", viewBox: "0 0 36 36", "aria-hidden": "true" },
     h("circle", circle),
     h("circle", {
       ...circle,
-      class: "spent",
-      "stroke-dasharray": String(ROUND),
+      class: "share-left",
+      "stroke-dasharray": String(CIRCUMFERENCE),
       transform: "rotate(-90 18 18)",
-      style: { "stroke-dashoffset": String(ROUND * (1 - Math.min(1, share))) },
+      style: { "stroke-dashoffset": String(CIRCUMFERENCE * (1 - Math.min(1, share))) },
     }),
   );
 }

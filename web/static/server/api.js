@@ -2,7 +2,10 @@
 
 import { authorization } from "./key.js";
 
-/** A refusal by the server. `status` is 0 if it was not reached; `code` is stable. */
+/**
+ * A failed request. `status` is the HTTP status, 0 if there was no answer. `code` is the server's stable
+ * error code, or one of the page's own: unreachable, closed, no_path, still_lost.
+ */
 export class Refused extends Error {
   /**
    * @param {number} status
@@ -18,14 +21,17 @@ export class Refused extends Error {
   }
 }
 
-/** @typedef {RequestInit & { limitMs?: number }} Options `limitMs`: most ms until the end of the answer */
+/**
+ * @typedef {RequestInit & { limitMs?: number }} Options `limitMs`: how long the request may take, until
+ *   the answer has come in
+ */
 
 /** The folder of the page, seen from this file. A proxy may have put it below a path of its own. */
 const ROOT = new URL("../../", import.meta.url);
 
-const ANSWER_MS = 15_000; // the slowest request, an offer for a call, waits 3 s for STUN and TURN
+const ANSWER_MS = 15_000; // usual limit; the slowest request, an offer for a call, waits 3 s for STUN and TURN
 const HEARTBEAT_MS = 15_000; // longest time between two writes of the server to an event stream
-const SLACK_MS = 5_000; // for a busy server or a bad Wi-Fi
+const SLACK_MS = 5_000; // how much later a heartbeat may come from a busy server or over a bad Wi-Fi
 
 /**
  * Returns a response with status 2xx. Rejects with `Refused` for any other status, and with the
@@ -39,6 +45,8 @@ export async function request(path, { limitMs = ANSWER_MS, ...options } = {}) {
 }
 
 /**
+ * Returns the JSON value of an answer. Rejects as `request` does.
+ *
  * @param {string} path
  * @param {Options} [options]
  * @returns {Promise<any>}
@@ -50,6 +58,8 @@ export async function getJson(path, options) {
 }
 
 /**
+ * Sends a request with the key. Returns its response once the headers have come in.
+ *
  * @param {string} path
  * @param {RequestInit | undefined} options
  * @param {Deadline} deadline
@@ -123,7 +133,7 @@ class Deadline {
     this.timer = setTimeout(() => this.end(unreachable()), ms);
   }
 
-  /** @param {unknown} reason */
+  /** Ends the request now. @param {unknown} reason with which it rejects */
   end(reason) {
     clearTimeout(this.timer);
     this.aborter.abort(reason);
@@ -191,7 +201,7 @@ class HeartbeatWatch {
   /** @param {Deadline} deadline */
   constructor(deadline) {
     this.deadline = deadline;
-    this.heardAt = Date.now();
+    this.beatAtMs = Date.now();
     this.gone = new AbortController();
     const { signal } = this.gone;
     // Timers stop while a machine or a tab sleeps; the clock does not.
@@ -205,17 +215,20 @@ class HeartbeatWatch {
     }
   }
 
+  /** Notes that the stream is alive now. */
   beat() {
-    this.heardAt = Date.now();
+    this.beatAtMs = Date.now();
     this.deadline.extend(HEARTBEAT_MS + SLACK_MS);
   }
 
+  /** Stops watching. */
   close() {
     this.gone.abort();
   }
 
+  /** Ends the stream if the last heartbeat is too old. */
   #look() {
-    if (Date.now() - this.heardAt > HEARTBEAT_MS + SLACK_MS) this.#end();
+    if (Date.now() - this.beatAtMs > HEARTBEAT_MS + SLACK_MS) this.#end();
   }
 
   #end() {
@@ -223,7 +236,7 @@ class HeartbeatWatch {
   }
 }
 
-/** @param {string} block */
+/** Returns the event that one block of lines describes. @param {string} block */
 function parseBlock(block) {
   const event = { event: "message", data: "" };
   for (const line of block.split("\n")) {
@@ -233,7 +246,7 @@ function parseBlock(block) {
   return event;
 }
 
-/** @param {Response} response */
+/** Returns the error of a response that is not 2xx. @param {Response} response */
 async function refusal(response) {
   const retryAfter = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
   /** @type {{ code?: string, message?: string }} */
@@ -241,7 +254,7 @@ async function refusal(response) {
   try {
     error = (await response.json()).error ?? {};
   } catch {
-    // The body is not our JSON, but a proxy's page. Only the status is known.
+    // The body is not JSON of our server, but the page of a proxy. Only the status is known.
   }
   return new Refused(
     response.status,

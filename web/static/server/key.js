@@ -13,7 +13,7 @@ export function takeKey() {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-/** @param {string} key */
+/** Uses this key from now on. @param {string} key */
 export const setKey = (key) => write("tab", STORED, key.trim());
 
 /**

@@ -14,14 +14,15 @@ import { readJson, writeJson } from "./storage.js";
 const STORED = "earshot.choices";
 const DEFAULT = "default";
 
-/** The choices. Immutable: every change makes a new object. */
+/** What the user chose, and what the server offers. Immutable: every change makes a new object. */
 export class Choices {
   /** @type {Engines | null} the server's report, once it is known */
   engines = null;
-  /** The language that the user speaks. */
+  /** Code of the language that the user speaks, such as `de`. */
   language = browserLanguage();
-  /** The language of the page's words; empty follows the browser. */
+  /** Code of the language of the page's words; empty follows the browser. */
   pageLanguage = "";
+  /** Names of the engines that listen and answer; `default` leaves them to the server. */
   asr = DEFAULT;
   llm = DEFAULT;
   /** Name of a wake word, `default` or `off`. */
@@ -33,6 +34,7 @@ export class Choices {
   volume = 1;
   /** Whether the conversation is kept in this browser, longer than this tab. */
   keepsConversation = false;
+  /** True if the user chose the language. Otherwise it may still be changed to one that works. */
   isLanguageChosen = false;
 
   /** @param {Partial<Choices>} values */
@@ -40,7 +42,7 @@ export class Choices {
     Object.assign(this, values);
   }
 
-  /** Returns the choices of an earlier visit. */
+  /** Returns the choices of an earlier visit, or the first ones. */
   static stored() {
     return new Choices(readJson("browser", STORED) ?? {});
   }
@@ -125,13 +127,17 @@ export class Choices {
     return this.engines?.asr?.available.find((engine) => engine.name === name) ?? null;
   }
 
-  /** True if the recogniser knows this language, or if that is not known yet. */
+  /** True if the recogniser understands the chosen language, or if the report is still missing. */
   get isHeard() {
     const languages = this.recognizer()?.languages ?? [];
     return !languages.length || languages.includes("*") || languages.includes(this.language);
   }
 
-  /** The session object of a new call. @param {string | null} conversationId */
+  /**
+   * Returns the session object for a new call.
+   *
+   * @param {string | null} conversationId of the conversation to continue; null begins a new one
+   */
   session(conversationId) {
     const wakeWord = this.wakeWord === "off" ? "" : this.wakeWord;
     return {
@@ -167,8 +173,8 @@ export class Choices {
 }
 
 /**
- * Returns an id. The page names its conversation: the server forgets an unnamed one with its
- * connection.
+ * Returns an id for a new conversation. The page names its conversation, because the server forgets one
+ * without a name when the connection ends.
  */
 function newConversationId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16)); // randomUUID needs https

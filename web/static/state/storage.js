@@ -1,12 +1,14 @@
 // The browser's storage for this page. It may be forbidden, full, or changed by hand. Without it,
 // values last as long as the page.
 
-/** @typedef {"tab" | "browser"} Area `tab`: until the tab is closed */
+/**
+ * @typedef {"tab" | "browser"} Area tab: kept until the tab is closed; browser: kept for later visits
+ */
 
-/** @type {Map<string, string>} */
+/** Values that the browser did not store. @type {Map<string, string>} */
 const inMemory = new Map();
 
-// Functions, because where storage is forbidden even naming it is an error.
+// Functions, because an access to `sessionStorage` already throws where storage is forbidden.
 const AREAS = { tab: () => sessionStorage, browser: () => localStorage };
 
 /**
@@ -25,6 +27,8 @@ export function read(area, name) {
 }
 
 /**
+ * Stores a text under `name`.
+ *
  * @param {Area} area
  * @param {string} name
  * @param {string} text
@@ -39,6 +43,8 @@ export function write(area, name, text) {
 }
 
 /**
+ * Removes what is stored under `name`, if anything.
+ *
  * @param {Area} area
  * @param {string} name
  */
@@ -67,6 +73,8 @@ export function readJson(area, name) {
 }
 
 /**
+ * Stores a value as JSON under `name`.
+ *
  * @param {Area} area
  * @param {string} name
  * @param {any} value

@@ -1,10 +1,12 @@
-// The state of the page in one place. Parts set what they learn, and views watch what they show.
+// The state of the page in one place. The parts of the page set the values that they receive, and views
+// watch the values that they show.
 
 /** @template {object} State */
 export class Store {
-  /** @type {{ names: (keyof State)[], show: (state: State, before: State | null) => void, seen: State | null }[]} */
+  // shown: the state at the watcher's last call; null before the first one
+  /** @type {{ names: (keyof State)[], show: (state: State, before: State | null) => void, shown: State | null }[]} */
   #watchers = [];
-  #isWaiting = false;
+  #isScheduled = false;
 
   /** @param {State} state */
   constructor(state) {
@@ -16,7 +18,7 @@ export class Store {
     const names = /** @type {(keyof State)[]} */ (Object.keys(changes));
     if (names.every((name) => changes[name] === this.state[name])) return;
     this.state = { ...this.state, ...changes };
-    this.#wait();
+    this.#schedule();
   }
 
   /**
@@ -28,26 +30,26 @@ export class Store {
    *   last call; null at first
    */
   watch(names, show) {
-    this.#watchers.push({ names, show, seen: null });
-    this.#wait();
+    this.#watchers.push({ names, show, shown: null });
+    this.#schedule();
   }
 
-  #wait() {
-    if (this.#isWaiting) return;
-    this.#isWaiting = true;
+  #schedule() {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
     queueMicrotask(() => {
-      this.#isWaiting = false;
-      this.#show();
+      this.#isScheduled = false;
+      this.#callWatchers();
     });
   }
 
-  #show() {
+  #callWatchers() {
     const { state } = this;
     for (const watcher of this.#watchers) {
-      const { names, seen, show } = watcher;
-      if (seen && names.every((name) => seen[name] === state[name])) continue;
-      watcher.seen = state;
-      show(state, seen);
+      const { names, shown, show } = watcher;
+      if (shown && names.every((name) => shown[name] === state[name])) continue;
+      watcher.shown = state;
+      show(state, shown);
     }
   }
 }

@@ -42,7 +42,7 @@ const PATHS = {
 };
 
 /**
- * Describes an outline icon. It is only decoration; the text next to it says the same.
+ * Describes an outline icon. It is hidden from screen readers, because the text next to it says the same.
  *
  * @param {string} name
  */
@@ -53,5 +53,5 @@ export const icon = (name) =>
     h("path", { d: PATHS[name] ?? PATHS.switch }),
   );
 
-/** @param {string} name */
+/** Returns whether there is an icon of this name. @param {string} name */
 export const hasIcon = (name) => name in PATHS;

@@ -9,17 +9,19 @@
  * @typedef {{ [name: string]: Attribute | Styles | Handler }} Props
  *   attributes by name (null or false: none), event handlers by the event's name, `style`, `key`
  * @typedef {{ tag: string, kind: string, props: Props, children: Content[] }} Description
+ *   an element as it should be; `kind`: what an element must have in common with it to become it
  * @typedef {Description | string} Content
- * @typedef {Content | null | undefined | false} Child
+ * @typedef {Content | null | undefined | false} Child a child, or none
  */
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "path", "circle"]);
 
-// Properties that a user changes. Their attributes are only the first value.
-const LIVE = new Set(["value", "checked", "selected"]);
+// Properties that a user changes. They are set as properties, because the attribute of the same name is
+// only their first value.
+const USER_CHANGED = new Set(["value", "checked", "selected"]);
 
-/** @type {WeakMap<Node, { props: Props, children: Content[] | null, kind?: string }>} */
+/** The newest description of each element. @type {WeakMap<Node, { props: Props, children: Content[] | null, kind?: string }>} */
 const described = new WeakMap();
 
 /**
@@ -49,27 +51,29 @@ export function h(tag, { key, ...props } = {}, ...children) {
 export function update(element, props, children) {
   const before = described.get(element);
   const wanted = { ...before, props: { ...before?.props, ...props } };
-  follow(element, { ...wanted, children: children ? shown(children) : null });
+  apply(element, { ...wanted, children: children ? shown(children) : null });
 }
 
-/** @param {string} id of an element in the page's HTML */
+/** Returns an element of the page's HTML. @param {string} id */
 export function byId(id) {
   const element = document.getElementById(id);
   if (!element) throw new Error(`the page has no element #${id}`);
   return element;
 }
 
-/** @param {Child[]} children */
+/** Returns the children without the places where there is none. @param {Child[]} children */
 const shown = (children) =>
   /** @type {Content[]} */ (
     children.filter((child) => child !== null && child !== undefined && child !== false)
   );
 
 /**
+ * Makes an element what its description says.
+ *
  * @param {Element} element
  * @param {{ props: Props, children: Content[] | null }} wanted
  */
-function follow(element, wanted) {
+function apply(element, wanted) {
   const before = described.get(element);
   if (before === wanted) return; // the same description means that nothing changed
   described.set(element, wanted);
@@ -78,6 +82,8 @@ function follow(element, wanted) {
 }
 
 /**
+ * Sets the props that differ from the last ones.
+ *
  * @param {Element} element
  * @param {Props} before
  * @param {Props} wanted
@@ -93,7 +99,12 @@ function setProps(element, before, wanted) {
   }
 }
 
-/** Calls the handler of the newest description. @param {Event} event */
+/**
+ * Calls the handler of the element's newest description. It is the only listener, so that a view may
+ * describe another function each time.
+ *
+ * @param {Event} event
+ */
 function handle(event) {
   const handler = described.get(/** @type {Node} */ (event.currentTarget))?.props[event.type];
   if (typeof handler === "function") handler(event);
@@ -105,13 +116,13 @@ function handle(event) {
  * @param {Attribute} value
  */
 function setAttribute(element, name, value) {
-  if (LIVE.has(name)) Object.assign(element, { [name]: value ?? "" });
+  if (USER_CHANGED.has(name)) Object.assign(element, { [name]: value ?? "" });
   else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : String(value));
 }
 
 /**
- * Sets styles by the style object: the page's policy allows no style attributes.
+ * Sets styles one by one: the page's Content-Security-Policy allows no style attributes.
  *
  * @param {any} element
  * @param {any} before
@@ -125,37 +136,40 @@ function setStyle(element, before, wanted) {
 }
 
 /**
+ * Makes the children of an element what their descriptions say. A present child of the same kind is kept
+ * and changed; missing ones are created, and superfluous ones removed.
+ *
  * @param {Element} parent
  * @param {Content[]} wanted
  */
 function setChildren(parent, wanted) {
   /** @type {Map<string | undefined, ChildNode[]>} */
-  const there = new Map();
+  const present = new Map();
   for (const node of parent.childNodes) {
     const kind = node instanceof Text ? "#text" : described.get(node)?.kind;
-    const alike = there.get(kind);
-    if (alike) alike.push(node);
-    else there.set(kind, [node]);
+    const sameKind = present.get(kind);
+    if (sameKind) sameKind.push(node);
+    else present.set(kind, [node]);
   }
   const nodes = wanted.map((child) => {
-    const node = there.get(typeof child === "string" ? "#text" : child.kind)?.shift();
+    const node = present.get(typeof child === "string" ? "#text" : child.kind)?.shift();
     if (node === undefined) return create(child);
     if (typeof child === "string") setText(/** @type {Text} */ (node), child);
-    else follow(/** @type {Element} */ (node), child);
+    else apply(/** @type {Element} */ (node), child);
     return node;
   });
-  for (const node of [...there.values()].flat()) node.remove();
+  for (const node of [...present.values()].flat()) node.remove();
   arrange(parent, nodes);
 }
 
-/** @param {Content} child */
+/** Returns a new node for a description. @param {Content} child */
 function create(child) {
   if (typeof child === "string") return document.createTextNode(child);
   const { tag } = child;
   const element = SVG_TAGS.has(tag)
     ? document.createElementNS(SVG, tag)
     : document.createElement(tag);
-  follow(element, child);
+  apply(element, child);
   return element;
 }
 

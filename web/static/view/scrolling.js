@@ -11,14 +11,14 @@ const GAP_PX = 16; // between the newest words and the dock, which lies over the
  * @param {HTMLElement} element
  */
 export function scrollableByKeyboard(element) {
-  const look = () => {
+  const check = () => {
     const isLarger =
       element.scrollHeight > element.clientHeight + 1 ||
       element.scrollWidth > element.clientWidth + 1;
     update(element, { tabindex: isLarger ? "0" : null });
   };
-  new ResizeObserver(look).observe(element);
-  new MutationObserver(look).observe(element, { childList: true, subtree: true });
+  new ResizeObserver(check).observe(element);
+  new MutationObserver(check).observe(element, { childList: true, subtree: true });
 }
 
 /**
@@ -36,8 +36,8 @@ export class FollowedEnd {
     /** @type {Element | null} */
     this.end = null;
     this.isFollowing = true;
-    /** @type {Map<Element, number>} */
-    this.tops = new Map();
+    /** Where each scroller stood when it last moved, in px. @type {Map<Element, number>} */
+    this.lastTops = new Map();
     panel.addEventListener("scroll", () => this.#scrolled(panel), { passive: true });
     addEventListener("scroll", () => this.#scrolled(pageScroller()), { passive: true });
     // A message above the dock leaves less room for the words.
@@ -46,6 +46,8 @@ export class FollowedEnd {
   }
 
   /**
+   * Scrolls to the newest words, unless the user reads older ones.
+   *
    * @param {Element | null} end the newest element
    * @param {boolean} isNew whether a turn has just begun
    */
@@ -58,18 +60,18 @@ export class FollowedEnd {
     else if (isNew && end.getBoundingClientRect().bottom < 0) {
       end.scrollIntoView({ block: "nearest" });
     }
-    this.tops.set(scroller, scroller.scrollTop); // a movement away from here is made by the user
+    this.lastTops.set(scroller, scroller.scrollTop); // a movement away from here is made by the user
   }
 
   /**
-   * Notes a movement. The page itself scrolls only down. A movement up was made by the user, or the
-   * page became shorter; then its end is visible.
+   * Notes a movement and decides whether to follow. The code scrolls only down. So a movement up was
+   * made by the user, or the content became shorter; then its end is visible.
    *
    * @param {Element} scroller
    */
   #scrolled(scroller) {
-    const before = this.tops.get(scroller) ?? 0;
-    this.tops.set(scroller, scroller.scrollTop);
+    const before = this.lastTops.get(scroller) ?? 0;
+    this.lastTops.set(scroller, scroller.scrollTop);
     if (scroller !== this.#scroller()) return;
     const below = this.#below();
     if (scroller.scrollTop < before) this.isFollowing &&= below <= 1;

@@ -8,10 +8,11 @@ import { h } from "./keyed.js";
  * @typedef {import("../conversation/reducer.js").Trace} Trace
  * @typedef {import("../conversation/reducer.js").Span} Span
  * @typedef {{ from: number, to: number, percent: (ms: number) => number }} Scale
+ *   a time axis: its first and last moment in ms, and how far from the left a moment lies
  */
 
-const TICKS = 5; // with more, the labels touch each other on a phone
-const SHORTEST = 0.6; // percent; a stage of half a millisecond must be visible
+const MAX_TICKS = 5; // with more, the labels touch each other on a phone
+const MIN_WIDTH_PERCENT = 0.6; // of a bar, so that a stage of half a millisecond is visible
 
 /**
  * Returns the stages of one turn.
@@ -77,8 +78,8 @@ export function waterfall(trace, isOpen, onToggle = () => {}) {
  * @param {number} width
  */
 export function barAt(name, left, width) {
-  const seen = Math.max(width, SHORTEST);
-  const style = { left: `${Math.min(left, 100 - seen)}%`, width: `${seen}%` };
+  const shown = Math.max(width, MIN_WIDTH_PERCENT);
+  const style = { left: `${Math.min(left, 100 - shown)}%`, width: `${shown}%` };
   return h("span", { class: `bar ${name}`, style });
 }
 
@@ -89,7 +90,7 @@ export function barAt(name, left, width) {
  */
 const isAhead = (span) => span.is_speculative === true;
 
-/** @param {Trace} trace */
+/** Returns the line above the bars: the response latency, if it is known. @param {Trace} trace */
 function headline(trace) {
   const { response_latency_ms: latency, stages } = trace;
   if (latency === null || latency === undefined) return t("where_time");
@@ -110,6 +111,8 @@ function scaleOf(spans) {
 }
 
 /**
+ * Returns the table row of one stage: name, bar, time taken.
+ *
  * @param {Span} span
  * @param {Scale} scale
  */
@@ -150,9 +153,9 @@ function bar(span, scale) {
   return barAt(name, left, scale.percent(span.end_ms) - left);
 }
 
-/** @param {Scale} scale */
+/** Returns the labels of the axis. @param {Scale} scale */
 function ticks({ from, to, percent }) {
-  const step = niceStep((to - from) / TICKS);
+  const step = niceStep((to - from) / MAX_TICKS);
   const marks = [];
   for (let ms = Math.ceil(from / step) * step; ms <= to; ms += step) {
     marks.push(
@@ -162,7 +165,7 @@ function ticks({ from, to, percent }) {
   return marks;
 }
 
-/** Returns the next larger of 1, 2, 5, 10, 20, ... @param {number} raw */
+/** Returns `raw` rounded up to one of 1, 2, 5, 10, 20, ... @param {number} raw */
 function niceStep(raw) {
   const power = 10 ** Math.floor(Math.log10(Math.max(raw, 1)));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? 10 * power;

@@ -4,7 +4,7 @@ import { getJson } from "../server/api.js";
 import { takeKey } from "../server/key.js";
 import { byId, h, update } from "../view/keyed.js";
 
-const ANSWER_MS = 60_000; // a model may think long before it answers
+const MAX_ANSWER_MS = 60_000; // a model may think long before it answers
 
 /** One call. Each sentence is recorded between two clicks. */
 class Call {
@@ -14,21 +14,23 @@ class Call {
   #track = null;
   /** @type {RTCRtpSender | null} */
   #sender = null;
-  #stoppedAt = 0;
+  /** When the last sentence ended. */
+  #stoppedAtMs = 0;
   isRecording = false;
 
+  /** Connects. Resolves when a sentence can be recorded; rejects if the server or the browser refuses. */
   async open() {
     const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
     const [track] = stream.getAudioTracks();
     this.#track = track;
     this.#sender = this.#peer.addTrack(track, stream);
-    this.#channel.onmessage = (event) => this.#take(JSON.parse(event.data));
+    this.#channel.onmessage = (event) => this.#receive(JSON.parse(event.data));
     const opened = new Promise((resolve) => {
       this.#channel.onopen = resolve;
     });
     this.#channel.onclose = () => closed(this);
     await this.#peer.setLocalDescription();
-    await this.#gathered();
+    await this.#candidatesGathered();
     const { type, sdp } = /** @type {RTCSessionDescription} */ (this.#peer.localDescription);
     const body = JSON.stringify({ type, sdp });
     const headers = { "Content-Type": "application/json" };
@@ -44,7 +46,7 @@ class Call {
     if (this.isRecording) {
       await this.#sender?.replaceTrack(this.#track);
     } else {
-      this.#stoppedAt = performance.now();
+      this.#stoppedAtMs = performance.now();
       this.#sender?.replaceTrack(null);
     }
     this.#channel.send(JSON.stringify({ type: this.isRecording ? "start" : "stop" }));
@@ -56,16 +58,17 @@ class Call {
   }
 
   /** @param {any} message of the server */
-  #take({ type, message, obj }) {
+  #receive({ type, message, obj }) {
     if (type === "infer") {
-      const waitedMs = Math.round(performance.now() - this.#stoppedAt);
-      add("heard", `${obj.text || "(nothing)"} (${obj.model}, ${waitedMs} ms)`);
+      const waitedMs = Math.round(performance.now() - this.#stoppedAtMs);
+      addEntry("heard", `${obj.text || "(nothing)"} (${obj.model}, ${waitedMs} ms)`);
     } else if (type === "error") {
-      tell(message);
+      showState(message);
     }
   }
 
-  async #gathered() {
+  /** Waits until all ICE candidates are in the offer, as Willow's server expects. */
+  async #candidatesGathered() {
     while (this.#peer.iceGatheringState !== "complete") {
       await new Promise((resolve) => {
         this.#peer.onicegatheringstatechange = resolve;
@@ -80,20 +83,23 @@ let call = null;
 /** @type {Record<string, string[]>} entries of each list, the newest first */
 const lists = { heard: [], answers: [] };
 
-/** @param {string} text */
-const tell = (text) => update(byId("state"), {}, [text]);
+/** Shows a line about the call, or an error. @param {string} text */
+const showState = (text) => update(byId("state"), {}, [text]);
 
 /**
+ * Adds an entry at the top of a list.
+ *
  * @param {string} list
  * @param {string} text
  */
-function add(list, text) {
+function addEntry(list, text) {
   lists[list].unshift(text);
   const { length } = lists[list];
   const items = lists[list].map((one, index) => h("li", { key: String(length - index) }, one));
   update(byId(list), {}, items);
 }
 
+/** Shows what the buttons do now. */
 function draw() {
   const isRecording = call?.isRecording ?? false;
   const text = isRecording ? "Stop and recognise" : "Start recording";
@@ -102,30 +108,30 @@ function draw() {
   update(byId("connect"), { disabled: call !== null });
 }
 
-/** @param {Call} ended */
+/** Called when a call ended. @param {Call} ended */
 function closed(ended) {
   if (call !== ended) return;
   call = null;
-  tell("The server ended the call.");
+  showState("The server ended the call.");
   draw();
 }
 
 async function connect() {
   const opening = new Call();
   update(byId("connect"), { disabled: true });
-  tell("Connecting.");
+  showState("Connecting.");
   try {
     await opening.open();
     call = opening;
-    tell("Connected.");
+    showState("Connected.");
   } catch (/** @type {any} */ error) {
     opening.close();
-    tell(error.message || "The server does not answer.");
+    showState(error.message || "The server does not answer.");
   }
   draw();
 }
 
-/** @param {SubmitEvent} event */
+/** Asks the question in the form. @param {SubmitEvent} event */
 async function ask(event) {
   event.preventDefault();
   const form = /** @type {HTMLFormElement} */ (event.target);
@@ -133,10 +139,10 @@ async function ask(event) {
   form.reset();
   try {
     const path = `/api/chatbot?${new URLSearchParams({ text })}`;
-    const { response } = await getJson(path, { limitMs: ANSWER_MS });
-    add("answers", `${text}: ${response}`);
+    const { response } = await getJson(path, { limitMs: MAX_ANSWER_MS });
+    addEntry("answers", `${text}: ${response}`);
   } catch (/** @type {any} */ error) {
-    tell(error.message || "The server does not answer.");
+    showState(error.message || "The server does not answer.");
   }
 }
 

@@ -13,8 +13,10 @@ import { ZH } from "./zh.js";
 /** Every sentence of the page by language and key. */
 export const WORDS = { en: EN, de: DE, fr: FR, es: ES, it: IT, nl: NL, pt: PT, zh: ZH };
 
+/** Codes of the languages that the page itself speaks. */
 export const UI_LANGUAGES = Object.keys(WORDS);
 
+/** Code of the language in which the page speaks now. */
 let current = "en";
 
 /** Returns the first of the browser's languages that the page is translated into. */
@@ -70,7 +72,7 @@ export function speakLanguage(language) {
   }
 }
 
-/** @param {string} selector @returns {NodeListOf<HTMLElement>} */
+/** Returns the elements that are to be translated. @param {string} selector @returns {NodeListOf<HTMLElement>} */
 const marked = (selector) => document.querySelectorAll(selector);
 
 /** Returns a language's own name: `de` -> Deutsch. @param {string} language */
@@ -92,13 +94,13 @@ export function languageName(language) {
   }
 }
 
-/** @param {number} ms */
+/** Returns a time with its unit, with one decimal below 10 ms. @param {number} ms */
 export function formatMs(ms) {
   const rounded = Math.abs(ms) < 10 ? Math.round(ms * 10) / 10 : Math.round(ms);
   return `${new Intl.NumberFormat(current).format(rounded)} ms`;
 }
 
-/** @param {number} value */
+/** Returns a number with at most one decimal, as the language writes it. @param {number} value */
 export function formatNumber(value) {
   return new Intl.NumberFormat(current, { maximumFractionDigits: 1 }).format(value);
 }

@@ -1,7 +1,7 @@
 """Names and areas that WAS's page sets; they are stored with the devices."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from core.errors import NotFound
 from devices.directory import Device, DeviceDirectory
@@ -14,19 +14,9 @@ NAMES = ("label", "name")
 "Fields for the name: WAS's own, and ours."
 
 
-class EditableDeviceDirectory(DeviceDirectory, Protocol):
-    """A directory whose devices can be named."""
-
-    async def edit(
-        self, device_id: str, *, name: str | None = None, area: str | None = None
-    ) -> Device:
-        """Changes name and area; None leaves a value as it is. Raises NotFound, StorageError."""
-        ...
-
-
-async def named_device(names: EditableDeviceDirectory, mac: str) -> Device:
+async def named_device(directory: DeviceDirectory, mac: str) -> Device:
     """Returns the device with this MAC, connected or not. Raises NotFound."""
-    device = await names.find("willow", mac.lower())
+    device = await directory.find("willow", mac.lower())
     if device is None:
         raise NotFound(
             f"no device {mac[:64]!r} is known", code="device_not_found", param="mac_addr"

@@ -21,12 +21,14 @@ MAX_SPOKEN_CHARS = 500
 """Limit of an announcement's text. In a URL, with three bytes per character, it comes close to the
 4000 bytes that a message may have."""
 
+MAX_SPEECH_URL_CHARS = 2000
+"Limit of the URL at which a device fetches speech. A longer text is cut."
+
 FirmwareUpdate = Callable[["WillowConnection", str], Awaitable[bool]]
 "Function that makes a device fetch firmware; see `WasDoor.update`."
 
-
-async def do_nothing() -> None:
-    """Does nothing, in place of `configure` until the session sets it."""
+SendConfiguration = Callable[["WillowConnection"], Awaitable[None]]
+"Function that sends a device its configuration, which makes it reboot."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class WillowConnection:
         notifications: NotificationQueue,
         audio_urls: AudioUrlPolicy,
         update: FirmwareUpdate,
+        configure: SendConfiguration,
     ) -> None:
         self.device, self.hostname, self.origin = device, hostname, origin
         self.outbox: Outbox[ToDevice] = Outbox(MAX_UNSENT)
@@ -64,9 +67,8 @@ class WillowConnection:
         "False: it was blocked or forgotten, so none of its requests are served any more."
         self.close_requested = asyncio.Event()
         "Set to close the connection from outside of its session."
-        self.configure: Callable[[], Awaitable[None]] = do_nothing
-        "Sends the device its configuration, which makes it reboot."
-        self._presence, self._update, self._audio_urls = presence, update, audio_urls
+        self._update, self._configure = update, configure
+        self._presence, self._audio_urls = presence, audio_urls
         self._activity: DeviceActivity = "idle"
         self._timing: Mapping[str, float] | None = None
 
@@ -144,6 +146,10 @@ class WillowConnection:
     async def update(self, firmware: str) -> bool:
         return await self._update(self, firmware)
 
+    async def configure(self) -> None:
+        """Sends the device its configuration, which makes it reboot."""
+        await self._configure(self)
+
     async def close(self) -> None:
         self.close_requested.set()
 
@@ -153,7 +159,10 @@ class WillowConnection:
         params = {"speaker": profile.voice, "language": profile.language}
         query = "".join(f"{name}={quote(one, safe='')}&" for name, one in params.items() if one)
         short = one_line(text)[:MAX_SPOKEN_CHARS]
-        while len(url := f"{self.origin.base_url}/api/tts?{query}text={quote(short)}") > 2000:
+        while (
+            len(url := f"{self.origin.base_url}/api/tts?{query}text={quote(short)}")
+            > MAX_SPEECH_URL_CHARS
+        ):
             short = short[: len(short) * 9 // 10]
         return url
 

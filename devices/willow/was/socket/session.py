@@ -217,6 +217,7 @@ class DeviceSession:
             NotificationQueue(services.notification_ids),
             services.audio_urls,
             services.update,
+            partial(self._configure, reason="ordered"),
         )
         former = stack.enter_context(services.presence.connected(device.id, connection))
         if former is not None:
@@ -226,7 +227,6 @@ class DeviceSession:
         conversation = services.one_shot_responses.conversation(device.id)
         conversation.speakers.append(connection)
         stack.callback(conversation.remove_speaker, connection)
-        connection.configure = partial(self._configure, connection, "ordered")
         self._connection = connection
         for work in (self._write(connection), self._wait_for_close(connection)):
             task = tasks.create_task(work, name="willow-socket")

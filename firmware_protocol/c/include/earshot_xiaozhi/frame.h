@@ -2,7 +2,9 @@
  *
  *   v1  the packet itself
  *   v2  u16 version, u16 kind, u32 reserved, u32 timestamp_ms, u32 payload_size, payload
- *   v3  u8 kind, u8 reserved, u16 payload_size, payload          (big-endian, both) */
+ *   v3  u8 kind, u8 reserved, u16 payload_size, payload
+ *
+ * Numbers are big-endian. */
 #ifndef EARSHOT_XIAOZHI_FRAME_H
 #define EARSHOT_XIAOZHI_FRAME_H
 
@@ -22,7 +24,7 @@ typedef enum { EARSHOT_FRAME_AUDIO = 0, EARSHOT_FRAME_JSON = 1 } earshot_frame_k
 
 typedef struct {
   earshot_frame_kind kind;
-  uint32_t timestamp_ms; /* only in v2: that of the downlink audio that plays now; otherwise 0 */
+  uint32_t timestamp_ms; /* only in v2: timestamp of the server's packet that plays now; else 0 */
   const uint8_t *payload;
   size_t payload_len; /* 0 to 3 bytes mean silence (DTX of Opus) */
 } earshot_frame;

@@ -12,23 +12,24 @@
 extern "C" {
 #endif
 
-#define EARSHOT_MCP_PAGE_BYTES 8000 /* of one `tools/list`; less if the output buffer is smaller */
+#define EARSHOT_MCP_PAGE_BYTES 8000 /* longest page of `tools/list`; shorter in a small `tx` */
 
-/* A tool runs inside earshot_client_receive. Nothing is sent or received until it returns; keep or
- * drop the microphone's sound of that time. If the work takes more than about 20 ms, only start it,
- * answer that it was started, and return.
+/* A tool runs inside earshot_client_receive. Nothing is sent or received until it returns; keep the
+ * microphone's sound of that time, or drop it. If the work takes more than about 20 ms, only start
+ * it, answer that it was started, and return.
  *
  * A tool must not call earshot_client_ functions, because its result is being written into their
  * output. They refuse with EARSHOT_BAD_STATE. Call them (listen, close) after receive returned. */
 typedef struct {
-  const char *name; /* such as "self.audio_speaker.set_volume"; ASCII without quotes, not "" */
+  const char *name; /* such as "self.audio_speaker.set_volume": ASCII without quotes, not empty */
   const char *description;
   const char *input_schema; /* JSON; NULL: no arguments */
-  bool is_user_only;        /* listed only when the server asks for such tools, too */
+  bool is_user_only;        /* listed only if the server asks for tools for users, too */
   /* Writes the result with earshot_put_escaped, as it becomes part of a JSON string, and returns
-   * NULL; or returns an error text. `arguments` is an object with any content: check its values. */
+   * NULL. If the call failed, it returns an error text instead. `arguments` is an object with any
+   * content: check its values. */
   const char *(*call)(void *context, earshot_json arguments, earshot_writer *result);
-  void *context;
+  void *context; /* passed to `call` */
 } earshot_tool;
 
 typedef struct {
@@ -39,8 +40,8 @@ typedef struct {
 } earshot_mcp;
 
 /* Answers one request. False if no answer is due: for a notification, and for an id that is not a
- * number (the firmware drops these, too). An answer without room becomes an error that says so. If
- * there is no room for the error either, the writer is full.
+ * number (the firmware drops these, too). An answer that does not fit is replaced by an error that
+ * says so. If the error does not fit either, `out` is full afterwards.
  *
  * Errors have a `code`, as JSON-RPC requires; the firmware's have only a `message`. */
 bool earshot_mcp_answer(const earshot_mcp *mcp, earshot_json request, earshot_writer *out);

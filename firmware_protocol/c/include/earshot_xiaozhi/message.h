@@ -13,19 +13,23 @@
 extern "C" {
 #endif
 
-#define EARSHOT_UNKNOWN_MS (-1)
+#define EARSHOT_UNKNOWN_MS (-1) /* a time that the server did not report */
 
+/* How a turn of the user ends. Auto: the server decides when the user has finished. Manual: the
+ * device says that the button was released. Realtime: as auto, and the device also sends sound
+ * while the server speaks, so that the user can interrupt. */
 typedef enum { EARSHOT_MODE_AUTO, EARSHOT_MODE_MANUAL, EARSHOT_MODE_REALTIME } earshot_mode;
 
 typedef struct {
   int version;        /* of the binary frames: 1, 2 or 3 */
-  int frame_ms;       /* of the uplink; 60 in the firmware */
+  int frame_ms;       /* length of the packets that the device sends; 60 in the firmware */
   bool has_mcp;       /* the device has tools */
   bool has_aec;       /* the server is asked to cancel the echo */
   bool wants_partial; /* Earshot's own: transcripts during speech */
   bool wants_timing;  /* Earshot's own: latency of each answer by stage */
 } earshot_hello;
 
+/* Write one message each. `session_id`: from the server's hello; may be empty. */
 void earshot_write_hello(earshot_writer *out, const earshot_hello *hello);
 void earshot_write_listen_start(earshot_writer *out, const char *session_id, earshot_mode mode);
 void earshot_write_listen_stop(earshot_writer *out, const char *session_id);
@@ -37,7 +41,7 @@ void earshot_write_mcp_begin(earshot_writer *out, const char *session_id);
 void earshot_write_mcp_end(earshot_writer *out);
 
 typedef enum {
-  EARSHOT_MESSAGE_IGNORED, /* an unknown type, `sentence_end`, `goodbye` (MQTT's) */
+  EARSHOT_MESSAGE_IGNORED, /* an unknown type, `sentence_end`, or `goodbye`, which MQTT needs */
   EARSHOT_MESSAGE_HELLO,
   EARSHOT_MESSAGE_STT,
   EARSHOT_MESSAGE_LLM,
@@ -56,7 +60,8 @@ typedef struct {
   size_t len;
 } earshot_text;
 
-/* Earshot's own, with `tts stop`: ms from the end of speech; EARSHOT_UNKNOWN_MS if not reported. */
+/* Times of an answer, in ms from the end of the user's speech. Earshot sends them with `tts stop`.
+ * EARSHOT_UNKNOWN_MS: not reported. */
 typedef struct {
   int32_t response_latency_ms; /* to the first sound */
   int32_t transcript_ms;
@@ -73,8 +78,8 @@ typedef struct {
   bool is_partial;      /* stt, Earshot's own: the text may still change */
   earshot_timing timing;
   earshot_json payload;   /* mcp, custom */
-  int32_t sample_rate_hz; /* hello: of the downlink */
-  int32_t frame_ms;
+  int32_t sample_rate_hz; /* hello: of the sound that the server sends */
+  int32_t frame_ms;       /* hello: length of its packets */
 } earshot_message;
 
 /* Reads a message and decodes its texts in place: `text` is changed, and `message` points into it.

@@ -8,13 +8,13 @@ extern "C" {
 
 #define EARSHOT_PAYLOAD_BYTES_MAX 8192 /* an Opus packet of 120 ms at its highest rate is 7.7 kB */
 #define EARSHOT_TEXT_BYTES_MAX 65535   /* of one JSON message */
-#define EARSHOT_JSON_DEPTH_MAX 32      /* objects and arrays within each other */
+#define EARSHOT_JSON_DEPTH_MAX 32      /* most levels of objects and arrays within each other */
 
 typedef enum {
   EARSHOT_OK = 0,
   EARSHOT_TRUNCATED,   /* a frame shorter than its header says */
   EARSHOT_TRAILING,    /* a frame longer than its header says */
-  EARSHOT_TOO_LARGE,   /* above one of the limits, or above the caller's buffer */
+  EARSHOT_TOO_LARGE,   /* larger than one of the limits, or than the caller's buffer */
   EARSHOT_BAD_VERSION, /* a v2 header with another version, or an unsupported version */
   EARSHOT_BAD_KIND,    /* a frame that is neither audio nor JSON */
   EARSHOT_BAD_JSON,    /* not JSON, or not UTF-8 */
@@ -24,10 +24,10 @@ typedef enum {
   EARSHOT_BAD_CONFIG,  /* a field of earshot_config is missing or too small */
   EARSHOT_REFUSED,     /* the server answered the handshake with something other than 101 */
   EARSHOT_PROTOCOL,    /* the server broke RFC 6455 */
-  EARSHOT_TIMEOUT      /* nothing came for too long */
+  EARSHOT_TIMEOUT      /* nothing came from the server for too long */
 } earshot_status;
 
-/* A short, stable name, such as "too_large". */
+/* Returns a short, stable name, such as "too_large". */
 const char *earshot_status_name(earshot_status status);
 
 #ifdef __cplusplus

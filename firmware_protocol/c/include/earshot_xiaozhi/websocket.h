@@ -2,7 +2,8 @@
  * collected in `tx`.
  *
  * It has no extensions and no subprotocols. Fragments are joined in `rx`, so no message may be
- * longer than `rx`. Pings are answered, a Close is echoed, errors queue a Close with their code. */
+ * longer than `rx`. It answers a ping with a pong and a Close with a Close. After an error it
+ * queues a Close with the code of the error. */
 #ifndef EARSHOT_XIAOZHI_WEBSOCKET_H
 #define EARSHOT_XIAOZHI_WEBSOCKET_H
 
@@ -26,10 +27,10 @@ extern "C" {
 typedef enum { EARSHOT_WS_TEXT = 1, EARSHOT_WS_BINARY = 2 } earshot_ws_opcode;
 
 typedef struct {
-  const char *host; /* as sent in `Host`: with the port unless it is the scheme's own (80, 443 with
-                     * TLS), an IPv6 address in brackets */
+  const char *host; /* value of the header `Host`: with the port, unless it is 80, or 443 with TLS;
+                     * an IPv6 address in brackets */
   const char *path;
-  const char *token;     /* "Bearer " is put before it if it has no space; NULL or "": none */
+  const char *token;     /* key; "Bearer " is put before it if it has no space; NULL or "": none */
   const char *device_id; /* MAC address, lower case, with colons */
   const char *client_id; /* UUID */
   int version;           /* of the binary frames */
@@ -53,6 +54,7 @@ typedef struct {
   int http_status;
 } earshot_ws_event;
 
+/* shut: not connected; shaking: the handshake was sent and is not answered yet. */
 typedef enum { EARSHOT_WS_SHUT, EARSHOT_WS_SHAKING, EARSHOT_WS_OPEN } earshot_ws_state;
 
 typedef struct {
@@ -66,12 +68,12 @@ typedef struct {
   void *random_context;
   earshot_ws_state state;
   bool skips_accept;
-  char key[25];
-  uint8_t header[10]; /* of the frame that is arriving */
-  uint8_t header_len;
-  uint8_t header_need;
-  size_t payload_left;
-  uint8_t control[EARSHOT_WS_CONTROL_BYTES_MAX];
+  char key[25];         /* Sec-WebSocket-Key of the handshake */
+  uint8_t header[10];   /* of the frame that is arriving */
+  uint8_t header_len;   /* bytes of it that have arrived */
+  uint8_t header_need;  /* bytes that it has in all */
+  size_t payload_left;  /* bytes of the frame's payload that have not arrived */
+  uint8_t control[EARSHOT_WS_CONTROL_BYTES_MAX]; /* payload of a ping, pong or Close */
   size_t control_len;
   uint8_t message_opcode; /* 0: between messages */
 } earshot_ws;
@@ -82,12 +84,13 @@ earshot_status earshot_ws_open(earshot_ws *ws, const earshot_handshake *handshak
 /* Takes bytes up to the first event and returns their number. Call it until all are taken. */
 size_t earshot_ws_receive(earshot_ws *ws, const uint8_t *data, size_t len, earshot_ws_event *event);
 
-/* `begin` returns a writer for the message; `commit` sends what was written. */
+/* Returns a writer for a message. It writes into the free part of `tx`. */
 earshot_writer earshot_ws_begin(earshot_ws *ws);
+/* Sends what was written as one message. EARSHOT_FULL if it did not fit. */
 earshot_status earshot_ws_commit(earshot_ws *ws, earshot_ws_opcode opcode,
                                  const earshot_writer *message);
 
-/* Queues a Close. Afterwards nothing is sent or received. */
+/* Queues a Close. After it nothing more is queued, and what arrives is ignored. */
 void earshot_ws_close(earshot_ws *ws, uint16_t code);
 
 /* Removes `len` bytes from `tx` after they were sent. */

@@ -10,6 +10,7 @@ import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
 from engines.runtime.external_server import supervisor
+from engines.runtime.external_server.process import ServerProcess
 from engines.runtime.external_server.supervisor import (
     BACKOFF_S,
     MAX_FAILURES,
@@ -21,7 +22,7 @@ from tests.loop import run_virtual
 
 
 @dataclass
-class Script:
+class Script(ServerProcess):
     """A server that comes up after `starts_s` and lives for `lives_s`, as often as it is
     started."""
 

@@ -13,7 +13,7 @@ from core.audio import AudioFrame, Pcm
 from core.errors import EngineError, PayloadTooLarge, RequestError
 from engines.base import TtsInfo
 from engines.tts.espeak import EspeakTts, Settings, create
-from engines.tts.espeak.library import PcmSink
+from engines.tts.espeak.library import EspeakLibrary, EventSink, PcmSink
 from engines.tts.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_clauses
 from tests.speech import say
 
@@ -24,7 +24,7 @@ PATIENCE_S = 30
 "Only a failing test waits for all of it."
 
 
-class FakeLibrary:
+class FakeLibrary(EspeakLibrary):
     """Gives `chunks` chunks per clause; from the second on each waits for `gate`."""
 
     def __init__(self, *, chunks: int = 2, is_open: bool = True) -> None:
@@ -39,7 +39,12 @@ class FakeLibrary:
         return voice.partition("+")[0] in {"en-us", "en-gb", "de"}
 
     def synthesise(
-        self, text: str, voice: str, words_per_minute: int, sink: PcmSink, _: object = None
+        self,
+        text: str,
+        voice: str,
+        words_per_minute: int,
+        sink: PcmSink,
+        on_events: EventSink | None = None,
     ) -> None:
         if text == "fail":
             raise EngineError("tts", "espeak", "status 2")

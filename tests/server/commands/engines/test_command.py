@@ -16,9 +16,14 @@ from engines.llm.vllm.environment import (
     read_environment,
     write_marker,
 )
-from server.commands.engines.pip import IndexUnreachable, InstallError, failure, large_download
+from server.commands.engines.pip import (
+    IndexUnreachable,
+    InstallError,
+    failure,
+    large_download_message,
+)
 from server.commands.engines.vllm_install import check_space
-from server.commands.engines.vllm_requirements import recipe
+from server.commands.engines.vllm_requirements import split_requirements
 from server.commands.exit_codes import ExitCode
 from tests.server.commands.engines.fake_wheels import NEEDS, make_torch, make_vllm
 from tests.shared import ROOT
@@ -200,11 +205,11 @@ def test_too_little_disk_space_is_refused_with_the_size(tmp_path: Path) -> None:
 
 
 def test_the_requirements_leave_out_media_and_other_hardware() -> None:
-    found = recipe(NEEDS)
+    found = split_requirements(NEEDS)
     assert found == {"torch": "torch==2.13.0+cpu", "others": ["small-thing>=1"]}
     assert json.loads(json.dumps(found)) == found
     with pytest.raises(ValueError, match="does not require torch"):
-        recipe(["small-thing"])
+        split_requirements(["small-thing"])
 
 
 @pytest.mark.parametrize(
@@ -217,7 +222,7 @@ def test_the_requirements_leave_out_media_and_other_hardware() -> None:
     ],
 )
 def test_large_downloads_are_announced(line: str, said: str) -> None:
-    told = large_download(line)
+    told = large_download_message(line)
     assert said in told
     assert bool(told) == bool(said)
     assert "index/" not in told

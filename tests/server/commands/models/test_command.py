@@ -79,7 +79,7 @@ def test_a_refused_connection_is_one_error_line(tmp_path: Path) -> None:
         hub = f"http://127.0.0.1:{unused.getsockname()[1]}"
         line = last_line(tmp_path, hub, *AUTO)
         assert "refused" in line
-        assert "works without" in line
+        assert "needs no download" in line
         code, _, err = earshot(tmp_path, hub, "pull", "tiny")
     assert code == ExitCode.CONNECTION_FAILED
     assert "refused" in err

@@ -12,7 +12,7 @@ from core.errors import RequestError
 from core.ports import UNKNOWN_LOCATION
 from pipeline.shared.settings import SessionSettings
 from server.commands.replay.diff import SessionDiff, as_json, as_text, pairs
-from server.commands.replay.run import chosen, unplayable
+from server.commands.replay.run import replay_obstacle, select_sessions
 from server.commands.replay.trace_reader import (
     RecordedAction,
     RecordedSession,
@@ -67,7 +67,7 @@ def test_turns_are_assembled_from_events_in_any_order() -> None:
     assert list(found.turns) == [
         RecordedTurn("answered", "on", "It is.", {"asr": 7.0}, 20.0, {"candidate": 60.0})
     ]
-    assert unplayable(found) == ""
+    assert replay_obstacle(found) == ""
 
 
 def test_audio_after_a_wake_word_is_replayed_without_one() -> None:
@@ -148,7 +148,7 @@ def test_an_out_of_band_response_is_not_cancelled_in_a_replay() -> None:
 
 def test_a_trace_without_audio_is_not_replayed() -> None:
     found = parse_session("s", [configured(SessionSettings())])
-    assert "trace.audio" in unplayable(found)
+    assert "trace.audio" in replay_obstacle(found)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_missing_turn_is_a_difference() -> None:
 
 def test_sessions_are_chosen_by_name() -> None:
     one, other = session(), replace(session(), id="t")
-    assert chosen([one, other], []) == [one, other]
-    assert [found.id for found in chosen([one, other], ["t"])] == ["t"]
+    assert select_sessions([one, other], []) == [one, other]
+    assert [found.id for found in select_sessions([one, other], ["t"])] == ["t"]
     with pytest.raises(RequestError, match="no session 'x' in the trace; there are: s, t"):
-        chosen([one, other], ["x"])
+        select_sessions([one, other], ["x"])

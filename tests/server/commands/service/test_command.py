@@ -29,7 +29,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     systemctl.chmod(0o755)
     (tmp_path / "venv" / "bin" / "earshot").touch()
     monkeypatch.setattr("sys.prefix", str(tmp_path / "venv"))
-    monkeypatch.setattr(command, "BOOTED", tmp_path)
+    monkeypatch.setattr(command, "SYSTEMD_FOLDER", tmp_path)
     monkeypatch.setattr(command, "SYSTEM_UNITS", tmp_path / "units")
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
@@ -75,8 +75,8 @@ def test_a_user_installs_asks_for_and_removes_a_service(
 def test_root_installs_a_service_of_the_system(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "HIDDEN", ())
-    monkeypatch.setattr(command, "_is_open", lambda place: True)
+    monkeypatch.setattr(command, "HIDDEN_FOLDERS", ())
+    monkeypatch.setattr(command, "_is_reachable_by_all", lambda place: True)
     assert main(["service", "install"]) == 0
     assert "DynamicUser=yes" in (machine / "units" / UNIT).read_text()
     assert _asked(machine)[0] == "daemon-reload"
@@ -85,8 +85,8 @@ def test_root_installs_a_service_of_the_system(
 @pytest.mark.parametrize(
     ("break_it", "arguments", "words"),
     [
-        ("BOOTED", ["install"], "systemd does not run on this machine"),
-        ("BOOTED", ["status"], "systemd does not run on this machine"),
+        ("SYSTEMD_FOLDER", ["install"], "systemd does not run on this machine"),
+        ("SYSTEMD_FOLDER", ["status"], "systemd does not run on this machine"),
         ("user", ["install"], "needs root: use sudo, or --user"),
         ("user", ["uninstall"], "needs root: use sudo, or --user"),
         ("", ["install"], "a system service cannot read"),
@@ -106,8 +106,8 @@ def test_a_refusal_is_one_line(
     words: str,
 ) -> None:
     match break_it:
-        case "BOOTED":
-            monkeypatch.setattr(command, "BOOTED", machine / "none")
+        case "SYSTEMD_FOLDER":
+            monkeypatch.setattr(command, "SYSTEMD_FOLDER", machine / "none")
         case "user":
             monkeypatch.setattr("os.geteuid", lambda: 1000)
         case "foreign":
@@ -119,7 +119,7 @@ def test_a_refusal_is_one_line(
         case "program":
             (machine / "venv" / "bin" / "earshot").unlink()
         case _:
-            monkeypatch.setattr(command, "HIDDEN", (machine,))
+            monkeypatch.setattr(command, "HIDDEN_FOLDERS", (machine,))
     assert main(["service", *arguments]) == ExitCode.CANNOT_RUN
     said = capsys.readouterr().err
     assert words in said
@@ -129,7 +129,7 @@ def test_a_refusal_is_one_line(
 def test_the_unit_is_printed_without_systemd(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "BOOTED", machine / "none")
+    monkeypatch.setattr(command, "SYSTEMD_FOLDER", machine / "none")
     (machine / "work" / "earshot.toml").write_text("[server]\nport = 443\n")
     assert main(["service", "install", "--print"]) == 0
     said = capsys.readouterr().out
