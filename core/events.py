@@ -386,6 +386,15 @@ class TurnTimeline:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerToolItem:
+    """The server called one of its own tools in a response, or the tool gave its result."""
+
+    response_id: str
+    item: Item
+    "A FunctionCallItem or a FunctionOutputItem. Clients cannot name it."
+
+
+@dataclass(frozen=True, slots=True)
 class WakeStateChanged:
     """A session with a wake word woke or fell asleep, or its wake word changed."""
 
@@ -436,6 +445,7 @@ SessionEvent = (
     | PlayoutStopped
     | PlayoutCleared
     | TurnTimeline
+    | ServerToolItem
     | WakeStateChanged
     | ErrorEvent
 )

@@ -1,14 +1,18 @@
-"""Shows the home to clients without a session: as JSON, and as server-sent events."""
+"""Shows the home to clients without a session: as JSON, as server-sent events, and with buttons."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web as aioweb
 
+from core.errors import RequestError
 from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from pipeline.tools.home import DemoHome, HomeState
+from pipeline.tools.home.state import OnOff
+from pipeline.tools.skills import HomeControls
 
 MAX_WATCHERS = 256
 "Limit of open event streams. Each holds a socket and gets the whole home at every change."
@@ -16,12 +20,29 @@ MAX_WATCHERS = 256
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
 
 
-def home_routes(home: DemoHome, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route, ...]:
-    """Returns the routes for the present state and for its changes.
+T = TypeVar("T")
+
+
+class SwitchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """State that a device shall have."""
+
+    state: OnOff
+
+
+class TickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether an item of the shopping list is bought."""
+
+    done: bool
+
+
+def home_routes(
+    home: DemoHome, buttons: HomeControls, heartbeat_s: float = HEARTBEAT_S
+) -> tuple[Route, ...]:
+    """Returns the routes for the present state, for its changes and for its buttons.
 
     heartbeat_s: seconds without a change after which a comment keeps the connection alive.
     """
-    door = _HomeDoor(home, heartbeat_s)
+    door = _HomeDoor(home, buttons, heartbeat_s)
     return (
         Route(
             "GET",
@@ -45,6 +66,35 @@ def home_routes(home: DemoHome, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route
             error_codes=("too_many_watchers",),
             scope="manage",
         ),
+        Route(
+            "PUT",
+            "/earshot/home/entities/{id}",
+            door.switch,
+            "Switch a light, a switch or a fan on or off.",
+            "page",
+            request=SwitchRequest,
+            responses={204: None},
+            error_codes=("not_found", "not_switchable"),
+        ),
+        Route(
+            "PUT",
+            "/earshot/home/shopping_list/{id}",
+            door.tick,
+            "Tick an item off the shopping list, or put it on again.",
+            "page",
+            request=TickRequest,
+            responses={204: None},
+            error_codes=("not_found",),
+        ),
+        Route(
+            "DELETE",
+            "/earshot/home/timers/{id}",
+            door.cancel_timer,
+            "Cancel a timer.",
+            "page",
+            responses={204: None},
+            error_codes=("not_found",),
+        ),
     )
 
 
@@ -53,11 +103,18 @@ def encode_event(state: HomeState) -> bytes:
     return b"event: home\nid: %d\ndata: %b\n\n" % (state.revision, msgspec.json.encode(state))
 
 
+def _read(body: bytes, wanted: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise RequestError(f"the body is not valid: {error}", code="invalid_value") from None
+
+
 class _HomeDoor:
     """Handlers of the routes."""
 
-    def __init__(self, home: DemoHome, heartbeat_s: float) -> None:
-        self._home = home
+    def __init__(self, home: DemoHome, buttons: HomeControls, heartbeat_s: float) -> None:
+        self._home, self._buttons = home, buttons
         self._watchers = EventStreamSubscribers("the home", MAX_WATCHERS, heartbeat_s)
 
     async def show(self, request: aioweb.Request) -> aioweb.Response:
@@ -67,6 +124,20 @@ class _HomeDoor:
             content_type=JSON,
             headers={"Cache-Control": "no-store"},
         )
+
+    async def switch(self, request: aioweb.Request) -> aioweb.Response:
+        wanted = _read(await request.read(), SwitchRequest)
+        await self._buttons.switch(request.match_info["id"], wanted.state)
+        return aioweb.Response(status=204)
+
+    async def tick(self, request: aioweb.Request) -> aioweb.Response:
+        wanted = _read(await request.read(), TickRequest)
+        self._buttons.tick(request.match_info["id"], is_done=wanted.done)
+        return aioweb.Response(status=204)
+
+    async def cancel_timer(self, request: aioweb.Request) -> aioweb.Response:
+        self._buttons.cancel_timer(request.match_info["id"])
+        return aioweb.Response(status=204)
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
         event_stream = self._events(request.query.get("language"))

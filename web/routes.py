@@ -1,9 +1,12 @@
 """Lists the routes that the page needs, except those of the Realtime door."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.http.routes import Route
 from pipeline.tools.home import DemoHome
+from pipeline.tools.skills import HomeControls
+from web.conversations import conversation_routes
 from web.engines import EnginesSource, engine_routes
 from web.home import home_routes
 from web.page import page_routes
@@ -11,12 +14,19 @@ from web.page import page_routes
 
 @dataclass(frozen=True, slots=True)
 class PageDoor:
-    """Sources of the data that the page's routes show."""
+    """Sources of the data that the page's routes show, and what its buttons act on."""
 
     home: DemoHome
+    buttons: HomeControls
+    forget_conversation: Callable[[str], None]
     engines: EnginesSource
 
 
 def routes(door: PageDoor) -> tuple[Route, ...]:
     """Returns the page's routes. Reads the page's files: call it once, at the start."""
-    return (*page_routes(), *home_routes(door.home), *engine_routes(door.engines))
+    return (
+        *page_routes(),
+        *home_routes(door.home, door.buttons),
+        *engine_routes(door.engines),
+        *conversation_routes(door.forget_conversation),
+    )

@@ -171,6 +171,16 @@ class Conversations:
         """Returns whether this conversation is kept. Does not count as use."""
         return self._find(conversation_id) is not None
 
+    def forget(self, conversation_id: str) -> None:
+        """Forgets a conversation: at once, or after its last use if it is used now and no client
+        names it again. Does nothing for an unknown one."""
+        found = self._conversations.get(conversation_id)
+        if found is None:
+            return
+        found.is_named = False
+        if not found.is_used:
+            self._forget(found)
+
     def profile_of(self, conversation_id: str | None) -> ConversationProfile | None:
         """Returns the profile; None for an unknown conversation. Does not count as use."""
         found = self._find(conversation_id)

@@ -80,7 +80,6 @@ class ResponseCoordinator:
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._input_activity, self._settings = playout, input_activity, settings
         self._emit, self._finish_turn = outbox.emit, outbox.finish_turn
-        self._on_internal_item = outbox.trace_internal_item
         self.remote = SessionMcpServers(services.mcp_policy, conversation.history, self._emit)
         self._planner = ResponsePlanner(conversation, services, settings, self.remote)
         self._speculation = Speculation(services.drafts, services.metrics, tasks)
@@ -422,7 +421,6 @@ class ResponseCoordinator:
             self._clock,
             self._emit,
             self._finish_turn,
-            self._on_internal_item,
             self._retraction.wait_until_settled,
         )
 

@@ -16,6 +16,7 @@ from core.events import (
     ResponseDone,
     ResponseEndReason,
     ResponseStatus,
+    ServerToolItem,
     SessionEvent,
     TruncationPoint,
 )
@@ -41,7 +42,7 @@ class Response:
     A response is made by `ResponseCoordinator` and run once, as a task:
 
         response = Response(
-            draft, history, playout, clock, emit, finish_turn, on_internal_item, wait_until_settled
+            draft, history, playout, clock, emit, finish_turn, wait_until_settled
         )
         task = tasks.create_task(response.run())
         response.cancel("client_cancelled")  # from anywhere, at any time
@@ -58,7 +59,6 @@ class Response:
         clock: Clock,
         emit: Callable[[SessionEvent], None],
         finish_turn: Callable[[Turn, TurnStatus], None],
-        on_internal_item: Callable[[Item], None],
         wait_until_settled: Callable[["Response"], Awaitable[object]],
     ) -> None:
         """Takes the draft to deliver and the session's parts that it is delivered through.
@@ -67,7 +67,6 @@ class Response:
         response.
         emit: sends an event to the client.
         finish_turn: reports how the turn ended.
-        on_internal_item: receives each internal item: a tool call of the server, or its result.
         wait_until_settled: waits while the user may be going on with the sentence that the given
         response answers.
         """
@@ -81,7 +80,6 @@ class Response:
         self._draft = draft
         self._history, self._playout = history, playout
         self._clock, self._emit, self._finish_turn = clock, emit, finish_turn
-        self._on_internal_item = on_internal_item
         self._wait_until_settled = wait_until_settled
         self._text = ""
         self._item: MessageItem | None = None
@@ -105,11 +103,12 @@ class Response:
         """Delivers the response to its end. Raises only CancelledError."""
         self._task = asyncio.current_task()
         plan, draft = self._plan, self._draft
+        # First of all its events: `confirm` reports the tools that the draft has called already.
+        self._emit(ResponseCreated(self.response_id, plan.modality, plan.parameters))
         draft.confirm(
             DraftRecipient(self._remember, self.turn.mark, lambda: self._wait_until_settled(self))
         )
         self.turn.mark(TurnMark.GATE_OPEN, self._clock.now())
-        self._emit(ResponseCreated(self.response_id, plan.modality, plan.parameters))
         if self._cancelled is not None:
             draft.cancel()
             self._done("cancelled", reason=self._cancelled)
@@ -254,7 +253,7 @@ class Response:
     def _remember(self, item: Item) -> None:
         self._internal.append(item.id)
         self._history.add(item, is_internal=True)
-        self._on_internal_item(item)
+        self._emit(ServerToolItem(self.response_id, item))
 
     async def _deliver_texts(self) -> None:
         """Sends the text. Deltas that are already waiting are joined into one event."""

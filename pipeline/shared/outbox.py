@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from core.audio import AudioFrame
 from core.events import OutputItemDone, SessionEvent, TranscriptionCompleted
-from core.items import Item, MessageItem
+from core.items import MessageItem
 from core.ports import DeviceLocation, Metrics
 from core.queues import Outbox
 from pipeline.shared.settings import PlayoutPacing, SessionSettings
@@ -43,11 +43,6 @@ class SessionOutbox:
         """Traces the settings of the session."""
         if self._trace is not None:
             self._trace.settings(settings, paced_by, place)
-
-    def trace_internal_item(self, item: Item) -> None:
-        """Traces a call of the server's own tool, or its output. Clients do not see these items."""
-        if self._trace is not None:
-            self._trace.internal_item(item)
 
     def trace_frame(self, frame: AudioFrame) -> None:
         """Traces a microphone frame."""

@@ -23,6 +23,7 @@ from core.events import (
     McpListToolsProgress,
     OutputAudioDelta,
     OutputTextDelta,
+    ServerToolItem,
     SessionEvent,
     TranscriptionCompleted,
     TurnTimeline,
@@ -113,7 +114,7 @@ class SessionTrace:
             fields["place"] = dataclasses.asdict(place)
         self._record(CONFIGURED, {**fields, "paced_by": paced_by})
 
-    def internal_item(self, item: Item) -> None:
+    def _tool_item(self, item: Item) -> None:
         """Records a call of the server's own tool, or its output. Only with words."""
         match item:
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments) if self._words:
@@ -140,6 +141,9 @@ class SessionTrace:
         """Records an event for the client."""
         if isinstance(event, OutputAudioDelta):
             return  # one per frame; playout events tell when sound was played
+        if isinstance(event, ServerToolItem):
+            self._tool_item(event.item)
+            return
         if isinstance(event, HypothesisChanged) and not self._words:
             return
         kind = type(event)

@@ -21,7 +21,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.prompts import PromptLibrary
 from pipeline.speech.file import SpeechFiles
 from pipeline.tools.home import DemoHome, HomeConfig, default_home
-from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices, device_services
@@ -143,7 +143,11 @@ async def assemble(
             # Recognisers expect the names of Home Assistant's devices and rooms.
             engine_set = replace(session_services.engines, expected_names=home_assistant.keywords)
             session_services = replace(session_services, engines=engine_set)
-        backend = _backend(config, engines, session_services, conversations, home, devices)
+        switch = None if home_assistant is None else home_assistant.switch
+        controls = HomeControls(home, timers, switch)
+        backend = _backend(
+            config, engines, session_services, conversations, home, controls, devices
+        )
         doors = open_doors(backend, door_plugins)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         background = [tasks.create_task(timers.run(), name="timers")]
@@ -209,6 +213,7 @@ def _backend(
     session_services: SessionServices,
     conversations: Conversations,
     home: DemoHome,
+    home_controls: HomeControls,
     devices: DeviceServices,
 ) -> Backend:
     """Builds the services that the doors share."""
@@ -220,8 +225,10 @@ def _backend(
         engines=engines,
         session_services=session_services,
         home=home,
+        home_controls=home_controls,
         devices=devices,
         initial_settings=initial_settings,
+        conversations=conversations,
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines),

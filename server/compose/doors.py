@@ -25,6 +25,7 @@ from devices.xiaozhi.routes import routes as xiaozhi_routes
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from media.webrtc.call_path import describe_path, has_fast_path
 from media.webrtc.peer import PeerSettings
+from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
@@ -32,6 +33,7 @@ from pipeline.shared.settings import SessionSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.home import DemoHome
+from pipeline.tools.skills import HomeControls
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices
 from server.compose.engines import Engines
@@ -69,10 +71,12 @@ class Backend:
     session_services: SessionServices
     home: DemoHome
     "The home that the page shows, also as a mirror of Home Assistant."
+    home_controls: HomeControls
     devices: DeviceServices
     initial_settings: SessionSettings
     "Settings with which a new session begins."
     sessions: Sessions
+    conversations: Conversations
     transcriber: Transcriber
     "Turns recordings into text."
     speech_files: SpeechFiles
@@ -151,7 +155,14 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     named_keys.on_revoked.append(willow.calls.end_all_of)
     return Doors(
         routes=(
-            *page_routes(PageDoor(backend.home, lambda: engines.report(config.language))),
+            *page_routes(
+                PageDoor(
+                    backend.home,
+                    backend.home_controls,
+                    backend.conversations.forget,
+                    lambda: engines.report(config.language),
+                )
+            ),
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice), secrets.check),
             *whip_routes(whip),

@@ -2,16 +2,18 @@
 demo home's."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from core.ports import Clock, Metrics, ToolProvider
 from devices.home_assistant.client import ConnectionState, HomeAssistantClient
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.tools import HomeAssistantTools
 from pipeline.tools.home import DemoHome
-from pipeline.tools.home.state import HomeReachability
+from pipeline.tools.home.state import HomeReachability, OnOff
 from pipeline.tools.mcp import McpToolProvider, mcp_tools
 from server.config.sections.home_assistant import HomeAssistantConfig
 
@@ -38,6 +40,8 @@ class HomeAssistantServices:
     providers: tuple[ToolProvider, ...]
     keywords: Callable[[], Sequence[str]]
     "Returns the current names of devices and rooms, for recognition."
+    switch: Callable[[str, OnOff], Coroutine[Any, Any, None]]
+    "Switches one entity, for a click on the page."
 
 
 @asynccontextmanager
@@ -68,6 +72,7 @@ async def run_home_assistant(
         yield HomeAssistantServices(
             (HomeAssistantTools(client, clock), *servers),
             lambda: client.house.keywords(config.keywords),
+            partial(_switch, client),
         )
         for task in background:
             task.cancel()
@@ -90,3 +95,9 @@ async def _run_while_authenticated(client: HomeAssistantClient, server: McpToolP
             running = tasks.create_task(server.run())
             await client.wait_for_state(ConnectionState.AWAY, ConnectionState.REFUSED)
             running.cancel()
+
+
+async def _switch(home: HomeAssistantClient, entity_id: str, state: OnOff) -> None:
+    """Switches one entity. Raises HomeAssistantError."""
+    domain = entity_id.partition(".")[0]
+    await home.call_service(domain, f"turn_{state}", {"entity_id": [entity_id]})

@@ -71,6 +71,11 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
     "ice_restart_unsupported": HTTPStatus.UNPROCESSABLE_ENTITY,
     "offer_not_acceptable": HTTPStatus.UNPROCESSABLE_ENTITY,
+    # a click on a device of Home Assistant
+    "house_failed": HTTPStatus.BAD_GATEWAY,
+    "house_refused": HTTPStatus.BAD_GATEWAY,
+    "house_unreachable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "house_timeout": HTTPStatus.GATEWAY_TIMEOUT,
 }
 "HTTP statuses of error codes that need another status than their class."
 

@@ -14,6 +14,8 @@ from aiohttp import web as aioweb
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.skills import HomeControls, Timers
+from server.runtime.clock import SystemClock
 from tests.conftest import require
 from tests.web.reports import REPORT
 from web.routes import PageDoor, routes
@@ -53,6 +55,13 @@ def chromium(*flags: str, is_allowed: bool = True) -> Iterator[Browser]:
         browser.close()
 
 
+class Silent:
+    """An announcer without anyone who listens."""
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        return False
+
+
 @dataclass
 class Stub:
     """The APIs that the page uses. Calls are answered with `status`; there is never any media."""
@@ -67,13 +76,19 @@ class Stub:
     "Path below which everything is, as behind some proxies."
     url: str = ""
     home: DemoHome = field(default_factory=lambda: DemoHome(default_home()))
+    timers: Timers = field(init=False)
     is_stuck: bool = False
     "Calls are not answered at all."
     sessions: list[dict[str, Any]] = field(default_factory=list)
     "The session object of each call, in order."
     hung_up: Queue[str] = field(default_factory=Queue)
     "Ids of calls as their pages hang up."
+    forgotten: Queue[str] = field(default_factory=Queue)
+    "Ids of conversations that were deleted."
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+
+    def __post_init__(self) -> None:
+        self.timers = Timers(self.home, SystemClock(), Silent())
 
     def soon(self, change: Callable[[], object]) -> None:
         """Runs `change` in the server's thread, which owns the home."""
@@ -100,6 +115,11 @@ class Stub:
         self.hung_up.put(request.match_info["id"])
         return aioweb.Response()
 
+    def door(self) -> PageDoor:
+        return PageDoor(
+            self.home, HomeControls(self.home, self.timers), self.forgotten.put, lambda: REPORT
+        )
+
     def app(self) -> aioweb.Application:
         @aioweb.middleware
         async def keyed(request: aioweb.Request, handler: Any) -> aioweb.StreamResponse:
@@ -112,7 +132,7 @@ class Stub:
             return answer
 
         app = aioweb.Application(middlewares=[keyed])
-        for route in routes(PageDoor(self.home, lambda: REPORT)):
+        for route in routes(self.door()):
             app.router.add_route(route.method, route.path, route.handler)
         app.router.add_post("/v1/realtime/calls", self.call)
         app.router.add_post("/v1/realtime/calls/{id}/hangup", self.hang_up)

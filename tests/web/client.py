@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web as aioweb
 from aiohttp.test_utils import TestClient, TestServer
 
-from core.errors import NotFound, OverloadedError
+from core.errors import NotFound, OverloadedError, RequestError
 from core.http.routes import Route
 
 Client = TestClient[aioweb.Request, aioweb.Application]
@@ -22,6 +22,8 @@ async def _edge(
         return await handler(request)
     except NotFound as error:
         return aioweb.Response(status=404, text=error.code)
+    except RequestError as error:
+        return aioweb.Response(status=400, text=error.code)
     except OverloadedError as error:
         return aioweb.Response(status=503, text=error.code)
 

@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
+from core.errors import NotFound
 from pipeline.tools.home import DemoHome, EntityState, HomeState, TimerState, default_home
+from pipeline.tools.home.state import OnOff
+from pipeline.tools.skills import HomeControls
 from web.engines import EngineChoice, EngineOffer, EnginesReport
 
 
@@ -62,3 +65,24 @@ class FakeHome(DemoHome):
         finally:
             self.watchers -= 1
             self.left.set()
+
+
+class FakeButtons(HomeControls):
+    """Buttons that note what they were asked to do; things with an unknown id are not there."""
+
+    def __init__(self) -> None:
+        self.pressed: list[tuple[str, str, object]] = []
+
+    async def switch(self, entity_id: str, state: OnOff) -> None:
+        self._press("switch", entity_id, state)
+
+    def tick(self, item_id: str, *, is_done: bool) -> None:
+        self._press("tick", item_id, is_done)
+
+    def cancel_timer(self, timer_id: str) -> None:
+        self._press("cancel", timer_id, None)
+
+    def _press(self, button: str, thing: str, value: object) -> None:
+        if thing == "unknown":
+            raise NotFound("not there")
+        self.pressed.append((button, thing, value))

@@ -221,3 +221,14 @@ def test_a_conversation_is_restored_without_its_open_turn(tab: Page) -> None:
         ("one", "answered"),
         ("two", "lost"),
     ]
+
+
+def test_calls_of_the_servers_tools_belong_to_their_answer(tab: Page) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "HassTurnOn", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": '{"targets": []}'}
+    seen = [{"type": "earshot.tool", "response_id": "r", "item": item} for item in (call, result)]
+    asked = [*spoken("i", "light"), created("r")]
+    (begun,) = reduced(tab, *asked, seen[0])["shown"]
+    assert begun["tools"] == [{"id": "c", "name": "HassTurnOn", "arguments": "{}", "output": None}]
+    (turn,) = reduced(tab, *asked, *seen, said("r", "On."))["shown"]
+    assert turn["tools"][0]["output"] == '{"targets": []}'

@@ -9,7 +9,7 @@ from aiohttp import ClientResponse
 from core.http import streaming
 from pipeline.tools.home.state import HomeState
 from tests.web.client import Client, with_client
-from tests.web.reports import FakeHome, _home
+from tests.web.reports import FakeButtons, FakeHome, _home
 from web import home as web_home
 from web.home import encode_event, home_routes
 
@@ -31,7 +31,7 @@ def test_the_home_is_json_with_names_in_the_requested_language() -> None:
         state = msgspec.convert(await answer.json(), HomeState)
         assert state.entities[0].name == "Lampe"
 
-    with_client(home_routes(FakeHome()), use)
+    with_client(home_routes(FakeHome(), FakeButtons()), use)
 
 
 def test_an_event_is_one_data_line_for_any_name() -> None:
@@ -52,7 +52,7 @@ def test_a_watcher_gets_the_home_at_once_and_each_change() -> None:
         assert await _next_event(answer) == (b"id: 2\n", _home(2, "on"))
         assert home.asked == ["fr"]
 
-    with_client(home_routes(home), use)
+    with_client(home_routes(home, FakeButtons()), use)
 
 
 def test_an_idle_home_sends_heartbeats_and_a_lost_page_is_freed() -> None:
@@ -67,7 +67,7 @@ def test_an_idle_home_sends_heartbeats_and_a_lost_page_is_freed() -> None:
         await home.left.wait()
         assert home.watchers == 0
 
-    with_client(home_routes(home, heartbeat_s=0.01), use)
+    with_client(home_routes(home, FakeButtons(), heartbeat_s=0.01), use)
 
 
 def test_the_number_of_watchers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_the_number_of_watchers_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
         await home.left.wait()
         assert (await client.get("/earshot/home/events")).status == 200
 
-    with_client(home_routes(home, heartbeat_s=0.01), use)
+    with_client(home_routes(home, FakeButtons(), heartbeat_s=0.01), use)
 
 
 def test_a_page_that_reads_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,4 +104,39 @@ def test_a_page_that_reads_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -
         await client.get("/earshot/home/events")
         await home.left.wait()
 
-    with_client(home_routes(home), use)
+    with_client(home_routes(home, FakeButtons()), use)
+
+
+def test_buttons_switch_tick_and_cancel() -> None:
+    buttons = FakeButtons()
+
+    async def use(client: Client) -> None:
+        home = "/earshot/home"
+        answers = [
+            await client.put(f"{home}/entities/light.lamp", json={"state": "on"}),
+            await client.put(f"{home}/shopping_list/item_1", json={"done": True}),
+            await client.delete(f"{home}/timers/timer_1"),
+        ]
+        assert [answer.status for answer in answers] == [204, 204, 204]
+        assert (await client.delete(f"{home}/timers/unknown")).status == 404
+
+    with_client(home_routes(FakeHome(), buttons), use)
+    assert buttons.pressed == [
+        ("switch", "light.lamp", "on"),
+        ("tick", "item_1", True),
+        ("cancel", "timer_1", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"[]", b'{"state": "dim"}', b'{"state": "on", "x": 1}']
+)
+def test_a_wrong_body_of_a_button_says_what_is_wrong(body: bytes) -> None:
+    buttons = FakeButtons()
+
+    async def use(client: Client) -> None:
+        answer = await client.put("/earshot/home/entities/light.lamp", data=body)
+        assert (answer.status, await answer.text()) == (400, "invalid_value")
+
+    with_client(home_routes(FakeHome(), buttons), use)
+    assert buttons.pressed == []

@@ -22,7 +22,13 @@ from tests.web.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
 
-OUR_EVENTS = ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"]
+OUR_EVENTS = [
+    "earshot.hypothesis",
+    "earshot.turn",
+    "earshot.connection",
+    "earshot.wake",
+    "earshot.tool",
+]
 
 
 def test_the_home_is_live_before_any_call(page: Page, stub: Stub) -> None:

@@ -117,7 +117,7 @@ def test_updates_keep_selection_focus_and_opened_timings(page: Page) -> None:
     say(page, *spoken("i", "three"), created("r"), said("r", "It is a"))
     page.evaluate(
         """() => {
-          const words = document.querySelector("#turns > li:last-child .reply").lastChild;
+          const words = document.querySelector("#turns > li:last-child .reply p").lastChild;
           getSelection().setBaseAndExtent(words, 0, words, 5);
         }"""
     )
@@ -149,3 +149,18 @@ def test_a_new_conversation_is_announced_to_screen_readers(page: Page) -> None:
     expect(page.locator("html")).to_have_attribute("data-state", "listening")
     say(page, *a_turn(2, "two", "The new answer."))
     expect(announcer).to_contain_text("The new answer.")
+
+
+def test_calls_of_the_servers_tools_are_shown_folded(page: Page) -> None:
+    opened(page)
+    call = {"type": "function_call", "call_id": "c", "name": "HassTurnOn", "arguments": '{"a":1}'}
+    result = {"type": "function_call_output", "call_id": "c", "output": "<b>done</b>"}
+    seen = [{"type": "earshot.tool", "response_id": "r", "item": item} for item in (call, result)]
+    say(page, *spoken("i", "light"), created("r"), *seen, said("r", "On."))
+    tools = page.get_by_test_id("tools")
+    expect(tools.locator("summary")).to_have_text("Called HassTurnOn")
+    expect(tools.get_by_text("Arguments")).to_be_hidden()
+    tools.locator("summary").click()
+    expect(tools.locator("pre")).to_have_text(['{ "a": 1 }', "<b>done</b>"])
+    say(page, said("r", " Now."))
+    expect(tools.get_by_text("Arguments")).to_be_visible()

@@ -3,15 +3,18 @@
 import { Speaker } from "./call/speaker.js";
 import { emptyQuality } from "./call/quality.js";
 import { Assistant, storedConversation } from "./conversation/assistant.js";
+import { ConversationMenu } from "./conversation/conversation_menu.js";
 import { Controls } from "./conversation/controls.js";
 import { Dock } from "./conversation/dock.js";
 import { MediansPanel } from "./conversation/medians_panel.js";
 import { Messages } from "./conversation/messages.js";
 import { Turns } from "./conversation/turns.js";
+import { VolumeControl } from "./conversation/volume.js";
 import { DevicesFeed } from "./devices/devices_feed.js";
 import { DevicesView } from "./devices/devices.js";
 import { CallQuality } from "./header/call_quality.js";
 import { Header } from "./header/header.js";
+import { HomeButtons } from "./home/home_buttons.js";
 import { HomeFeed } from "./home/home_feed.js";
 import { HomeView } from "./home/home.js";
 import { KeysView } from "./keys/keys.js";
@@ -39,6 +42,7 @@ import { speakLanguage } from "./words/translate.js";
  * @property {import("./call/connection.js").ConnectionState} connection
  * @property {MediaStream | null} microphone
  * @property {boolean} isMuted whether the system silences the microphone
+ * @property {boolean} isSilenced whether the user muted the microphone
  * @property {boolean} isHeld whether the user holds the button, in push-to-talk
  */
 
@@ -66,6 +70,7 @@ class Page {
       connection: "idle",
       microphone: null,
       isMuted: false,
+      isSilenced: false,
       isHeld: false,
     };
     const store = new Store(state);
@@ -82,7 +87,10 @@ class Page {
       onBlocked: () => this.messages.show("autoplay"),
       onFailed: (reason) => this.messages.show("error", { reason }),
       onPlaying: () => this.messages.clear("autoplay"),
-      onStream: (stream) => this.dock.meterAnswer(stream),
+      onStream: (stream) => {
+        this.dock.meterAnswer(stream);
+        this.menu.hear(stream);
+      },
     });
     this.assistant = new Assistant(store, {
       speaker: this.speaker,
@@ -90,6 +98,16 @@ class Page {
       onSolved: (...codes) => this.messages.clear(...codes),
     });
     this.dock = new Dock(store, this.speaker, (text) => this.assistant.write(text));
+    new VolumeControl(store, this.speaker, (volume) =>
+      this.#setChoices(store.state.choices.with({ volume })),
+    );
+    this.menu = new ConversationMenu(store, this.speaker, {
+      keep: (keepsConversation) => {
+        this.#setChoices(store.state.choices.with({ keepsConversation }));
+        this.assistant.keep();
+      },
+      remove: () => this.assistant.deleteAll(),
+    });
     this.homeFeed = new HomeFeed(store, {
       onKeyWanted: () => this.messages.show("key"),
       onGone: () => this.#onServerLost(),
@@ -105,7 +123,7 @@ class Page {
     const { store } = this;
     new Header(store, (changes) => this.#choose(changes));
     new CallQuality(store);
-    new HomeView(store);
+    new HomeView(store, new HomeButtons((error) => this.#onRefused(error)));
     const router = new Router(store);
     new DevicesView(store, this.devicesFeed, router);
     new KioskView(store, router, () => this.assistant.toggle());
@@ -152,6 +170,13 @@ class Page {
     this.store.set({ choices, language: choices.shownLanguage });
     // Rooms and lamps have their names in the language in which the user asks for them.
     if (isOtherLanguage) this.homeFeed.watch(choices.language);
+  }
+
+  /** @param {import("./server/api.js").Refused} error of a click on the home */
+  #onRefused({ status, code, message }) {
+    if (status === 401) this.messages.show("key");
+    else if (code === "unreachable") this.messages.show("unreachable");
+    else this.messages.show("error", { reason: message });
   }
 
   /** The server's port is closed, or nothing answers there. */

@@ -153,11 +153,21 @@ class DemoHome:
         wanted = " ".join(text.split()).casefold()
         for item in self._items.values():
             if item.text.casefold() == wanted and not item.done:
-                done = ShoppingListItem(item.id, item.text, done=True)
-                self._items[item.id] = done
-                self.touch()
-                return done
+                return self.tick(item.id)
         return None
+
+    def tick(self, item_id: str, *, is_done: bool = True) -> ShoppingListItem | None:
+        """Ticks an item off the shopping list, or puts it on again.
+
+        Returns the item, or None for an unknown id.
+        """
+        item = self._items.get(item_id)
+        if item is None or item.done == is_done:
+            return item
+        changed = ShoppingListItem(item.id, item.text, done=is_done)
+        self._items[item_id] = changed
+        self.touch()
+        return changed
 
     def open_items(self) -> tuple[ShoppingListItem, ...]:
         """Returns the items that are still to be bought."""

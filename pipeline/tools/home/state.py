@@ -6,6 +6,8 @@ import msgspec
 
 AttributeValue = int | float | str
 
+OnOff = Literal["on", "off"]
+
 
 class AreaState(msgspec.Struct, frozen=True):
     """An area of the home."""

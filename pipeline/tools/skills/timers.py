@@ -74,6 +74,10 @@ class Timers:
         """Returns the timers of a conversation, the oldest first."""
         return tuple(t for t in self._timers.values() if t.conversation_id == conversation_id)
 
+    def get(self, timer_id: str) -> Timer | None:
+        """Returns the timer with this id, of any conversation."""
+        return self._timers.get(timer_id)
+
     def remaining_s(self, timer: Timer) -> float:
         """Returns the time that is left now."""
         return timer.remaining_s(self._clock.now())

@@ -12,6 +12,7 @@ from core.events import (
     RateLimits,
     ResponseCreated,
     ResponseDone,
+    ServerToolItem,
     TokenUsage,
     TranscriptionCompleted,
     TurnTimeline,
@@ -187,6 +188,19 @@ def limits_json(limits: RateLimits) -> list[Json]:
         }
         for one in limits.limits
     ]
+
+
+MAX_SHOWN_CHARS = 4_000
+"Characters of a tool's arguments or result in `earshot.tool`: enough to read, little to send."
+
+
+def tool_json(shown: ServerToolItem) -> Json:
+    """Builds a call of the server's own tool, or its result, for `earshot.tool`."""
+    item = item_json(shown.item)
+    for name in ("arguments", "output"):
+        if len(item.get(name, "")) > MAX_SHOWN_CHARS:
+            item[name] = item[name][:MAX_SHOWN_CHARS] + "\N{HORIZONTAL ELLIPSIS}"
+    return {"response_id": shown.response_id, "item": item}
 
 
 def wake_json(changed: WakeStateChanged) -> Json:

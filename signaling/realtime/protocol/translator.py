@@ -29,6 +29,7 @@ from core.events import (
     RateLimits,
     ResponseCreated,
     ResponseDone,
+    ServerToolItem,
     SessionEvent,
     SpeechDiscarded,
     SpeechStarted,
@@ -57,6 +58,7 @@ from signaling.realtime.protocol.server_events import (
     event,
     limits_json,
     to_text,
+    tool_json,
     turn_json,
     wake_json,
 )
@@ -206,6 +208,9 @@ class EventTranslator:
             case TurnTimeline():
                 shown = "earshot.turn" in self.configuration.include
                 return [event("earshot.turn", turn=turn_json(session_event))] if shown else []
+            case ServerToolItem():
+                shown = "earshot.tool" in self.configuration.include
+                return [event("earshot.tool", **tool_json(session_event))] if shown else []
             case WakeStateChanged():
                 shown = "earshot.wake" in self.configuration.include
                 return [event("earshot.wake", wake=wake_json(session_event))] if shown else []

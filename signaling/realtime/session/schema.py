@@ -24,6 +24,7 @@ Include = Literal[
     "earshot.home",
     "earshot.connection",
     "earshot.wake",
+    "earshot.tool",
     "item.input_audio_transcription.logprobs",
 ]
 "Events and fields that clients get only on request."

@@ -74,6 +74,19 @@ def test_a_conversation_that_a_client_names_later_is_kept() -> None:
     assert conversations.get(first.id) is first
 
 
+def test_a_conversation_can_be_forgotten_at_once_or_after_its_last_connection() -> None:
+    conversations = Conversations()
+    idle, busy = conversations.get("attic"), used(conversations, "hall")
+    for one in (idle, busy):
+        one.history.add(text("a", KIB))
+        conversations.forget(one.id)
+    assert (conversations.has("attic"), conversations.has("hall")) == (False, True)
+    busy.remove_speaker(busy.speakers[0])
+    assert not conversations.has("hall")
+    assert conversations.size_bytes == 0
+    conversations.forget("unknown")
+
+
 def test_all_conversations_share_one_limit_and_the_largest_is_forgotten_first() -> None:
     conversations = Conversations(max_bytes=4 * len(KIB))
     for name, words in (("small", "hi"), ("large", 3 * KIB), ("next", 2 * KIB)):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.events import SpeechStarted, TranscriptionCompleted
+from core.events import ServerToolItem, SpeechStarted, TranscriptionCompleted
 from core.items import FunctionCallItem, FunctionOutputItem
 from core.ports import DeviceLocation
 from pipeline.shared import trace
@@ -70,8 +70,8 @@ def test_tool_calls_and_results_are_traced_only_with_words() -> None:
     call, answer = FunctionCallItem("i", "c", "add", "{}"), FunctionOutputItem("o", "c", "[4]")
     for words, names in ((True, ["ToolCalled", "ToolAnswered"]), (False, [])):
         one, kept = traced(words=words, sound=True)
-        one.internal_item(call)
-        one.internal_item(answer)
+        one.write(ServerToolItem("resp_1", call))
+        one.write(ServerToolItem("resp_1", answer))
         assert kept.names() == names
         told = [(r["call_id"], r.get("arguments"), r.get("output")) for r in kept.records]
         assert told == ([("c", "{}", None), ("c", None, "[4]")] if words else [])

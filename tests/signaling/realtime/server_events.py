@@ -25,6 +25,7 @@ from core.events import (
     ResponseCreated,
     ResponseDone,
     ResponseParameters,
+    ServerToolItem,
     SessionEvent,
     SpeechDiscarded,
     SpeechStarted,
@@ -89,6 +90,7 @@ NOISE = np.zeros(MAX_DELTA_SAMPLES + 1, np.int16)
 
 EVERY: list[SessionEvent] = [
     WakeStateChanged("okay_nabu", "Okay Nabu", is_awake=True),
+    ServerToolItem("resp_r", FunctionOutputItem("item_t", "call_t", "{}")),
     SpeechStarted("item_u", 120),
     HypothesisChanged("item_u", "turn on", "the", 640),
     SpeechStopped("item_u", 1500),

@@ -46,6 +46,7 @@ export class Microphone {
     /** @type {MediaStreamTrack | null} made when it is first needed */
     this.silentTrack = null;
     this.isEnabled = true; // sound goes through, in contrast to a released button of push-to-talk
+    this.isSilenced = false; // by the user, with the mute button
     this.isMissing = false; // the user wants it, and there is none
     navigator.mediaDevices?.addEventListener?.("devicechange", () => this.#devicesChanged());
   }
@@ -81,7 +82,21 @@ export class Microphone {
    */
   enable(isEnabled) {
     this.isEnabled = isEnabled;
-    if (this.stream) this.track.enabled = isEnabled;
+    this.#apply();
+  }
+
+  /**
+   * Mutes the microphone for the user, whatever `enable` allows.
+   *
+   * @param {boolean} isSilenced
+   */
+  silence(isSilenced) {
+    this.isSilenced = isSilenced;
+    this.#apply();
+  }
+
+  #apply() {
+    if (this.stream) this.track.enabled = this.isEnabled && !this.isSilenced;
   }
 
   /** Releases the microphone: the browser's recording mark disappears. */
@@ -126,7 +141,7 @@ export class Microphone {
   /** Reports what happens to a stream while it is in use. @param {MediaStream} stream */
   #watch(stream) {
     const { track } = this;
-    track.enabled = this.isEnabled;
+    this.#apply();
     const isOurs = () => this.stream === stream;
     track.addEventListener("ended", () => isOurs() && this.#fallBack());
     for (const event of ["mute", "unmute"]) {

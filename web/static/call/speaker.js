@@ -59,6 +59,20 @@ export class Speaker {
     this.play();
   }
 
+  /** Returns whether pages may set the volume. On iPhones only the device's own buttons do. */
+  canSetVolume() {
+    const { volume } = this.element;
+    this.element.volume = 0.5;
+    const isSet = this.element.volume === 0.5;
+    this.element.volume = volume;
+    return isSet;
+  }
+
+  /** @param {number} volume 0 to 1 */
+  setVolume(volume) {
+    this.element.volume = Math.min(1, Math.max(0, Number(volume) || 0));
+  }
+
   /** Notes that there is no call: a pause from now on is not an interruption. */
   rest() {
     this.isInCall = false;

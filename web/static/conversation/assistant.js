@@ -4,6 +4,7 @@ import { Connection } from "../call/connection.js";
 import { emptyConversation, hasActiveResponse, kept, reduce, restored } from "./reducer.js";
 import { Microphone, NoMicrophone } from "../call/microphone.js";
 import { emptyQuality, withReport, withServerReport } from "../call/quality.js";
+import { request } from "../server/api.js";
 import { readJson, remove, writeJson } from "../state/storage.js";
 
 const STORED = "earshot.conversation";
@@ -24,7 +25,8 @@ const IGNORED_ERRORS = new Set([
  */
 
 /** Returns the conversation that a reloaded page continues, or an empty one. */
-export const storedConversation = () => restored(readJson("tab", STORED)) ?? emptyConversation();
+export const storedConversation = () =>
+  restored(readJson("tab", STORED) ?? readJson("browser", STORED)) ?? emptyConversation();
 
 /**
  * Does what the user asks for, and maintains the call's part of the store: `conversation`,
@@ -87,15 +89,28 @@ export class Assistant {
 
   /** Puts the state of connection and microphone into the store. */
   #publish() {
-    const { stream, isMuted } = this.microphone;
+    const { stream, isMuted, isSilenced } = this.microphone;
     const { state } = this.connection;
-    this.store.set({ connection: state, microphone: stream, isMuted, isHeld: this.#isHeld });
+    const isHeld = this.#isHeld;
+    this.store.set({ connection: state, microphone: stream, isMuted, isSilenced, isHeld });
   }
 
   /** Handles a click on the microphone in hands-free mode. */
   async toggle() {
     if (this.microphone.isOpen && this.connection.state !== "idle") this.stop();
     else await this.#start(true);
+  }
+
+  /** Stops the answer that is being made or spoken; nothing happens if there is none. */
+  stopAnswer() {
+    this.#interrupt();
+  }
+
+  /** Mutes the microphone or lets it hear again. In push-to-talk the button does that. */
+  toggleMute() {
+    if (!this.microphone.isOpen || this.choices.pushToTalk) return;
+    this.microphone.silence(!this.microphone.isSilenced);
+    this.#publish();
   }
 
   /** Handles the button or the space bar going down in push-to-talk mode. */
@@ -174,13 +189,37 @@ export class Assistant {
     this.#cancelCommit();
     this.speaker.rest();
     this.microphone.close();
+    this.microphone.silence(false);
     this.connection.close();
     this.onSolved();
     this.#publish();
   }
 
+  /** Keeps the conversation in this browser after its tab is closed, or no more. */
+  keep() {
+    if (this.choices.keepsConversation) this.#save();
+    else remove("browser", STORED);
+  }
+
+  /** Hangs up and deletes this conversation, in the browser and on the server. */
+  async deleteAll() {
+    const { conversationId } = this.conversation;
+    this.startOver();
+    if (!conversationId) return;
+    const path = `/earshot/conversations/${encodeURIComponent(conversationId)}`;
+    await this.#guard(async () => {
+      await request(path, { method: "DELETE" });
+    });
+  }
+
   /** Hangs up and forgets this conversation. */
   startOver() {
+    remove("browser", STORED);
+    this.#leave();
+  }
+
+  /** Hangs up and leaves this conversation to another tab. */
+  #leave() {
     this.stop();
     remove("tab", STORED);
     this.store.set({ conversation: emptyConversation(null, this.conversation.made) });
@@ -193,6 +232,7 @@ export class Assistant {
       this.microphone.close();
       this.connection.replaceTrack(this.microphone.track);
     }
+    if (this.choices.pushToTalk) this.microphone.silence(false);
     this.microphone.enable(!this.choices.pushToTalk || this.#isHeld);
     this.connection.send({ type: "session.update", session: this.choices.changeable() });
     this.#publish();
@@ -241,6 +281,7 @@ export class Assistant {
   #onCallFailed(error) {
     this.speaker.rest();
     this.microphone.close();
+    this.microphone.silence(false);
     this.#publish();
     if (error.status === 401) this.onProblem("key");
     else if (error.status === 503) this.onProblem("full", { seconds: error.retryAfterS ?? 5 });
@@ -271,9 +312,12 @@ export class Assistant {
     this.connection.hurry();
   }
 
-  /** Stores what a reloaded page needs to continue. It is forgotten with the tab. */
+  /** Stores what a reloaded page needs to continue, for this tab or as long as the user wants. */
   #save() {
-    if (this.conversation.conversationId) writeJson("tab", STORED, kept(this.conversation));
+    if (!this.conversation.conversationId) return;
+    const values = kept(this.conversation);
+    writeJson("tab", STORED, values);
+    if (this.choices.keepsConversation) writeJson("browser", STORED, values);
   }
 
   /**
@@ -289,7 +333,7 @@ export class Assistant {
     tabs.addEventListener("message", ({ data }) => {
       if (!isOurs(data.id)) return;
       if (data.type === "whose") tabs.postMessage({ type: "taken", id: data.id });
-      else if (data.id === asked && this.connection.state === "idle") this.startOver();
+      else if (data.id === asked && this.connection.state === "idle") this.#leave();
     });
     if (asked) tabs.postMessage({ type: "whose", id: asked });
     setTimeout(() => {

@@ -3,6 +3,7 @@
 import { byId, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
 
+const FIELDS = "input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]";
 // Elements that use the space bar themselves: they have the focus while somebody types or clicks.
 const TYPING = "input, textarea, select, button, summary, a, [contenteditable]";
 
@@ -21,6 +22,9 @@ export class Controls {
     this.#bindMicrophone();
     this.#bindSpaceBar();
     this.#bindText();
+    this.#bindShortcuts();
+    update(byId("stop-answer"), { click: () => assistant.stopAnswer() });
+    update(byId("mute"), { click: () => assistant.toggleMute() });
     update(byId("hangup"), { click: () => assistant.stop() });
     update(byId("fresh"), { click: () => assistant.startOver() });
     update(byId("send"), {}, [icon("send")]);
@@ -97,6 +101,18 @@ export class Controls {
       field.value = "";
       // Text that could not be sent goes back into the field.
       if (!(await this.assistant.write(text)) && !field.value) field.value = text;
+    });
+  }
+
+  /** Escape stops the answer, and M mutes, unless the key belongs to a field or a dialog. */
+  #bindShortcuts() {
+    addEventListener("keydown", (event) => {
+      if (event.repeat || event.isComposing || event.ctrlKey || event.altKey || event.metaKey)
+        return;
+      if (document.querySelector("dialog[open], :popover-open")) return;
+      if (event.key === "Escape") this.assistant.stopAnswer();
+      const isTyped = event.target instanceof Element && event.target.closest(FIELDS);
+      if (event.key.toLowerCase() === "m" && !isTyped) this.assistant.toggleMute();
     });
   }
 

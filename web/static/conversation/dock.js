@@ -5,14 +5,15 @@ import { whyUnheard } from "../header/header.js";
 import { byId, h, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
 import { suggestions, t } from "../words/translate.js";
-import { activity } from "./reducer.js";
+import { activity, hasActiveResponse } from "./reducer.js";
 import { Meter, Ribbon } from "./ribbon.js";
 
 /**
  * @typedef {import("../app.js").PageState} PageState
- * @typedef {"off" | "connecting" | "ready" | "asleep" | "listening" | "hearing" | "thinking" | "speaking" | "reconnecting"} Doing
+ * @typedef {"off" | "connecting" | "ready" | "asleep" | "listening" | "hearing" | "thinking" | "speaking" | "muted" | "reconnecting"} Doing
  *   What the page does now. ready: connected, but nobody is listened to; asleep: the session waits
- *   for its wake word; listening: the microphone is on; hearing: the user speaks
+ *   for its wake word; listening: the microphone is on; hearing: the user speaks;
+ *   muted: by the user
  */
 
 /** @type {Partial<Record<Doing, string>>} */
@@ -24,10 +25,11 @@ const MIC_ICONS = {
 };
 
 /** @param {PageState} state @returns {Doing} */
-function doingNow({ connection, conversation, microphone, isMuted, isHeld, choices }) {
+function doingNow({ connection, conversation, microphone, isMuted, isSilenced, isHeld, choices }) {
   if (connection !== "open") return connection === "idle" ? "off" : connection;
   const doing = activity(conversation);
   if (doing) return doing;
+  if (microphone && isSilenced) return "muted";
   if (microphone && conversation.wake?.is_awake === false) return "asleep";
   if (!microphone || isMuted) return "ready";
   return isHeld || !choices.pushToTalk ? "listening" : "ready";
@@ -45,7 +47,13 @@ export class Dock {
     this.wakeLock = new WakeLock();
     /** @type {MediaStream | null} source of the ribbon's left side */
     this.metered = null;
-    const call = /** @type {const} */ (["connection", "microphone", "isMuted", "isHeld"]);
+    const call = /** @type {const} */ ([
+      "connection",
+      "microphone",
+      "isMuted",
+      "isSilenced",
+      "isHeld",
+    ]);
     store.watch([...call, "conversation", "choices", "language"], (state) => this.#show(state));
     store.watch(["choices", "language"], ({ choices }) => showSuggestions(choices.language, write));
   }
@@ -72,7 +80,9 @@ export class Dock {
     update(byId("connection-text"), {}, [t(`connection_${word}`)]);
     update(byId("hangup"), { hidden: connection === "idle" });
     update(byId("fresh"), { hidden: conversation.turns.length === 0 || connection !== "idle" });
+    update(byId("stop-answer"), { hidden: !hasActiveResponse(conversation) });
     showMicrophone(shown, state);
+    showMute(state);
     this.#meterMicrophone(microphone);
     this.wakeLock.want(Boolean(microphone) && connection !== "idle" && !choices.pushToTalk);
     if (doing === "off") this.ribbon.connect("output", null);
@@ -104,6 +114,18 @@ function showMicrophone(doing, { microphone, isHeld, choices }) {
   update(byId("mic"), props, [icon(name)]);
 }
 
+/** @param {PageState} state */
+function showMute({ microphone, isSilenced, choices }) {
+  const label = t(isSilenced ? "unmute" : "mute");
+  const props = {
+    hidden: !microphone || choices.pushToTalk,
+    "aria-label": label,
+    "aria-pressed": String(isSilenced),
+    title: label,
+  };
+  update(byId("mute"), props, [icon(isSilenced ? "mic_off" : "mic")]);
+}
+
 /**
  * Returns the key of the sentence that tells the user what to do now.
  *
@@ -114,6 +136,7 @@ function hintFor(doing, { microphone, isHeld, choices }) {
   if (isHeld) return "hint_held";
   if (doing === "speaking") return "hint_speaking";
   if (doing === "asleep") return "hint_asleep";
+  if (doing === "muted") return "hint_muted";
   if (choices.pushToTalk) return "hint_ptt";
   if (doing === "off") return "hint_off";
   return microphone ? "hint_on" : "hint_ready";

@@ -12,6 +12,7 @@
  * @typedef {{ stage: string, start_ms: number, end_ms: number, is_speculative?: boolean }} Span
  *   one of STAGES; in ms since the user stopped speaking
  * @typedef {{ status?: string, stages: Span[], response_latency_ms: number | null }} Trace
+ * @typedef {{ id: string, name: string, arguments: string, output: string | null }} ToolCall
  * @typedef {object} Turn
  * @property {string} id
  * @property {string | null} itemId the server's id of the user's message
@@ -24,6 +25,7 @@
  * @property {string | null} heard the part of the reply that was played, if not all was
  * @property {"hearing" | "transcribing" | "answering" | "answered" | "cut" | "failed" | "lost" | "noise"} status
  * @property {string} reason why the turn failed; otherwise empty
+ * @property {ToolCall[]} tools calls of the server's tools
  * @property {Trace | null} trace
  *
  * @typedef {{ conversationId: string | null, turns: Turn[], hearing: string | null,
@@ -164,6 +166,7 @@ const NEW_TURN = {
   heard: null,
   status: "hearing",
   reason: "",
+  tools: [],
   trace: null,
 };
 
@@ -336,6 +339,20 @@ function turnTraced(state, { turn: trace }) {
   });
 }
 
+/**
+ * Shows a call of the server's tool, or adds its result.
+ *
+ * @type {Handler}
+ */
+const toolSeen = (state, { response_id: id, item }) =>
+  change(state, ofResponse(id), ({ tools }) => {
+    if (item.type === "function_call") {
+      const call = { id: item.call_id, name: item.name, arguments: item.arguments, output: null };
+      return { tools: [...tools, call] };
+    }
+    const { call_id: callId, output } = item;
+    return { tools: tools.map((call) => (call.id === callId ? { ...call, output } : call)) };
+  });
 /** @type {Handler} */
 const addReply = (state, { response_id: id, delta }) =>
   change(state, ofResponse(id), (turn) => ({ reply: turn.reply + delta }));
@@ -417,6 +434,7 @@ const HANDLERS = {
     speaking: null,
   }),
   "earshot.turn": turnTraced,
+  "earshot.tool": toolSeen,
   "earshot.wake": (state, { wake }) => ({ ...state, wake }),
   "page.disconnected": (state) => ({
     ...change(

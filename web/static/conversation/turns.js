@@ -1,9 +1,12 @@
 // The conversation on the page: one list entry for each turn.
 
+import { copyButton } from "../view/copying.js";
 import { byId, h, update } from "../view/keyed.js";
+import { markdown } from "../view/markdown.js";
 import { FollowedEnd } from "../view/scrolling.js";
 import { waterfall } from "../view/waterfall.js";
 import { t } from "../words/translate.js";
+import { toolCalls } from "./tool_calls.js";
 import { isShown, liveWords } from "./reducer.js";
 
 /**
@@ -152,10 +155,25 @@ function entry(turn, isOpen, onToggle) {
       "data-status": turn.status,
       "data-source": turn.source,
     },
-    turn.said ? h("p", { class: "said", "data-testid": "said" }, speaker("you"), turn.said) : null,
-    reply(turn),
+    turn.said
+      ? h(
+          "div",
+          { class: "said-row" },
+          copyButton("copy_said", turn.said),
+          h("p", { class: "said", "data-testid": "said" }, speaker("you"), turn.said),
+        )
+      : null,
+    replyRow(turn),
+    turn.tools.length ? toolCalls(turn.tools) : null,
     turn.trace?.stages.length ? waterfall(turn.trace, isOpen, onToggle) : null,
   );
+}
+
+/** @param {Turn} turn */
+function replyRow(turn) {
+  const content = reply(turn);
+  if (!content || !turn.reply || turn.status === "failed" || turn.status === "lost") return content;
+  return h("div", { class: "reply-row" }, content, copyButton("copy_reply", turn.reply));
 }
 
 /** Returns what stands in the place of the answer. @param {Turn} turn */
@@ -164,7 +182,8 @@ function reply(turn) {
   if (turn.status === "lost") return note(t("lost"));
   if (turn.status === "cut") return cutReply(turn);
   if (turn.reply) {
-    return h("p", { class: "reply", "data-testid": "reply" }, speaker("assistant"), turn.reply);
+    const props = { class: "reply", "data-testid": "reply" };
+    return h("div", props, speaker("assistant"), ...markdown(turn.reply));
   }
   const isWaiting = turn.status === "answering" || turn.status === "transcribing";
   return isWaiting

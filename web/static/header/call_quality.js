@@ -2,6 +2,7 @@
 
 import { figures, graded } from "../call/quality.js";
 import { byId, h, update } from "../view/keyed.js";
+import { Popover } from "../view/popover.js";
 import { formatMs, formatNumber, t } from "../words/translate.js";
 
 /**
@@ -9,15 +10,11 @@ import { formatMs, formatNumber, t } from "../words/translate.js";
  * @typedef {import("../call/quality.js").Verdict} Verdict
  */
 
-const GAP_PX = 8; // between the button and the panel that it opens, and to the edge of the window
-
 export class CallQuality {
   /** @param {import("../app.js").PageStore} store */
   constructor(store) {
     this.button = byId("quality");
-    this.details = byId("quality-details");
-    addEventListener("resize", () => this.#place());
-    this.details.addEventListener("toggle", () => this.#place());
+    this.details = new Popover(this.button, byId("quality-details"));
     store.watch(["quality", "connection", "language"], ({ quality, connection }) => {
       const known = figures(quality);
       this.#show(known, connection === "open" ? graded(known) : null);
@@ -33,7 +30,7 @@ export class CallQuality {
   #show(known, verdict) {
     update(this.button, { hidden: verdict === null });
     if (verdict === null) {
-      if (this.#isOpen()) this.details.hidePopover();
+      this.details.close();
       return;
     }
     const grade = t(`q_${verdict.grade}`);
@@ -44,22 +41,6 @@ export class CallQuality {
     update(byId("quality-verdict"), {}, [t(because)]);
     update(byId("quality-ways"), {}, ways(known));
     update(byId("quality-facts"), {}, facts(known));
-  }
-
-  #isOpen() {
-    return this.details.matches(":popover-open");
-  }
-
-  /** Places the panel below its button, within the window. */
-  #place() {
-    if (!this.#isOpen()) return;
-    const { left, bottom } = this.button.getBoundingClientRect();
-    const widest = document.documentElement.clientWidth - this.details.offsetWidth - GAP_PX;
-    const style = {
-      left: `${Math.max(GAP_PX, Math.min(left, widest))}px`,
-      top: `${bottom + GAP_PX}px`,
-    };
-    update(this.details, { style });
   }
 }
 

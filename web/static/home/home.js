@@ -19,13 +19,18 @@ import { showShopping, Timers } from "./household.js";
 
 const REACH_TEXTS = { here: "home_live", away: "home_away", refused: "home_refused" };
 const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // states that a room's card names
+const CLICKABLE = new Set(["light", "switch", "fan"]); // the kinds that the server switches without a question
 const SCROLL_MARGIN_PX = 16; // between a room's card that is scrolled to and the edge of the list
 
 export class HomeView {
-  /** @param {import("../app.js").PageStore} store */
-  constructor(store) {
+  /**
+   * @param {import("../app.js").PageStore} store
+   * @param {import("./home_buttons.js").HomeButtons} buttons
+   */
+  constructor(store, buttons) {
+    this.buttons = buttons;
     this.list = byId("areas");
-    this.timers = new Timers(byId("timers"));
+    this.timers = new Timers(byId("timers"), (id) => buttons.cancelTimer(id));
     this.changes = new Changes();
     scrollableByKeyboard(this.list);
     store.watch(["home", "isHomeLive", "language"], (state, before) => {
@@ -35,7 +40,7 @@ export class HomeView {
       if (isNew || state.language !== before?.language) this.#showRooms(state.home);
       if (isNew) this.timers.show(state.home.timers);
       else this.timers.draw();
-      showShopping(byId("shopping"), state.home.shopping_list);
+      showShopping(byId("shopping"), state.home.shopping_list, (item) => buttons.tick(item));
     });
   }
 
@@ -117,19 +122,32 @@ export class HomeView {
     return h(
       "li",
       {
-        key: `${entity.id} ${changes}`, // a new element at each change, so that its animation runs again
+        key: entity.id,
         class: `entity ${entity.kind}`,
         "data-testid": `entity-${entity.id}`,
         "data-state": entity.state,
         "data-active": String(ACTIVE.has(entity.state)),
-        "data-changed": changes > 0,
+        "data-changed": changes > 0 && ["again", "once"][changes % 2], // each change restarts the animation
         title: text,
         "data-warming": isWarming(entity) ? "true" : null,
         style: entity.kind === "light" ? glow : null,
       },
-      icon(iconOf(entity)),
-      h("span", { class: "sr-only" }, text),
+      this.#face(entity, text),
     );
+  }
+
+  /**
+   * Returns the icon of a device, as a button if a click can switch it.
+   *
+   * @param {Entity} entity
+   * @param {string} text
+   */
+  #face(entity, text) {
+    const content = [icon(iconOf(entity)), h("span", { class: "sr-only" }, text)];
+    if (!CLICKABLE.has(entity.kind)) return h("span", {}, ...content);
+    const isOn = entity.state === "on";
+    const click = () => this.buttons.switch(entity.id, isOn ? "off" : "on");
+    return h("button", { type: "button", "aria-pressed": String(isOn), click }, ...content);
   }
 }
 

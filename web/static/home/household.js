@@ -21,9 +21,13 @@ const RING_RADIUS = 15;
 const CIRCUMFERENCE = 2 * Math.PI * RING_RADIUS;
 
 export class Timers {
-  /** @param {HTMLElement} list */
-  constructor(list) {
+  /**
+   * @param {HTMLElement} list
+   * @param {(id: string) => void} cancel cancels a timer
+   */
+  constructor(list, cancel) {
     this.list = list;
+    this.cancel = cancel;
     /** @type {Timer[]} */
     this.timers = [];
     /** @type {number | undefined} the interval that draws running timers */
@@ -45,7 +49,7 @@ export class Timers {
 
   /** Shows how much time is left now. */
   draw() {
-    const drawn = this.timers.map(timerEntry);
+    const drawn = this.timers.map((timer) => timerEntry(timer, this.cancel));
     update(this.list, {}, drawn.length ? drawn : [nothing("no_timers")]);
   }
 
@@ -79,15 +83,25 @@ export class Timers {
  *
  * @param {HTMLElement} list
  * @param {ShoppingItem[]} items
+ * @param {(item: ShoppingItem) => void} tick ticks an item off, or puts it on again
  */
-export function showShopping(list, items) {
+export function showShopping(list, items, tick) {
   const drawn = items.map((item) =>
     h(
       "li",
       { key: item.id, "data-testid": "shopping-item", "data-done": String(item.done) },
-      h("span", { class: "box", "aria-hidden": "true" }, item.done && icon("check")),
-      h("span", { key: "text" }, item.text),
-      item.done && h("span", { class: "sr-only" }, ` (${t("done")})`),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "item",
+          role: "checkbox",
+          "aria-checked": String(item.done),
+          click: () => tick(item),
+        },
+        h("span", { class: "box", "aria-hidden": "true" }, item.done && icon("check")),
+        h("span", { key: "text" }, item.text),
+      ),
     ),
   );
   update(list, {}, drawn.length ? drawn : [nothing("no_shopping")]);
@@ -96,8 +110,13 @@ export function showShopping(list, items) {
 /** @param {string} key of the sentence for an empty list */
 const nothing = (key) => h("li", { class: "nothing" }, t(key));
 
-/** Returns a timer with the time left, as words and as an arc. @param {Timer} timer */
-function timerEntry(timer) {
+/**
+ * Returns a timer with the time left, as words and as an arc.
+ *
+ * @param {Timer} timer
+ * @param {(id: string) => void} cancel
+ */
+function timerEntry(timer, cancel) {
   const isRinging = timer.state === "ringing";
   const paused = timer.state === "paused" ? ` (${t("timer_paused")})` : "";
   return h(
@@ -109,6 +128,20 @@ function timerEntry(timer) {
     isRinging
       ? h("span", { key: "ringing", class: "left", role: "alert" }, t("timer_ringing"))
       : h("span", { class: "left", role: "timer" }, clock(leftS(timer))),
+    timer.shownUntil ? null : cancelButton(timer, cancel),
+  );
+}
+
+/**
+ * @param {Timer} timer
+ * @param {(id: string) => void} cancel
+ */
+function cancelButton({ id, name }, cancel) {
+  const label = t("timer_cancel", { name: name || t("timer") });
+  return h(
+    "button",
+    { type: "button", class: "cancel", "aria-label": label, title: label, click: () => cancel(id) },
+    icon("close"),
   );
 }
 

@@ -30,6 +30,10 @@ export class Choices {
   pushToTalk = false;
   /** @type {"light" | "dark" | null} null follows the system */
   theme = null;
+  /** Volume of the voice, 0 to 1. */
+  volume = 1;
+  /** Whether the conversation is kept in this browser, longer than this tab. */
+  keepsConversation = false;
   /** True if the user chose the language. Otherwise it may still be changed to one that works. */
   isLanguageChosen = false;
 
@@ -47,8 +51,18 @@ export class Choices {
   with(changes) {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
-    const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme } = changed;
-    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme };
+    const {
+      language,
+      pageLanguage,
+      asr,
+      llm,
+      wakeWord,
+      pushToTalk,
+      theme,
+      volume,
+      keepsConversation,
+    } = changed;
+    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme, volume, keepsConversation };
     writeJson("browser", STORED, isLanguageChosen ? { language, isLanguageChosen, ...kept } : kept);
     return changed;
   }
@@ -130,7 +144,13 @@ export class Choices {
       ...this.changeable(),
       model: this.llm,
       output_modalities: ["audio"],
-      include: ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"],
+      include: [
+        "earshot.hypothesis",
+        "earshot.turn",
+        "earshot.connection",
+        "earshot.wake",
+        "earshot.tool",
+      ],
       earshot: {
         conversation_id: conversationId ?? newConversationId(),
         ...(this.wakeWord === DEFAULT ? {} : { wake_word: wakeWord }),

@@ -6,6 +6,9 @@ import { h } from "./keyed.js";
 /** @type {Record<string, string>} */
 const PATHS = {
   mic: "M12 3a3 3 0 0 0-3 3v5a3 3 0 0 0 6 0V6a3 3 0 0 0-3-3zM6 11a6 6 0 0 0 12 0M12 17v4M9 21h6",
+  mic_off:
+    "M9 9v2a3 3 0 0 0 4.500 2.600M15 10.500V6a3 3 0 0 0-5.900-.800M6 11a6 6 0 0 0 9.500 4.900M18 11a6 6 0 0 1-.500 2.400M12 17v4M9 21h6M4 3l16 18",
+  volume: "M4 10v4h3l5 4V6L7 10zM15.500 9a4 4 0 0 1 0 6M18 6.500a8 8 0 0 1 0 11",
   stop: "M7 7h10v10H7z",
   wave: "M4 10v4M8 7v10M12 4v16M16 7v10M20 10v4",
   dots: "M6 12h.01M12 12h.01M18 12h.01",
@@ -33,6 +36,8 @@ const PATHS = {
   lock: "M6 11h12v10H6zM9 11V7a3 3 0 0 1 6 0v4M12 15v2",
   unlocked: "M6 11h12v10H6zM9 11V7a3 3 0 0 1 5.800-1M12 15v2",
   bell: "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 21h4",
+  copy: "M9 9h10v11H9zM15 9V4H5v11h4",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
   check: "M5 12.500l4.500 4.500L19 7",
 };
 

@@ -128,7 +128,6 @@ export const DE = {
   timer: "Timer",
   timer_paused: "angehalten",
   timer_ringing: "Zeit ist um",
-  done: "erledigt",
   m_no_microphone: "Kein Mikrofon gefunden. Schließe eines an, oder schreibe.",
   m_denied:
     "Das Mikrofon ist für diese Seite gesperrt. Erlaube es in der Adresszeile des Browsers und klicke erneut. Schreiben geht auch so.",
@@ -246,4 +245,30 @@ export const DE = {
   key_revoke: "Widerrufen",
   key_sure: "Widerrufen? Was er offen hat, endet sofort.",
   key_revoked: "Der Schlüssel von {name} öffnet nichts mehr.",
+  // Buttons of the conversation and of the home.
+  answer_stop: "Antwort stoppen",
+  mute: "Mikrofon stumm schalten (M)",
+  unmute: "Mikrofon wieder einschalten (M)",
+  volume: "Lautstärke der Stimme",
+  state_muted: "Stumm",
+  hint_muted: "Nichts von dir wird gehört",
+  timer_cancel: "{name} abbrechen",
+  copy_said: "Frage kopieren",
+  copy_reply: "Antwort kopieren",
+  copied: "Kopiert",
+  conversation_menu: "Gespräch: kopieren, herunterladen, behalten, löschen",
+  copy_all: "Kopieren",
+  save_text: "Als Text herunterladen",
+  save_json: "Als JSON herunterladen",
+  keep_sound: "Ton behalten",
+  keep_sound_note:
+    "Ab jetzt bleibt, was ihr beide sagt, im Speicher dieses Tabs, bis du ihn schließt. Es wird nirgendwohin gesendet.",
+  save_sound: "Ton herunterladen",
+  keep_conversation: "Dieses Gespräch behalten",
+  keep_conversation_note:
+    "Sein Text bleibt in diesem Browser, bis du ihn löschst, und der Server merkt es sich, bis er neu startet oder den Platz braucht. Sonst endet es mit diesem Tab.",
+  delete_all: "Hier und auf dem Server löschen",
+  tools_called: "{names} aufgerufen",
+  tool_arguments: "Argumente",
+  tool_result: "Ergebnis",
 };

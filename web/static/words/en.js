@@ -128,7 +128,6 @@ export const EN = {
   timer: "Timer",
   timer_paused: "paused",
   timer_ringing: "Time is up",
-  done: "done",
   m_no_microphone: "No microphone was found. Plug one in, or write instead.",
   m_denied:
     "The microphone is blocked for this page. Allow it in the browser's address bar, then click again. Writing works without it.",
@@ -242,4 +241,30 @@ export const EN = {
   key_revoke: "Revoke",
   key_sure: "Revoke it? What it has open ends at once.",
   key_revoked: "The key of {name} opens nothing any more.",
+  // Buttons of the conversation and of the home.
+  answer_stop: "Stop the answer",
+  mute: "Mute the microphone (M)",
+  unmute: "Let the microphone hear again (M)",
+  volume: "Volume of the voice",
+  state_muted: "Muted",
+  hint_muted: "Nothing you say is heard",
+  timer_cancel: "Cancel {name}",
+  copy_said: "Copy the question",
+  copy_reply: "Copy the answer",
+  copied: "Copied",
+  conversation_menu: "Conversation: copy, download, keep, delete",
+  copy_all: "Copy",
+  save_text: "Download as text",
+  save_json: "Download as JSON",
+  keep_sound: "Keep the sound",
+  keep_sound_note:
+    "From now on, what you both say is kept in this tab’s memory until you close it. It is sent nowhere.",
+  save_sound: "Download the sound",
+  keep_conversation: "Keep this conversation",
+  keep_conversation_note:
+    "Its text stays in this browser until you delete it, and the server remembers it until it restarts or needs the room. Otherwise it ends with this tab.",
+  delete_all: "Delete here and on the server",
+  tools_called: "Called {names}",
+  tool_arguments: "Arguments",
+  tool_result: "Result",
 };

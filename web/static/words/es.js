@@ -128,7 +128,6 @@ export const ES = {
   timer: "Temporizador",
   timer_paused: "en pausa",
   timer_ringing: "Se acabó el tiempo",
-  done: "hecho",
   m_no_microphone: "No se encontró ningún micrófono. Conecta uno, o escribe.",
   m_denied:
     "El micrófono está bloqueado para esta página. Permítelo en la barra de direcciones y haz clic otra vez. Escribir funciona igual.",
@@ -244,4 +243,30 @@ export const ES = {
   key_revoke: "Revocar",
   key_sure: "¿Revocarla? Lo que tiene abierto termina al instante.",
   key_revoked: "La clave de {name} ya no abre nada.",
+  // Buttons of the conversation and of the home.
+  answer_stop: "Detener la respuesta",
+  mute: "Silenciar el micrófono (M)",
+  unmute: "Reactivar el micrófono (M)",
+  volume: "Volumen de la voz",
+  state_muted: "Silenciado",
+  hint_muted: "No se oye nada de lo que dices",
+  timer_cancel: "Cancelar {name}",
+  copy_said: "Copiar la pregunta",
+  copy_reply: "Copiar la respuesta",
+  copied: "Copiado",
+  conversation_menu: "Conversación: copiar, descargar, guardar, borrar",
+  copy_all: "Copiar",
+  save_text: "Descargar como texto",
+  save_json: "Descargar como JSON",
+  keep_sound: "Guardar el sonido",
+  keep_sound_note:
+    "Desde ahora, lo que ambos decís queda en la memoria de esta pestaña hasta que la cierres. No se envía a ningún sitio.",
+  save_sound: "Descargar el sonido",
+  keep_conversation: "Guardar esta conversación",
+  keep_conversation_note:
+    "Su texto queda en este navegador hasta que lo borres, y el servidor la recuerda hasta que se reinicia o necesita el espacio. Si no, termina con esta pestaña.",
+  delete_all: "Borrar aquí y en el servidor",
+  tools_called: "Se llamó a {names}",
+  tool_arguments: "Argumentos",
+  tool_result: "Resultado",
 };

@@ -128,7 +128,6 @@ export const FR = {
   timer: "Minuteur",
   timer_paused: "en pause",
   timer_ringing: "C'est l'heure",
-  done: "fait",
   m_no_microphone: "Aucun microphone trouvé. Branchez-en un, ou écrivez.",
   m_denied:
     "Le microphone est bloqué pour cette page. Autorisez-le dans la barre d'adresse, puis cliquez à nouveau. Écrire reste possible.",
@@ -245,4 +244,30 @@ export const FR = {
   key_revoke: "Révoquer",
   key_sure: "La révoquer ? Ce qu’elle a ouvert prend fin aussitôt.",
   key_revoked: "La clé de {name} n’ouvre plus rien.",
+  // Buttons of the conversation and of the home.
+  answer_stop: "Arrêter la réponse",
+  mute: "Couper le micro (M)",
+  unmute: "Rétablir le micro (M)",
+  volume: "Volume de la voix",
+  state_muted: "Micro coupé",
+  hint_muted: "Rien de ce que vous dites n’est entendu",
+  timer_cancel: "Annuler {name}",
+  copy_said: "Copier la question",
+  copy_reply: "Copier la réponse",
+  copied: "Copié",
+  conversation_menu: "Conversation : copier, télécharger, garder, supprimer",
+  copy_all: "Copier",
+  save_text: "Télécharger en texte",
+  save_json: "Télécharger en JSON",
+  keep_sound: "Garder le son",
+  keep_sound_note:
+    "Dès maintenant, ce que vous dites tous deux reste dans la mémoire de cet onglet jusqu’à sa fermeture. Rien n’est envoyé.",
+  save_sound: "Télécharger le son",
+  keep_conversation: "Garder cette conversation",
+  keep_conversation_note:
+    "Son texte reste dans ce navigateur jusqu’à ce que vous le supprimiez, et le serveur s’en souvient jusqu’à son redémarrage ou tant qu’il a la place. Sinon elle finit avec cet onglet.",
+  delete_all: "Supprimer ici et sur le serveur",
+  tools_called: "{names} appelé",
+  tool_arguments: "Arguments",
+  tool_result: "Résultat",
 };

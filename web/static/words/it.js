@@ -128,7 +128,6 @@ export const IT = {
   timer: "Timer",
   timer_paused: "in pausa",
   timer_ringing: "Tempo scaduto",
-  done: "fatto",
   m_no_microphone: "Nessun microfono trovato. Collegane uno, oppure scrivi.",
   m_denied:
     "Il microfono è bloccato per questa pagina. Consentilo nella barra degli indirizzi del browser e fai di nuovo clic. Scrivere funziona comunque.",
@@ -243,4 +242,30 @@ export const IT = {
   key_revoke: "Revoca",
   key_sure: "Revocarla? Ciò che ha aperto finisce subito.",
   key_revoked: "La chiave di {name} non apre più nulla.",
+  // Buttons of the conversation and of the home.
+  answer_stop: "Ferma la risposta",
+  mute: "Silenzia il microfono (M)",
+  unmute: "Riattiva il microfono (M)",
+  volume: "Volume della voce",
+  state_muted: "Silenziato",
+  hint_muted: "Nulla di ciò che dici viene ascoltato",
+  timer_cancel: "Annulla {name}",
+  copy_said: "Copia la domanda",
+  copy_reply: "Copia la risposta",
+  copied: "Copiato",
+  conversation_menu: "Conversazione: copia, scarica, conserva, elimina",
+  copy_all: "Copia",
+  save_text: "Scarica come testo",
+  save_json: "Scarica come JSON",
+  keep_sound: "Conserva l’audio",
+  keep_sound_note:
+    "Da ora quello che dite entrambi resta nella memoria di questa scheda finché non la chiudi. Non viene inviato da nessuna parte.",
+  save_sound: "Scarica l’audio",
+  keep_conversation: "Conserva questa conversazione",
+  keep_conversation_note:
+    "Il testo resta in questo browser finché non lo elimini, e il server lo ricorda finché non si riavvia o non gli serve lo spazio. Altrimenti finisce con questa scheda.",
+  delete_all: "Elimina qui e sul server",
+  tools_called: "Chiamato {names}",
+  tool_arguments: "Argomenti",
+  tool_result: "Risultato",
 };

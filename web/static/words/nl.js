@@ -128,7 +128,6 @@ export const NL = {
   timer: "Timer",
   timer_paused: "gepauzeerd",
   timer_ringing: "De tijd is om",
-  done: "klaar",
   m_no_microphone: "Geen microfoon gevonden. Sluit er een aan, of schrijf.",
   m_denied:
     "De microfoon is voor deze pagina geblokkeerd. Sta hem toe in de adresbalk van de browser en klik opnieuw. Schrijven werkt ook zo.",
@@ -245,4 +244,30 @@ export const NL = {
   key_revoke: "Intrekken",
   key_sure: "Intrekken? Wat hij open heeft, eindigt meteen.",
   key_revoked: "De sleutel van {name} opent niets meer.",
+  // Buttons of the conversation and of the home.
+  answer_stop: "Antwoord stoppen",
+  mute: "Microfoon dempen (M)",
+  unmute: "Microfoon weer aanzetten (M)",
+  volume: "Volume van de stem",
+  state_muted: "Gedempt",
+  hint_muted: "Niets van wat je zegt wordt gehoord",
+  timer_cancel: "{name} annuleren",
+  copy_said: "Vraag kopiëren",
+  copy_reply: "Antwoord kopiëren",
+  copied: "Gekopieerd",
+  conversation_menu: "Gesprek: kopiëren, downloaden, bewaren, verwijderen",
+  copy_all: "Kopiëren",
+  save_text: "Downloaden als tekst",
+  save_json: "Downloaden als JSON",
+  keep_sound: "Geluid bewaren",
+  keep_sound_note:
+    "Vanaf nu blijft wat jullie allebei zeggen in het geheugen van dit tabblad, tot je het sluit. Het wordt nergens heen gestuurd.",
+  save_sound: "Geluid downloaden",
+  keep_conversation: "Dit gesprek bewaren",
+  keep_conversation_note:
+    "De tekst blijft in deze browser tot je hem verwijdert, en de server onthoudt het tot hij herstart of de ruimte nodig heeft. Anders eindigt het met dit tabblad.",
+  delete_all: "Hier en op de server verwijderen",
+  tools_called: "{names} aangeroepen",
+  tool_arguments: "Argumenten",
+  tool_result: "Resultaat",
 };

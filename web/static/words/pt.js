@@ -129,7 +129,6 @@ export const PT = {
   timer: "Temporizador",
   timer_paused: "em pausa",
   timer_ringing: "O tempo acabou",
-  done: "feito",
   m_no_microphone: "Nenhum microfone encontrado. Ligue um, ou escreva.",
   m_denied:
     "O microfone está bloqueado para esta página. Permita-o na barra de endereço do navegador e clique de novo. Escrever funciona na mesma.",
@@ -245,4 +244,30 @@ export const PT = {
   key_revoke: "Revogar",
   key_sure: "Revogar? O que ela tem aberto termina de imediato.",
   key_revoked: "A chave de {name} já não abre nada.",
+  // Buttons of the conversation and of the home.
+  answer_stop: "Parar a resposta",
+  mute: "Silenciar o microfone (M)",
+  unmute: "Reativar o microfone (M)",
+  volume: "Volume da voz",
+  state_muted: "Silenciado",
+  hint_muted: "Nada do que você diz é ouvido",
+  timer_cancel: "Cancelar {name}",
+  copy_said: "Copiar a pergunta",
+  copy_reply: "Copiar a resposta",
+  copied: "Copiado",
+  conversation_menu: "Conversa: copiar, descarregar, guardar, apagar",
+  copy_all: "Copiar",
+  save_text: "Descarregar como texto",
+  save_json: "Descarregar como JSON",
+  keep_sound: "Guardar o som",
+  keep_sound_note:
+    "A partir de agora, o que ambos dizem fica na memória deste separador até o fechares. Não é enviado para lado nenhum.",
+  save_sound: "Descarregar o som",
+  keep_conversation: "Guardar esta conversa",
+  keep_conversation_note:
+    "O texto fica neste navegador até o apagares, e o servidor lembra-se dele até reiniciar ou precisar do espaço. Caso contrário, termina com este separador.",
+  delete_all: "Apagar aqui e no servidor",
+  tools_called: "{names} chamado",
+  tool_arguments: "Argumentos",
+  tool_result: "Resultado",
 };

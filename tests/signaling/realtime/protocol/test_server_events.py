@@ -24,6 +24,7 @@ from core.events import (
     ResponseCreated,
     ResponseDone,
     ResponseParameters,
+    ServerToolItem,
     SessionEvent,
     SpeechDiscarded,
     SpeechStarted,
@@ -31,6 +32,7 @@ from core.events import (
     TranscriptionCompleted,
     WakeStateChanged,
 )
+from core.items import FunctionCallItem, FunctionOutputItem
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
@@ -228,6 +230,18 @@ def test_events_of_the_other_transport_are_not_sent(
     happened: SessionEvent, transport: Transport
 ) -> None:
     assert translator(transport=transport).to_json(happened) == []
+
+
+def test_the_servers_tools_are_shown_only_on_request_and_cut_to_a_readable_length() -> None:
+    call = ServerToolItem("resp_r", FunctionCallItem("item_t", "call_t", "HassTurnOn", "{}"))
+    result = ServerToolItem("resp_r", FunctionOutputItem("item_o", "call_t", "x" * 5_000))
+    assert translator("earshot.turn").to_json(call) == []
+    asking = translator("earshot.tool")
+    (called,), (gave,) = asking.to_json(call), asking.to_json(result)
+    assert (called["type"], called["response_id"]) == ("earshot.tool", "resp_r")
+    assert (called["item"]["name"], called["item"]["arguments"]) == ("HassTurnOn", "{}")
+    assert gave["item"]["call_id"] == "call_t"
+    assert gave["item"]["output"] == "x" * 4_000 + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def test_earshot_events_are_sent_only_if_included() -> None:

@@ -1,0 +1,44 @@
+// The conversation as a text and as JSON, to copy or to download.
+
+import { t } from "../words/translate.js";
+import { isShown } from "./reducer.js";
+
+/** @typedef {import("./reducer.js").Turn} Turn */
+
+/** Returns what was said, with the names of both. @param {Turn[]} turns */
+export const asText = (turns) =>
+  turns
+    .filter(isShown)
+    .map((turn) => [line("you", turn.said), line("assistant", answerOf(turn))].join(""))
+    .join("\n");
+
+/**
+ * Returns the turns as JSON: question, answer, and how it ended.
+ *
+ * @param {Turn[]} turns
+ */
+export const asJson = (turns) =>
+  JSON.stringify(
+    turns.filter(isShown).map(({ source, said, reply, heard, status }) => ({
+      source,
+      said,
+      reply,
+      ...(status === "cut" ? { heard: heard ?? "" } : {}),
+      status,
+    })),
+    null,
+    2,
+  );
+
+/** @param {Turn} turn */
+function answerOf({ status, reason, heard, reply }) {
+  if (status === "failed") return t("failed", { reason });
+  if (status === "lost") return t("lost");
+  return status === "cut" ? `${heard ?? ""} [${t("cut")}]`.trim() : reply;
+}
+
+/**
+ * @param {string} who
+ * @param {string} text
+ */
+const line = (who, text) => (text ? `${t(who)}: ${text}\n` : "");

@@ -1,0 +1,37 @@
+// A panel that a button opens below itself, within the window.
+
+import { update } from "./keyed.js";
+
+const GAP_PX = 8; // between the button and its panel, and to the edge of the window
+
+export class Popover {
+  /**
+   * @param {HTMLElement} button with `popovertarget`
+   * @param {HTMLElement} panel with `popover`
+   */
+  constructor(button, panel) {
+    this.button = button;
+    this.panel = panel;
+    addEventListener("resize", () => this.#place());
+    panel.addEventListener("toggle", () => this.#place());
+  }
+
+  get isOpen() {
+    return this.panel.matches(":popover-open");
+  }
+
+  close() {
+    if (this.isOpen) this.panel.hidePopover();
+  }
+
+  #place() {
+    if (!this.isOpen) return;
+    const { left, bottom } = this.button.getBoundingClientRect();
+    const widest = document.documentElement.clientWidth - this.panel.offsetWidth - GAP_PX;
+    const style = {
+      left: `${Math.max(GAP_PX, Math.min(left, widest))}px`,
+      top: `${bottom + GAP_PX}px`,
+    };
+    update(this.panel, { style });
+  }
+}
