@@ -104,4 +104,4 @@ def test_wake_words_are_installed_where_their_wheel_runs(
 ) -> None:
     if platform.machine() not in ("x86_64", "aarch64"):
         requirement = "."
-    assert _installed(tmp_path, None, libc, GPU="0") == requirement
+    assert _installed(tmp_path, None, libc, settings={"GPU": "0"}) == requirement
