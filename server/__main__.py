@@ -8,10 +8,11 @@ from pathlib import Path
 
 EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
-  1  doctor: the server cannot answer with these settings; models doctor: a model is damaged or
-     does not load; talk, bench: no answer; replay: different words than in the recorded run;
-     devices, keys: the server refused the request; backup, restore: the archive or the state is
-     not as it must be; service: systemd refused, or does not run here; otherwise an internal error
+  1  doctor: the server cannot answer with these settings; setup: not confirmed, nothing written;
+     models doctor: a model is damaged or does not load; talk, bench: no answer; replay: different
+     words than in the recorded run; devices, keys: the server refused the request; backup,
+     restore: the archive or the state is not as it must be; service: systemd refused, or does not
+     run here; otherwise an internal error
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
@@ -90,6 +91,9 @@ def _add_other_commands(
         "replay",
         help="run the sessions of a trace again, and show what differs from the recorded run",
     )
+    setup = commands.add_parser(
+        "setup", help="ask for voice, language, language model and access, and write the settings"
+    )
     backup = commands.add_parser("backup", help="save configuration, keys and devices in one file")
     restore = commands.add_parser("restore", help="write back what `earshot backup` has saved")
     service = commands.add_parser("service", help="run the server as a service of systemd")
@@ -134,6 +138,10 @@ def _add_other_commands(
 
             add_backup(backup)
             add_restore(restore)
+        case ["setup"]:
+            from server.commands.setup.arguments import add_arguments as add_setup
+
+            add_setup(setup)
         case ["service"]:
             from server.commands.service.arguments import add_actions as add_service
 

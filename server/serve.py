@@ -28,6 +28,10 @@ from server.runtime.lifecycle import Lifecycle, LifecycleState, drain, signals
 from server.runtime.logs import set_up
 from server.runtime.metrics import PrometheusMetrics, metrics_routes
 from server.runtime.state_dir import KEY_FILE, make_key, open_folder, read_key, restrict_access
+from server.settings.file import SettingsFile
+from server.settings.language_models import LanguageModelFinder
+from server.settings.routes import SettingsDoor, settings_routes
+from server.settings.service import SettingsService
 from server.version import product_version
 from web.docs import docs_routes
 from web.page import willow_page_routes, willow_pages
@@ -72,9 +76,10 @@ class BoundListeners:
     "True: the key was made at this start. Only then it is printed."
 
 
-def run(config: Config, started_s: float) -> None:
-    """Serves until a signal arrives. `started_s`: `time.monotonic()` at the start of the process,
-    for the log. Raises ConfigError, AddressInUse or EngineError."""
+def run(config: Config, settings: SettingsFile, started_s: float) -> None:
+    """Serves until a signal arrives. `settings`: file that `config` was read from. `started_s`:
+    `time.monotonic()` at the start of the process, for the log. Raises ConfigError, AddressInUse or
+    EngineError."""
     max_open_files = raise_file_limit()
     with ExitStack() as stack:
         listeners = bind_listeners(config, stack)
@@ -87,7 +92,7 @@ def run(config: Config, started_s: float) -> None:
             )
         _print_access(config, listeners)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(config, listeners, started_s))
+            runner.run(_serve(config, settings, listeners, started_s))
 
 
 def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
@@ -212,14 +217,17 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
-async def _serve(config: Config, listeners: BoundListeners, started_s: float) -> None:
+async def _serve(
+    config: Config, settings: SettingsFile, listeners: BoundListeners, started_s: float
+) -> None:
     """Assembles the server, opens its listeners, and drains them after a signal."""
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
     with signals(lifecycle):
         async with assemble(config, metrics) as assembly:
             lifecycle.watch(assembly.is_loaded)
-            routes, willow_routes = _routes(config, assembly, metrics, lifecycle)
+            form = _settings(config, settings, listeners, assembly)
+            routes, willow_routes = _routes(config, assembly, metrics, lifecycle, form)
             async with AsyncExitStack() as stack:
                 gate = replace(listeners.gate, keys=assembly.named_keys)
                 limit = AddressLimit(
@@ -278,9 +286,14 @@ async def _run_wyoming(
 
 
 def _routes(
-    config: Config, assembly: ServerAssembly, metrics: PrometheusMetrics, lifecycle: Lifecycle
+    config: Config,
+    assembly: ServerAssembly,
+    metrics: PrometheusMetrics,
+    lifecycle: Lifecycle,
+    settings: Sequence[Route],
 ) -> tuple[Sequence[Route], Sequence[Route]]:
-    """Returns the routes of the main listener, and those of Willow's own listeners."""
+    """Returns the routes of the main listener, and those of Willow's own listeners. `settings`:
+    routes of the settings, which only the main listener has."""
 
     def health_report(state: LifecycleState) -> Health:
         return Health(
@@ -299,10 +312,23 @@ def _routes(
         *pages,
         *health,
         *metrics_routes(metrics),
+        *settings,
     )
     willow_only = (*assembly.willow_routes, *willow_page_routes(), *health)
     added_routes = plugin_routes(_with_docs(own_routes), assembly.plugin_doors)
     return _with_docs((*own_routes, *added_routes)), _with_docs(willow_only)
+
+
+def _settings(
+    config: Config, file: SettingsFile, listeners: BoundListeners, assembly: ServerAssembly
+) -> Sequence[Route]:
+    """Returns the routes with which the page changes the settings."""
+    others = [one for one in (listeners.was, *listeners.willow) if one is not None]
+    ports = {
+        one.getsockname()[1] for listener in (listeners.main, *others) for one in listener.sockets
+    }
+    service = SettingsService(file, config, assembly.settings_host)
+    return settings_routes(SettingsDoor(service, LanguageModelFinder(ports)))
 
 
 def _with_docs(routes: Sequence[Route]) -> Sequence[Route]:

@@ -143,7 +143,7 @@ class XiaozhiDoor:
         if waiting is not None:
             await self._activation.serve(ws, request, waiting)
             return ws
-        settings = device.profile.applied(self._settings.initial_settings)
+        settings = device.profile.applied(self._settings.initial_settings())
         async with self._sessions.open(
             settings,
             paced_by="server",

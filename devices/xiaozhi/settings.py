@@ -5,7 +5,7 @@ from pathlib import Path
 
 from core.ip_addresses import IpNetwork
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import InitialSettings, SessionSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class XiaozhiSettings:
     "Networks whose check-ins are answered."
     url: str = ""
     "URL of our WebSocket for devices; empty: the address that received their check-in."
-    initial_settings: SessionSettings = field(default_factory=SessionSettings)
+    initial_settings: InitialSettings = SessionSettings
     "Settings that a session begins with, before the device's profile."
     dialogue: DialogueSettings = field(default_factory=DialogueSettings)
     folder: Path = Path("firmware")

@@ -63,6 +63,7 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The language model behind the templates."""
 
     engine: str = "openai"
+    "Name of its engine."
     options: dict[str, Any] = {}
     "Options of that engine, as `llm.options` would have them."
 

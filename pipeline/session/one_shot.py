@@ -17,7 +17,7 @@ from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
 from pipeline.response.planner import ResponsePlanner
 from pipeline.services import SessionServices
-from pipeline.shared.settings import DEFAULT, ResponseRequest, SessionSettings
+from pipeline.shared.settings import DEFAULT, InitialSettings, ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.fillers import Fillers
@@ -124,12 +124,12 @@ class OneShotResponses:
         conversations: Conversations,
         languages: TextLanguageDetector,
         *,
-        default_settings: SessionSettings | None = None,
+        default_settings: InitialSettings = SessionSettings,
         max_parallel: int = MAX_PARALLEL,
     ) -> None:
         self._services, self._engines = services, services.engines
         self._conversations, self._languages = conversations, languages
-        self._default_settings = default_settings or SessionSettings()
+        self._default_settings = default_settings
         self._places = CapacityLimit(
             max_parallel,
             "{limit} questions are being answered, the limit",
@@ -187,9 +187,9 @@ class OneShotResponses:
 
     def _settings(self, question: OneShotRequest, conversation: Conversation) -> SessionSettings:
         profile = conversation.profile
-        settings = (
-            self._default_settings if profile is None else profile.applied(self._default_settings)
-        )
+        settings = self._default_settings()
+        if profile is not None:
+            settings = profile.applied(settings)
         return replace(settings, llm=question.model)
 
     def _conversation(self, question: OneShotRequest) -> Conversation:

@@ -1,8 +1,8 @@
 """Settings of a session: frozen, checked by the door that builds them, and replaced as a whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -195,6 +195,11 @@ class SessionSettings:
             no_speech_threshold=self.no_speech_threshold,
             token_logprobs=self.logprobs and "token_logprobs" in info.supports,
         )
+
+
+InitialSettings: TypeAlias = Callable[[], SessionSettings]
+"""Returns the settings with which a session begins. They may change while the server runs, so they
+are asked for at the start of each session."""
 
 
 class CurrentSettings:

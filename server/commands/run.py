@@ -48,8 +48,10 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
     match options.command:
         case "serve":
             from server import serve
+            from server.settings.file import SettingsFile
 
-            serve.run(_effective(options).config, started_s)
+            settings = SettingsFile.of(os.environ, options.config, _flags(options))
+            serve.run(_effective(options).config, settings, started_s)
         case "config":
             from server.config.show import show
 
@@ -97,6 +99,10 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
             from server.commands.service.command import run as service
 
             return service(options, os.environ)
+        case "setup":
+            from server.commands.setup.command import run as setup
+
+            return setup(options, os.environ)
         case "completion":
             from server.commands.completion import script
 
@@ -137,12 +143,13 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _effective(options: argparse.Namespace) -> EffectiveConfig:
-    flags = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
-    return load(
-        os.environ,
-        file=options.config,
-        flags={flag: value for flag, value in flags.items() if value is not None},
-    )
+    return load(os.environ, file=options.config, flags=_flags(options))
+
+
+def _flags(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the options that set a setting."""
+    given = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
+    return {flag: value for flag, value in given.items() if value is not None}
 
 
 def _print_error(error: EarshotError) -> None:

@@ -18,7 +18,6 @@ from pipeline.response.speculation import count_waste
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
-from pipeline.shared.prompts import PromptLibrary
 from pipeline.speech.file import SpeechFiles
 from pipeline.tools.home import DemoHome, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
@@ -30,6 +29,7 @@ from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
+from server.compose.settings import RunningEngines, SessionDefaults
 from server.compose.tools import configured_tools
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
@@ -92,6 +92,8 @@ class ServerAssembly:
     is_loaded: Callable[[], bool]
     "True while the default recogniser is loaded. A crashed one is started again."
     engine_names: Callable[[], Mapping[str, str]]
+    settings_host: RunningEngines
+    "What the settings need: choices, checks, and the settings of new sessions."
     "Returns the name of the serving engine for each kind of engine."
 
 
@@ -145,8 +147,9 @@ async def assemble(
             session_services = replace(session_services, engines=engine_set)
         switch = None if home_assistant is None else home_assistant.switch
         controls = HomeControls(home, timers, switch)
+        defaults = SessionDefaults(config)
         backend = _backend(
-            config, engines, session_services, conversations, home, controls, devices
+            config, engines, session_services, conversations, home, controls, devices, defaults
         )
         doors = open_doors(backend, door_plugins)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
@@ -173,6 +176,7 @@ async def assemble(
             ),
             is_loaded=engines.is_loaded,
             engine_names=engines.names,
+            settings_host=RunningEngines(engines, defaults, config.language),
         )
         for task in background:
             task.cancel()
@@ -215,11 +219,9 @@ def _backend(
     home: DemoHome,
     home_controls: HomeControls,
     devices: DeviceServices,
+    defaults: SessionDefaults,
 ) -> Backend:
     """Builds the services that the doors share."""
-    prompts = PromptLibrary({name: prompt.as_stored() for name, prompt in config.prompts.items()})
-    session_settings = config.assistant.settings(config.turn.as_turn_detection())
-    initial_settings = replace(session_settings, prompts=prompts)
     return Backend(
         config=config,
         engines=engines,
@@ -227,14 +229,14 @@ def _backend(
         home=home,
         home_controls=home_controls,
         devices=devices,
-        initial_settings=initial_settings,
+        initial_settings=defaults,
         conversations=conversations,
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines),
         languages=engines.languages,
         one_shot_responses=OneShotResponses(
-            session_services, conversations, engines.languages, default_settings=initial_settings
+            session_services, conversations, engines.languages, default_settings=defaults
         ),
         decoder=DecoderProcess(session_services.metrics),
     )

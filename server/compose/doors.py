@@ -29,7 +29,7 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import InitialSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.home import DemoHome
@@ -73,8 +73,8 @@ class Backend:
     "The home that the page shows, also as a mirror of Home Assistant."
     home_controls: HomeControls
     devices: DeviceServices
-    initial_settings: SessionSettings
-    "Settings with which a new session begins."
+    initial_settings: InitialSettings
+    "Returns the settings with which a new session begins."
     sessions: Sessions
     conversations: Conversations
     transcriber: Transcriber
@@ -199,7 +199,7 @@ def _plugin_services(backend: Backend) -> DoorServices:
         transcriber=backend.transcriber,
         reader=backend.speech_files,
         sessions=backend.sessions,
-        session_settings=backend.initial_settings,
+        session_settings=backend.initial_settings(),
         clock=backend.session_services.clock,
         metrics=backend.session_services.metrics,
     )
@@ -252,7 +252,7 @@ def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder
     devices, engines = backend.devices, backend.session_services.engines
 
     def check_profile(profile: DeviceProfile) -> None:
-        engines.check(profile.applied(backend.initial_settings))
+        engines.check(profile.applied(backend.initial_settings()))
 
     return DevicesDoor(
         devices.registry,

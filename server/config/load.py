@@ -70,14 +70,16 @@ def load(
     *,
     file: Path | None = None,
     flags: Mapping[str, str] | None = None,
+    text: str | None = None,
 ) -> EffectiveConfig:
     """Reads all sources and checks the values. `environ`: environment variables. `file`: TOML file;
     None: the one in EARSHOT_CONFIG or ./earshot.toml. `flags`: text of command line options, such
-    as `--port`. Raises ConfigError with one line per problem."""
+    as `--port`. `text`: content to read instead of the file's. Raises ConfigError with one line
+    per problem."""
     draft = _ConfigDraft()
     if state_home := environ.get("XDG_STATE_HOME"):
         _add_setting(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
-    _add_file(draft, find_file(environ, file))
+    _add_file(draft, find_file(environ, file), text)
     _add_environment(draft, environ)
     for flag, value in (flags or {}).items():
         _add_setting(draft, FLAGS[flag], value, f"flag:{flag}")
@@ -100,11 +102,11 @@ def find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
     return Path(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else None
 
 
-def _add_file(draft: _ConfigDraft, file: Path | None) -> None:
+def _add_file(draft: _ConfigDraft, file: Path | None, text: str | None) -> None:
     if file is None:
         return
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        tables = tomllib.loads(file.read_text(encoding="utf-8") if text is None else text)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -224,6 +226,20 @@ def _from_text(kind: inspect.Type, text: str) -> Any:
             return _parse_toml_value(text)
         case _:
             return text
+
+
+def setting_value(path: SettingPath, text: str) -> Any:
+    """Returns the value that `text` from a command line means for a setting. Raises ConfigError for
+    an unknown setting."""
+    kind, inside = _resolve(path)
+    if kind is None or isinstance(kind, inspect.StructType):
+        name = ".".join(path)
+        known = [".".join(one) for one in setting_paths()]
+        raise ConfigError(f"{name}: unknown setting{_suggestion(name, known)}")
+    if inside or not isinstance(kind, inspect.StrType | inspect.LiteralType):
+        value = _from_text(kind, text)
+        return _parse_toml_value(value)
+    return text
 
 
 def _parse_toml_value(text: Any) -> Any:

@@ -42,13 +42,17 @@ def restrict_access(path: str) -> Sequence[str]:
     ]
 
 
-def write_private(file: Path, data: bytes) -> None:
-    """Writes a file that only the owner can read, whole or not at all. Raises ConfigError."""
+def write_private(file: Path, data: bytes, mode: int = 0o600) -> None:
+    """Writes a file, whole or not at all. `mode`: its rights; only the owner can read it, unless
+    more is given. Raises ConfigError."""
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
+            stream.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)  # else the file may be empty after a power failure
         partial.replace(file)
     except OSError as error:
         partial.unlink(missing_ok=True)

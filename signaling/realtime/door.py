@@ -13,7 +13,7 @@ from core.ids import new_id
 from core.ports import Metrics, WorkGuard
 from media.webrtc.peer import PeerSettings
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import InitialSettings, SessionSettings
 from pipeline.tools.home import DemoHome
 from signaling.bearer_token import TOKEN
 from signaling.realtime.client_secrets import (
@@ -46,7 +46,7 @@ class RealtimeSettings:
     """WebRTC: time in seconds without an event or speech. Silent audio does not count, as it never
     stops."""
     peer: PeerSettings = field(default_factory=PeerSettings)
-    initial_settings: SessionSettings = field(default_factory=SessionSettings)
+    initial_settings: InitialSettings = SessionSettings
     "Settings of a session before its client sends any."
 
 
@@ -160,7 +160,7 @@ class RealtimeDoor:
         return None if self.secrets is None else self.secrets.find(request[TOKEN])
 
     def _initial_settings(self, conversation_id: str | None) -> SessionSettings:
-        return self._sessions.remembered(self._settings.initial_settings, conversation_id)
+        return self._sessions.remembered(self._settings.initial_settings(), conversation_id)
 
 
 def _json(answer: object) -> aioweb.Response:

@@ -41,7 +41,7 @@ class WhipDoor:
         """Answers an SDP offer and starts the publication, which outlives the request."""
         _require_content_type(request, SDP)
         offer = read_offer(await request.read(), request.query)
-        settings = settings_of(request.query, self._settings.initial_settings)
+        settings = settings_of(request.query, self._settings.initial_settings())
         publication, answer = await self.publications.start(offer, settings)
         headers = CIMultiDict({"Location": f"{PATH}/{publication.id}", "ETag": publication.etag})
         for link in links(self._settings.peer.ice.minted(publication.id)):

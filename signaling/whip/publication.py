@@ -22,7 +22,7 @@ from media.webrtc.ice.candidates import MAX_CANDIDATES
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import InitialSettings, SessionSettings
 from signaling.call_stats import record_quality
 from signaling.whip.offer import unacceptable
 from signaling.whip.sdp_fragment import (
@@ -55,7 +55,7 @@ class WhipSettings:
     """Settings of the WHIP door."""
 
     peer: PeerSettings = field(default_factory=PeerSettings)
-    initial_settings: SessionSettings = field(default_factory=SessionSettings)
+    initial_settings: InitialSettings = SessionSettings
     "Settings of a session whose client sent none."
     idle_timeout_s: float = 3600
     """Time in seconds without speech after which a publication ends. Silent audio does not count,

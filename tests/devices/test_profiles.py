@@ -41,7 +41,7 @@ def seen(llm: EchoLlm) -> Seen:
 
 
 def asked_by_xiaozhi(profile: DeviceProfile) -> Seen:
-    settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, initial_settings=USUAL)
+    settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, initial_settings=lambda: USUAL)
     scene = xiaozhi.Scene(settings=settings)
 
     async def act(server: xiaozhi.Server) -> None:
@@ -101,7 +101,7 @@ def test_a_profile_reaches_the_language_model(
 
 @pytest.mark.parametrize(("given", "expected"), [("", "off"), ("cancel", "cancel")])
 def test_echo_cancellation_is_set_per_board(given: DeviceEcho, expected: EchoMode) -> None:
-    settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, initial_settings=USUAL)
+    settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, initial_settings=lambda: USUAL)
     scene = xiaozhi.Scene(settings=settings)
 
     async def act(server: xiaozhi.Server) -> None:

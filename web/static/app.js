@@ -22,6 +22,7 @@ import { KioskView } from "./kiosk/kiosk.js";
 import { Router } from "./router.js";
 import { getJson } from "./server/api.js";
 import { takeKey } from "./server/key.js";
+import { SettingsView } from "./settings/settings.js";
 import { Choices } from "./state/choices.js";
 import { Store } from "./state/store.js";
 import { byId } from "./view/keyed.js";
@@ -128,6 +129,11 @@ class Page {
     new DevicesView(store, this.devicesFeed, router);
     new KioskView(store, router, () => this.assistant.toggle());
     new KeysView(store, router);
+    this.settings = new SettingsView(store, router, {
+      choose: (changes) => this.#choose(changes),
+      audio: () => this.speaker.context(),
+    });
+    this.assistant.useDevices();
     new Controls(store, this.assistant);
     scrollableByKeyboard(byId("side"));
     const turns = new Turns();
@@ -142,6 +148,7 @@ class Page {
   async load() {
     this.homeFeed.watch(this.store.state.choices.language);
     this.devicesFeed.watch();
+    this.settings?.load();
     await this.#loadEngines();
   }
 
@@ -160,7 +167,8 @@ class Page {
   #choose(changes) {
     this.#setChoices(this.store.state.choices.with(changes));
     // A running session can change most settings. The others need a new call.
-    if ("llm" in changes || "wakeWord" in changes) this.assistant.redial();
+    if ("microphone" in changes || "speaker" in changes) this.assistant.useDevices();
+    else if ("llm" in changes || "wakeWord" in changes) this.assistant.redial();
     else if (!("theme" in changes || "pageLanguage" in changes)) this.assistant.updateSession();
   }
 

@@ -1,11 +1,11 @@
 """Settings of the application server's door, apart from the door: the configuration imports no
 server."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.ip_addresses import IpNetwork
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import InitialSettings, SessionSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,6 @@ class WasSettings:
     sends_secrets: bool = False
     """True: tokens and the Wi-Fi password are sent to any client that claims an approved device's
     MAC."""
-    default_settings: SessionSettings = field(default_factory=SessionSettings)
+    default_settings: InitialSettings = SessionSettings
     "Settings of a conversation for which the device's profile sets nothing."
     version: str = ""

@@ -16,6 +16,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     model: Annotated[str, Meta(min_length=1)] = AUTO
     "Name of the model; auto: the first that the server lists."
     api_key: str = ""
+    "Key that the server asks for; empty: none."
     api_key_file: str = ""
     "File with the key, read at start; replaces `api_key`."
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -36,6 +37,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     languages: tuple[str, ...] = ()
     "ISO 639-1 codes of the languages that the model understands; (): any."
     connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
+    "Longest wait for a connection."
     first_token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow."
     token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 5.0

@@ -9,7 +9,7 @@ from core.errors import ConfigError
 from core.ip_addresses import IpNetwork
 from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.was.settings import WasSettings
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import InitialSettings
 from server.config.types import Section
 from server.net.allowlist import listening_host, networks_of
 
@@ -129,7 +129,7 @@ class WillowConfig(Section, frozen=True):
     def as_settings(
         self,
         state_dir: str,
-        initial_settings: SessionSettings,
+        initial_settings: InitialSettings,
         version: str,
         *,
         trusts_this_machine: bool,

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
-from pipeline.shared.settings import SessionSettings, TurnDetection
+from pipeline.shared.settings import InitialSettings, SessionSettings, TurnDetection
 from server.config.types import Section
 from server.net.allowlist import networks_of
 
@@ -86,14 +86,19 @@ class XiaozhiConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         networks_of(self.networks, "xiaozhi.networks")
 
-    def as_settings(self, state_dir: str, initial_settings: SessionSettings) -> XiaozhiSettings:
+    def as_settings(self, state_dir: str, initial_settings: InitialSettings) -> XiaozhiSettings:
         """Returns the settings in the door's form. `initial_settings`: those of a new session."""
-        detection = replace(initial_settings.turn_detection or TurnDetection(), kind=self.detection)
+
+        def of_a_board() -> SessionSettings:
+            usual = initial_settings()
+            detection = replace(usual.turn_detection or TurnDetection(), kind=self.detection)
+            # The board has detected its own wake word already.
+            return replace(usual, wake_word="", turn_detection=detection)
+
         return XiaozhiSettings(
             networks=networks_of(self.networks, "xiaozhi.networks"),
             url=self.url,
-            # The board has detected its own wake word already.
-            initial_settings=replace(initial_settings, wake_word="", turn_detection=detection),
+            initial_settings=of_a_board,
             dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
             folder=Path(state_dir).expanduser() / FOLDER,
             offers_firmware=self.firmware == "at_start",

@@ -220,8 +220,9 @@ def test_a_configured_url_is_sent_to_boards() -> None:
 def test_configured_settings_are_sent_to_boards() -> None:
     config = XiaozhiConfig(networks=("192.168.1.0/24",), max_silence_s=30, max_turn_s=15)
     settings = config.as_settings("/var/earshot", XiaozhiSettings(networks=()).initial_settings)
-    woken = config.as_settings("", replace(settings.initial_settings, wake_word="alexa"))
-    assert woken.initial_settings.wake_word == ""
+    usual = replace(settings.initial_settings(), wake_word="alexa")
+    woken = config.as_settings("", lambda: usual)
+    assert woken.initial_settings().wake_word == ""
     assert (settings.folder, settings.offers_firmware) == (
         Path("/var/earshot/xiaozhi/firmware"),
         False,

@@ -29,7 +29,7 @@ def exchanges(world: World, **more: int) -> OneShotResponses:
         world.services(),
         world.conversations,
         Usual(),
-        default_settings=SessionSettings(instructions="Be brief.", max_output_tokens=50),
+        default_settings=lambda: SessionSettings(instructions="Be brief.", max_output_tokens=50),
         **more,
     )
 

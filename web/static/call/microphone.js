@@ -47,6 +47,7 @@ export class Microphone {
     this.silentTrack = null;
     this.isEnabled = true; // sound goes through, in contrast to a released button of push-to-talk
     this.isSilenced = false; // by the user, with the mute button
+    this.deviceId = ""; // of the wanted microphone; empty: the system's choice
     this.isMissing = false; // the user wants it, and there is none
     navigator.mediaDevices?.addEventListener?.("devicechange", () => this.#devicesChanged());
   }
@@ -132,10 +133,15 @@ export class Microphone {
   async #requestStream() {
     if (!navigator.mediaDevices?.getUserMedia) throw new NoMicrophone("insecure");
     try {
-      return await navigator.mediaDevices.getUserMedia({ audio: CONSTRAINTS });
+      return await navigator.mediaDevices.getUserMedia({ audio: this.#constraints() });
     } catch (/** @type {any} */ error) {
       throw new NoMicrophone(ERROR_CODES[error.name] ?? "busy");
     }
+  }
+
+  /** Another microphone takes the place of one that is not there. */
+  #constraints() {
+    return this.deviceId ? { ...CONSTRAINTS, deviceId: { ideal: this.deviceId } } : CONSTRAINTS;
   }
 
   /** Reports what happens to a stream while it is in use. @param {MediaStream} stream */

@@ -39,6 +39,19 @@ export class Speaker {
     return this.audioContext;
   }
 
+  /**
+   * Plays on this device from now on; on the system's if it is not there.
+   *
+   * @param {string} deviceId empty: the system's choice
+   */
+  async useDevice(deviceId) {
+    try {
+      await this.element.setSinkId?.(deviceId);
+    } catch {
+      await this.element.setSinkId("");
+    }
+  }
+
   /** Lets the element play in the call that begins. Must be called in a click or a key press. */
   prime() {
     this.isInCall = true;

@@ -238,6 +238,16 @@ export class Assistant {
     this.#publish();
   }
 
+  /** Uses the chosen microphone and speaker, also in a running call. */
+  async useDevices() {
+    const { microphone, speaker } = this.choices;
+    this.speaker.useDevice(speaker);
+    if (this.microphone.deviceId === microphone) return;
+    this.microphone.deviceId = microphone;
+    if (!this.microphone.isOpen) return;
+    if (await this.#guard(() => this.microphone.reopen())) this.#microphoneChanged();
+  }
+
   /** Applies a changed choice that needs a new call. */
   async redial() {
     await this.#guard(() => this.connection.restart());

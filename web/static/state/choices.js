@@ -28,6 +28,10 @@ export class Choices {
   /** Name of a wake word, `default` or `off`. */
   wakeWord = DEFAULT;
   pushToTalk = false;
+  /** Id of the microphone; empty: the system's choice. */
+  microphone = "";
+  /** Id of the speaker; empty: the system's choice. */
+  speaker = "";
   /** @type {"light" | "dark" | null} null follows the system */
   theme = null;
   /** Volume of the voice, 0 to 1. */
@@ -51,18 +55,20 @@ export class Choices {
   with(changes) {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
-    const {
-      language,
+    const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme } = changed;
+    const { microphone, speaker, volume, keepsConversation } = changed;
+    const kept = {
       pageLanguage,
       asr,
       llm,
       wakeWord,
       pushToTalk,
       theme,
+      microphone,
+      speaker,
       volume,
       keepsConversation,
-    } = changed;
-    const kept = { pageLanguage, asr, llm, wakeWord, pushToTalk, theme, volume, keepsConversation };
+    };
     writeJson("browser", STORED, isLanguageChosen ? { language, isLanguageChosen, ...kept } : kept);
     return changed;
   }

@@ -16,7 +16,7 @@ from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.socket.connection import WillowConnection
 from firmware_protocol.willow.messages import EndpointResult
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
-from pipeline.shared.settings import ConversationProfile, SessionSettings
+from pipeline.shared.settings import ConversationProfile, InitialSettings
 from pipeline.tools.fillers import Fillers
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class DeviceCommands:
         connected_devices: WillowDevices,
         clock: Clock,
         guard: WorkGuard,
-        default_settings: SessionSettings,
+        default_settings: InitialSettings,
     ) -> None:
         self._one_shot_responses, self._connected_devices, self._clock = (
             one_shot_responses,
@@ -181,7 +181,7 @@ class DeviceCommands:
         device = connection.device
         conversation = self._one_shot_responses.conversation(device.id)
         conversation.profile = ConversationProfile.of(
-            device.profile.applied(self._default_settings)
+            device.profile.applied(self._default_settings())
         )
         question = OneShotRequest(
             command.text,
@@ -190,7 +190,7 @@ class DeviceCommands:
             place=DeviceLocation(device.area, device.id),
             is_spoken=True,
         )
-        language = question.language or self._default_settings.language or ""
+        language = question.language or self._default_settings().language or ""
         try:
             async with self._one_shot_responses.open(question) as exchange:
                 language = exchange.plan.language

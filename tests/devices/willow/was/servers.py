@@ -99,7 +99,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
         sends_secrets=scene.sends_secrets,
         folder=scene.folder,
         version="1.2.3",
-        default_settings=scene.default_settings,
+        default_settings=lambda: scene.default_settings,
     )
     was = WasDoor(
         scene.known,

@@ -18,7 +18,7 @@ def test_only_this_machine_is_allowed_by_default() -> None:
 
 def test_the_settings_that_the_door_gets() -> None:
     config = WillowConfig(wake_groups=(("Kitchen", "Hall"), ()), audio_hosts=("nas.lan",))
-    settings = config.as_settings("/state", SessionSettings(), "1", trusts_this_machine=True)
+    settings = config.as_settings("/state", SessionSettings, "1", trusts_this_machine=True)
     assert str(settings.folder) == "/state/willow"
     assert (settings.groups, settings.audio_hosts) == ((("Kitchen", "Hall"),), ("nas.lan",))
     assert [str(one) for one in settings.networks] == ["127.0.0.0/8", "::1/128"]
@@ -34,7 +34,7 @@ def test_local_pages_and_devices_need_the_key_if_this_machine_does(
     willow = WillowConfig(page_origins=(page,), networks=(*networks, "192.168.1.0/24"))
     trusts = not ServerConfig(**server).needs_key_here
     pages = willow.as_page_settings(trusts_this_machine=trusts)
-    was = willow.as_settings("/state", SessionSettings(), "1", trusts_this_machine=trusts)
+    was = willow.as_settings("/state", SessionSettings, "1", trusts_this_machine=trusts)
     for peer in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
         assert pages.admits(page, peer) is trusts
     assert pages.admits(page, "192.168.1.7")

@@ -146,7 +146,7 @@ def test_an_invalid_prompt_is_refused_by_name(prompt: Any, code: str, param: str
 
 
 def test_the_model_gets_the_prompt_of_the_session_or_of_the_response() -> None:
-    fresh = replace(RealtimeSettings(), initial_settings=SessionSettings(prompts=PROMPTS))
+    fresh = replace(RealtimeSettings(), initial_settings=lambda: SessionSettings(prompts=PROMPTS))
 
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime?model=default") as ws:

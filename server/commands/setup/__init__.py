@@ -1,0 +1,1 @@
+"""`earshot setup`: asks for the most important settings and writes them."""

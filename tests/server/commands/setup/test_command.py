@@ -1,0 +1,108 @@
+"""`earshot setup` with scripted answers, and with `--set`."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from server.__main__ import main
+from server.commands.exit_codes import ExitCode
+from server.config.load import load
+
+pytestmark = pytest.mark.live
+
+FILE = "# ours\n[assistant]\nspeed = 1.1  # quick\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EARSHOT_TTS__ENGINE", "espeak")  # quick to load
+    file = tmp_path / "earshot.toml"
+    file.write_text(FILE)
+    return file
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+
+def test_answers_are_shown_confirmed_and_written(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ("n", "http://127.0.0.1:9/v1", "qwen", "sk-typed", "y")
+    answer(monkeypatch, "de", *model, "", "y", "y")
+    assert main(["setup"]) == ExitCode.OK
+    said = capsys.readouterr().err
+    assert "no answer" in said  # of the test, as nothing listens there
+    assert '+language = "de"' in said
+    assert "+api_key" in said
+    assert "Written to" in said
+    text = file.read_text()
+    assert "speed = 1.1  # quick" in text
+    config = load({}).config
+    assert config.language == "de"
+    assert config.llm.engine == "hybrid"
+    assert config.llm.options["model"]["options"] == {
+        "base_url": "http://127.0.0.1:9/v1",
+        "model": "qwen",
+        "api_key": "sk-typed",
+    }
+    assert (config.server.host, config.server.tls) == ("0.0.0.0", "auto")
+
+
+def test_enter_changes_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, "", "", "n", "", "", "")
+    assert main(["setup"]) == ExitCode.OK
+    assert file.read_text() == FILE
+
+
+def test_what_is_not_confirmed_is_not_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, "de", "n", "", "", "", "n")
+    assert main(["setup"]) == ExitCode.CANNOT_RUN
+    assert file.read_text() == FILE
+
+
+def test_answers_that_end_write_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, "de")
+    assert main(["setup"]) == ExitCode.USAGE
+    assert file.read_text() == FILE
+
+
+def test_flags_write_without_a_question(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--set", "turn.silence_ms=700", "--set", "server.allowed_hosts=a.lan, b.lan"]
+    arguments += ["--set", "assistant.instructions=Be brief.", "--unset", "assistant.speed"]
+    assert main(["setup", "--yes", "--json", *arguments]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_saved"]
+    assert "+silence_ms = 700" in told["diff"]
+    config = load({}).config
+    assert (config.turn.silence_ms, config.assistant.speed) == (700, 1.0)
+    assert config.server.allowed_hosts == ("a.lan", "b.lan")
+    assert config.assistant.instructions == "Be brief."
+
+
+def test_json_without_yes_only_shows(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["setup", "--json", "--set", "turn.silence_ms=700"]) == ExitCode.OK
+    assert not json.loads(capsys.readouterr().out)["is_saved"]
+    assert file.read_text() == FILE
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("turn.silence_ms=7", "expected int in [100, 5000], got 7"),
+        ("turn.silents_ms=700", "did you mean turn.silence_ms?"),
+        ("turn=1", "unknown setting"),
+        ("turn.silence_ms", "expected KEY=VALUE"),
+        ("assistant.voice=nobody", "no voice 'nobody'"),
+        ("tts.engine=hibari", "EARSHOT_TTS__ENGINE overrides the file"),
+    ],
+)
+def test_a_wrong_value_is_named(
+    file: Path, capsys: pytest.CaptureFixture[str], flag: str, said: str
+) -> None:
+    assert main(["setup", "--yes", "--set", flag]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+    assert file.read_text() == FILE

@@ -1,0 +1,281 @@
+"""The settings view of the page, over the real routes and a real file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web as aioweb
+from playwright.sync_api import Browser, Page, expect
+
+from core.errors import Conflict, RequestError
+from server.settings.language_models import LanguageModelFinder
+from server.settings.routes import SettingsDoor, settings_routes
+from tests.server.settings.harness import service
+from tests.web.browser import Stub, serving
+
+pytestmark = pytest.mark.browser
+
+FILE = """\
+# ours
+[llm]
+engine = "hybrid"
+[llm.options.model.options]
+base_url = "http://127.0.0.1:9/v1"
+api_key = "sk-hush"
+"""
+BASE_URL = "llm.options.model.options.base_url"
+
+
+@dataclass
+class Server(Stub):
+    """The page's server with settings, a voice and a language model."""
+
+    folder: Path = Path()
+    environ: dict[str, str] = field(default_factory=dict)
+    spoken: list[dict[str, Any]] = field(default_factory=list)
+    tested: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "earshot.toml"
+
+    def app(self) -> aioweb.Application:
+        app = super().app()
+        door = SettingsDoor(
+            service(self.folder, FILE, environ=self.environ), LanguageModelFinder(ports={})
+        )
+        for route in settings_routes(door):
+            handler = {
+                "/v1/settings/language-models/search": self.search,
+                "/v1/settings/language-models/test": self.test,
+            }.get(route.path, refusing(route.handler))
+            app.router.add_route(route.method, route.path, handler)
+        app.router.add_post("/v1/audio/speech", self.speak)
+        return app
+
+    async def speak(self, request: aioweb.Request) -> aioweb.Response:
+        self.spoken.append(await request.json())
+        return aioweb.Response(body=SILENCE, content_type="audio/wav")
+
+    async def search(self, _: aioweb.Request) -> aioweb.Response:
+        found = {"name": "Ollama", "base_url": "http://127.0.0.1:11434/v1", "models": ["qwen"]}
+        return aioweb.json_response({"servers": [found], "tried": []})
+
+    async def test(self, request: aioweb.Request) -> aioweb.Response:
+        self.tested.append(await request.json())
+        answer = {"text": "Hello there.", "model": "qwen", "first_ms": 5, "took_ms": 9}
+        return aioweb.json_response(answer)
+
+
+SILENCE = (
+    b"RIFF\x44\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x80\x3e\x00\x00"
+    b"\x02\x00\x10\x00data\x20\x00\x00\x00" + bytes(32)
+)
+
+
+def refusing(handler: Any) -> Any:
+    """Answers errors as the real server does."""
+
+    async def run(request: aioweb.Request) -> aioweb.StreamResponse:
+        try:
+            answer: aioweb.StreamResponse = await handler(request)
+        except RequestError as error:
+            status = 409 if isinstance(error, Conflict) else 400
+            told = {"code": error.code, "message": str(error), "param": error.param}
+            return aioweb.json_response({"error": told}, status=status)
+        return answer
+
+    return run
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(folder=tmp_path, environ={"EARSHOT_TURN__SILENCE_MS": "700"})
+    with serving(server):
+        yield server
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    context = browser.new_context(
+        base_url=server.url, locale="en-GB", color_scheme="light", permissions=["microphone"]
+    )
+    page = context.new_page()
+    page.on("pageerror", lambda error: pytest.fail(str(error)))
+    page.goto("/")
+    yield page
+    context.close()
+
+
+def setting(page: Page, key: str) -> Any:
+    return page.get_by_test_id(f"setting {key}")
+
+
+def opened(page: Page) -> None:
+    page.get_by_test_id("settings-open").click()
+    expect(setting(page, "assistant.voice")).to_be_visible()
+
+
+def test_a_voice_is_changed_heard_and_saved(page: Page, server: Server) -> None:
+    opened(page)
+    setting(page, "assistant.voice").select_option("heart")
+    page.get_by_test_id("voice-sample").click()
+    page.get_by_test_id("settings-send").click()
+    diff = page.get_by_test_id("settings-diff")
+    expect(diff).to_contain_text('+voice = "heart"')
+    expect(diff).to_be_focused()
+    assert server.file.read_text() == FILE
+    page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-note")).to_contain_text("Saved")
+    assert server.file.read_text() == FILE + '\n[assistant]\nvoice = "heart"\n'
+    assert server.spoken[0]["voice"] == "heart"
+    page.reload()
+    expect(setting(page, "assistant.voice")).to_have_value("heart")
+
+
+def test_the_keyboard_alone_is_enough(page: Page, server: Server) -> None:
+    page.get_by_test_id("settings-open").focus()
+    page.keyboard.press("Enter")
+    speed = setting(page, "assistant.speed")
+    for _ in range(20):
+        if speed.evaluate("(element) => element === document.activeElement"):
+            break
+        page.keyboard.press("Tab")
+    expect(speed).to_be_focused()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("1.2")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("settings-diff")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(page.get_by_test_id("settings-send")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("settings-note")).to_contain_text("Saved")
+    assert "speed = 1.2" in server.file.read_text()
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("settings")).to_be_hidden()
+    expect(page.get_by_test_id("settings-open")).to_be_focused()
+
+
+def test_a_wrong_value_is_named_beside_its_field(page: Page, server: Server) -> None:
+    opened(page)
+    setting(page, "assistant.speed").fill("9")
+    page.get_by_test_id("settings-send").click()
+    speed = setting(page, "assistant.speed")
+    expect(speed).to_be_focused()
+    expect(speed).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_test_id("settings-fields")).to_contain_text("expected number in [0.25, 1.5]")
+    speed.fill("1.3")
+    expect(page.get_by_test_id("settings-fields")).not_to_contain_text("expected number in")
+    assert server.file.read_text() == FILE
+
+
+def test_every_field_has_a_label_and_says_what_it_does(page: Page) -> None:
+    opened(page)
+    for summary in page.get_by_test_id("settings-fields").locator("summary").all():
+        summary.click()
+    fields = page.get_by_test_id("settings-fields").locator("input, select, textarea").all()
+    assert len(fields) > 20
+    for one in fields:
+        assert one.evaluate("(element) => element.labels.length") == 1
+        about = (one.get_attribute("aria-describedby") or "").split()
+        assert all(page.locator(f"#{name}").count() == 1 for name in about)
+
+
+def test_a_secret_is_not_shown_and_stays_if_left_alone(page: Page, server: Server) -> None:
+    opened(page)
+    key = setting(page, "llm.options.model.options.api_key")
+    expect(key).to_have_attribute("type", "password")
+    expect(key).to_have_value("")
+    setting(page, "llm.options.model.options.model").fill("qwen")
+    page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-diff")).to_contain_text("qwen")
+    assert "sk-hush" not in page.content()
+    page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-note")).to_contain_text("started again")
+    assert 'api_key = "sk-hush"' in server.file.read_text()
+
+
+def test_an_overridden_setting_cannot_be_changed(page: Page) -> None:
+    opened(page)
+    page.get_by_test_id("settings-fields").get_by_text("When your turn ends").click()
+    silence = setting(page, "turn.silence_ms")
+    expect(silence).to_be_disabled()
+    expect(silence).to_have_value("700")
+    expect(page.get_by_test_id("settings-fields")).to_contain_text("EARSHOT_TURN__SILENCE_MS")
+
+
+def test_a_language_model_is_found_tested_and_heard(page: Page, server: Server) -> None:
+    opened(page)
+    page.get_by_test_id("model-search").click()
+    page.get_by_test_id("model-offer").click()
+    expect(setting(page, BASE_URL)).to_have_value("http://127.0.0.1:11434/v1")
+    page.get_by_test_id("model-test").click()
+    expect(page.get_by_test_id("settings-fields")).to_contain_text("“Hello there.” (9 ms)")
+    assert server.tested[0]["model"] == "qwen"
+    assert "api_key" not in server.tested[0]
+    page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-fields")).to_contain_text("belongs to another address")
+
+
+def test_another_engine_shows_its_own_fields(page: Page) -> None:
+    opened(page)
+    setting(page, "llm.engine").select_option("openai")
+    expect(setting(page, "llm.options.base_url")).to_be_visible()
+    expect(setting(page, BASE_URL)).to_have_count(0)
+    setting(page, "llm.engine").select_option("hybrid")
+    expect(setting(page, BASE_URL)).to_have_value("http://127.0.0.1:9/v1")
+    expect(page.get_by_test_id("settings-send")).to_be_disabled()
+
+
+def test_a_file_that_changed_meanwhile_is_read_again(page: Page, server: Server) -> None:
+    opened(page)
+    setting(page, "assistant.speed").fill("1.2")
+    page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-diff")).to_be_visible()
+    server.file.write_text(FILE + "[turn]\neagerness = 'low'\n")
+    page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-note")).to_contain_text("changed meanwhile")
+    expect(setting(page, "assistant.speed")).to_have_value("1.2")
+    page.get_by_test_id("settings-send").click()
+    page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-note")).to_contain_text("Saved")
+    assert "eagerness = 'low'" in server.file.read_text()
+
+
+def test_the_form_fits_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page)
+    for summary in page.get_by_test_id("settings-fields").locator("summary").all():
+        summary.click()
+    page.get_by_test_id("settings-fields").get_by_text("EARSHOT_TURN__SILENCE_MS").wait_for()
+    wide = page.get_by_test_id("settings").evaluate("(one) => one.scrollWidth - one.clientWidth")
+    assert wide == 0
+
+
+def test_the_microphone_is_chosen_in_the_browser(page: Page, server: Server) -> None:
+    page.evaluate(
+        """() => {
+          window.asked = [];
+          const real = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+          navigator.mediaDevices.getUserMedia = (wanted) => {
+            window.asked.push(wanted.audio.deviceId?.ideal ?? "");
+            return real(wanted);
+          };
+        }"""
+    )
+    opened(page)
+    microphone = setting(page, "microphone")
+    expect(microphone.locator("option")).to_have_count(3)
+    microphone.select_option(index=2)
+    chosen = microphone.input_value()
+    page.keyboard.press("Escape")
+    page.get_by_test_id("mic").click()
+    page.wait_for_function("window.asked.length > 0")
+    assert page.evaluate("window.asked") == [chosen]
+    page.reload()
+    opened(page)
+    expect(microphone).to_have_value(chosen)
+    assert server.file.read_text() == FILE

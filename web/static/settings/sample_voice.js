@@ -1,0 +1,52 @@
+// Speaks a sentence with a voice of the server.
+
+import { request } from "../server/api.js";
+
+const SPEAK_MS = 30_000; // a neural voice may have to load first
+
+export class SampleVoice {
+  /** @type {AudioBufferSourceNode | null} */
+  #playing = null;
+
+  /**
+   * @param {() => AudioContext} audio returns the page's AudioContext
+   * @param {() => string} speaker returns the id of the speaker; empty: the system's choice
+   * @param {(error: unknown) => void} onFailed
+   */
+  constructor(audio, speaker, onFailed) {
+    this.audio = audio;
+    this.speaker = speaker;
+    this.onFailed = onFailed;
+  }
+
+  /**
+   * Speaks `text`, and stops what is spoken now. Sound as a Blob would need a wider policy for the
+   * page, so it is decoded here.
+   *
+   * @param {string} text
+   * @param {{ voice: string, speed: number }} how
+   */
+  async speak(text, how) {
+    /** @type {AudioContext & { setSinkId?: (id: string) => Promise<void> }} */
+    const context = this.audio();
+    this.#playing?.stop();
+    this.#playing = null;
+    try {
+      // Without the chosen speaker, as in Firefox, the system's is heard.
+      await context.setSinkId?.(this.speaker()).catch(() => undefined);
+      const response = await request("/v1/audio/speech", {
+        method: "POST",
+        limitMs: SPEAK_MS,
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ model: "default", input: text, response_format: "wav", ...how }),
+      });
+      const source = context.createBufferSource();
+      source.buffer = await context.decodeAudioData(await response.arrayBuffer());
+      source.connect(context.destination);
+      source.start();
+      this.#playing = source;
+    } catch (error) {
+      this.onFailed(error);
+    }
+  }
+}
