@@ -27,5 +27,6 @@ def conversation_routes(forget: Callable[[str], None]) -> tuple[Route, ...]:
             " connection ends.",
             "page",
             responses={204: None},
+            scope="talk",
         ),
     )

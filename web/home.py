@@ -75,6 +75,7 @@ def home_routes(
             request=SwitchRequest,
             responses={204: None},
             error_codes=("not_found", "not_switchable"),
+            scope="manage",
         ),
         Route(
             "PUT",
@@ -85,6 +86,7 @@ def home_routes(
             request=TickRequest,
             responses={204: None},
             error_codes=("not_found",),
+            scope="manage",
         ),
         Route(
             "DELETE",
@@ -94,6 +96,7 @@ def home_routes(
             "page",
             responses={204: None},
             error_codes=("not_found",),
+            scope="manage",
         ),
     )
 

@@ -172,9 +172,9 @@ class Conversations:
         return self._find(conversation_id) is not None
 
     def forget(self, conversation_id: str) -> None:
-        """Forgets a conversation: at once, or after its last use if it is used now and no client
-        names it again. Does nothing for an unknown one."""
-        found = self._conversations.get(conversation_id)
+        """Forgets a conversation of the caller: at once, or after its last use if it is used now
+        and no client names it again. Does nothing for an unknown one."""
+        found = self._find(conversation_id)
         if found is None:
             return
         found.is_named = False

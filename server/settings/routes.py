@@ -104,6 +104,7 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: SettingsReport},
             error_codes=_FILE,
+            scope="manage",
         ),
         Route(
             "POST",
@@ -114,6 +115,7 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
             request=SettingsChange,
             responses={200: SettingsPreview},
             error_codes=(*_BODY, *_FILE),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -130,6 +132,7 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
                 "settings_changed",
                 "settings_read_only",
             ),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -139,6 +142,7 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
             _TAG,
             responses={200: LanguageModelSearch},
             error_codes=("language_model_busy",),
+            scope="manage",
         ),
         Route(
             "POST",
@@ -155,6 +159,7 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
                 "language_model_busy",
                 "language_model_failed",
             ),
+            scope="manage",
         ),
     )
 

@@ -42,6 +42,21 @@ def test_each_named_key_has_conversations_of_its_own() -> None:
             assert conversations.get(foreign) is not found[ANNA]
 
 
+def test_a_key_forgets_only_its_own_conversation() -> None:
+    conversations = Conversations()
+    kitchens = {}
+    for key in (None, ANNA, BEN):
+        with called_with(key):
+            kitchens[key] = conversations.get("kitchen")
+    with called_with(BEN):
+        conversations.forget("kitchen")
+        conversations.forget(kitchens[ANNA].key)
+        assert not conversations.has("kitchen")
+    for key in (None, ANNA):
+        with called_with(key):
+            assert conversations.get("kitchen") is kitchens[key]
+
+
 def test_announcements_find_the_conversation_of_a_named_key() -> None:
     @dataclass
     class Speaker:
