@@ -66,7 +66,7 @@ class ResponseCoordinator:
         """Takes the parts of the session. `settings`: returns the settings in force. `on_idle`:
         called when no response runs and none may begin. `tasks`: the session's group, which runs
         all work on responses."""
-        self._clock, self._tasks = services.clock, tasks
+        self._clock, self._metrics, self._tasks = services.clock, services.metrics, tasks
         self.queue = ResponseQueue(
             self._make,
             self._drop,
@@ -274,6 +274,8 @@ class ResponseCoordinator:
         """Answers a turn whose transcript is final, or drops it if it is empty or no
         interruption."""
         self.queue.wake()
+        if (outcome := self._retraction.outcome(turn, result.text)) is not None:
+            self._metrics.count("earshot_turns_continued", outcome=outcome)
         is_interruption = self._barge_in.final(
             turn, result.text, is_over=not self._has_interruptible_answer
         )

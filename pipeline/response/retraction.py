@@ -5,6 +5,7 @@ Only a response that was hardly heard and changed nothing can be taken back.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from core.events import ItemDeleted, SessionEvent
 from core.ports import Clock
@@ -13,6 +14,10 @@ from pipeline.response.queue import ResponseQueue
 from pipeline.response.response import Response
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.user_turn.continuation import Continuation
+
+ContinuationOutcome = Literal["joined", "apart", "no_words"]
+"""joined: it replaced the earlier turn, and both are answered once. apart: it is a turn of its own.
+no_words: nothing was said."""
 
 
 class Retraction:
@@ -56,6 +61,16 @@ class Retraction:
         ):
             return False
         return not self._has_acted(continuation)
+
+    def outcome(self, turn: Turn, words: str) -> ContinuationOutcome | None:
+        """Returns what became of a turn that may have continued an earlier one, once its words are
+        known; None: it continued none."""
+        continuation = self._continuations.get(turn.id)
+        if continuation is None:
+            return None
+        if continuation.is_taken:
+            return "joined"
+        return "apart" if words else "no_words"
 
     def transcript_if_final(self, turn: Turn, words: str) -> tuple[str, tuple[str, ...]]:
         """Returns (transcript, ids of the items that it would replace) if `words` were final.

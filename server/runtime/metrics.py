@@ -133,6 +133,11 @@ METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_sessions": MetricDeclaration("gauge", "Sessions that are open now."),
     "earshot_tasks": MetricDeclaration("gauge", "Tasks of the event loop that are alive now."),
     "earshot_turns": MetricDeclaration("counter", "Turns by how they ended.", ("status",)),
+    "earshot_turns_continued": MetricDeclaration(
+        "counter",
+        "Speech soon after the end of a turn; joined: it was one turn, answered once.",
+        ("outcome",),
+    ),
     "earshot_tool_seconds": MetricDeclaration(
         "histogram", "Time to run one tool, by outcome.", ("outcome",), STAGE_BUCKETS_S
     ),

@@ -103,6 +103,21 @@ def test_a_sentence_with_a_pause_is_decoded_as_one(
     assert world.llm.asked[-1] == [Message("user", "one two")]
 
 
+@pytest.mark.parametrize(
+    ("level", "outcome"), [(TWO, "joined"), (UH_HUH, "apart"), (WORDLESS, "no_words")]
+)
+def test_what_became_of_speech_soon_after_a_turn_is_counted(level: int, outcome: str) -> None:
+    _, world = talk((ONE, 600), PAUSE, (level, 600))
+    counts = world.metrics.counts
+    assert counts["earshot_turns_continued"] == 1
+    assert counts[f"earshot_turns_continued:{outcome}"] == 1
+
+
+def test_a_turn_that_nothing_follows_is_not_counted_as_continued() -> None:
+    _, world = talk((ONE, 600))
+    assert "earshot_turns_continued" not in world.metrics.counts
+
+
 def test_the_joined_audio_has_every_sample_once() -> None:
     spoken: list[AudioFrame] = []
     world = World()
