@@ -4,6 +4,7 @@ OpenAI's weights were trained on windows of 30 s. In shorter ones they sometimes
 until the answer is full, or write nothing. A window with doubtful text is decoded again in 30 s.
 """
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,29 @@ def repeats_itself(tokens: Sequence[int]) -> bool:
     return len(set(runs)) < len(runs)
 
 
+_WORD = re.compile(r"[\w']+")
+_DOUBLED_WORDS = 2
+"""Fewest words of an end that must not be there twice. Somebody may say a last word twice
+(`no, no`), and a second decoding keeps it."""
+
+
+def doubles_words(text: str) -> bool:
+    """Returns True if the text, or an end of two words or more, is there twice in a row.
+
+    Unlike tokens, words are equal whether they begin a sentence or not: in `then click New Project.
+    Then click New Project.` the first token differs.
+    """
+    words = _WORD.findall(text.lower())
+    count = len(words)
+    half = count // 2
+    if half and words[:half] == words[half:]:
+        return True
+    return any(
+        words[count - size :] == words[count - 2 * size : count - size]
+        for size in range(_DOUBLED_WORDS, half + 1)
+    )
+
+
 def short_window_outcome(
     result: "WindowResult",
     text_tokens: Sequence[int],
@@ -62,7 +86,8 @@ def short_window_outcome(
     """
     if len(result.tokens) >= max_trusted_tokens(duration_s):
         return "too_long"
-    if result.compression_ratio > limits.compression_ratio or repeats_itself(text_tokens):
+    is_repeated = repeats_itself(text_tokens) or doubles_words(result.text)
+    if is_repeated or result.compression_ratio > limits.compression_ratio:
         return "repeated"
     if not result.text.strip():
         return "empty"

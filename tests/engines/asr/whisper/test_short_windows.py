@@ -9,6 +9,7 @@ import pytest
 
 from engines.asr.whisper.known_weights import fingerprint, is_measured
 from engines.asr.whisper.short_windows import (
+    doubles_words,
     max_trusted_tokens,
     repeats_itself,
     short_window_outcome,
@@ -56,6 +57,28 @@ def test_longer_audio_may_have_more_text(duration_s: float, tokens: int) -> None
 )
 def test_repeated_text_is_found(tokens: list[int], repeats: bool) -> None:
     assert repeats_itself(tokens) is repeats
+
+
+@pytest.mark.parametrize(
+    ("text", "doubles"),
+    [
+        ("", False),
+        ("Stop.", False),
+        ("3 3", True),
+        ("Turn it on. turn it on", True),
+        ("Select speech, then click New Project. Then click New Project.", True),
+        ("And here are some more words, words.", False),
+        ("Turn on the lamp and turn on the radio.", False),
+        ("Two and two", False),
+    ],
+)
+def test_doubled_words_are_found_whatever_their_case_and_marks(text: str, doubles: bool) -> None:
+    assert doubles_words(text) is doubles
+
+
+def test_a_sentence_that_is_doubled_with_a_capital_letter_is_doubtful() -> None:
+    doubled = replace(CLEAN, text=" then click save. Then click save.")
+    assert short_window_outcome(doubled, range(8), LIMITS, 5.0) == "repeated"
 
 
 @pytest.mark.parametrize(
