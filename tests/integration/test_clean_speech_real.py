@@ -13,6 +13,7 @@ import pytest
 import soxr
 
 from bench.measurements.noise import UnsharedRecogniser, hear_live, recordings_of_noise
+from bench.tools.changed_voices import whispered
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrModel, AsrOptions, VadEngine
@@ -168,25 +169,3 @@ def quiet(pcm: Pcm) -> Pcm:
     hiss = np.random.default_rng(1).normal(0, 1, len(pcm))
     scale = 32_768 * 10 ** (-55 / 20) / np.abs(pcm).max()
     return np.asarray(np.round(pcm * scale + hiss), np.int16)
-
-
-def whispered(pcm: Pcm) -> Pcm:
-    """Returns the clip as a whisper: its linear prediction filter, excited by noise."""
-    size, step, order = 512, 128, 18
-    random, window = np.random.default_rng(1), np.hanning(512)
-    voice = pcm.astype(np.float64)
-    out, weight = np.zeros(len(voice)), np.full(len(voice), 0.1)
-    lags = np.abs(np.subtract.outer(np.arange(order), np.arange(order)))
-    for at in range(0, len(voice) - size, step):
-        frame = voice[at : at + size] * window
-        own = np.correlate(frame, frame, "full")[size - 1 : size + order]
-        own[0] += 1e-4 * own[0] + 1e-6
-        tract = np.concatenate([[1.0], -np.linalg.solve(own[:-1][lags], own[1:])])
-        loudness = np.sqrt(np.mean(np.convolve(frame, tract)[:size] ** 2))
-        breath = np.fft.rfft(random.normal(0, loudness, size), 4 * size)
-        shaped = np.fft.irfft(breath / np.fft.rfft(tract, 4 * size))[:size]
-        out[at : at + size] += shaped * window
-        weight[at : at + size] += window**2
-    made = out / weight
-    made[1:] -= 0.7 * made[:-1]  # a whisper has no low end
-    return np.asarray(12_000 * made / np.abs(made).max(), np.int16)
