@@ -24,8 +24,41 @@ from pipeline.user_turn.speech_offset import SpeechOffset
 
 MAX_PADDING_MS = 2000
 "Longest pre-roll before speech. Older audio belongs to another utterance."
+FAINT_MS = 3000
+"""Longest sound before the VAD's start that is decoded with it. Of soft, hoarse or distant speech a
+VAD may miss the first clause, which a recogniser understands."""
+FAINT_GAP_MS = 500
+"Longest quiet moment within such sound: a pause between clauses. Sound before it is another sound."
+FAINT_ABOVE_FLOOR_DB = 10
+"Distance of such sound above the quietest recent moments. Steady noise stays below it."
+FAINT_LEAST_RMS = 2.0
+"Least RMS of such sound in sample values. Below is a converter's own noise."
 NEVER_MS = 1e12
 "Silence in ms that never passes: nothing ends by itself, because the client commits."
+
+
+_LEVEL = ms_to_samples(20, ASR_RATE_HZ)
+"Samples over which a level is measured."
+
+
+def faint_start(pcm: Pcm, speech: int) -> int:
+    """Returns the sample of `pcm` at which the sound begins that leads up to sample `speech`, where
+    the VAD noticed it; `speech` itself if it was quiet before. At most `FAINT_MS` before it."""
+    count = min(speech, ms_to_samples(FAINT_MS, ASR_RATE_HZ)) // _LEVEL
+    if not count:
+        return speech
+    begin = speech - count * _LEVEL
+    # The difference of samples has no hum and rumble in it.
+    steps = np.diff(pcm[begin:speech].astype(np.float32), prepend=np.float32(pcm[begin]))
+    power = np.mean(steps.reshape(count, _LEVEL) ** 2, axis=1)
+    floor = max(float(np.percentile(power, 10)), FAINT_LEAST_RMS**2)
+    audible = np.flatnonzero(power > floor * 10 ** (FAINT_ABOVE_FLOOR_DB / 10))
+    first = count
+    for at in reversed(audible):
+        if (first - at) * _LEVEL > ms_to_samples(FAINT_GAP_MS, ASR_RATE_HZ):
+            break
+        first = int(at)
+    return begin + first * _LEVEL
 
 
 class DetectedFrame(NamedTuple):
@@ -146,8 +179,12 @@ class SpeechDetector:
         edge = self._edge(pcm, probability)
         if edge is not None and edge.edge is EdgeKind.STARTED:
             self._remember(pcm)
-            begin = edge.at - self._padding
             recent = self.recent()
+            first = self.samples - len(recent)
+            # While the assistant is audible, sound before the speech is the assistant's.
+            is_alone = not self._endpointer.is_guarded
+            faint = first + faint_start(recent, edge.at - first) if is_alone else edge.at
+            begin = faint - self._padding
             self._forget()
             self._speech_offset.begin(edge.at, recent[edge.at - self.samples :])
             wanted = self.samples - begin
@@ -168,12 +205,15 @@ class SpeechDetector:
     def _remember(self, pcm: Pcm) -> None:
         self._recent.append(pcm)
         self._recent_samples += len(pcm)
-        while self._recent_samples - len(self._recent[0]) > self._max_recent_samples:
+        most = self._max_recent_samples
+        if not self._endpointer.is_guarded:
+            most += ms_to_samples(FAINT_MS, ASR_RATE_HZ)
+        while self._recent_samples - len(self._recent[0]) > most:
             self._recent_samples -= len(self._recent.popleft())
 
     def _set_padding(self, padding_ms: float) -> None:
-        """Sets how much audio before the speech is kept: the pre-roll, and the speech that makes a
-        start."""
+        """Sets how much audio before the speech is kept, faint sound apart: the pre-roll, and the
+        speech that makes a start."""
         self._padding = ms_to_samples(padding_ms, ASR_RATE_HZ)
         self._max_recent_samples = ms_to_samples(padding_ms + 2 * INTERRUPT_MS, ASR_RATE_HZ)
 

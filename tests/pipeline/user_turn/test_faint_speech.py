@@ -1,0 +1,80 @@
+"""Faint sound that leads up to speech is decoded with it."""
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
+from pipeline.user_turn.endpointing import EdgeKind
+from pipeline.user_turn.speech_detector import FAINT_MS, SpeechDetector, faint_start
+from tests.pipeline.fakes import FRAME, LoudVad
+
+FAINT, LOUD = 60, 4000
+"Levels below and above `LoudVad`'s threshold."
+MS = ASR_RATE_HZ // 1000
+
+
+def sound(*script: tuple[int, int]) -> Pcm:
+    """Returns noise of these levels, each for so many ms, over a converter's own noise."""
+    random = np.random.default_rng(1)
+    levels = np.concatenate([np.full(ms * MS, level) for level, ms in script])
+    return np.asarray(np.round(random.uniform(-1, 1, len(levels)) * (levels + 1)), np.int16)
+
+
+@pytest.mark.parametrize(
+    ("script", "start_ms"),
+    [
+        (((0, 1000),), 1000),
+        (((0, 600), (FAINT, 400)), 600),
+        (((0, 400), (FAINT, 300), (0, 200), (FAINT, 300)), 400),
+        (((0, 300), (FAINT, 300), (0, 700), (FAINT, 300)), 1300),
+        (((FAINT, 300), (0, 700)), 1000),
+        (((FAINT, 1000),), 1000),
+        (((0, 500), (FAINT, 4000)), 4500),
+    ],
+    ids=[
+        "silence before",
+        "faint speech before",
+        "a pause between faint words",
+        "another sound before a long pause",
+        "a sound that is over",
+        "steady noise",
+        "steady noise for longer than is kept",
+    ],
+)
+def test_where_faint_speech_begins(script: tuple[tuple[int, int], ...], start_ms: int) -> None:
+    pcm = sound(*script, (LOUD, 100))
+    speech = sum(ms for _, ms in script) * MS
+    assert faint_start(pcm, speech) == start_ms * MS
+
+
+def decoded_before_speech_ms(script: tuple[tuple[int, int], ...], *, is_guarded: bool) -> float:
+    """Returns how much audio before the VAD's start belongs to the utterance, in ms."""
+    detector = SpeechDetector(LoudVad())
+    detector.guard(is_guarded)
+    pcm = sound(*script, (LOUD, 400))
+    for at in range(0, len(pcm) - FRAME + 1, FRAME):
+        for detected in detector.push(AudioFrame(pcm[at : at + FRAME], ASR_RATE_HZ, 0)):
+            if detected.edge is not None and detected.edge.edge is EdgeKind.STARTED:
+                begin = detector.samples - len(detected.pcm)
+                return (detected.edge.at - begin) / MS
+    raise AssertionError("no speech started")
+
+
+def test_an_utterance_has_the_faint_speech_before_it_and_the_usual_padding() -> None:
+    before_ms = decoded_before_speech_ms(((0, 2000), (FAINT, 1000)), is_guarded=False)
+    assert before_ms == pytest.approx(1300, abs=20)
+
+
+def test_at_most_three_seconds_of_faint_speech_are_kept() -> None:
+    pauses = ((FAINT, 400), (0, 200)) * 10
+    before_ms = decoded_before_speech_ms(((0, 2000), *pauses, (FAINT, 400)), is_guarded=False)
+    assert before_ms <= FAINT_MS + 300
+
+
+def test_silence_before_speech_changes_nothing() -> None:
+    assert decoded_before_speech_ms(((0, 2000),), is_guarded=False) == pytest.approx(300, abs=20)
+
+
+def test_sound_before_speech_over_an_answer_is_the_assistants_own() -> None:
+    before_ms = decoded_before_speech_ms(((0, 2000), (FAINT, 1000)), is_guarded=True)
+    assert before_ms == pytest.approx(300, abs=20)
