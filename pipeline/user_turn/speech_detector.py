@@ -29,9 +29,9 @@ FAINT_MS = 3000
 VAD may miss the first clause, which a recogniser understands."""
 FAINT_GAP_MS = 500
 "Longest quiet moment within such sound: a pause between clauses. Sound before it is another sound."
-FAINT_ABOVE_FLOOR_DB = 10
+FAINT_ABOVE_FLOOR_DB = 6
 "Distance of such sound above the quietest recent moments. Steady noise stays below it."
-FAINT_LEAST_RMS = 2.0
+FAINT_LEAST_RMS = 1.0
 "Least RMS of such sound in sample values. Below is a converter's own noise."
 NEVER_MS = 1e12
 "Silence in ms that never passes: nothing ends by itself, because the client commits."
