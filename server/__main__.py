@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 EPILOG = """exit codes:
@@ -67,89 +67,80 @@ def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
     return parser
 
 
+OTHER_COMMANDS: Mapping[str, str] = {
+    "talk": "send a recording or the microphone to a server and play the answer",
+    "bench": "measure a server: `earshot bench voice`, `earshot bench asr CORPUS`",
+    "models": "list, pull, convert, remove and check models",
+    "devices": "list, approve, rename and notify the devices of a running server",
+    "keys": "add, list and revoke keys of persons and programs",
+    "engines": "install, list and remove engines such as vLLM",
+    "extras": "list the optional parts of Earshot and install them",
+    "replay": "run the sessions of a trace again, and show what differs from the recorded run",
+    "setup": "ask for voice, language, language model and access, and write the settings",
+    "backup": "save configuration, keys and devices in one file",
+    "restore": "write back what `earshot backup` has saved",
+    "service": "run the server as a service of systemd",
+    "completion": "print what makes bash, zsh or fish complete the commands",
+}
+"Name of a command whose options are imported only if it is called -> help."
+
+
 def _add_other_commands(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: list[str]
 ) -> None:
     """Adds the other commands. `words`: arguments of the process. The options of a command are
     imported only if `words` begins with its name."""
-    talk = commands.add_parser(
-        "talk", help="send a recording or the microphone to a server and play the answer"
-    )
-    bench = commands.add_parser(
-        "bench", help="measure a server: `earshot bench voice`, `earshot bench asr CORPUS`"
-    )
-    models = commands.add_parser("models", help="list, pull, convert, remove and check models")
-    devices = commands.add_parser(
-        "devices", help="list, approve, rename and notify the devices of a running server"
-    )
-    keys = commands.add_parser("keys", help="add, list and revoke keys of persons and programs")
-    engines = commands.add_parser("engines", help="install, list and remove engines such as vLLM")
-    extras = commands.add_parser(
-        "extras", help="list the optional parts of Earshot and install them"
-    )
-    replay = commands.add_parser(
-        "replay",
-        help="run the sessions of a trace again, and show what differs from the recorded run",
-    )
-    setup = commands.add_parser(
-        "setup", help="ask for voice, language, language model and access, and write the settings"
-    )
-    backup = commands.add_parser("backup", help="save configuration, keys and devices in one file")
-    restore = commands.add_parser("restore", help="write back what `earshot backup` has saved")
-    service = commands.add_parser("service", help="run the server as a service of systemd")
-    completion = commands.add_parser(
-        "completion", help="print what makes bash, zsh or fish complete the commands"
-    )
+    parsers = {name: commands.add_parser(name, help=text) for name, text in OTHER_COMMANDS.items()}
     match words[:1]:
         case ["talk"]:
             from bench.talk.command import add_arguments as add_talk
 
-            add_talk(talk)
+            add_talk(parsers["talk"])
         case ["bench"]:
             from bench.cli import add_measurements
 
-            add_measurements(bench)
+            add_measurements(parsers["bench"])
         case ["models"]:
             from server.commands.models.arguments import add_actions
 
-            add_actions(models)
+            add_actions(parsers["models"])
         case ["engines"]:
             from server.commands.engines import command
 
-            command.add_actions(engines)
+            command.add_actions(parsers["engines"])
         case ["devices"]:
             from server.commands.devices_arguments import add_actions as add_devices
 
-            add_devices(devices)
+            add_devices(parsers["devices"])
         case ["keys"]:
             from server.commands.keys.arguments import add_actions as add_keys
 
-            add_keys(keys)
+            add_keys(parsers["keys"])
         case ["extras"]:
             from server.commands.extras import add_actions as add_extras
 
-            add_extras(extras)
+            add_extras(parsers["extras"])
         case ["replay"]:
             from server.commands.replay.command import add_arguments as add_replay
 
-            add_replay(replay)
+            add_replay(parsers["replay"])
         case ["backup" | "restore"]:
             from server.commands.backup.arguments import add_backup, add_restore
 
-            add_backup(backup)
-            add_restore(restore)
+            add_backup(parsers["backup"])
+            add_restore(parsers["restore"])
         case ["setup"]:
             from server.commands.setup.arguments import add_arguments as add_setup
 
-            add_setup(setup)
+            add_setup(parsers["setup"])
         case ["service"]:
             from server.commands.service.arguments import add_actions as add_service
 
-            add_service(service)
+            add_service(parsers["service"])
         case ["completion"]:
             from server.commands.completion import add_arguments as add_completion
 
-            add_completion(completion)
+            add_completion(parsers["completion"])
 
 
 def _add_server_options(parser: argparse.ArgumentParser) -> None:

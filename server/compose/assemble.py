@@ -3,11 +3,11 @@ together."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from core.http.routes import Route
 from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
@@ -24,7 +24,7 @@ from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices, device_services
-from server.compose.doors import Backend, open_doors
+from server.compose.doors import Backend, Doors, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
@@ -153,15 +153,7 @@ async def assemble(
         )
         doors = open_doors(backend, door_plugins)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        background = [tasks.create_task(timers.run(), name="timers")]
-        background += [tasks.create_task(devices.announcements.run(), name="announcements")]
-        background += [tasks.create_task(devices.registry.run(), name="device-changes")]
-        following_keys = devices.named_keys.run(devices.registry.changed)
-        background += [tasks.create_task(following_keys, name="named-keys")]
-        background += [tasks.create_task(collect_when_idle(backend.sessions), name="idle-gc")]
-        background += [
-            tasks.create_task(run(), name=name) for name, run in doors.background.items()
-        ]
+        background = _start_background(tasks, timers, devices, backend.sessions, doors)
         yield ServerAssembly(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
@@ -180,6 +172,25 @@ async def assemble(
         )
         for task in background:
             task.cancel()
+
+
+def _start_background(
+    tasks: asyncio.TaskGroup,
+    timers: Timers,
+    devices: DeviceServices,
+    sessions: Sessions,
+    doors: Doors,
+) -> list[asyncio.Task[None]]:
+    """Starts what runs beside the sessions, and returns its tasks."""
+    work: dict[str, Coroutine[Any, Any, None]] = {
+        "timers": timers.run(),
+        "announcements": devices.announcements.run(),
+        "device-changes": devices.registry.run(),
+        "named-keys": devices.named_keys.run(devices.registry.changed),
+        "idle-gc": collect_when_idle(sessions),
+        **{name: run() for name, run in doors.background.items()},
+    }
+    return [tasks.create_task(one, name=name) for name, one in work.items()]
 
 
 def _session_services(
