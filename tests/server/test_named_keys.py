@@ -120,7 +120,14 @@ def test_every_route_states_one_scope(server: Keyed) -> None:
                 ((scope,),) = (needed["key"] for needed in operation["security"])
                 assert scope in SCOPES
                 found.setdefault(scope, []).append(f"{method} {path}")
-    managing = ("/v1/devices", "/v1/areas", "/v1/keys", "/earshot/home", "/metrics")
+    managing = (
+        "/v1/devices",
+        "/v1/areas",
+        "/v1/keys",
+        "/v1/settings",
+        "/earshot/home",
+        "/metrics",
+    )
     for scope, routes in found.items():
         for route in routes:
             assert (scope == "manage") == route.partition(" ")[2].startswith(managing), route

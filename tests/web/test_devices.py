@@ -98,7 +98,7 @@ def test_a_device_is_named_and_given_a_room_and_a_profile(page: Page, house: Hou
     page.get_by_test_id("device-edit").click()
     page.get_by_test_id("edit-name").fill("Kitchen <b>speaker</b>")
     page.get_by_test_id("edit-area").fill("kitchen")
-    page.get_by_label("Volume").fill("35")
+    page.get_by_role("spinbutton", name="Volume").fill("35")
     page.get_by_test_id("edit-echo").select_option("cancel")
     house.new(hardware_id="aa:bb:cc:dd:ee:02")  # a live update keeps what is being typed
     expect(page.get_by_test_id("devices-badge")).to_be_attached()
@@ -168,7 +168,7 @@ def test_forgetting_a_device_asks_for_confirmation(page: Page, house: House) -> 
     view(page)
     expect(page.get_by_test_id("device")).to_contain_text("blocked")
     page.get_by_test_id("device-forget").click()
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("button", name="Keep", exact=True).click()
     page.get_by_test_id("device-forget").click()
     page.get_by_test_id("device-forget-sure").click()
     expect(page.get_by_test_id("device")).to_have_count(0)

@@ -57,4 +57,4 @@ def test_a_refused_click_says_why(page: Page, stub: Stub) -> None:
     expect(button).to_be_visible()
     stub.key = "secret"
     button.click()
-    expect(page.get_by_test_id("message")).to_contain_text("needs its key")
+    expect(page.get_by_test_id("message")).to_contain_text("needs a key")

@@ -193,7 +193,7 @@ def test_high_contrast_shows_states_and_bars(
         ".lane .bar.playout",
         ".bars i",
         ".dot",
-        ".track",
+        ".modes .track",
         ".said",
         ".mic",
     ):
@@ -201,7 +201,7 @@ def test_high_contrast_shows_states_and_bars(
     lamp, other = page.get_by_test_id("entity-light.kitchen"), page.locator(".entity").nth(1)
     for name in ("backgroundColor", "color"):
         assert lamp.evaluate(colour, name) != other.evaluate(colour, name)
-    on, off = page.locator(".dot"), page.locator(".track")
+    on, off = page.locator(".dot"), page.locator(".modes .track")
     is_on = on.evaluate(colour, "backgroundColor"), off.evaluate(colour, "backgroundColor")
     page.get_by_test_id("ptt").uncheck(force=True)
     page.get_by_test_id("hangup").click()

@@ -131,8 +131,9 @@ def test_a_key_that_may_only_talk_sees_a_page_without_devices_and_keys(
         expect(page.get_by_test_id("keys-open")).to_be_hidden()
         expect(message).to_be_hidden()
         refused = {one.rpartition("/")[2].partition("?")[0] for one in asked if one[:3] == "403"}
-        assert refused == {"events"}  # of the home and of the devices, once each
-        assert len([one for one in asked if one[:3] == "403"]) == 2
+        expect(page.get_by_test_id("settings-open")).to_be_hidden()
+        assert refused == {"events", "settings"}  # events of the home and of the devices
+        assert len([one for one in asked if one[:3] == "403"]) == 3
         admin = run(tmp_path, "keys", "add", "admin", "--scopes", "manage", "--url", server.url)
         managing = context.new_page()
         managing.goto(f"{server.url}/#key={admin.stdout.strip()}")

@@ -10,7 +10,7 @@ from pipeline.tools.home.state import OnOff
 from pipeline.tools.skills import HomeControls, Timers
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
-from tests.pipeline.tools.skills.test_timers import Listener
+from tests.pipeline.tools.skills.listener import Listener
 
 
 def _controls(home: DemoHome) -> HomeControls:

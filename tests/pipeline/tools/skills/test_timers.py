@@ -2,37 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from core.errors import EngineError
 from core.ports import ToolContext, ToolOutcome
 from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import Timers, TimerTools
 from pipeline.tools.skills.timers import MAX_TIMERS_PER_CONVERSATION, RING_S
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
-
-
-@dataclass
-class Listener:
-    """An announcer that records what each conversation heard, and when. Nobody listens before
-    `comes_at`."""
-
-    comes_at: float = 0.0
-    said: list[tuple[float, str, str]] = field(default_factory=list)
-    fails: bool = False
-
-    async def announce(self, conversation_id: str, text: str) -> bool:
-        now = asyncio.get_running_loop().time()
-        if self.fails:
-            raise EngineError("tts", "fake")
-        if now < self.comes_at:
-            return False
-        self.said.append((now, conversation_id, text))
-        return True
+from tests.pipeline.tools.skills.listener import Listener
 
 
 @dataclass
