@@ -42,7 +42,7 @@ check: install-dev ## Lint, format, types, layers, sizes, documents, scripts, th
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
-	$(bin)/shellcheck scripts/*.sh .ci/run
+	$(bin)/shellcheck scripts/*.sh deploy/*/*.sh .ci/run
 	$(bin)/hadolint Dockerfile
 	scripts/check_page.sh
 	$(bin)/python -m pytest tests/repo/test_size.py tests/repo/test_docs.py

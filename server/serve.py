@@ -13,6 +13,7 @@ from pathlib import Path
 
 from core.acceptor import AddressLimit, exempt_addresses
 from core.http.routes import Route
+from core.ip_addresses import IpNetwork
 from server.compose.assemble import ServerAssembly, assemble
 from server.compose.plugins import plugin_routes
 from server.config import Config
@@ -21,6 +22,7 @@ from server.http.app import build, run_application
 from server.http.auth import AccessGate
 from server.http.health import Health, health_routes
 from server.net.addresses import is_unspecified, lan_addresses, own_names, url_host
+from server.net.allowlist import networks_of
 from server.net.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
 from server.net.mdns import mdns_service
 from server.net.tls import TlsContext, open_tls
@@ -66,6 +68,8 @@ class BoundListeners:
     "Listener of Willow's application server; None if it is off."
     was_gate: AccessGate
     "Access rules of `was`."
+    ingress: BoundListener | None
+    "Listener for Home Assistant's ingress; None if it is off."
     wyoming: Sequence[socket.socket]
     "Sockets of the Wyoming server; empty if it is off."
     notes: Sequence[str]
@@ -103,6 +107,8 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     willow_http = _bind_port(config, willow.http_port, "willow.http_port", stack)
     willow_https = _bind_port(config, willow.https_port, "willow.https_port", stack)
     was = _bind_port(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
+    ingress_port = config.home_assistant.ingress_port
+    ingress = _bind_port(config, ingress_port, "home_assistant.ingress_port", stack)
     wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
@@ -136,6 +142,7 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
         ],
         BoundListener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
         replace(gate, is_local=is_was_local),
+        _bound_listener(config, ingress, None) if ingress else None,
         wyoming,
         notes,
         gate,
@@ -208,6 +215,14 @@ def _print_access(config: Config, listeners: BoundListeners) -> None:
         print_now(f"  {listeners.main.tls.fingerprint}")
 
 
+def _ingress_network(config: Config) -> tuple[IpNetwork, ...]:
+    """Returns the address of Home Assistant's ingress, through which all its users come."""
+    home_assistant = config.home_assistant
+    if not home_assistant.ingress_port:
+        return ()
+    return networks_of((home_assistant.ingress_proxy,), "home_assistant.ingress_proxy")
+
+
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Returns uvloop's loop factory if it is installed: it halves the cost of a WebSocket frame."""
     try:
@@ -232,7 +247,7 @@ async def _serve(
                 gate = replace(listeners.gate, keys=assembly.named_keys)
                 limit = AddressLimit(
                     config.server.max_connections_per_address,
-                    exempt_addresses(config.server.proxies()),
+                    exempt_addresses((*config.server.proxies(), *_ingress_network(config))),
                 )
                 applications = [(listeners.main, routes, gate)]
                 applications += [(listener, willow_routes, gate) for listener in listeners.willow]
@@ -240,6 +255,9 @@ async def _serve(
                     was_routes = _with_docs(assembly.was_routes)
                     was_gate = replace(listeners.was_gate, keys=assembly.named_keys)
                     applications.append((listeners.was, was_routes, was_gate))
+                if listeners.ingress is not None:
+                    ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
+                    applications.append((listeners.ingress, routes, ingress_gate))
                 for listener, listener_routes, listener_gate in applications:
                     app = build(
                         listener_routes,
@@ -262,6 +280,8 @@ async def _serve(
                     logger.info("Willow at %s", " ".join(listener.urls))
                 if listeners.was is not None:
                     logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
+                if listeners.ingress is not None:
+                    logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
                 await lifecycle.stopped()
                 await drain(assembly.drain_group, config.server.drain_timeout_s)
     logger.info("stopped")
@@ -323,7 +343,8 @@ def _settings(
     config: Config, file: SettingsFile, listeners: BoundListeners, assembly: ServerAssembly
 ) -> Sequence[Route]:
     """Returns the routes with which the page changes the settings."""
-    others = [one for one in (listeners.was, *listeners.willow) if one is not None]
+    optional = (listeners.was, listeners.ingress, *listeners.willow)
+    others = [one for one in optional if one is not None]
     ports = {
         one.getsockname()[1] for listener in (listeners.main, *others) for one in listener.sockets
     }

@@ -45,6 +45,10 @@ SECURITY_HEADERS: Mapping[str, str] = {
 }
 
 
+INGRESS_PATH = "X-Ingress-Path"
+"Header with which Home Assistant's ingress says below which path the page is."
+
+
 @dataclass(frozen=True, slots=True)
 class PageFile:
     """A file of the page, ready to be sent."""
@@ -125,9 +129,19 @@ def _files_route(files: Mapping[str, PageFile]) -> Route:
     )
 
 
+def _policy(request: aioweb.Request) -> str:
+    """Returns the content security policy. Home Assistant shows the page in a frame of its own
+    page. Its ingress alone adds this header: a page that frames ours cannot."""
+    policy = SECURITY_HEADERS["Content-Security-Policy"]
+    if INGRESS_PATH in request.headers:
+        return policy.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
+    return policy
+
+
 def _file_response(request: aioweb.Request, file: PageFile) -> aioweb.Response:
     # no-cache: always revalidated, so that the page never mixes modules of two versions
-    headers = {**SECURITY_HEADERS, "ETag": file.etag, "Cache-Control": "no-cache"}
+    headers = {**SECURITY_HEADERS, "Content-Security-Policy": _policy(request)}
+    headers |= {"ETag": file.etag, "Cache-Control": "no-cache"}
     client_etags = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
     if file.etag in client_etags or "*" in client_etags:
         return aioweb.Response(status=304, headers=headers)

@@ -190,6 +190,7 @@ def caller_of(request: aioweb.Request) -> AccessRequest:
         # A browser remembers a password; X-API-Key comes only from a script that knows the key.
         is_basic=password_of(authorization) is not None and not api_key_header,
         is_forwarded=is_forwarded(request.headers, request.version),
+        peer=request.remote,
         is_cross_site=(
             hdrs.ORIGIN not in request.headers
             and request.headers.get("Sec-Fetch-Site") in FOREIGN_SITES

@@ -60,6 +60,8 @@ class AccessRequest:
     it says nothing about the site that makes the request."""
     is_forwarded: bool = False
     "True: a proxy sent the request. The proxy is on this machine, but its client may be elsewhere."
+    peer: str | None = None
+    "Address from which the connection came."
     is_cross_site: bool = False
     """True: a browser reports that a page of another site loads this as a link, an image or a
     sound. Such requests carry no Origin."""
@@ -104,6 +106,9 @@ class AccessGate:
     "Foreign origins that may use the server with the key; `*` means all."
     keys: KeyDirectory | None = field(default=None, repr=False)
     "Named keys. None: there are none."
+    only_peer: str = ""
+    """Address of the proxy that alone may connect, and that has checked who its user is, as Home
+    Assistant's ingress has. Empty: anybody may connect."""
 
     def admit(
         self,
@@ -119,6 +124,8 @@ class AccessGate:
         `is_trusted_address`: the
         caller needs no key because of its address. Raises Forbidden (`forbidden_host`,
         `forbidden_origin`) or Unauthorized."""
+        if self.only_peer:
+            return self._admit_peer(caller)
         name = self._check_host(caller)
         is_foreign = caller.is_cross_site or not _is_same_origin(caller)
         is_remote = (
@@ -164,6 +171,16 @@ class AccessGate:
             named_key=named_key,
             missing_scope=scope if lacks_scope else None,
         )
+
+    def _admit_peer(self, caller: AccessRequest) -> AccessGrant:
+        """Lets in what the proxy sends. Its session has a cookie that a browser does not send with
+        requests of other sites. Raises Forbidden forbidden_address."""
+        if caller.peer != self.only_peer:
+            raise Forbidden(
+                f"only {self.only_peer} may connect to this port (home_assistant.ingress_proxy)",
+                code="forbidden_address",
+            )
+        return AccessGrant(is_trusted=True)
 
     def allows_origin(self, origin: str) -> bool:
         """Returns True if a site may use the server with the key."""

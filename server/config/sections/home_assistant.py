@@ -10,6 +10,7 @@ from core.errors import ConfigError
 from devices.home_assistant.settings import BUILT_IN_AGENT, HomeAssistantSettings
 from pipeline.tools.mcp import McpServerSettings
 from server.config.types import Section
+from server.net.addresses import address_of
 
 OWN_AGENT_ID = "conversation.earshot"
 "Id of Earshot in Home Assistant, if Earshot is its conversation agent."
@@ -97,7 +98,24 @@ class HomeAssistantConfig(Section, frozen=True):
         ),
     ] = 40
 
+    ingress_port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_535,
+            description=(
+                "Port for Home Assistant's ingress, if Earshot runs as its add-on; 0: none."
+                " Requests there need no key, because Home Assistant has checked the user."
+            ),
+        ),
+    ] = 0
+    ingress_proxy: Annotated[
+        str, Meta(description="Address of Home Assistant's ingress: no other may use that port.")
+    ] = "172.30.32.2"
+
     def __post_init__(self) -> None:
+        if self.ingress_port and address_of(self.ingress_proxy) is None:
+            raise ConfigError("home_assistant.ingress_proxy: must be an IP address")
         try:
             parts = urlsplit(self.url)
             _ = parts.port
