@@ -33,6 +33,7 @@ BUILT_IN_DOORS = (
     "page",
     "realtime",
     "server",
+    "settings",
     "whip",
     "willow",
     "wyoming",
