@@ -29,7 +29,7 @@ export class ConversationMenu {
     this.recording = new Recording(() => speaker.context(), show);
     const button = byId("conversation-open");
     this.popover = new Popover(button, byId("conversation-menu"));
-    update(button, {}, [icon("more")]);
+    update(button, {}, [icon("dots")]);
     this.#bindFiles();
     this.#bindChoices(actions);
     store.watch(["conversation", "choices", "language"], show);
