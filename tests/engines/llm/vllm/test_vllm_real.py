@@ -211,6 +211,7 @@ def test_the_second_turn_uses_the_cache_of_the_first(served: Served) -> None:
     served.runner.run(scenario())
 
 
+@pytest.mark.alone  # beside tests that compute, vLLM's first token can take minutes
 def test_closing_the_answer_aborts_it(served: Served) -> None:
     async def scenario() -> None:
         answer = served.engine.reply([HELLO], (), language="en", options=LONG)
@@ -222,6 +223,7 @@ def test_closing_the_answer_aborts_it(served: Served) -> None:
     served.runner.run(scenario())
 
 
+@pytest.mark.alone  # beside tests that compute, vLLM's first token can take minutes
 def test_an_interruption_aborts_the_answer(served: Served) -> None:
     """A whole session is interrupted and goes on until vLLM has noticed."""
 
