@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 KeyScope = Literal["talk", "manage", "models"]
-"What a key opens. Each route of the server states exactly one."
+"Part of the server that a key opens. Each route states exactly one."
 
 SCOPES: Mapping[KeyScope, str] = {
     "talk": "sessions, transcription, speech and questions",

@@ -106,7 +106,7 @@ class HeardClip:
     name: str
     reference: str
     whole: str
-    "What the recogniser alone understands of the whole file, without a filter."
+    "Words that the recogniser alone finds in the whole file, without a filter."
     text: str
 
     @property

@@ -93,7 +93,7 @@ class ServerAssembly:
     "True while the default recogniser is loaded. A crashed one is started again."
     engine_names: Callable[[], Mapping[str, str]]
     settings_host: RunningEngines
-    "What the settings need: choices, checks, and the settings of new sessions."
+    "Gives the settings their allowed values and checks, and takes over settings of new sessions."
     "Returns the name of the serving engine for each kind of engine."
 
 

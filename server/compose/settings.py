@@ -41,7 +41,7 @@ class SessionDefaults:
 
 
 class RunningEngines:
-    """What the settings need from the running server. Implements `SettingsHost`."""
+    """The running server as a `SettingsHost`: allowed values, checks, settings of new sessions."""
 
     def __init__(self, engines: Engines, defaults: SessionDefaults, language: str) -> None:
         self._engines, self._defaults, self._language = engines, defaults, language

@@ -5,7 +5,7 @@ They need the key like every other route, and accept no client secret and no key
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -69,7 +69,7 @@ class SettingsDoor:
         async with self._writing:
             # A write that has begun ends, even if the client leaves.
             saving = asyncio.to_thread(self._service.save, change.changes, change.etag)
-            return _json(await _finished(saving))
+            return _json(await asyncio.shield(saving))
 
     async def search(self, _: aioweb.Request) -> aioweb.Response:
         async with self._free():
@@ -87,10 +87,6 @@ class SettingsDoor:
         if self._testing.locked():
             raise Conflict("another search or test is under way", code="language_model_busy")
         return self._testing
-
-
-async def _finished(work: Awaitable[T]) -> T:
-    return await asyncio.shield(asyncio.ensure_future(work))
 
 
 def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:

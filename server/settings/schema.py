@@ -106,7 +106,7 @@ class SettingField(Struct, frozen=True, omit_defaults=True):
     "Section that it stands in."
     label: str
     help: str
-    "What it does, in English."
+    "Sentence in English that explains the setting."
     type: FieldType
     allowed: str
     "Which values are allowed, in words."

@@ -49,7 +49,7 @@ class SettingsReport(Struct, frozen=True):
 
 
 class SettingsPreview(Struct, frozen=True):
-    """What a change would do to the settings file."""
+    """Effect that a change would have on the settings file."""
 
     etag: str
     diff: str

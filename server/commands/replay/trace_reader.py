@@ -33,9 +33,9 @@ class RecordedTurn:
     status: str
     "Outcome of the turn, one of `pipeline.shared.turn.TurnStatus`."
     transcript: str
-    "What the user said; empty if the trace has no words."
+    "Words of the user; empty if the trace has no words."
     answer: str
-    "What the assistant answered; empty if the trace has no words."
+    "Words of the answer; empty if the trace has no words."
     stages_ms: Mapping[str, float]
     "Name of a stage, such as `llm` -> its duration in ms."
     latency_ms: float | None
@@ -89,7 +89,7 @@ class RecordedSession:
     pcm: Pcm = field(repr=False)
     "Received audio, int16 at 16 kHz; empty if the trace has no audio."
     actions: Sequence[RecordedAction]
-    "What the client did, in order."
+    "Actions of the client, in order."
     turns: Sequence[RecordedTurn]
     "Turns in the order in which they began."
     has_words: bool
