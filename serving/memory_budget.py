@@ -28,9 +28,24 @@ class MemoryBudget:
         self._changed = asyncio.Event()
 
     def pin(self, model: AnyModel) -> None:
-        """Makes a model permanent: it always gets its room, and is never unloaded for another. Used
-        for the default model of each kind."""
-        self._pinned.append(model)
+        """Makes a model permanent: it always gets its room, and is never unloaded for another."""
+        if not self.is_pinned(model):
+            self._pinned.append(model)
+
+    def unpin(self, model: AnyModel) -> None:
+        """Ends `pin`: the model may be unloaded again when another needs its room."""
+        self._pinned = [one for one in self._pinned if one is not model]
+        self.retry()
+
+    def is_pinned(self, model: AnyModel) -> bool:
+        """Returns True if the model is permanent."""
+        return any(model is one for one in self._pinned)
+
+    def unload(self, lifetime: ModelLifetime[Any]) -> None:
+        """Ends a model's time in memory. A request for the model that comes from now on loads it
+        again."""
+        lifetime.unload.set()
+        lifetime.model.lifetime = None
 
     def retry(self) -> None:
         """Lets waiting models try again, because a model became idle or was unloaded."""
@@ -44,7 +59,7 @@ class MemoryBudget:
         """
         model = lifetime.model
         need_mb = dict(model.measured_mb or model.offer.memory_mb)
-        if not self._is_pinned(model):  # a pinned model is loaded even if the estimate is too high
+        if not self.is_pinned(model):  # a pinned model is loaded even if the estimate is too high
             self._refuse_if_too_large(model, need_mb)
             try:
                 async with asyncio.timeout(ROOM_WAIT_S):
@@ -52,9 +67,6 @@ class MemoryBudget:
             except TimeoutError:
                 raise self._full_error(model) from None
         lifetime.memory_mb = need_mb
-
-    def _is_pinned(self, model: AnyModel) -> bool:
-        return any(model is one for one in self._pinned)
 
     async def _wait_for_room(self, need_mb: Mapping[str, float]) -> None:
         while self._full_devices(need_mb, self.lifetimes):
@@ -71,8 +83,8 @@ class MemoryBudget:
             victim = self._idle_longest(full)
             if victim is None:
                 return
-            victim.unload.set()
-            victim.model.lifetime = None  # from now on a request for this model loads it again
+            victim.is_evicted = True
+            self.unload(victim)
 
     def _refuse_if_too_large(self, model: AnyModel, need_mb: Mapping[str, float]) -> None:
         loaded = [(one, one.lifetime.memory_mb) for one in self._pinned if one.lifetime]
@@ -109,15 +121,21 @@ class MemoryBudget:
             > self._room.get(device, 0.0)
         ]
 
-    def _idle_longest(self, devices: Sequence[str]) -> ModelLifetime[Any] | None:
-        """Returns the model to unload first among those that take memory of these devices."""
+    def idle(self) -> list[ModelLifetime[Any]]:
+        """Returns the models that may be unloaded, the one that has been idle longest first."""
         idle = [
             lifetime
             for lifetime in self.lifetimes
             if lifetime.loaded is not None
-            and not self._is_pinned(lifetime.model)
+            and not self.is_pinned(lifetime.model)
             and lifetime.model.uses == 0
             and not lifetime.unload.is_set()
-            and any(device in lifetime.memory_mb for device in devices)
         ]
-        return min(idle, key=lambda lifetime: lifetime.model.last_used_s, default=None)
+        return sorted(idle, key=lambda lifetime: lifetime.model.last_used_s)
+
+    def _idle_longest(self, devices: Sequence[str]) -> ModelLifetime[Any] | None:
+        """Returns the model to unload first among those that take memory of these devices."""
+        for lifetime in self.idle():
+            if any(device in lifetime.memory_mb for device in devices):
+                return lifetime
+        return None

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from core.errors import ConfigError, EarshotError, EngineError
 from core.tasks import Backoff
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 BACKOFF_S = (2.0, 5.0, 15.0, 60.0)
 """Seconds until a model that did not load may be tried again, after the first, second, ... failure
 in a row. Loading reads gigabytes, so the waits are long."""
+
+ModelState = Literal["loaded", "loading", "unloaded", "failed", "unusable"]
+"""What a model is doing. failed: the last load failed, the next use tries again after a wait.
+unusable: its folder cannot be read, or its engine is missing."""
 
 InfoT = TypeVar("InfoT")
 "Type of the properties of a model, such as `AsrInfo`."
@@ -80,6 +84,8 @@ class ModelLifetime(Generic[LoadedT]):
     "Memory that the model takes, in MB by device; empty while it waits for room."
     unload: asyncio.Event = field(default_factory=asyncio.Event)
     "Set to have the model unloaded."
+    is_evicted: bool = False
+    "True: another model needs its room."
     loaded: LoadedT | None = None
     "The model once it is loaded and warm."
     task: asyncio.Task[None] | None = None
@@ -163,6 +169,15 @@ class ServedModel(Generic[InfoT, LoadedT]):
         """True if the model is loaded and can compute now."""
         loaded = self.loaded
         return loaded is not None and loaded.is_ready
+
+    @property
+    def state(self) -> ModelState:
+        """What the model is doing now."""
+        if self.lifetime is not None:
+            return "loading" if self.loaded is None else "loaded"
+        if self.problem is not None:
+            return "unusable"
+        return "unloaded" if self.failure is None else "failed"
 
     @property
     def memory_mb(self) -> float:

@@ -3,14 +3,15 @@ loaded models share a memory budget; an idle one is unloaded when another needs 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from core.errors import (
     ConfigError,
+    Conflict,
     EarshotError,
     EngineCrashed,
     EngineError,
@@ -21,7 +22,7 @@ from core.ports import Clock, Metrics
 from engines.registry import EngineKind
 from serving.catalogue import find_entry
 from serving.memory_budget import MemoryBudget
-from serving.model import AnyModel, InfoT, LoadedT, ModelLifetime, ServedModel
+from serving.model import AnyModel, InfoT, LoadedT, ModelLifetime, ModelState, ServedModel
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import MemoryByDevice
 
@@ -44,7 +45,12 @@ class ModelListing:
     offer: LoadableModel
     languages: tuple[str, ...]
     "ISO 639-1 codes; empty if the model cannot be used."
-    is_loaded: bool
+    state: ModelState
+    is_default: bool
+    is_pinned: bool
+    "True: it is not unloaded to make room. The default model is always pinned."
+    uses: int
+    "Number of requests in flight, and of sessions that hold it."
     memory_mb: float
     "Memory of the machine or the GPU that it takes now; 0 while it is not loaded."
     problem: str
@@ -59,10 +65,16 @@ class ModelsOfKind(Generic[ModelT]):
     """
 
     def __init__(
-        self, find_offers: OfferSource, create: Callable[[LoadableModel], ModelT], clock: Clock
+        self,
+        find_offers: OfferSource,
+        create: Callable[[LoadableModel], ModelT],
+        clock: Clock,
+        budget: MemoryBudget,
     ) -> None:
-        """Finds the models; loads none. `create`: makes the model of an offer."""
+        """Finds the models; loads none. `create`: makes the model of an offer. `budget`: knows
+        which models are pinned."""
         self._find_offers, self._create, self._clock = find_offers, create, clock
+        self._budget = budget
         self._models = {offer.name: create(offer) for offer in find_offers()}
         self._aliases = self._names_by_alias()
         self._refreshed_at_s = clock.now()
@@ -95,7 +107,10 @@ class ModelsOfKind(Generic[ModelT]):
             ModelListing(
                 offer=model.offer,
                 languages=model.languages,
-                is_loaded=model.loaded is not None,
+                state=model.state,
+                is_default=model is self._default,
+                is_pinned=self._budget.is_pinned(model),
+                uses=model.uses,
                 memory_mb=model.memory_mb,
                 problem=str(model.problem or model.failure or ""),
             )
@@ -149,14 +164,25 @@ class ModelRegistry:
     """
 
     def __init__(
-        self, room: MemoryByDevice, clock: Clock, metrics: Metrics, *, room_setting: str
+        self,
+        room: MemoryByDevice,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        room_setting: str,
+        idle_s: float = 0.0,
     ) -> None:
         """Creates a registry without models. `room`: memory that all models together may take, in
-        MB by device. `room_setting`: name of the setting that limits it, for errors."""
+        MB by device. `room_setting`: name of the setting that limits it, for errors. `idle_s`:
+        seconds without a use after which a model is unloaded; 0: it stays until another needs its
+        room."""
         self._clock, self._metrics = clock, metrics
         self._kinds: dict[EngineKind, ModelsOfKind[Any]] = {}
         self._budget = MemoryBudget(room, room_setting)
         self._tasks: asyncio.TaskGroup | None = None
+        self._idle_s = idle_s
+        self._has_idle = asyncio.Event()
+        "Set when a model becomes idle."
 
     def add(
         self, kind: EngineKind, find_offers: OfferSource, create: Callable[[LoadableModel], ModelT]
@@ -167,7 +193,7 @@ class ModelRegistry:
         `find_offers`: returns the models, the default first. It is called again for an unknown
         name. `create`: makes the model of an offer.
         """
-        models = ModelsOfKind(find_offers, create, self._clock)
+        models = ModelsOfKind(find_offers, create, self._clock, self._budget)
         self._kinds[kind] = models
         self._budget.pin(models.default)
         return models
@@ -177,15 +203,60 @@ class ModelRegistry:
         models = self._kinds.get(kind)
         return models.get(name) if models is not None else None
 
+    def find(self, name: str) -> AnyModel | None:
+        """Returns the model of that name, of the first kind that has one; None if there is none."""
+        return next((model for kind in self._kinds if (model := self.get(kind, name))), None)
+
+    def listing(self) -> Mapping[EngineKind, tuple[ModelListing, ...]]:
+        """Returns every model of every kind."""
+        return {kind: models.listing() for kind, models in self._kinds.items()}
+
+    def pin(self, model: AnyModel) -> None:
+        """Keeps a model in memory from its next load on, whatever other models need."""
+        self._budget.pin(model)
+
+    def unpin(self, model: AnyModel) -> None:
+        """Ends `pin`. Raises Conflict for a kind's default model, which is always pinned."""
+        self._refuse_default(model)
+        self._budget.unpin(model)
+        self._has_idle.set()
+
+    async def unload(self, model: AnyModel) -> None:
+        """Unloads a model, and waits until its memory is free. Does nothing if it is not loaded.
+        Raises Conflict if it is in use, pinned or being loaded."""
+        lifetime = model.lifetime
+        if lifetime is None:
+            return
+        self._refuse_default(model)
+        if self._budget.is_pinned(model):
+            raise Conflict(f"{model.offer.name} is pinned; unpin it first", code="model_pinned")
+        if lifetime.loaded is None:
+            raise Conflict(f"{model.offer.name} is being loaded", code="model_busy")
+        if model.uses:
+            uses = f"{model.uses} requests or sessions"
+            raise Conflict(f"{model.offer.name} is in use by {uses}", code="model_busy")
+        self._budget.unload(lifetime)
+        assert lifetime.task is not None
+        await asyncio.wait([lifetime.task])
+
+    def _refuse_default(self, model: AnyModel) -> None:
+        if self._kinds[model.kind].default is model:
+            raise Conflict(
+                f"{model.offer.name} is the default model ({model.kind}), which is always kept",
+                code="model_is_default",
+            )
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Allows models to be loaded while the body runs. Leaving it unloads them all."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
+            idle = tasks.create_task(self._unload_idle(), name="idle-models")
             try:
                 yield
             finally:
                 self._tasks = None  # from now on `begin` refuses
+                idle.cancel()
                 for lifetime in self._budget.lifetimes:
                     if lifetime.task is not None:
                         lifetime.task.cancel()
@@ -215,6 +286,22 @@ class ModelRegistry:
         model.last_used_s = self._clock.now()
         if model.uses == 0:
             self._budget.retry()
+            self._has_idle.set()
+
+    async def _unload_idle(self) -> None:
+        """Unloads models that were not used for `idle_s`."""
+        while self._idle_s:
+            self._has_idle.clear()
+            idle = self._budget.idle()
+            wait_s: float | None = None  # nothing is idle: until something is
+            if idle:
+                wait_s = idle[0].model.last_used_s + self._idle_s - self._clock.now()
+                if wait_s <= 0:
+                    self._budget.unload(idle[0])
+                    continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._has_idle.wait()
 
     async def _run(self, lifetime: ModelLifetime[Any]) -> None:
         """Runs one lifetime of a model: reserves room, loads, warms up, serves, ends. Callers that
@@ -270,6 +357,7 @@ class ModelRegistry:
         model.set_loaded(info)
         lifetime.ready.set_result(loaded)
         self._budget.retry()  # the caller may have left while it loaded: then it is idle already
+        self._has_idle.set()
         self._metrics.observe(f"earshot_{model.kind}_load_seconds", took_s)
         self._count_loaded(model.kind)
         logger.info(
@@ -280,8 +368,10 @@ class ModelRegistry:
             model.offer.why,
         )
         await lifetime.unload.wait()
-        logger.info("= %s: unloaded to make room for another model", model.offer.name)
-        self._metrics.count(f"earshot_{model.kind}_evictions")
+        why = " to make room for another model" if lifetime.is_evicted else ""
+        logger.info("= %s: unloaded%s", model.offer.name, why)
+        if lifetime.is_evicted:
+            self._metrics.count(f"earshot_{model.kind}_evictions")
         running.cancel()
 
     def _fail(self, lifetime: ModelLifetime[Any], error: Exception) -> None:

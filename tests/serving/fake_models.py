@@ -91,7 +91,7 @@ class FakeServed:
 class World:
     """A registry of models `a` (the default), `b`, `c`, `d` of 100 MB each in 250 MB."""
 
-    def __init__(self, *offers: LoadableModel, cpu_mb: float = 250) -> None:
+    def __init__(self, *offers: LoadableModel, cpu_mb: float = 250, idle_s: float = 0) -> None:
         self.offers = [*offers] or [offer(name) for name in "abcd"]
         self.lives: list[FakeServed] = []
         self.breaks: dict[str, str] = {}
@@ -100,7 +100,7 @@ class World:
         self.ends_in_s = 0.0
         self.described: list[str] = []
         self.metrics = Counts()
-        self.cpu_mb = cpu_mb
+        self.cpu_mb, self.idle_s = cpu_mb, idle_s
 
     def describe(self, of: LoadableModel) -> AsrInfo:
         self.described.append(of.name)
@@ -119,7 +119,9 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Recognisers]:
         room = {"cpu": self.cpu_mb, "cuda:0": 1000.0}
-        self.registry = ModelRegistry(room, LoopClock(), self.metrics, room_setting="asr.memory_mb")
+        self.registry = ModelRegistry(
+            room, LoopClock(), self.metrics, room_setting="asr.memory_mb", idle_s=self.idle_s
+        )
         models = add_recognisers(self.registry, lambda: self.offers, self.describe, self.serve)
         async with self.registry.running():
             await models.default.load()

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from core.errors import EngineError, OverloadedError
+from core.errors import Conflict, EngineError, OverloadedError
+from serving.asr.model import ServedRecogniser
 from serving.memory_budget import ROOM_WAIT_S
 from tests.serving.fake_models import DECODE_S, LOAD_S, Recognisers, World, offer, say
 
@@ -162,6 +163,96 @@ def test_memory_is_what_the_workers_are_measured_to_use() -> None:
         await say(models, "c")  # 20 + 300 + 100 is too much, though 3 x 100 was not
         assert world.alive == ["a", "c"]
         states = {state.offer.name: state for state in models.listing()}
-        assert (states["b"].memory_mb, states["b"].is_loaded) == (0, False)
+        assert (states["b"].memory_mb, states["b"].state) == (0, "unloaded")
 
     world.run(scenario)
+
+
+def test_a_model_is_unloaded_on_request_and_its_next_use_loads_it_again() -> None:
+    world = World()
+    world.ends_in_s = 2.0
+
+    async def scenario(models: Recognisers) -> None:
+        await say(models, "b")
+        model = models.get("b")
+        assert model is not None
+        began_s = asyncio.get_running_loop().time()
+        await world.registry.unload(model)
+        assert asyncio.get_running_loop().time() - began_s == world.ends_in_s
+        assert (world.alive, model.state) == (["a"], "unloaded")
+        await world.registry.unload(model)
+        assert await say(models, "b") == "b"
+
+    world.run(scenario)
+    assert world.loaded == ["a", "b", "b"]
+    assert "earshot_asr_evictions" not in world.metrics.counts
+
+
+def test_what_is_needed_is_not_unloaded_on_request() -> None:
+    world = World()
+
+    async def refusal(model: ServedRecogniser | None) -> str:
+        assert model is not None
+        with pytest.raises(Conflict) as caught:
+            await world.registry.unload(model)
+        return caught.value.code
+
+    async def scenario(models: Recognisers) -> None:
+        b = models.get("b")
+        assert b is not None
+        assert await refusal(models.default) == "model_is_default"
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(say(models, "b"))
+            await asyncio.sleep(LOAD_S / 2)
+            assert (b.state, await refusal(b)) == ("loading", "model_busy")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(say(models, "b"))
+            await asyncio.sleep(DECODE_S / 2)
+            assert (b.state, await refusal(b)) == ("loaded", "model_busy")
+        world.registry.pin(b)
+        assert await refusal(b) == "model_pinned"
+        with pytest.raises(Conflict, match="always kept"):
+            world.registry.unpin(models.default)
+
+    world.run(scenario)
+
+
+def test_a_pinned_model_is_not_evicted() -> None:
+    world = World(cpu_mb=350)
+
+    async def scenario(models: Recognisers) -> None:
+        b = models.get("b")
+        assert b is not None
+        world.registry.pin(b)
+        for name in "bcd":
+            await say(models, name)
+        assert world.alive == ["a", "b", "d"]
+        world.registry.unpin(b)
+        await say(models, "c")
+        assert world.alive == ["a", "c", "d"]
+
+    world.run(scenario)
+
+
+def test_a_model_that_is_not_used_for_some_time_is_unloaded() -> None:
+    world = World(idle_s=60)
+
+    async def scenario(models: Recognisers) -> None:
+        await say(models, "b")
+        await asyncio.sleep(59)
+        assert world.alive == ["a", "b"]
+        await say(models, "b")
+        await asyncio.sleep(59)
+        assert world.alive == ["a", "b"]
+        await asyncio.sleep(2)
+        assert world.alive == ["a"]
+        b = models.get("b")
+        assert b is not None
+        with b.hold():
+            await asyncio.sleep(600)
+            assert world.alive == ["a", "b"]
+        await asyncio.sleep(61)
+        assert world.alive == ["a"]
+
+    world.run(scenario)
+    assert "earshot_asr_evictions" not in world.metrics.counts

@@ -71,7 +71,7 @@ def test_a_second_whisper_evicts_an_idle_one(tmp_path: Path) -> None:
             assert await _heard(models, "mine") == WORDS
             assert _workers() == before + 2
             states = {state.offer.name: state for state in models.listing()}
-            loaded = [name for name, state in states.items() if state.is_loaded]
+            loaded = [name for name, state in states.items() if state.state == "loaded"]
             assert loaded == ["pocketsphinx", "mine"]
             assert 30 < states["mine"].memory_mb < 400
         assert _workers() == before
