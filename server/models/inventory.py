@@ -1,6 +1,8 @@
 """Lists the contents of the models folder."""
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +92,16 @@ def find_installed(models_dir: Path, name: str) -> ModelFolder:
         )
     available = ", ".join(folder.name for folder in folders) or "nothing"
     raise ModelsError(f"there is no model {name!r} in {models_dir}; there is: {available}")
+
+
+def remove(model: ModelFolder) -> None:
+    """Removes a model's folder. Raises OSError."""
+    if model.path.is_symlink():
+        model.path.unlink()  # the target of the link is outside, and not ours to remove
+        return
+    hidden_path = model.path.with_name(f".{model.path.name}.going.{os.getpid()}")
+    model.path.rename(hidden_path)  # a half removed model must not be loaded
+    shutil.rmtree(hidden_path)
 
 
 def _classify(folder: Path) -> ModelFolder | None:

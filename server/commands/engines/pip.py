@@ -19,6 +19,10 @@ REPORTED_MB = 20.0
 KEPT_LINES = 40
 "Number of pip's last lines that are kept to explain a failure."
 
+RAW_PROGRESS = ("--progress-bar", "raw")
+"Options with which pip prints the bytes that it has downloaded. They need pip 24.1."
+
+_BYTES = re.compile(r"^Progress (\d+) of (\d+)$")
 _SIZE = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (kB|MB|GB)\)")
 _MB = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 
@@ -59,10 +63,15 @@ class IndexUnreachable(HubUnreachable):
 
 
 def pip(
-    python: Path, *arguments: str, report_progress: Callable[[str], None], log: TextIO | None = None
+    python: Path,
+    *arguments: str,
+    report_progress: Callable[[str], None],
+    report_bytes: Callable[[int, int], None] | None = None,
+    log: TextIO | None = None,
 ) -> None:
-    """Runs `python -m pip ARGUMENTS`. `report_progress`: receives messages. `log`: receives the
-    whole output of pip. Raises InstallError or IndexUnreachable."""
+    """Runs `python -m pip ARGUMENTS`. `report_progress`: receives messages. `report_bytes`:
+    receives the bytes that were downloaded and their total, if ARGUMENTS have RAW_PROGRESS. `log`:
+    receives the whole output of pip. Raises InstallError or IndexUnreachable."""
     base = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command = [*base, *arguments]
     last_lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -77,6 +86,9 @@ def pip(
         try:
             assert process.stdout is not None
             for line in process.stdout:
+                if report_bytes and (done := _BYTES.match(line)):
+                    report_bytes(int(done[1]), int(done[2]))
+                    continue
                 last_lines.append(line.rstrip())
                 if log:
                     log.write(line)

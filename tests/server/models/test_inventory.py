@@ -5,6 +5,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engines.asr.whisper.decode import UNIVERSAL_PADDINGS
@@ -13,7 +14,13 @@ from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
 from server.models.hub import Hub
 from server.models.inventory import RECORD_FILE, find_installed, installed, read_record
-from server.models.progress import DownloadProgress
+from server.models.progress import (
+    DownloadProgress,
+    ProgressEvents,
+    PullBytes,
+    PullEvent,
+    PullNote,
+)
 from server.models.pull import automatic
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import require_entry
@@ -232,11 +239,14 @@ class _Terminal(io.StringIO):
 
 
 def test_progress_on_a_terminal_is_a_progress_bar() -> None:
-    out, times = _Terminal(), iter([0, 0, 1, 1, 1, 1.1, 2, 2, 2, 2])
-    progress = DownloadProgress(out, lambda: next(times))
+    out, now_s = _Terminal(), 0.0
+    progress = DownloadProgress(out, lambda: now_s)
     progress.start(4_000_000, 0)
+    now_s = 1.0
     progress.add(1_000_000)
+    now_s = 1.1
     progress.add(1)  # too soon to draw again
+    now_s = 2.0
     progress.add(999_999)
     drawn = out.getvalue().split("\r\x1b[K")[1:]
     assert drawn == [
@@ -281,3 +291,25 @@ def test_the_features_that_the_weights_were_trained_with_are_known(
     write_notes(tmp_path, found)
     notes = read_notes(tmp_path, Settings(model=str(tmp_path)))
     assert paddings(notes) == (*UNIVERSAL_PADDINGS, *([padding] if padding else []))
+
+
+def test_progress_for_a_program_is_one_event_per_line() -> None:
+    out, now_s = io.StringIO(), 0.0
+    progress = ProgressEvents(out, lambda: now_s)
+    progress.note("about to start")
+    progress.start(4_000_000, 1_000_000)
+    now_s = 2.0
+    progress.add(1_000_000)
+    progress.add(1)  # too soon for another event
+    now_s = 4.0
+    progress.add(1_999_999)
+    progress.finish()
+    events = [msgspec.json.decode(line, type=PullEvent) for line in out.getvalue().splitlines()]
+    assert events == [
+        PullNote("about to start"),
+        PullNote("1 MB were downloaded before"),
+        PullBytes(1_000_000, 4_000_000, 0),
+        PullBytes(2_000_000, 4_000_000, 500_000),
+        PullBytes(4_000_000, 4_000_000, 750_000),
+        PullBytes(4_000_000, 4_000_000, 750_000),
+    ]
