@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from core.http.routes import Route
@@ -22,6 +23,7 @@ from devices.wyoming.door import WyomingDoor
 from devices.wyoming.tts import WyomingSynthesizer
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes as xiaozhi_routes
+from engines.registry import EngineKind
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from media.webrtc.call_path import describe_path, has_fast_path
 from media.webrtc.peer import PeerSettings
@@ -41,7 +43,10 @@ from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.config import Config
 from server.http.edge import ErrorBoundary
 from server.http.named_keys import NamedKeysDoor, named_key_routes
+from server.models.pulls import ModelPulls
+from server.models.routes import ModelsDoor, model_routes
 from server.version import product_version
+from serving.registry import ModelListing
 from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice_servers import IceDoor, ice_routes
 from signaling.realtime.client_secrets import ClientSecretStore
@@ -109,7 +114,8 @@ class Doors:
 
 @dataclass(frozen=True, slots=True)
 class ModelCards:
-    """Model list of `/v1/models`: every recogniser, then the language model and the voice."""
+    """Model list of `/v1/models`: the models that can be loaded and unloaded, recognisers first,
+    then the language model and the voice."""
 
     _engines: Engines
     _is_strict: bool
@@ -117,12 +123,33 @@ class ModelCards:
 
     def cards(self) -> tuple[ModelCard, ...]:
         """Lists the models."""
-        others = (self._engines.choices[kind].name for kind in ("llm", "tts"))
-        return tuple(ModelCard(id=name) for name in (*self._engines.asr, *others))
+        served = [
+            _card(kind, listing)
+            for kind, listings in self._engines.registry.listing().items()
+            for listing in listings
+            if listing.state != "unusable"
+        ]
+        kinds: tuple[EngineKind, ...] = ("llm", "tts")
+        others = (ModelCard(id=self._engines.choices[kind].name, kind=kind) for kind in kinds)
+        return (*served, *others)
 
     def knows(self, name: str) -> bool:
         """Returns True if requests may use this model name."""
         return not self._is_strict or self._engines.asr.get(name) is not None
+
+
+def _card(kind: EngineKind, listing: ModelListing) -> ModelCard:
+    return ModelCard(
+        id=listing.offer.name,
+        kind=kind,
+        state=listing.state,
+        is_default=listing.is_default,
+        is_pinned=listing.is_pinned,
+        memory_bytes=round(listing.memory_mb * 2**20),
+        size_bytes=round(listing.offer.size_mb * 1e6),
+        languages=listing.languages,
+        problem=listing.problem,
+    )
 
 
 def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> Doors:
@@ -145,6 +172,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         _realtime_door(backend, peer_settings, secrets),
         _whip_door(backend, peer_settings),
     )
+    models_dir = Path(config.paths.models_dir).expanduser().absolute()
+    pulls, cards = ModelPulls(models_dir), ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
@@ -169,7 +198,10 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *device_routes(devices),
             *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.count_of)),
             *xiaozhi_routes(xiaozhi),
-            *openai_routes(_transcription_door(backend, spools)),
+            *openai_routes(_transcription_door(backend, cards, spools)),
+            *model_routes(
+                ModelsDoor(engines.registry, pulls, models_dir, cards, engines.kind_using)
+            ),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines, backend.speech_files, backend.languages
@@ -181,6 +213,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         background={
             "calls": realtime.run,
             "devices": devices.run,
+            "downloads": pulls.run,
             "files": backend.decoder.run,
             "publications": whip.run,
             "willow-calls": willow.run,
@@ -221,13 +254,8 @@ async def _run_in_boundary(
     await error_boundary(background.run(), label)
 
 
-def _transcription_door(backend: Backend, spools: UploadSpools) -> AudioDoor:
-    return AudioDoor(
-        backend.transcriber,
-        ModelCards(backend.engines, backend.config.models.strict),
-        spools,
-        backend.decoder.share(UPLOADS),
-    )
+def _transcription_door(backend: Backend, cards: ModelCards, spools: UploadSpools) -> AudioDoor:
+    return AudioDoor(backend.transcriber, cards, spools, backend.decoder.share(UPLOADS))
 
 
 def _realtime_door(

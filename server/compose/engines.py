@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from core.errors import ConfigError
 from core.plugins import BUILT_IN
@@ -74,6 +75,8 @@ class Engines:
     "TTS engines by name, the chosen one first."
     choices: Mapping[EngineKind, EngineSelection]
     "Kind of engine -> the chosen engine, with its options and the reason."
+    registry: ModelRegistry = field(repr=False)
+    "Models that are loaded and unloaded while the server runs."
     languages: TextLanguageDetector = field(repr=False)
     "Finds the language of a text; shared, because it takes 100 MB."
     _inputs: PlacementInputs = field(repr=False)
@@ -86,6 +89,15 @@ class Engines:
     def names(self) -> Mapping[str, str]:
         """Returns the name of the serving engine for each kind of engine."""
         return {kind: choice.name for kind, choice in self.choices.items()}
+
+    def kind_using(self, folder: Path) -> str:
+        """Returns the kind of the chosen engine whose options name a folder or a file in it; empty
+        if none does."""
+        for kind, choice in self.choices.items():
+            values = [value for value in choice.options.values() if isinstance(value, str)]
+            if any(Path(value).expanduser().absolute().is_relative_to(folder) for value in values):
+                return kind
+        return ""
 
     def engine_set(self, language: str, *, is_strict: bool = True) -> EngineSet:
         """Returns the engines in the form in which sessions choose among them. `language`: language
@@ -140,7 +152,7 @@ class Engines:
                     engine=state.offer.engine,
                     aliases=state.offer.aliases,
                     size_mb=round(state.offer.size_mb),
-                    is_loaded=state.is_loaded,
+                    is_loaded=state.state == "loaded",
                     memory_mb=round(state.memory_mb),
                     why=state.offer.why,
                 ),
@@ -167,7 +179,13 @@ async def run_engines(
     choices = {kind: choose_one(config, kind, inputs) for kind in KINDS}
     asr_inputs = offer_inputs(config, inputs)
     languages = TextLanguageDetector()
-    registry = ModelRegistry(asr_inputs.room, clock, metrics, room_setting="asr.memory_mb")
+    registry = ModelRegistry(
+        asr_inputs.room,
+        clock,
+        metrics,
+        room_setting="asr.memory_mb",
+        idle_s=config.models.unload_after_s,
+    )
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
@@ -192,7 +210,16 @@ async def run_engines(
             warm_other_languages(llm, config.language, toolbox), name="llm-warm-up"
         )
         yield Engines(
-            vad, wake, endpoint, recognisers, llm, voices.engines, choices, languages, inputs
+            vad,
+            wake,
+            endpoint,
+            recognisers,
+            llm,
+            voices.engines,
+            choices,
+            registry,
+            languages,
+            inputs,
         )
         warm_up.cancel()
 

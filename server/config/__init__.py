@@ -264,7 +264,7 @@ class AsrConfig(EngineConfig, frozen=True):
 
 
 class ModelsConfig(Section, frozen=True):
-    """Settings of model names in requests."""
+    """Settings of models that requests name, and of their time in memory."""
 
     strict: Annotated[
         bool,
@@ -276,6 +276,17 @@ class ModelsConfig(Section, frozen=True):
             )
         ),
     ] = True
+    unload_after_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=7 * 24 * 3600,
+            description=(
+                "Seconds without a use after which a model is unloaded. The default models and"
+                " pinned ones stay. 0: a model stays until another one needs its memory."
+            ),
+        ),
+    ] = 0.0
 
 
 class LogConfig(Section, frozen=True):

@@ -8,7 +8,9 @@ from aiohttp import web as aioweb
 from msgspec import Struct
 
 from core.errors import NotFound
+from engines.registry import EngineKind
 from pipeline.shared.settings import DEFAULT, own_model
+from serving.model import ModelState
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
@@ -19,6 +21,21 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     created: int = 0
     "Unix time; 0: unknown."
     owned_by: str = "local"
+    kind: EngineKind
+    "What the model does. This field and the next ones are extensions of Earshot."
+    state: ModelState = "loaded"
+    is_default: bool = True
+    "True: requests of its kind that name no model get it."
+    is_pinned: bool = True
+    "True: it stays in memory, whatever other models need."
+    memory_bytes: int = 0
+    "Memory that it takes now, of the machine or the GPU; 0: not loaded, or not measured."
+    size_bytes: int = 0
+    "Size of its weights on the disk; 0: it has none of its own."
+    languages: tuple[str, ...] = ()
+    "ISO 639-1 codes; empty if it knows none by itself."
+    problem: str = ""
+    "Reason why it cannot be used, or why the last load failed; empty if there is none."
 
 
 class ModelList(Struct, frozen=True, kw_only=True):

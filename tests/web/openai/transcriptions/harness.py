@@ -121,7 +121,10 @@ class Cards:
     """The models that `/v1/models` lists."""
 
     def cards(self) -> Sequence[ModelCard]:
-        return (ModelCard(id="listener", created=5), ModelCard(id="other", owned_by="tests"))
+        return (
+            ModelCard(id="listener", created=5, kind="asr"),
+            ModelCard(id="other", owned_by="tests", kind="asr"),
+        )
 
     def knows(self, name: str) -> bool:
         return name == "short"
