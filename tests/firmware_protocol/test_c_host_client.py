@@ -73,7 +73,7 @@ def test_the_example_holds_a_spoken_conversation(program: Path, tmp_path: Path) 
     assert transcripts[0].startswith("turn on the kitchen l")
     assert "what time is it" in transcripts[1]
     partials = [text.lower() for kind, _, text in said if kind == "partial"]
-    # The fixture's small model hears the rest right only at the end: "turn on the fan" comes before.
+    # The fixture's small model hears the rest right only at the end, and "turn on the fan" before.
     assert partials[0].split()[:3] == ["turn", "on", "the"]
     answers = [text for kind, _, text in said if kind == "answer"]
     assert answers[0] == "Turned on the kitchen lights."

@@ -363,7 +363,7 @@ def test_the_spoken_language_changes_the_session_and_the_page_stays(page: Page, 
     expect(page.get_by_test_id("mic")).to_have_attribute("aria-disabled", "true")
     hint = page.get_by_test_id("hint")
     expect(hint).to_contain_text("hears English")
-    expect(hint).to_contain_text("“earshot models pull base” fetches a model that hears German")
+    expect(hint).to_contain_text("fetch one")
     page.get_by_test_id("page-language").select_option("de")
     expect(page.locator("html")).to_have_attribute("lang", "de")
     expect(hint).to_contain_text("hört Englisch")

@@ -22,6 +22,7 @@ import { KioskView } from "./kiosk/kiosk.js";
 import { Router } from "./router.js";
 import { getJson } from "./server/api.js";
 import { takeKey } from "./server/key.js";
+import { Downloads } from "./server/downloads.js";
 import { SettingsView } from "./settings/settings.js";
 import { Choices } from "./state/choices.js";
 import { Store } from "./state/store.js";
@@ -37,6 +38,7 @@ import { speakLanguage } from "./words/translate.js";
  * @property {import("./home/home.js").Home | null} home null: not received yet
  * @property {boolean | null} isHomeLive whether changes of the home arrive; null: not connected yet
  * @property {import("./devices/devices.js").Device[] | null} devices null: the server sent none
+ * @property {import("./server/downloads.js").DownloadsReport | null} downloads null: the server sent none
  * @property {boolean} areDevicesLive whether changes of the devices arrive
  * @property {import("./conversation/reducer.js").Conversation} conversation
  * @property {import("./call/quality.js").Quality} quality of the call
@@ -65,6 +67,7 @@ class Page {
       home: null,
       isHomeLive: null,
       devices: null,
+      downloads: null,
       areDevicesLive: false,
       conversation: storedConversation(),
       quality: emptyQuality(),
@@ -98,7 +101,14 @@ class Page {
       onProblem: (code, details) => this.messages.show(code, details),
       onSolved: (...codes) => this.messages.clear(...codes),
     });
-    this.dock = new Dock(store, this.speaker, (text) => this.assistant.write(text));
+    this.downloads = new Downloads(store, {
+      onDone: (model) => this.#useRecogniser(model),
+      onRefused: (error) => this.#onRefused(error),
+    });
+    this.dock = new Dock(store, this.speaker, {
+      write: (text) => this.assistant.write(text),
+      downloads: this.downloads,
+    });
     new VolumeControl(store, this.speaker, (volume) =>
       this.#setChoices(store.state.choices.with({ volume })),
     );
@@ -132,6 +142,7 @@ class Page {
     this.settings = new SettingsView(store, router, {
       choose: (changes) => this.#choose(changes),
       audio: () => this.speaker.context(),
+      downloads: this.downloads,
     });
     this.assistant.useDevices();
     new Controls(store, this.assistant);
@@ -149,7 +160,18 @@ class Page {
     this.homeFeed.watch(this.store.state.choices.language);
     this.devicesFeed.watch();
     this.settings?.load();
+    this.downloads.look();
     await this.#loadEngines();
+  }
+
+  /** Takes a recogniser that was just fetched, if the present one does not hear the language. @param {string} model */
+  async #useRecogniser(model) {
+    const wasHeard = this.store.state.choices.isHeard;
+    await this.#loadEngines();
+    const fetched = this.store.state.choices
+      .usable("asr")
+      .find(({ name, model: offer }) => name === model || offer?.aliases.includes(model));
+    if (fetched && !wasHeard) this.#choose({ asr: fetched.name });
   }
 
   /** Loads which engines the server offers, and corrects the choices accordingly. */

@@ -2,9 +2,11 @@
 
 import { WakeLock } from "../call/wake_lock.js";
 import { whyUnheard } from "../header/header.js";
+import { pullOf } from "../server/downloads.js";
+import { progressOf } from "../settings/recogniser_list.js";
 import { byId, h, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
-import { suggestions, t } from "../words/translate.js";
+import { formatBytes, languageName, suggestions, t } from "../words/translate.js";
 import { activity, hasActiveResponse } from "./reducer.js";
 import { Meter, Ribbon } from "./ribbon.js";
 
@@ -15,6 +17,9 @@ import { Meter, Ribbon } from "./ribbon.js";
  *   for its wake word; listening: the microphone is on; hearing: the user speaks;
  *   muted: by the user
  */
+
+/** A Whisper that knows some hundred languages and is fast enough for two cores. */
+const MULTILINGUAL = "base";
 
 /** @type {Partial<Record<Doing, string>>} */
 const MIC_ICONS = {
@@ -39,10 +44,13 @@ export class Dock {
   /**
    * @param {import("../app.js").PageStore} store
    * @param {import("../call/speaker.js").Speaker} speaker
-   * @param {(text: string) => void} write sends a suggestion
+   * @param {object} parts
+   * @param {(text: string) => void} parts.write sends a suggestion
+   * @param {import("../server/downloads.js").Downloads} parts.downloads
    */
-  constructor(store, speaker, write) {
+  constructor(store, speaker, { write, downloads }) {
     this.speaker = speaker;
+    this.downloads = downloads;
     this.ribbon = new Ribbon(byId("ribbon"), byId("mic"));
     this.wakeLock = new WakeLock();
     /** @type {MediaStream | null} source of the ribbon's left side */
@@ -54,7 +62,8 @@ export class Dock {
       "isSilenced",
       "isHeld",
     ]);
-    store.watch([...call, "conversation", "choices", "language"], (state) => this.#show(state));
+    const shown = /** @type {const} */ ([...call, "conversation", "choices", "language"]);
+    store.watch([...shown, "downloads"], (state) => this.#show(state));
     store.watch(["choices", "language"], ({ choices }) => showSuggestions(choices.language, write));
   }
 
@@ -76,6 +85,7 @@ export class Dock {
     update(byId("state"), {}, [t(`state_${doing}`, { phrase: conversation.wake?.phrase })]);
     const isNote = String(Boolean(unheard));
     update(byId("hint"), { "data-note": isNote }, [unheard || t(hintFor(doing, state))]);
+    this.#showDownload(state, unheard !== "");
     const word = connection === "idle" ? "off" : connection;
     update(byId("connection-text"), {}, [t(`connection_${word}`)]);
     update(byId("hangup"), { hidden: connection === "idle" });
@@ -86,6 +96,44 @@ export class Dock {
     this.#meterMicrophone(microphone);
     this.wakeLock.want(Boolean(microphone) && connection !== "idle" && !choices.pushToTalk);
     if (doing === "off") this.ribbon.connect("output", null);
+  }
+
+  /**
+   * Offers to fetch a recogniser that hears the chosen language, or says how far that is.
+   *
+   * @param {PageState} state
+   * @param {boolean} isUnheard
+   */
+  #showDownload({ choices, downloads }, isUnheard) {
+    const model = downloads?.available.find(({ name }) => name === MULTILINGUAL);
+    const pull = pullOf(downloads, MULTILINGUAL);
+    const isRunning = pull?.state === "running";
+    const isOffered = model && isUnheard && (isRunning || !model.is_installed);
+    update(byId("fetch"), { hidden: !isOffered }, [
+      h(
+        "span",
+        { role: "status", "data-testid": "fetch-state" },
+        isOffered && pull && progressOf(pull),
+      ),
+      isOffered &&
+        h(
+          "button",
+          {
+            type: "button",
+            class: "quiet",
+            "data-testid": "fetch",
+            click: () =>
+              isRunning ? this.downloads.cancel(MULTILINGUAL) : this.downloads.pull(MULTILINGUAL),
+          },
+          isRunning
+            ? t("fetch_cancel")
+            : t("fetch", {
+                model: model.name,
+                size: formatBytes(model.size_bytes),
+                language: languageName(choices.language),
+              }),
+        ),
+    ]);
   }
 
   /** @param {MediaStream | null} stream */

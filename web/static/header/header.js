@@ -10,9 +10,6 @@ const KINDS = ["asr", "llm", "tts", "vad"]; // kinds of engines, in the order of
 
 // The element of each select, and the choice that it sets.
 
-/** Fetches a Whisper that knows some hundred languages and is fast enough for two cores. */
-const PULL_COMMAND = "earshot models pull base";
-
 /** @type {[id: string, name: "language" | "asr" | "llm" | "wakeWord" | "pageLanguage"][]} */
 const SELECTS = [
   ["language", "language"],
@@ -97,8 +94,6 @@ export function whyUnheard(choices) {
   return t("hears_only", {
     engine: title(recognizer.name),
     languages,
-    language: languageName(choices.language),
-    command: PULL_COMMAND,
   });
 }
 

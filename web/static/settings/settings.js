@@ -8,6 +8,7 @@ import { t } from "../words/translate.js";
 import { browserFields, readDevices } from "./browser_devices.js";
 import { ModelPanel } from "./language_model.js";
 import { idOf, labelOf, settingField } from "./setting_field.js";
+import { recogniserList } from "./recogniser_list.js";
 import { SampleVoice } from "./sample_voice.js";
 
 /**
@@ -42,9 +43,11 @@ export class SettingsView {
    * @param {object} parts
    * @param {(changes: Partial<import("../state/choices.js").Choices>) => void} parts.choose
    * @param {() => AudioContext} parts.audio returns the page's AudioContext
+   * @param {import("../server/downloads.js").Downloads} parts.downloads
    */
-  constructor(store, router, { choose, audio }) {
+  constructor(store, router, { choose, audio, downloads }) {
     this.store = store;
+    this.downloads = downloads;
     this.choose = choose;
     this.dialog = /** @type {HTMLDialogElement} */ (byId("settings"));
     this.sample = new SampleVoice(
@@ -72,7 +75,7 @@ export class SettingsView {
         else this.#review();
       },
     });
-    store.watch(["language", "choices"], () => this.#draw());
+    store.watch(["language", "choices", "downloads"], () => this.#draw());
     store.watch(["path"], ({ path }) => this.#follow(path));
   }
 
@@ -95,6 +98,7 @@ export class SettingsView {
     if (!isOpen || this.dialog.open) return;
     this.dialog.showModal();
     this.#reload();
+    this.downloads.look();
     readDevices().then(() => this.#draw());
   }
 
@@ -190,7 +194,18 @@ export class SettingsView {
   }
 
   /** Returns what stands below a field. @param {Field} field */
-  #beside({ key }) {
+  #beside(field) {
+    const { key } = field;
+    if (key === "asr.model") {
+      return [
+        recogniserList(this.store.state.downloads, {
+          pull: (model) => this.downloads.pull(model),
+          cancel: (model) => this.downloads.cancel(model),
+          remove: (model) => this.downloads.remove(model),
+          use: (model) => this.#change(field, model),
+        }),
+      ];
+    }
     if (key === "llm.engine") return [this.model.search()];
     if (key.startsWith("llm.options.") && key.endsWith(".api_key")) {
       return [this.model.test(this.#modelNow(key.slice(0, -"api_key".length)))];

@@ -4,7 +4,8 @@ import { UI_LANGUAGES, browserLanguage } from "../words/translate.js";
 import { readJson, writeJson } from "./storage.js";
 
 /**
- * @typedef {{ name: string, installed: boolean, languages: string[], reason?: string }} Engine
+ * @typedef {{ name: string, installed: boolean, languages: string[], reason?: string,
+ *   model?: { aliases: string[] } | null }} Engine
  * @typedef {{ chosen: string, why?: string, available: Engine[] }} EngineKind
  * @typedef {{ name: string, phrase: string, languages: string[] }} WakeWord
  * @typedef {{ languages?: string[], wake_words?: WakeWord[] } & { [kind: string]: EngineKind }} Engines

@@ -100,6 +100,24 @@ export function formatMs(ms) {
   return `${new Intl.NumberFormat(current).format(rounded)} ms`;
 }
 
+/** Returns a size in megabytes, or in gigabytes from 1 GB on. @param {number} bytes */
+export function formatBytes(bytes) {
+  const isLarge = bytes >= 1e9;
+  const unit = isLarge ? "gigabyte" : "megabyte";
+  const style = { style: "unit", unit, maximumFractionDigits: isLarge ? 1 : 0 };
+  return new Intl.NumberFormat(current, /** @type {Intl.NumberFormatOptions} */ (style)).format(
+    bytes / (isLarge ? 1e9 : 1e6),
+  );
+}
+
+/** Returns a duration in seconds, or in minutes from 100 s on. @param {number} seconds */
+export function formatSeconds(seconds) {
+  const isLong = seconds >= 100;
+  const unit = isLong ? "minute" : "second";
+  const value = isLong ? Math.ceil(seconds / 60) : seconds;
+  return new Intl.NumberFormat(current, { style: "unit", unit }).format(value);
+}
+
 /** Returns a number with at most one decimal, as the language writes it. @param {number} value */
 export function formatNumber(value) {
   return new Intl.NumberFormat(current, { maximumFractionDigits: 1 }).format(value);
