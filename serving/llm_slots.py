@@ -88,6 +88,29 @@ class LlmSlots:
             self._holders.remove(holder)
             self._wake()
 
+    @asynccontextmanager
+    async def take_behind(self, give_up: Callable[[], None]) -> AsyncIterator[None]:
+        """Holds a slot for work that nobody listens to: spoken turns go first.
+
+        Waits until one slot more than it needs is free, or until the model is idle. `give_up`:
+        cancels the work when a spoken turn needs its slot, as that of a draft.
+        """
+        while self._holders and not self._has_spare:
+            await self._changed.wait()
+        holder = SlotHolder()
+
+        def end() -> None:
+            holder.is_over = True
+            give_up()
+
+        holder.give_up = end
+        self._holders.append(holder)
+        try:
+            yield
+        finally:
+            self._holders.remove(holder)
+            self._wake()
+
     @property
     def _has_spare(self) -> bool:
         """True if a draft may send a request now: one slot stays free. Unlike `is_free_for_draft`,

@@ -478,6 +478,36 @@ class VisionLlm(Protocol):
 
 
 @runtime_checkable
+class CompletionServerLlm(Protocol):
+    """A language model behind a server with OpenAI's completions. Requests can be passed on to it
+    as they are, with all options that it knows."""
+
+    def forward(
+        self, path: str, body: Mapping[str, Any], private_texts: Sequence[str]
+    ) -> AsyncGenerator[str, None]:
+        """Sends a request on, with the name of the server's model in it, and yields the answer.
+
+        `path`: `/chat/completions` or `/completions`. With `stream` in the body, one text is the
+        data of one event, the last one `[DONE]`; otherwise the whole JSON body is the only text.
+        `private_texts`: texts of the request, which no error may repeat. Closing the generator
+        aborts the request.
+
+        Raises RequestError for a request that the server refuses, OverloadedError, EngineError.
+        """
+        ...
+
+
+@runtime_checkable
+class LayeredLlm(Protocol):
+    """A language model with something in front of it that takes some of the requests."""
+
+    @property
+    def raw_model(self) -> Llm:
+        """The model itself."""
+        ...
+
+
+@runtime_checkable
 class ToolFilterLlm(Protocol):
     """A language model that uses all tools of the home itself, and passes only some of them on to
     another model behind it."""

@@ -115,6 +115,11 @@ class HybridLlm:
         self.context_tokens = model.context_tokens
 
     @property
+    def raw_model(self) -> Llm:
+        """The model behind the templates."""
+        return self.model
+
+    @property
     def accepts_images(self) -> bool:
         """True if the model takes images."""
         return isinstance(self.model, VisionLlm) and self.model.accepts_images

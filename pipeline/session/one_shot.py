@@ -10,14 +10,21 @@ from core.errors import Conflict, EarshotError
 from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
 from core.limits import CapacityLimit
-from core.ports import DeviceLocation
+from core.ports import DeviceLocation, ToolSpec
 from core.tasks import single_error
 from pipeline.conversation.conversation import Conversation, Conversations
-from pipeline.response.generation import TextGeneration
+from pipeline.response.generation import GeneratedDelta, TextGeneration
 from pipeline.response.plan import ResponsePlan
 from pipeline.response.planner import ResponsePlanner
 from pipeline.services import SessionServices
-from pipeline.shared.settings import DEFAULT, InitialSettings, ResponseRequest, SessionSettings
+from pipeline.shared.settings import (
+    DEFAULT,
+    InitialSettings,
+    ReasoningEffort,
+    ResponseRequest,
+    SessionSettings,
+    ToolChoice,
+)
 from pipeline.shared.turn import Turn
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.fillers import Fillers
@@ -107,6 +114,14 @@ class OneShotRequest:
     "Place where it was asked. None: the place where the conversation was held last."
     is_spoken: bool = False
     "True when the answer is read aloud: fillers keep the user from silence."
+    items: tuple[Item, ...] | None = None
+    """The whole conversation as its caller keeps it, with the question at its end. The model sees
+    it in place of ours. None: the text is the question."""
+    client_tools: tuple[ToolSpec, ...] = ()
+    "Tools that the caller runs: their calls end the response."
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: ReasoningEffort | None = None
 
 
 class OneShotResponses:
@@ -225,13 +240,19 @@ def _request(question: OneShotRequest) -> ResponseRequest:
         top_p=question.top_p,
         repetition_penalty=question.repetition_penalty,
         usual_temperature=question.usual_temperature,
-        # each door speaks the answer with a voice of its own choice
-        is_spoken_by_caller=True,
+        input=question.items,
+        client_tools=question.client_tools,
+        tool_choice=question.tool_choice,
+        parallel_tool_calls=question.parallel_tool_calls,
+        reasoning_effort=question.reasoning_effort,
+        # Each door speaks the answer with a voice of its own choice. A caller that keeps the
+        # conversation itself writes its own instructions, and reads the answer.
+        is_spoken_by_caller=question.items is None,
     )
 
 
 class OneShotResponse:
-    """One question and its response. Read either `texts` or `text`, once."""
+    """One question and its response. Read either `texts`, `text` or `deltas`, once."""
 
     def __init__(
         self,
@@ -263,6 +284,11 @@ class OneShotResponse:
             return self._with_history(self._generate(_unheard))
         return self._with_history(stream_with_fillers(self._generate, self._tasks))
 
+    def deltas(self) -> AsyncGenerator[GeneratedDelta, None]:
+        """Yields the answer as it is made: text, token usage, and calls of the caller's tools. It
+        is not added to a history. Raises as `texts`."""
+        return self._deltas(_unheard)
+
     async def text(self) -> str:
         """Returns the whole answer. Raises as `texts`."""
         async with aclosing(self._with_history(self._generate(_unheard))) as given:
@@ -289,6 +315,12 @@ class OneShotResponse:
 
     async def _generate(self, say: FillerSink) -> AsyncGenerator[str, None]:
         """Yields the text of the answer. `say`: takes its fillers."""
+        async with aclosing(self._deltas(say)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, str) and delta:
+                    yield delta
+
+    async def _deltas(self, say: FillerSink) -> AsyncGenerator[GeneratedDelta, None]:
         plan, services, fillers = self.plan, self._services, self._fillers
         context, prompt = self._planner.context(plan), self._planner.prompt(plan)
         access = ToolAccess(
@@ -301,8 +333,7 @@ class OneShotResponse:
         )
         async with aclosing(generation.stream()) as deltas:
             async for delta in deltas:
-                if isinstance(delta, str) and delta:
-                    yield delta
+                yield delta
 
     def _add(self, role: Literal["user", "assistant"], text: str, status: ItemStatus) -> None:
         self._history.add(MessageItem(new_id("item"), role, (TextPart(text),), status))

@@ -164,7 +164,12 @@ async def assemble(
             sessions=backend.sessions,
             drain_group=DrainGroup(
                 backend.sessions,
-                (backend.transcriber, backend.speech_files, backend.one_shot_responses),
+                (
+                    backend.transcriber,
+                    backend.speech_files,
+                    backend.one_shot_responses,
+                    doors.chat,
+                ),
             ),
             is_loaded=engines.is_loaded,
             engine_names=engines.names,

@@ -55,9 +55,11 @@ from signaling.realtime.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
+from web.openai.chat.door import ChatDoor
+from web.openai.chat.models import ASSISTANT, ChatModels
 from web.openai.models import ModelCard
+from web.openai.routes import chat_routes, speech_routes
 from web.openai.routes import routes as openai_routes
-from web.openai.routes import speech_routes
 from web.openai.speech.door import SpeechDoor
 from web.openai.transcriptions.door import AudioDoor
 from web.plugin_doors import DoorServices, RunsInBackground
@@ -110,12 +112,14 @@ class Doors:
     "Door that speaks no HTTP, on a listener of its own."
     plugins: Sequence[OpenedDoor]
     "Doors of other packages."
+    chat: ChatDoor
+    "Door of chat clients, which finishes its answers before the server stops."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCards:
     """Model list of `/v1/models`: the models that can be loaded and unloaded, recognisers first,
-    then the language model and the voice."""
+    then the language model, the voice and the assistant."""
 
     _engines: Engines
     _is_strict: bool
@@ -131,7 +135,8 @@ class ModelCards:
         ]
         kinds: tuple[EngineKind, ...] = ("llm", "tts")
         others = (ModelCard(id=self._engines.choices[kind].name, kind=kind) for kind in kinds)
-        return (*served, *others)
+        # The default comes first, so the assistant comes last.
+        return (*served, *others, ModelCard(id=ASSISTANT, kind="llm"))
 
     def knows(self, name: str) -> bool:
         """Returns True if requests may use this model name."""
@@ -175,6 +180,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     models_dir = Path(config.paths.models_dir).expanduser().absolute()
     pulls, cards = ModelPulls(models_dir), ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
+    chat = _chat_door(backend)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
@@ -202,6 +208,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *model_routes(
                 ModelsDoor(engines.registry, pulls, models_dir, cards, engines.kind_using)
             ),
+            *chat_routes(chat),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines, backend.speech_files, backend.languages
@@ -221,6 +228,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             **_plugin_tasks(plugins, ErrorBoundary(backend.session_services.metrics)),
         },
         wyoming=_wyoming_door(backend),
+        chat=chat,
         plugins=plugins,
     )
 
@@ -256,6 +264,11 @@ async def _run_in_boundary(
 
 def _transcription_door(backend: Backend, cards: ModelCards, spools: UploadSpools) -> AudioDoor:
     return AudioDoor(backend.transcriber, cards, spools, backend.decoder.share(UPLOADS))
+
+
+def _chat_door(backend: Backend) -> ChatDoor:
+    services = backend.session_services
+    return ChatDoor(ChatModels(services, backend.one_shot_responses), services.clock)
 
 
 def _realtime_door(

@@ -3,6 +3,9 @@
 from dataclasses import replace
 
 from core.http.routes import JSON, Route
+from web.openai.chat.completion import ChatCompletion
+from web.openai.chat.door import ChatDoor, CompletionFields
+from web.openai.chat.fields import ChatFields
 from web.openai.models import ModelCard, ModelList
 from web.openai.speech.door import SpeechDoor
 from web.openai.speech.fields import SpeechFields
@@ -85,6 +88,67 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             "List the speech engines, in the form that Open WebUI's picker reads.",
             _TAG,
             responses={200: VoiceModelList},
+            scope="talk",
+        ),
+    )
+
+
+_CHAT = (
+    "client_gone",
+    "context_length_exceeded",
+    "download_stalled",
+    "draining",
+    "engine_busy",
+    "engine_crashed",
+    "engine_failed",
+    "engine_timeout",
+    "engine_unreachable",
+    "invalid_image",
+    "invalid_json",
+    "invalid_value",
+    "missing_required_parameter",
+    "missing_scope",
+    "model_not_found",
+    "refused_by_model",
+    "server_full",
+    "too_large",
+    "too_many_requests",
+    "unsupported_media_type",
+    "unsupported_operation",
+    "unsupported_parameter",
+)
+_LATENCY = {
+    "x-earshot-queue-ms": "Time until the request got its place at the model.",
+    "x-earshot-first-token-ms": "Time until the first piece of the answer.",
+    "x-earshot-total-ms": "Time until the end of the answer; not in a stream.",
+}
+
+
+def chat_routes(door: ChatDoor) -> tuple[Route, ...]:
+    """Returns the routes of chat and text completions."""
+    return (
+        Route(
+            "POST",
+            "/v1/chat/completions",
+            door.chat_completions,
+            "Answer a conversation. `assistant` is this server's assistant with its tools; other"
+            " names are the language model itself. `stream` selects server-sent events.",
+            _TAG,
+            request=ChatFields,
+            responses={200: ChatCompletion},
+            response_headers=_LATENCY,
+            error_codes=_CHAT,
+            scope="talk",
+        ),
+        Route(
+            "POST",
+            "/v1/completions",
+            door.completions,
+            "Continue a text, with a language model that runs in a model server.",
+            _TAG,
+            request=CompletionFields,
+            response_headers=_LATENCY,
+            error_codes=_CHAT,
             scope="talk",
         ),
     )

@@ -13,6 +13,12 @@ from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk
 from engines.llm.openai.completion_stream import ChatCompletionStream
 from engines.llm.openai.context_length import REFUSED, is_about_length, is_length_refusal
+from engines.llm.openai.forwarding import (
+    WHOLE_ANSWER_S,
+    ForwardedBody,
+    ForwardedEvents,
+    refused_forward,
+)
 from engines.llm.openai.server_info import (
     LLAMA_CPP,
     ServerInfo,
@@ -111,6 +117,30 @@ class OpenAiLlm:
             if is_length_refusal(exc):
                 raise ContextLengthExceeded("llm", self.name, exc.quoted(texts)) from None
             raise exc.sanitized(texts) from None
+
+    async def forward(
+        self, path: str, body: Mapping[str, Any], private_texts: Sequence[str]
+    ) -> AsyncGenerator[str, None]:
+        """Sends a request on (see `CompletionServerLlm.forward`). What the operator configured for
+        spoken answers, such as their length, does not count here."""
+        server, settings = await self._server_info(), self._settings
+        is_streamed = bool(body.get("stream"))
+        texts = self._client.stream(
+            path,
+            {**body, "model": server.model},
+            ForwardedEvents if is_streamed else ForwardedBody,
+            awaited="first token" if is_streamed else "answer",
+            first_timeout_s=settings.first_token_timeout_s if is_streamed else WHOLE_ANSWER_S,
+            next_timeout_s=settings.token_timeout_s,
+        )
+        try:
+            async with aclosing(texts):
+                async for text in texts:
+                    yield text
+        except OpenAiHttpError as exc:
+            if exc.status == 404:
+                self._server = None  # another model may be served by now
+            raise refused_forward(exc, private_texts) from None
 
     async def _server_info(self) -> ServerInfo:
         if self._server is not None:

@@ -1,9 +1,9 @@
 """The `Llm` that starts a vLLM server, watches it and asks it over HTTP."""
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.errors import EngineCrashed, EngineUnreachable
 from core.events import RateLimits, TokenUsage
@@ -112,6 +112,20 @@ class VllmLlm:
             async with aclosing(answer) as parts:
                 async for part in parts:
                     yield part
+        except EngineUnreachable as exc:
+            raise EngineCrashed("llm", NAME, f"its server was lost: {exc.detail}") from exc
+
+    async def forward(
+        self, path: str, body: Mapping[str, Any], private_texts: Sequence[str]
+    ) -> AsyncGenerator[str, None]:
+        """Sends a request on (see `CompletionServerLlm.forward`). Raises EngineCrashed as
+        `reply`."""
+        self._supervised().check()
+        assert self._llm is not None
+        try:
+            async with aclosing(self._llm.forward(path, body, private_texts)) as texts:
+                async for text in texts:
+                    yield text
         except EngineUnreachable as exc:
             raise EngineCrashed("llm", NAME, f"its server was lost: {exc.detail}") from exc
 

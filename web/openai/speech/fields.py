@@ -1,15 +1,12 @@
 """Decodes and checks the body of `POST /v1/audio/speech`."""
 
-import re
 from typing import Annotated, Literal
 
-import msgspec
 from aiohttp import web as aioweb
 from msgspec import Meta, Struct
 
 from core.errors import RequestError
-from core.http.routes import JSON
-from web.openai.transcriptions.validation import MAX_SHOWN_CHARS, describe_allowed
+from web.openai.json_body import decode_json, read_json
 
 MAX_INPUT_CHARS = 4096
 "Largest number of characters of the text, as in the hosted service."
@@ -73,18 +70,12 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-_ERROR_LOCATION = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
-_MISSING = re.compile(r"missing required field `(\w+)`")
-
-
 async def read_speech(request: aioweb.Request) -> SpeechFields:
     """Reads the body and checks everything that does not depend on engines.
 
     Raises as `decode_body`, and RequestError unsupported_media_type.
     """
-    if request.content_type != JSON:
-        raise RequestError(f"The body must be {JSON}.", code="unsupported_media_type")
-    return decode_body(await request.read())
+    return decode_body(await read_json(request))
 
 
 def decode_body(body: bytes) -> SpeechFields:
@@ -93,13 +84,7 @@ def decode_body(body: bytes) -> SpeechFields:
     Raises RequestError invalid_json, missing_required_parameter, invalid_value, empty_string,
     string_above_max_length.
     """
-    try:
-        fields = msgspec.json.decode(body, type=SpeechFields)
-    except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        reason = str(error)[: 2 * MAX_SHOWN_CHARS]
-        raise RequestError(f"The body is not JSON: {reason}.", code="invalid_json") from None
+    fields = decode_json(body, SpeechFields)
     _check_length(fields.input)
     return fields
 
@@ -119,24 +104,3 @@ def _check_length(text: str) -> None:
             code="empty_string",
             param="input",
         )
-
-
-def _invalid(message: str) -> RequestError:
-    """Returns an error with the field and the values that are allowed in it."""
-    match = _ERROR_LOCATION.match(message)
-    param = (match["param"] if match else None) or None
-    if missing := _MISSING.search(message):
-        param = ".".join(filter(None, (param, missing[1])))
-        return RequestError(
-            f"Missing required parameter: '{param}'.",
-            code="missing_required_parameter",
-            param=param,
-        )
-    reason = (match["why"] if match else message)[: 2 * MAX_SHOWN_CHARS]
-    if param is None:
-        return RequestError(f"Invalid body: {reason}.", code="invalid_value")
-    return RequestError(
-        f"Invalid value for '{param}': {reason}. Allowed: {describe_allowed(SpeechFields, param)}.",
-        code="invalid_value",
-        param=param,
-    )

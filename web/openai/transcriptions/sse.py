@@ -69,6 +69,15 @@ class SseResponse:
         """Sends one event. Raises ClientDisconnected."""
         await self._write(msgspec.json.encode(event))
 
+    async def send_text(self, data: str, name: str = "") -> None:
+        """Sends the data of one event, with the event's name if it has one. Raises
+        ClientDisconnected."""
+        await self._write(data.encode("utf-8", "replace"), name)
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        """Adds headers. Without effect once the response has begun."""
+        self._response.headers.update(headers)
+
     async def end(self, *, with_done_line: bool = True) -> aioweb.StreamResponse:
         """Ends the response. with_done_line: whether the line `data: [DONE]` closes it."""
         if with_done_line:
@@ -76,13 +85,14 @@ class SseResponse:
         await self._response.write_eof()
         return self._response
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, name: str = "") -> None:
         try:
             if not self._response.prepared:
                 await self._response.prepare(self._request)
         except ConnectionError as exc:
             raise ClientDisconnected from exc
-        await send(self._response, b"data: " + data + b"\n\n")
+        head = f"event: {name}\n".encode() if name else b""
+        await send(self._response, head + b"data: " + data + b"\n\n")
 
 
 async def stream_transcription(

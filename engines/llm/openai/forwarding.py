@@ -1,0 +1,71 @@
+"""Passes answers of an OpenAI-compatible server on as they are."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import aiohttp
+
+from core.errors import EarshotError, RequestError
+from engines.llm.openai.chunks import DONE
+from engines.llm.openai.context_length import is_length_refusal
+from engines.runtime.openai_http.client import read_limited
+from engines.runtime.openai_http.errors import OpenAiHttpError
+from engines.runtime.openai_http.sse import SseReader
+
+WHOLE_ANSWER_S = 300.0
+"""Longest wait for an answer that is not streamed: some thousand tokens on a small machine. The
+caller's own time-out comes sooner."""
+REFUSED = (400, 404, 409, 413, 422)
+"HTTP statuses for which the request is at fault, and not the server."
+
+
+class ForwardedBody:
+    """The JSON body of one response (a `ResponseReader`)."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    async def first(self) -> str:
+        """Returns the whole body. Raises RemoteProtocolError for one that is too long."""
+        return (await read_limited(self._response)).decode(errors="replace")
+
+    async def next(self) -> None:
+        """Returns None: there is only one body."""
+
+
+class ForwardedEvents:
+    """The data of the events of one response (a `ResponseReader`), up to `[DONE]`."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response, self._reader = response, SseReader()
+        self._events: deque[str] = deque()
+        self._is_over = False
+
+    async def first(self) -> str | None:
+        """Returns the data of the first event."""
+        return await self.next()
+
+    async def next(self) -> str | None:
+        """Returns the data of the next event; None after `[DONE]`.
+
+        Raises RemoteProtocolError for an event that is too long or no text, and aiohttp's
+        ClientPayloadError for a stream that stops without `[DONE]`.
+        """
+        if self._is_over:
+            return None
+        while not self._events:
+            received = await self._response.content.readany()
+            if not received:
+                raise aiohttp.ClientPayloadError
+            self._events.extend(self._reader.receive_data(received))
+        data = self._events.popleft()
+        self._is_over = data.strip() == DONE
+        return data
+
+
+def refused_forward(error: OpenAiHttpError, private_texts: Sequence[str]) -> EarshotError:
+    """Returns the error for the caller: a RequestError if the request is at fault."""
+    if error.status not in REFUSED:
+        return error.sanitized(private_texts)
+    code = "context_length_exceeded" if is_length_refusal(error) else "refused_by_model"
+    return RequestError(error.quoted(private_texts), code=code)
