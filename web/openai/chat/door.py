@@ -32,7 +32,7 @@ class CompletionFields(Struct, frozen=True, kw_only=True):
     """Body of `POST /v1/completions`. The model's server gets all fields."""
 
     model: Annotated[str, Meta(description="A language model of `GET /v1/models`.")]
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: str | list[str | int | list[int]]
     stream: bool | None = None
 
 
