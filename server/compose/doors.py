@@ -58,7 +58,8 @@ from signaling.whip.routes import whip_routes
 from web.openai.chat.door import ChatDoor
 from web.openai.chat.models import ASSISTANT, ChatModels
 from web.openai.models import ModelCard
-from web.openai.routes import chat_routes, speech_routes
+from web.openai.responses.door import ResponsesDoor
+from web.openai.routes import chat_routes, response_routes, speech_routes
 from web.openai.routes import routes as openai_routes
 from web.openai.speech.door import SpeechDoor
 from web.openai.transcriptions.door import AudioDoor
@@ -209,6 +210,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
                 ModelsDoor(engines.registry, pulls, models_dir, cards, engines.kind_using)
             ),
             *chat_routes(chat),
+            *response_routes(ResponsesDoor(chat, chat.models, backend.session_services.clock)),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines, backend.speech_files, backend.languages

@@ -7,6 +7,8 @@ from web.openai.chat.completion import ChatCompletion
 from web.openai.chat.door import ChatDoor, CompletionFields
 from web.openai.chat.fields import ChatFields
 from web.openai.models import ModelCard, ModelList
+from web.openai.responses.door import ResponsesDoor
+from web.openai.responses.fields import ResponseFields
 from web.openai.speech.door import SpeechDoor
 from web.openai.speech.fields import SpeechFields
 from web.openai.speech.voice_names import VoiceList, VoiceModelList
@@ -149,6 +151,43 @@ def chat_routes(door: ChatDoor) -> tuple[Route, ...]:
             request=CompletionFields,
             response_headers=_LATENCY,
             error_codes=_CHAT,
+            scope="talk",
+        ),
+    )
+
+
+def response_routes(door: ResponsesDoor) -> tuple[Route, ...]:
+    """Returns the routes of the Responses operations."""
+    path = "/v1/responses/{response}"
+    return (
+        Route(
+            "POST",
+            "/v1/responses",
+            door.create,
+            "Answer the input, and continue the response that `previous_response_id` names."
+            " `stream` selects server-sent events.",
+            _TAG,
+            request=ResponseFields,
+            response_headers=_LATENCY,
+            error_codes=(*_CHAT, "response_not_found"),
+            scope="talk",
+        ),
+        Route(
+            "GET",
+            path,
+            door.get,
+            "Show a response that is kept in memory.",
+            _TAG,
+            error_codes=("response_not_found",),
+            scope="talk",
+        ),
+        Route(
+            "DELETE",
+            path,
+            door.delete,
+            "Forget a response.",
+            _TAG,
+            error_codes=("response_not_found",),
             scope="talk",
         ),
     )

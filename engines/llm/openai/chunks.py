@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from core.errors import RemoteProtocolError
+from core.events import TokenUsage
 from engines.runtime.openai_http.errors import error_text
 
 DONE = "[DONE]"
@@ -121,3 +122,12 @@ def read_chunk(data: str) -> ChatCompletionChunk:
 def _text_of(part: Any) -> str:
     text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
     return text if isinstance(text, str) else ""
+
+
+def usage_of(chunk: ChatCompletionChunk) -> TokenUsage | None:
+    """Returns the numbers of tokens in a chunk; None without any."""
+    if chunk.usage is None:
+        return None
+    counted, details = chunk.usage, chunk.usage.prompt_tokens_details
+    sent = counted.prompt_tokens, counted.completion_tokens, details and details.cached_tokens
+    return TokenUsage(*(max(0, tokens or 0) for tokens in sent))  # counters only go up

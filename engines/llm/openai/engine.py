@@ -10,7 +10,7 @@ from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
-from engines.llm.openai.chunks import ChatCompletionChunk
+from engines.llm.openai.chunks import ChatCompletionChunk, usage_of
 from engines.llm.openai.completion_stream import ChatCompletionStream
 from engines.llm.openai.context_length import REFUSED, is_about_length, is_length_refusal
 from engines.llm.openai.forwarding import (
@@ -185,7 +185,7 @@ class OpenAiLlm:
                         continue
                     if chunk.error_message:
                         raise self._stream_error(chunk.error_message, messages)
-                    usage = _usage(chunk) or usage
+                    usage = usage_of(chunk) or usage
                     for choice in chunk.choices or ():
                         for delta in calls.push(choice.addition.tool_calls or ()):
                             yield delta
@@ -280,11 +280,3 @@ class OpenAiLlm:
 
     def _error(self, why: str) -> EngineError:
         return EngineError("llm", self.name, f"{self._client.url}: {why}")
-
-
-def _usage(chunk: ChatCompletionChunk) -> TokenUsage | None:
-    if chunk.usage is None:
-        return None
-    counted, details = chunk.usage, chunk.usage.prompt_tokens_details
-    sent = counted.prompt_tokens, counted.completion_tokens, details and details.cached_tokens
-    return TokenUsage(*(max(0, tokens or 0) for tokens in sent))  # counters only go up

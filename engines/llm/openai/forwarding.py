@@ -1,13 +1,18 @@
 """Passes answers of an OpenAI-compatible server on as they are."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 import aiohttp
 
-from core.errors import EarshotError, RequestError
-from engines.llm.openai.chunks import DONE
+from core.errors import EarshotError, EngineError, RemoteProtocolError, RequestError
+from core.events import TokenUsage
+from engines.base import ToolCall
+from engines.llm.openai.chunks import DONE, read_chunk, usage_of
 from engines.llm.openai.context_length import is_length_refusal
+from engines.llm.openai.tool_calls import ToolCallAssembler
+from engines.llm.reasoning_filter import ReasoningFilter
 from engines.runtime.openai_http.client import read_limited
 from engines.runtime.openai_http.errors import OpenAiHttpError
 from engines.runtime.openai_http.sse import SseReader
@@ -69,3 +74,33 @@ def refused_forward(error: OpenAiHttpError, private_texts: Sequence[str]) -> Ear
         return error.sanitized(private_texts)
     code = "context_length_exceeded" if is_length_refusal(error) else "refused_by_model"
     return RequestError(error.quoted(private_texts), code=code)
+
+
+async def deltas_of_events(
+    name: str, events: AsyncGenerator[str, None]
+) -> AsyncGenerator[str | ToolCall | TokenUsage, None]:
+    """Yields what forwarded events add to an answer, without thoughts: text, complete tool calls,
+    and the number of tokens. `name`: name of the model in errors. Raises EngineError."""
+    reasoning, calls = ReasoningFilter(), ToolCallAssembler()
+    usage: TokenUsage | None = None
+    try:
+        async with aclosing(events):
+            async for data in events:
+                if data.strip() == DONE:
+                    break
+                chunk = read_chunk(data)
+                if chunk.error_message:
+                    raise EngineError("llm", name, "its server failed in the middle of an answer")
+                usage = usage_of(chunk) or usage
+                for choice in chunk.choices or ():
+                    calls.push(choice.addition.tool_calls or ())
+                    if text := reasoning.push(choice.addition.text):
+                        yield text
+        if text := reasoning.end():
+            yield text
+        for call in calls.calls():
+            yield call
+    except RemoteProtocolError as exc:
+        raise EngineError("llm", name, f"its server sent {exc}") from exc
+    if usage is not None:
+        yield usage

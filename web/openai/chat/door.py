@@ -1,7 +1,7 @@
 """Serves chat and text completions of OpenAI's REST API."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from typing import Annotated, Any
 
 import msgspec
@@ -40,7 +40,7 @@ class ChatDoor:
     """Handles the requests of chat clients."""
 
     def __init__(self, models: ChatModels, clock: Clock) -> None:
-        self._models, self._clock = models, clock
+        self.models, self._clock = models, clock
         self._places = CapacityLimit(
             MAX_REQUESTS,
             "{limit} chat requests are being answered, the limit",
@@ -52,14 +52,19 @@ class ChatDoor:
         """Takes no new requests and waits until those under way are answered."""
         await self._places.drain()
 
+    def place(self) -> AbstractContextManager[None]:
+        """Returns the context of one request. Raises OverloadedError too_many_requests,
+        draining."""
+        return self._places.take()
+
     async def chat_completions(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/chat/completions`. Raises RequestError, OverloadedError,
         EngineError."""
         marks, sent = LatencyMarks.start(), await read_json(request)
         fields = decode_chat(sent)
-        model = self._models.find(fields.model)
-        self._models.check(model, fields)
-        with self._places.take():
+        model = self.models.find(fields.model)
+        self.models.check(model, fields)
+        with self.place():
             if model.server is None:
                 work = self._answer(request, model, fields, marks)
             else:
@@ -73,7 +78,7 @@ class ChatDoor:
         that answers only conversations, and as `chat_completions`."""
         marks, sent = LatencyMarks.start(), await read_json(request)
         fields = decode_json(sent, CompletionFields)
-        model = self._models.find(fields.model)
+        model = self.models.find(fields.model)
         if model.server is None:
             raise RequestError(
                 f"The model {fields.model[:64]!r} answers conversations only: use"
@@ -84,7 +89,7 @@ class ChatDoor:
             )
         prompt = fields.prompt
         private = [prompt] if isinstance(prompt, str) else [p for p in prompt if isinstance(p, str)]
-        with self._places.take():
+        with self.place():
             work = self._forward(request, model, TEXT, _object(sent), private, marks)
             return await while_connected(request, work)
 
@@ -97,7 +102,7 @@ class ChatDoor:
         private: list[str],
         marks: LatencyMarks,
     ) -> aioweb.StreamResponse:
-        texts = self._models.forward(model, path, forwarded_body(body), private, marks)
+        texts = self.models.forward(model, path, forwarded_body(body), private, marks)
         if body.get("stream"):
             return await _send_texts(request, texts, marks)
         async with aclosing(texts):
@@ -111,7 +116,7 @@ class ChatDoor:
         if fields.stream:
             chunks = self._chunks(model, answer, marks)
             return await _send_texts(request, chunks, marks)
-        async with aclosing(self._models.deltas(model, fields, marks)) as deltas:
+        async with aclosing(self.models.deltas(model, fields, marks)) as deltas:
             async for delta in deltas:
                 answer.push(delta)
                 if answer.stops.is_over:
@@ -128,7 +133,7 @@ class ChatDoor:
     ) -> AsyncGenerator[str, None]:
         """Yields the data of the events of a streamed answer."""
         has_begun = False
-        async with aclosing(self._models.deltas(model, answer.fields, marks)) as deltas:
+        async with aclosing(self.models.deltas(model, answer.fields, marks)) as deltas:
             async for delta in deltas:
                 if not has_begun:
                     has_begun = True

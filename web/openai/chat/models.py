@@ -24,6 +24,7 @@ from engines.base import (
     ToolCall,
     VisionLlm,
 )
+from engines.llm.openai.forwarding import deltas_of_events
 from pipeline.response.planner import CommandModel
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
@@ -34,6 +35,7 @@ from web.openai.chat.fields import (
     choice_of,
     items_of,
     last_question,
+    private_texts,
     prompt_of,
     tools_of,
 )
@@ -186,6 +188,24 @@ class ChatModels:
         if model.llm is None or model.raw is None:
             return self._ask_assistant(fields, marks)
         return self._ask_model(model.name, model.llm, model.raw, fields, marks)
+
+    async def all_deltas(
+        self,
+        model: ChatModel,
+        fields: ChatFields,
+        body: Mapping[str, Any],
+        marks: LatencyMarks,
+    ) -> AsyncGenerator[ChatDelta, None]:
+        """Yields the answer of any model, in our own form. `body`: the request for a model's
+        server, streamed. Raises as `deltas` and `forward`."""
+        if model.server is None:
+            deltas = self.deltas(model, fields, marks)
+        else:
+            texts = self.forward(model, "/chat/completions", body, private_texts(fields), marks)
+            deltas = deltas_of_events(model.name, texts)
+        async with aclosing(deltas):
+            async for delta in deltas:
+                yield delta
 
     async def _ask_assistant(
         self, fields: ChatFields, marks: LatencyMarks
