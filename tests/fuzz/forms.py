@@ -10,6 +10,8 @@ from core.errors import EarshotError, RequestError
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from tests.fuzz.shared_loop import run_kept
 from tests.fuzz.target import Target, lines
+from web.openai.chat.fields import ChatFields, decode_chat, items_of, prompt_of, tools_of
+from web.openai.responses.fields import chat_body, chat_fields, decode_response, input_messages
 from web.openai.speech.fields import MAX_INPUT_CHARS, decode_body
 from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import transcription, translation
@@ -55,6 +57,40 @@ SPEECH = {
     "stream_format": "sse",
     "language": "de",
 }
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
+CHATS = (
+    {
+        "model": "assistant",
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": "4"},
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}],
+            },
+        ],
+        "tools": [{"type": "function", "function": {"name": "add", "parameters": {}}}],
+        "tool_choice": {"type": "function", "function": {"name": "add"}},
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}},
+        "stop": ["x"],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 5,
+    },
+    {
+        "model": "assistant",
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+            {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": "4"},
+        ],
+        "instructions": "x",
+        "tools": [{"type": "function", "name": "add", "parameters": {}, "strict": True}],
+        "text": {"format": {"type": "json_schema", "name": "a", "schema": {}}},
+        "reasoning": {"effort": "low"},
+    },
+)
 FORM = (
     b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\ndefault\r\n'
     b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n'
@@ -129,7 +165,28 @@ def speech_bodies(data: bytes) -> None:
         assert 0.25 <= fields.speed <= 4
 
 
+def chat_bodies(data: bytes) -> None:
+    """Checks that a chat or Responses request becomes a conversation, or a readable error."""
+    for read in (decode_chat, _response_chat):
+        try:
+            fields = read(data)
+        except RequestError as error:
+            assert error.code
+            assert len(str(error)) < 1000
+            str(error).encode()
+        else:
+            assert len(prompt_of(fields.messages)) == len(fields.messages)
+            items_of(fields.messages)
+            tools_of(fields)
+
+
+def _response_chat(data: bytes) -> ChatFields:
+    fields = decode_response(data)
+    return chat_fields(chat_body(fields, input_messages(fields)))
+
+
 TARGETS = (
+    Target(name="chat_bodies", one_input=chat_bodies, seeds=lines(CHATS), is_json=True),
     Target(name="form_fields", one_input=fields, seeds=FIELDS, words=NAMES),
     Target(
         name="forms",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from core.errors import Forbidden, OverloadedError, RequestError
+from core.errors import ContextLengthExceeded, Forbidden, OverloadedError, RequestError
 from core.events import TokenUsage
 from core.named_key import CALLER_KEY
 from engines.base import (
@@ -183,11 +183,13 @@ class ChatModels:
     def deltas(
         self, model: ChatModel, fields: ChatFields, marks: LatencyMarks
     ) -> AsyncGenerator[ChatDelta, None]:
-        """Yields the answer of a model without a server. Raises EngineError, RequestError,
-        OverloadedError."""
+        """Yields the answer of a model without a server. Raises RequestError
+        context_length_exceeded, EngineError, OverloadedError."""
         if model.llm is None or model.raw is None:
-            return self._ask_assistant(fields, marks)
-        return self._ask_model(model.name, model.llm, model.raw, fields, marks)
+            deltas = self._ask_assistant(fields, marks)
+        else:
+            deltas = self._ask_model(model.name, model.llm, model.raw, fields, marks)
+        return _with_length_refusals(deltas)
 
     async def all_deltas(
         self,
@@ -283,6 +285,19 @@ class ChatModels:
             raise OverloadedError(
                 f"{reason}; try again later", retry_after_s=RETRY_AFTER_S, code="too_many_requests"
             ) from None
+
+
+async def _with_length_refusals(
+    deltas: AsyncGenerator[ChatDelta, None],
+) -> AsyncGenerator[ChatDelta, None]:
+    """Yields the deltas. A conversation that is too long is the request's fault here: unlike a
+    session, its client can send less."""
+    try:
+        async with aclosing(deltas):
+            async for delta in deltas:
+                yield delta
+    except ContextLengthExceeded as exc:
+        raise RequestError(exc.detail, code=exc.code, param="messages") from None
 
 
 def unsupported(param: str, model: str) -> RequestError:

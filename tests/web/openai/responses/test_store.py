@@ -1,0 +1,44 @@
+"""Responses that are kept: bounded, and each for its own key."""
+
+import pytest
+
+from core.errors import NotFound
+from core.named_key import CALLER_KEY, NamedKey
+from web.openai.responses.store import MAX_BYTES, MAX_RESPONSES, ResponseStore
+
+ADA, BEN = NamedKey("1", "ada", ("talk",)), NamedKey("2", "ben", ("talk",))
+
+
+def test_the_oldest_are_forgotten_first() -> None:
+    store = ResponseStore()
+    for number in range(MAX_RESPONSES + 1):
+        store.keep(str(number), {}, (), 1)
+    assert store.get("1")
+    with pytest.raises(NotFound):
+        store.get("0")
+    store.keep("large", {}, (), MAX_BYTES)
+    with pytest.raises(NotFound):
+        store.get(str(MAX_RESPONSES))
+    store.keep("too large", {}, (), MAX_BYTES + 1)
+    with pytest.raises(NotFound):
+        store.get("too large")
+    store.forget("large")
+    with pytest.raises(NotFound):
+        store.get("large")
+
+
+def test_a_key_reaches_only_its_own_responses() -> None:
+    store = ResponseStore()
+    token = CALLER_KEY.set(ADA)
+    try:
+        store.keep("adas", {"id": "adas"}, (), 1)
+        assert store.get("adas").body == {"id": "adas"}
+        CALLER_KEY.set(BEN)
+        with pytest.raises(NotFound):
+            store.get("adas")
+        with pytest.raises(NotFound):
+            store.forget("adas")
+        CALLER_KEY.set(None)
+        assert store.get("adas"), "the owner reaches all"
+    finally:
+        CALLER_KEY.reset(token)
