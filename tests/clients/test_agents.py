@@ -84,6 +84,18 @@ def test_openai_python_works_with_our_server(
     assert got["error"] == ["error", "response_cancel_not_active", "late", "completed"]
 
 
+def test_openai_agents_in_python_use_our_responses(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    programs = PROGRAMS.parent / "openai_agents"
+    folder = tmp_path_factory.mktemp("openai_agents")
+    python = python_with(programs / "requirements.txt", folder)
+    with answering(tmp_path) as server:
+        got = told_by(tmp_path, python, programs / "client.py", server.url)
+    assert got["assistant"] == got["default"] == ["It says on.", LONG, "It says on."]
+    assert got["called"] == [True] * 4
+
+
 def test_openai_agents_in_node_work_with_our_server(agents_js: Path, tmp_path: Path) -> None:
     got = told(tmp_path, "node", agents_js / "client.mjs")
     assert got["called"] == [{"on": True}, {"on": True}]

@@ -40,4 +40,7 @@ def test_the_official_node_client_transcribes_and_speaks(openai_node: Path, tmp_
         "code": "string_above_max_length",
         "param": "input",
     }
-    assert got["models"]
+    assert "assistant" in got["models"]
+    assert len(got["chat"]) == 3
+    assert all("kitchen" in said for said in got["chat"])
+    assert (got["kinds"][0], got["kinds"][-1]) == ("response.created", "response.completed")

@@ -50,8 +50,29 @@ const tooLong = await say({ input: "x".repeat(5000) }).catch((error) => error);
 const failure = await ask({ model: "parrot" }).catch((error) => error);
 const models = await client.models.list();
 
+const question = { role: "user", content: "turn on the kitchen light" };
+const chat = await client.chat.completions.create({ model: "assistant", messages: [question] });
+let streamed = "";
+for await (const chunk of await client.chat.completions.create({
+  model: "assistant",
+  messages: [question],
+  stream: true,
+}))
+  streamed += chunk.choices[0]?.delta?.content ?? "";
+const response = await client.responses.create({ model: "assistant", input: question.content });
+const kinds = [];
+for await (const event of await client.responses.create({
+  model: "assistant",
+  input: question.content,
+  previous_response_id: response.id,
+  stream: true,
+}))
+  kinds.push(event.type);
+
 console.log(
   JSON.stringify({
+    chat: [chat.choices[0].message.content, streamed, response.output_text],
+    kinds,
     plain,
     verbose,
     subtitles,
