@@ -63,7 +63,7 @@ class InputItem(Struct, frozen=True, kw_only=True):
     output: str | list[InputPart] | None = None
 
 
-class FunctionTool(Struct, frozen=True, kw_only=True):
+class ResponseTool(Struct, frozen=True, kw_only=True):
     """A function that the client runs."""
 
     type: str
@@ -73,7 +73,7 @@ class FunctionTool(Struct, frozen=True, kw_only=True):
     strict: bool | None = None
 
 
-class FunctionChoice(NamedFunction, frozen=True, kw_only=True):
+class ResponseToolChoice(NamedFunction, frozen=True, kw_only=True):
     """Demands the call of one function."""
 
     type: Literal["function"] = "function"
@@ -119,8 +119,8 @@ class ResponseFields(Struct, frozen=True, kw_only=True):
     previous_response_id: str | None = None
     store: bool | None = None
     stream: bool | None = None
-    tools: Annotated[list[FunctionTool], Meta(max_length=MAX_TOOLS)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | FunctionChoice | None = None
+    tools: Annotated[list[ResponseTool], Meta(max_length=MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ResponseToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
@@ -246,7 +246,7 @@ def chat_body(fields: ResponseFields, messages: Messages) -> dict[str, Any]:
         "tools": [_chat_tool(tool) for tool in fields.tools or ()] or None,
         "tool_choice": (
             {"type": "function", "function": {"name": choice.name}}
-            if isinstance(choice, FunctionChoice)
+            if isinstance(choice, ResponseToolChoice)
             else choice
         ),
         "parallel_tool_calls": fields.parallel_tool_calls if fields.tools else None,
@@ -272,7 +272,7 @@ def chat_fields(body: Mapping[str, Any]) -> ChatFields:
         raise RequestError(str(error), code=error.code, param="input") from None
 
 
-def _chat_tool(tool: FunctionTool) -> dict[str, Any]:
+def _chat_tool(tool: ResponseTool) -> dict[str, Any]:
     function = {
         "name": tool.name or "",
         "description": tool.description,

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from core.errors import EngineCrashed, EngineError, EngineMissing
+from core.errors import EngineCrashed, EngineError, EngineMissing, RequestError
 from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
@@ -195,6 +195,37 @@ def test_an_answer_streams(served: Served) -> None:
 
     served.runner.run(scenario())
     assert served.engine.context_tokens == CONTEXT_TOKENS
+
+
+def test_a_forwarded_request_is_aborted_and_held_to_a_schema(served: Served) -> None:
+    asked = {"messages": [{"role": "user", "content": "hello"}]}
+    long = {**asked, "stream": True, "max_tokens": ANSWER_TOKENS, "ignore_eos": True}
+    schema = {"type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"]}
+    form = {
+        "type": "json_schema",
+        "json_schema": {"name": "light", "schema": {**schema, "additionalProperties": False}},
+    }
+
+    async def scenario() -> None:
+        async with served.aborted():
+            texts = served.engine.forward("/chat/completions", long, ["hello"])
+            for _ in range(20):
+                assert json.loads(await anext(texts))["object"] == "chat.completion.chunk"
+            assert await served.metric(RUNNING) == 1
+            await texts.aclose()
+        for more in ({"n": 2, "seed": 1, "logprobs": True}, {"response_format": form}):
+            body = {**asked, **more, "max_tokens": 100}
+            (whole,) = [text async for text in served.engine.forward("/chat/completions", body, [])]
+            choices = json.loads(whole)["choices"]
+            assert len(choices) == body.get("n", 1)
+            if "response_format" in body and choices[0]["finish_reason"] == "stop":
+                assert isinstance(json.loads(choices[0]["message"]["content"])["on"], bool)
+        too_long = {**asked, "max_tokens": 2 * CONTEXT_TOKENS}
+        with pytest.raises(RequestError, match=str(CONTEXT_TOKENS)) as refused:
+            await anext(served.engine.forward("/chat/completions", too_long, []))
+        assert refused.value.code == "context_length_exceeded"
+
+    served.runner.run(scenario())
 
 
 def test_the_second_turn_uses_the_cache_of_the_first(served: Served) -> None:
