@@ -141,6 +141,9 @@ class Route:
     admits_page: Callable[[str, str | None], bool] | None = None
     """Returns whether pages of this origin, in a browser at this address, need no key. Never
     applies to a request through a proxy. None: every origin needs a key."""
+    has_plain_errors: bool = False
+    """True: errors are `{"error": "message"}`, as clients of Ollama read them, in place of OpenAI's
+    object."""
     max_body_bytes: int | None = None
     """Largest body in bytes; None: the server's own limit. A handler with a larger one reads the
     body in pieces, and counts the bytes of those without a Content-Length."""

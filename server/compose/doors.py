@@ -55,6 +55,8 @@ from signaling.realtime.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
+from web.ollama.door import OllamaDoor
+from web.ollama.routes import ollama_routes
 from web.openai.chat.door import ChatDoor
 from web.openai.chat.models import ASSISTANT, ChatModels
 from web.openai.models import ModelCard
@@ -210,6 +212,14 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
                 ModelsDoor(engines.registry, pulls, models_dir, cards, engines.kind_using)
             ),
             *chat_routes(chat),
+            *ollama_routes(
+                OllamaDoor(
+                    chat,
+                    lambda: (ASSISTANT, engines.choices["llm"].name),
+                    backend.session_services.clock,
+                    product_version(),
+                )
+            ),
             *response_routes(ResponsesDoor(chat, chat.models, backend.session_services.clock)),
             *speech_routes(
                 SpeechDoor(

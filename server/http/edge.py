@@ -205,6 +205,10 @@ LIMIT_BYTES = "limit_bytes"
 "Attribute of a handler whose route has a body limit of its own, in bytes."
 
 
+PLAIN_ERRORS = "plain_errors"
+"Attribute of a handler: True if the body of its errors has only the message."
+
+
 def _limit_bytes(request: aioweb.Request) -> int | None:
     limit: int | None = getattr(request.match_info.handler, LIMIT_BYTES, None)
     return limit
@@ -265,6 +269,8 @@ async def _respond_to_error(
     sent_response: aioweb.StreamResponse | None = request.get(PREPARED)
     if sent_response is None:
         response = error_response(answer)
+        if getattr(request.match_info.handler, PLAIN_ERRORS, False):
+            response.body = msgspec.json.encode({"error": str(answer)})
         if isinstance(answer, Unauthorized) and request.path.startswith(BASIC_PATHS):
             response.headers.add("WWW-Authenticate", 'Basic realm="Earshot", charset="UTF-8"')
         if isinstance(error, aioweb.HTTPMethodNotAllowed):

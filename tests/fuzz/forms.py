@@ -10,7 +10,10 @@ from core.errors import EarshotError, RequestError
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from tests.fuzz.shared_loop import run_kept
 from tests.fuzz.target import Target, lines
+from web.ollama.fields import OllamaChatFields, chat_of
+from web.ollama.fields import chat_fields as ollama_fields
 from web.openai.chat.fields import ChatFields, decode_chat, items_of, prompt_of, tools_of
+from web.openai.json_body import decode_json
 from web.openai.responses.fields import chat_body, chat_fields, decode_response, input_messages
 from web.openai.speech.fields import MAX_INPUT_CHARS, decode_body
 from web.openai.transcriptions.multipart import read_form
@@ -90,6 +93,16 @@ CHATS = (
         "text": {"format": {"type": "json_schema", "name": "a", "schema": {}}},
         "reasoning": {"effort": "low"},
     },
+    {
+        "model": "assistant",
+        "messages": [
+            {"role": "user", "content": "hi", "images": ["aGk="]},
+            {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": {}}}]},
+            {"role": "tool", "tool_name": "a", "content": "4"},
+        ],
+        "options": {"num_predict": 5, "stop": ["x"]},
+        "format": {"type": "object"},
+    },
 )
 FORM = (
     b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\ndefault\r\n'
@@ -167,7 +180,7 @@ def speech_bodies(data: bytes) -> None:
 
 def chat_bodies(data: bytes) -> None:
     """Checks that a chat or Responses request becomes a conversation, or a readable error."""
-    for read in (decode_chat, _response_chat):
+    for read in (decode_chat, _response_chat, _ollama_chat):
         try:
             fields = read(data)
         except RequestError as error:
@@ -183,6 +196,10 @@ def chat_bodies(data: bytes) -> None:
 def _response_chat(data: bytes) -> ChatFields:
     fields = decode_response(data)
     return chat_fields(chat_body(fields, input_messages(fields)))
+
+
+def _ollama_chat(data: bytes) -> ChatFields:
+    return ollama_fields(chat_of(decode_json(data, OllamaChatFields)))
 
 
 TARGETS = (

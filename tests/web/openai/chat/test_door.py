@@ -120,7 +120,7 @@ def test_a_model_server_gets_the_request_as_it_is() -> None:
     )
 
     async def scene(server: Server) -> None:
-        asked = {"seed": 3, "n": 2, "logprobs": True, "my_option": {"a": 1}}
+        asked: dict[str, Any] = {"seed": 3, "n": 2, "logprobs": True, "my_option": {"a": 1}}
         response = await server.post(model="openai", **asked)
         assert await response.json() == reply
         sent = upstream.bodies[0]

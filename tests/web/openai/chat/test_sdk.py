@@ -34,10 +34,11 @@ def test_a_tool_of_the_client_is_called_and_its_result_answered(client: OpenAI) 
             pass
         (choice,) = stream.get_final_completion().choices
     assert choice.finish_reason == "tool_calls"
-    (call,) = choice.message.tool_calls or ()
+    assert choice.message.tool_calls is not None
+    (call,) = choice.message.tool_calls
     assert (call.function.name, call.function.arguments) == ("set_light", '{"on":true}')
-    result = {"role": "tool", "tool_call_id": call.id, "content": '{"state": "on"}'}
-    called = {"role": "assistant", "content": None, "tool_calls": [call.to_dict()]}
+    result: Any = {"role": "tool", "tool_call_id": call.id, "content": '{"state": "on"}'}
+    called: Any = {"role": "assistant", "content": None, "tool_calls": [call.to_dict()]}
     answer = client.chat.completions.create(messages=[*messages, called, result], **asked)
     assert answer.choices[0].message.content == "It says on."
 

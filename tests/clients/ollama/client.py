@@ -1,0 +1,46 @@
+"""A user's program with Ollama's Python client. Run as `client.py URL`. Prints one JSON object."""
+
+import json
+import sys
+from typing import Any
+
+from ollama import Client, ResponseError
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "set_light",
+            "description": "Turns a light on or off.",
+            "parameters": {
+                "type": "object",
+                "properties": {"on": {"type": "boolean"}},
+                "required": ["on"],
+            },
+        },
+    }
+]
+
+client = Client(host=sys.argv[1])
+told: dict[str, Any] = {
+    "models": [one.model for one in client.list().models],
+    "can": client.show("assistant").capabilities,
+}
+question: dict[str, Any] = {"role": "user", "content": "the light, please"}
+for model in told["models"]:
+    called = client.chat(model=model, messages=[question], tools=TOOLS)
+    result = {"role": "tool", "tool_name": "set_light", "content": '{"state": "on"}'}
+    answer = client.chat(model=model, messages=[question, called.message, result], tools=TOOLS)
+    stream = client.chat(model=model, messages=[{"role": "user", "content": "x"}], stream=True)
+    told[model] = {
+        "calls": [dict(one.function) for one in called.message.tool_calls],
+        "tokens": called.eval_count,
+        "answer": answer.message.content,
+        "streamed": "".join(part.message.content for part in stream),
+        "generated": client.generate(model=model, prompt="count").response,
+    }
+try:
+    client.chat(model="assistant", messages=[question], options={"seed": 3})
+except ResponseError as error:
+    told["refused"] = [error.status_code, error.error]
+print(json.dumps(told))

@@ -1,0 +1,1 @@
+"""Ollama's REST API, for clients that know no other."""
