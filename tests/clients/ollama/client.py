@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A user's program with Ollama's Python client. Run as `client.py URL`. Prints one JSON object."""
 
 import json

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A user's program with OpenAI's agents and their default model class.
 
 Run as `client.py URL`. Prints one JSON object.

@@ -221,9 +221,8 @@ def test_a_forwarded_request_is_aborted_and_held_to_a_schema(served: Served) -> 
             if "response_format" in body and choices[0]["finish_reason"] == "stop":
                 assert isinstance(json.loads(choices[0]["message"]["content"])["on"], bool)
         too_long = {**asked, "max_tokens": 2 * CONTEXT_TOKENS}
-        with pytest.raises(RequestError, match=str(CONTEXT_TOKENS)) as refused:
+        with pytest.raises(RequestError, match=str(CONTEXT_TOKENS)):
             await anext(served.engine.forward("/chat/completions", too_long, []))
-        assert refused.value.code == "context_length_exceeded"
 
     served.runner.run(scenario())
 
