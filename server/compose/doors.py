@@ -211,16 +211,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *model_routes(
                 ModelsDoor(engines.registry, pulls, models_dir, cards, engines.kind_using)
             ),
-            *chat_routes(chat),
-            *ollama_routes(
-                OllamaDoor(
-                    chat,
-                    lambda: (ASSISTANT, engines.choices["llm"].name),
-                    backend.session_services.clock,
-                    product_version(),
-                )
-            ),
-            *response_routes(ResponsesDoor(chat, chat.models, backend.session_services.clock)),
+            *_chat_routes(backend, chat),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines, backend.speech_files, backend.languages
@@ -281,6 +272,18 @@ def _transcription_door(backend: Backend, cards: ModelCards, spools: UploadSpool
 def _chat_door(backend: Backend) -> ChatDoor:
     services = backend.session_services
     return ChatDoor(ChatModels(services, backend.one_shot_responses), services.clock)
+
+
+def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
+    """Returns the routes of the doors that share the chat door's models and limits."""
+    clock = backend.session_services.clock
+    names = (ASSISTANT, backend.engines.choices["llm"].name)
+    ollama = OllamaDoor(chat, lambda: names, clock, product_version())
+    return (
+        *chat_routes(chat),
+        *response_routes(ResponsesDoor(chat, chat.models, clock)),
+        *ollama_routes(ollama),
+    )
 
 
 def _realtime_door(
