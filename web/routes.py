@@ -1,12 +1,10 @@
 """Lists the routes that the page needs, except those of the Realtime door."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.http.routes import Route
 from pipeline.tools.home import DemoHome
 from pipeline.tools.skills import HomeControls
-from web.conversations import conversation_routes
 from web.engines import EnginesSource, engine_routes
 from web.home import home_routes
 from web.page import page_routes
@@ -18,7 +16,6 @@ class PageDoor:
 
     home: DemoHome
     buttons: HomeControls
-    forget_conversation: Callable[[str], None]
     engines: EnginesSource
 
 
@@ -28,5 +25,4 @@ def routes(door: PageDoor) -> tuple[Route, ...]:
         *page_routes(),
         *home_routes(door.home, door.buttons),
         *engine_routes(door.engines),
-        *conversation_routes(door.forget_conversation),
     )

@@ -23,6 +23,7 @@ from core.limits import RequestRate
 from core.named_key import SCOPES, KeyScope, NamedKey
 from core.ports import Clock
 from devices.registry.database import Database
+from devices.registry.kept_conversations import delete_of_key
 from devices.registry.notifications import DeviceChangeChannel
 from devices.registry.tables import named_keys
 from devices.registry.tokens import digest_of
@@ -164,12 +165,16 @@ class NamedKeys:
         return record, token
 
     async def revoke(self, name: str) -> None:
-        """Deletes a key: from now on it opens nothing, and what it has open ends. Raises NotFound
-        key_not_found, StorageError."""
+        """Deletes a key with the conversations that it keeps: from now on it opens nothing, and
+        what it has open ends. Raises NotFound key_not_found, StorageError."""
 
         def work(connection: Connection) -> None:
-            if not connection.execute(delete(named_keys).where(named_keys.c.name == name)).rowcount:
+            same = select(named_keys.c.id).where(named_keys.c.name == name)
+            key_id = connection.execute(same).scalar_one_or_none()
+            if key_id is None:
                 raise NotFound(f"there is no key {name[:64]!r}", code="key_not_found")
+            connection.execute(delete(named_keys).where(named_keys.c.id == key_id))
+            delete_of_key(connection, key_id)
             self._change_channel.notify_others(connection)
 
         await self._database.run(work)

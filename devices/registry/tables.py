@@ -8,12 +8,14 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
     MetaData,
     String,
     Table,
+    Text,
     UniqueConstraint,
 )
 from sqlalchemy.types import TypeDecorator
@@ -94,4 +96,31 @@ named_keys = Table(
     Column("last_used", UtcDateTime),  # NULL: never
     UniqueConstraint("name", name="named_keys_name"),
     UniqueConstraint("digest", name="named_keys_digest"),
+)
+
+kept_conversations = Table(
+    "kept_conversations",
+    metadata,
+    Column("owner", String(40), primary_key=True),  # a named key's id; "": the server's owner
+    Column("id", String(64), primary_key=True),
+    Column("changed", UtcDateTime, nullable=False),
+    Column("turn_count", Integer, nullable=False),  # all turns so far, also those dropped since
+    Column("size_bytes", Integer, nullable=False),  # UTF-8 bytes of its turns
+)
+
+kept_turns = Table(
+    "kept_turns",
+    metadata,
+    Column("owner", String(40), primary_key=True),
+    Column("conversation_id", String(64), primary_key=True),
+    Column("id", String(64), primary_key=True),
+    Column("number", Integer, nullable=False),  # order in the conversation
+    Column("said", Text, nullable=False),
+    Column("reply", Text, nullable=False),
+    ForeignKeyConstraint(
+        ["owner", "conversation_id"],
+        ["kept_conversations.owner", "kept_conversations.id"],
+        name="kept_turns_conversation",
+        ondelete="CASCADE",
+    ),
 )

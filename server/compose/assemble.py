@@ -192,6 +192,7 @@ def _start_background(
         "announcements": devices.announcements.run(),
         "device-changes": devices.registry.run(),
         "named-keys": devices.named_keys.run(devices.registry.changed),
+        "kept-conversations": devices.kept_conversations.run(),
         "idle-gc": collect_when_idle(sessions),
         **{name: run() for name, run in doors.background.items()},
     }

@@ -11,6 +11,7 @@ from devices.announcements import Announcements
 from devices.api.event_log import DeviceEventLog
 from devices.presence import Presence
 from devices.registry.database import open_database, sqlite_url
+from devices.registry.kept_conversations import KeptConversations
 from devices.registry.named_keys import NamedKeys
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
@@ -32,6 +33,8 @@ class DeviceServices:
     "Settings that a door stores for its devices."
     named_keys: NamedKeys
     "Keys of persons and programs. They lie in the same database."
+    kept_conversations: KeptConversations
+    "Conversations that persons keep. They lie in the same database."
     presence: Presence
     "Devices that are connected now."
     event_log: DeviceEventLog
@@ -61,6 +64,7 @@ async def device_services(
         yield DeviceServices(
             registry=registry,
             named_keys=named_keys,
+            kept_conversations=KeptConversations(database, clock, config.history.days),
             settings=DatabaseSettingsStore(database),
             presence=presence,
             event_log=event_log,

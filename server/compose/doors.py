@@ -42,6 +42,7 @@ from server.compose.engines import Engines
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.config import Config
 from server.http.edge import ErrorBoundary
+from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
 from server.http.named_keys import NamedKeysDoor, named_key_routes
 from server.models.pulls import ModelPulls
 from server.models.routes import ModelsDoor, model_routes
@@ -197,7 +198,6 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
                 PageDoor(
                     backend.home,
                     backend.home_controls,
-                    backend.conversations.forget,
                     lambda: engines.report(config.language),
                 )
             ),
@@ -205,6 +205,11 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *ice_routes(IceDoor(ice), secrets.check),
             *whip_routes(whip),
             *device_routes(devices),
+            *kept_conversation_routes(
+                KeptConversationsDoor(
+                    backend.devices.kept_conversations, backend.conversations.forget
+                )
+            ),
             *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.count_of)),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, cards, spools)),

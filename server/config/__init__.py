@@ -289,6 +289,22 @@ class ModelsConfig(Section, frozen=True):
     ] = 0.0
 
 
+class HistoryConfig(Section, frozen=True):
+    """Settings of the conversations that persons keep on the server."""
+
+    days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=365,
+            description=(
+                "Days for which a person may keep the text of conversations on the server, in the"
+                " device database; the page offers it. 0: none are kept, and kept ones are deleted."
+            ),
+        ),
+    ] = 0
+
+
 class LogConfig(Section, frozen=True):
     """Settings of the log on standard error."""
 
@@ -392,5 +408,6 @@ class Config(Section, frozen=True):
             description="Areas and devices of the demo home. Not set: the bundled demo home.",
         ),
     ] = None
+    history: HistoryConfig = HistoryConfig()
     log: LogConfig = LogConfig()
     trace: TraceConfig = TraceConfig()

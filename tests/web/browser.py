@@ -13,8 +13,11 @@ from typing import Any, TypeVar
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from devices.registry.database import Database, open_database
+from devices.registry.kept_conversations import KeptConversations
 from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import HomeControls, Timers
+from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
 from server.runtime.clock import SystemClock
 from tests.conftest import require
 from tests.web.reports import REPORT
@@ -85,6 +88,8 @@ class Stub:
     "Ids of calls as their pages hang up."
     forgotten: Queue[str] = field(default_factory=Queue)
     "Ids of conversations that were deleted."
+    kept_days: int = 0
+    "Days for which the server keeps conversations."
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def __post_init__(self) -> None:
@@ -116,11 +121,9 @@ class Stub:
         return aioweb.Response()
 
     def door(self) -> PageDoor:
-        return PageDoor(
-            self.home, HomeControls(self.home, self.timers), self.forgotten.put, lambda: REPORT
-        )
+        return PageDoor(self.home, HomeControls(self.home, self.timers), lambda: REPORT)
 
-    def app(self) -> aioweb.Application:
+    def app(self, database: Database) -> aioweb.Application:
         @aioweb.middleware
         async def keyed(request: aioweb.Request, handler: Any) -> aioweb.StreamResponse:
             is_open = request.path == "/" or request.path.startswith("/static/")
@@ -132,7 +135,9 @@ class Stub:
             return answer
 
         app = aioweb.Application(middlewares=[keyed])
-        for route in routes(self.door()):
+        kept = KeptConversations(database, SystemClock(), self.kept_days)
+        kept_routes = kept_conversation_routes(KeptConversationsDoor(kept, self.forgotten.put))
+        for route in (*routes(self.door()), *kept_routes):
             app.router.add_route(route.method, route.path, route.handler)
         app.router.add_post("/v1/realtime/calls", self.call)
         app.router.add_post("/v1/realtime/calls/{id}/hangup", self.hang_up)
@@ -146,11 +151,15 @@ def serving(stub: Stub) -> Iterator[None]:
     done = asyncio.Event()
 
     async def serve() -> None:
+        async with open_database("sqlite://") as database:
+            await serve_with(database)
+
+    async def serve_with(database: Database) -> None:
         # A page that left is noticed at the next heartbeat; 0 would wait for it for ever.
-        app = stub.app()
+        app = stub.app(database)
         if stub.prefix:
             app = aioweb.Application()
-            app.add_subapp(stub.prefix, stub.app())
+            app.add_subapp(stub.prefix, stub.app(database))
         runner = aioweb.AppRunner(app, shutdown_timeout=0.01)
         await runner.setup()
         site = aioweb.TCPSite(runner, "127.0.0.1", stub.port)

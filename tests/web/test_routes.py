@@ -5,7 +5,7 @@ from web.routes import PageDoor, routes
 
 
 def test_only_the_files_are_public() -> None:
-    every = routes(PageDoor(FakeHome(), FakeButtons(), print, lambda: REPORT))
+    every = routes(PageDoor(FakeHome(), FakeButtons(), lambda: REPORT))
     assert {route.path for route in every if route.is_public} == {"/", "/static/{path:.+}"}
     assert {route.path for route in every if not route.is_public} == {
         "/earshot/home",
@@ -14,5 +14,4 @@ def test_only_the_files_are_public() -> None:
         "/earshot/home/shopping_list/{id}",
         "/earshot/home/timers/{id}",
         "/earshot/engines",
-        "/earshot/conversations/{id}",
     }

@@ -36,7 +36,7 @@ NAMES: Mapping[str, str] = {
     OWN_TLS_FILE: "the certificate that Earshot made, and its private key",
     CERTIFICATE_FILE: "the certificate that server.tls names",
     CERTIFICATE_KEY_FILE: "its private key",
-    DATABASE_FILE: "known devices, digests of their keys, and stored settings",
+    DATABASE_FILE: "known devices, digests of keys, stored settings, and kept conversations",
 }
 "Name of a file in an archive -> description of the file. An archive holds no other names."
 

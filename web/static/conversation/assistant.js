@@ -206,7 +206,7 @@ export class Assistant {
     const { conversationId } = this.conversation;
     this.startOver();
     if (!conversationId) return;
-    const path = `/earshot/conversations/${encodeURIComponent(conversationId)}`;
+    const path = `/v1/conversations/${encodeURIComponent(conversationId)}`;
     await this.#guard(async () => {
       await request(path, { method: "DELETE" });
     });
