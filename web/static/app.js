@@ -4,6 +4,7 @@ import { Speaker } from "./call/speaker.js";
 import { emptyQuality } from "./call/quality.js";
 import { Assistant, storedConversation } from "./conversation/assistant.js";
 import { ConversationMenu } from "./conversation/conversation_menu.js";
+import { KeptConversations } from "./conversation/kept_conversations.js";
 import { Controls } from "./conversation/controls.js";
 import { Dock } from "./conversation/dock.js";
 import { MediansPanel } from "./conversation/medians_panel.js";
@@ -117,6 +118,11 @@ class Page {
         this.#setChoices(store.state.choices.with({ keepsConversation }));
         this.assistant.keep();
       },
+      remove: () => this.assistant.deleteAll(),
+    });
+    new KeptConversations(store, {
+      keep: (keepsOnServer) => this.#setChoices(store.state.choices.with({ keepsOnServer })),
+      open: (conversation) => this.assistant.take(conversation),
       remove: () => this.assistant.deleteAll(),
     });
     this.homeFeed = new HomeFeed(store, {

@@ -11,6 +11,9 @@ const STORED = "earshot.conversation";
 // How long another tab may take to say that the conversation is its own. It takes a few ms; what
 // comes later answers the question of a third tab.
 const CLAIM_MS = 1_000;
+// Id of the event that asks whether the server knows a message, and how long its answer may take.
+const KNOWN = "page_is_known";
+const KNOWN_MS = 1_000;
 const COMMIT_DELAY_MS = 200; // the last word is still on its way when the button is released
 // These errors are not shown as messages. The page also cancels when there may be nothing to cancel,
 // and a refused response is shown at its own turn.
@@ -41,6 +44,10 @@ export class Assistant {
   #isPressed = false;
   /** True if the last call was started with the microphone, not for a written message. */
   #isMicrophoneWanted = false;
+  /** Settled once the server has the conversation's messages. @type {Promise<void>} */
+  #contextSent = Promise.resolve();
+  /** Takes whether the server knows the conversation's last message. @type {(isKnown: boolean) => void} */
+  #onItemKnown = () => {};
 
   /**
    * @param {import("../app.js").PageStore} store
@@ -212,6 +219,14 @@ export class Assistant {
     });
   }
 
+  /** Hangs up and continues another conversation. @param {import("./reducer.js").Conversation} conversation */
+  take(conversation) {
+    this.stop();
+    this.store.set({ conversation });
+    this.#save();
+    this.#publish();
+  }
+
   /** Hangs up and forgets this conversation. */
   startOver() {
     remove("browser", STORED);
@@ -263,9 +278,40 @@ export class Assistant {
         await this.microphone.open();
       }
       await this.connection.open(this.microphone.track);
+      await this.#contextSent;
     });
     this.#publish();
     return started;
+  }
+
+  /**
+   * Sends the conversation's messages to a server that does not have them: it was restarted, or
+   * needed the room.
+   */
+  async #sendContext() {
+    const { turns } = this.conversation;
+    const last = turns.findLast(({ itemId, said }) => itemId && said);
+    if (!last?.itemId) return;
+    const answer = new Promise((/** @type {(isKnown: boolean) => void} */ resolve) => {
+      this.#onItemKnown = resolve;
+      setTimeout(() => resolve(true), KNOWN_MS);
+    });
+    const asked = { type: "conversation.item.retrieve", event_id: KNOWN, item_id: last.itemId };
+    this.connection.send(asked);
+    if (await answer) return;
+    this.connection.send(...turns.flatMap(messagesOf));
+  }
+
+  /**
+   * Takes an answer to the question of `#sendContext`. Returns whether the event is one.
+   *
+   * @param {ServerEvent} event
+   */
+  #isContextAnswer(event) {
+    const isKnown = event.type === "conversation.item.retrieved";
+    if (!isKnown && event.error?.event_id !== KNOWN) return false;
+    this.#onItemKnown(isKnown);
+    return true;
   }
 
   /**
@@ -357,6 +403,7 @@ export class Assistant {
     if (state === "open") {
       this.onSolved();
       if (this.microphone.isMuted) this.onProblem("mic_muted");
+      this.#contextSent = this.#sendContext();
     } else this.#reduce({ type: "page.disconnected" });
     this.#publish();
   }
@@ -373,6 +420,7 @@ export class Assistant {
       this.store.set({ quality: withServerReport(quality, event.connection) });
       return;
     }
+    if (this.#isContextAnswer(event)) return;
     if (event.type === "earshot.hypothesis" && !this.#isForAssistant(event)) return;
     if (event.type === "error" && !IGNORED_ERRORS.has(event.error.code))
       this.#showError(event.error);
@@ -408,4 +456,23 @@ export class Assistant {
     } else if (code === "input_audio_buffer_commit_empty") this.onProblem("heard_nothing");
     else this.onProblem("error", { reason: message });
   }
+}
+
+/**
+ * Returns the events that add a turn's messages to the server's history.
+ *
+ * @param {import("./reducer.js").Turn} turn
+ */
+function messagesOf({ itemId, said, reply, heard }) {
+  const answer = heard ?? reply;
+  /** @type {object[]} */
+  const items = [];
+  if (itemId && said) {
+    items.push({ id: itemId, role: "user", content: [{ type: "input_text", text: said }] });
+  }
+  if (answer) items.push({ role: "assistant", content: [{ type: "output_text", text: answer }] });
+  return items.map((item) => ({
+    type: "conversation.item.create",
+    item: { type: "message", ...item },
+  }));
 }

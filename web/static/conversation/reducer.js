@@ -251,7 +251,8 @@ function itemSeen(state, { item }) {
   const isText = item.content.some((/** @type {any} */ part) => part.type === "input_text");
   /** @type {Patch} */
   const patch = isText ? { said, source: "text" } : { said };
-  if (state.turns.some(ofItem(item.id))) return change(state, ofItem(item.id), patch);
+  // A turn that is known keeps its source: the page itself sends it to a server that forgot it.
+  if (state.turns.some(ofItem(item.id))) return change(state, ofItem(item.id), { said });
   return append(state, { itemId: item.id, status: "transcribing", ...patch });
 }
 

@@ -39,6 +39,8 @@ export class Choices {
   volume = 1;
   /** Whether the conversation is kept in this browser, longer than this tab. */
   keepsConversation = false;
+  /** Whether the server keeps the conversations, for every browser with the same key. */
+  keepsOnServer = false;
   /** True if the user chose the language. Otherwise it may still be changed to one that works. */
   isLanguageChosen = false;
 
@@ -57,7 +59,7 @@ export class Choices {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
     const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme } = changed;
-    const { microphone, speaker, volume, keepsConversation } = changed;
+    const { microphone, speaker, volume, keepsConversation, keepsOnServer } = changed;
     const kept = {
       pageLanguage,
       asr,
@@ -69,6 +71,7 @@ export class Choices {
       speaker,
       volume,
       keepsConversation,
+      keepsOnServer,
     };
     writeJson("browser", STORED, isLanguageChosen ? { language, isLanguageChosen, ...kept } : kept);
     return changed;

@@ -272,6 +272,13 @@ export const DE = {
   keep_conversation: "Dieses Gespräch behalten",
   keep_conversation_note:
     "Sein Text bleibt in diesem Browser, bis du ihn löschst, und der Server merkt es sich, bis er neu startet oder den Platz braucht. Sonst endet es mit diesem Tab.",
+  keep_on_server: "Meine Gespräche auf dem Server behalten",
+  keep_on_server_note:
+    "Ihr Text liegt in der Datenbank von {host}, bis {days} Tage nach der letzten Änderung. Wer denselben Schlüssel hat, kann sie in einem anderen Browser öffnen. Behaltenes bleibt nach dem Ausschalten, bis Sie es löschen.",
+  kept_list: "Auf dem Server behalten",
+  kept_untitled: "Noch keine Worte",
+  kept_delete: "„{title}“ löschen",
+  kept_delete_all: "Alle behaltenen löschen",
   delete_all: "Hier und auf dem Server löschen",
   tools_called: "{names} aufgerufen",
   tool_arguments: "Argumente",

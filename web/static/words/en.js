@@ -268,6 +268,13 @@ export const EN = {
   keep_conversation: "Keep this conversation",
   keep_conversation_note:
     "Its text stays in this browser until you delete it, and the server remembers it until it restarts or needs the room. Otherwise it ends with this tab.",
+  keep_on_server: "Keep my conversations on the server",
+  keep_on_server_note:
+    "Their text lies in the database of {host}, until {days} days after the last change. Whoever has the same key can open them in another browser. What is kept stays when you switch this off, until you delete it.",
+  kept_list: "Kept on the server",
+  kept_untitled: "No words yet",
+  kept_delete: "Delete “{title}”",
+  kept_delete_all: "Delete all that are kept",
   delete_all: "Delete here and on the server",
   tools_called: "Called {names}",
   tool_arguments: "Arguments",

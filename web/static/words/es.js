@@ -270,6 +270,13 @@ export const ES = {
   keep_conversation: "Guardar esta conversación",
   keep_conversation_note:
     "Su texto queda en este navegador hasta que lo borres, y el servidor la recuerda hasta que se reinicia o necesita el espacio. Si no, termina con esta pestaña.",
+  keep_on_server: "Guardar mis conversaciones en el servidor",
+  keep_on_server_note:
+    "Su texto está en la base de datos de {host}, hasta {days} días después del último cambio. Quien tenga la misma clave puede abrirlas en otro navegador. Lo guardado queda al desactivar esto, hasta que lo borre.",
+  kept_list: "Guardadas en el servidor",
+  kept_untitled: "Aún sin palabras",
+  kept_delete: "Borrar «{title}»",
+  kept_delete_all: "Borrar todas las guardadas",
   delete_all: "Borrar aquí y en el servidor",
   tools_called: "Se llamó a {names}",
   tool_arguments: "Argumentos",

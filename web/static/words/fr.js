@@ -271,6 +271,13 @@ export const FR = {
   keep_conversation: "Garder cette conversation",
   keep_conversation_note:
     "Son texte reste dans ce navigateur jusqu’à ce que vous le supprimiez, et le serveur s’en souvient jusqu’à son redémarrage ou tant qu’il a la place. Sinon elle finit avec cet onglet.",
+  keep_on_server: "Garder mes conversations sur le serveur",
+  keep_on_server_note:
+    "Leur texte se trouve dans la base de données de {host}, jusqu’à {days} jours après la dernière modification. Toute personne qui a la même clé peut les ouvrir dans un autre navigateur. Ce qui est gardé reste après l’arrêt, jusqu’à ce que vous le supprimiez.",
+  kept_list: "Gardées sur le serveur",
+  kept_untitled: "Pas encore de mots",
+  kept_delete: "Supprimer « {title} »",
+  kept_delete_all: "Supprimer toutes celles gardées",
   delete_all: "Supprimer ici et sur le serveur",
   tools_called: "{names} appelé",
   tool_arguments: "Arguments",

@@ -269,6 +269,13 @@ export const IT = {
   keep_conversation: "Conserva questa conversazione",
   keep_conversation_note:
     "Il testo resta in questo browser finché non lo elimini, e il server lo ricorda finché non si riavvia o non gli serve lo spazio. Altrimenti finisce con questa scheda.",
+  keep_on_server: "Conserva le mie conversazioni sul server",
+  keep_on_server_note:
+    "Il loro testo si trova nella base di dati di {host}, fino a {days} giorni dopo l’ultima modifica. Chi ha la stessa chiave può aprirle in un altro browser. Ciò che è conservato resta anche se disattivi, finché non lo elimini.",
+  kept_list: "Conservate sul server",
+  kept_untitled: "Ancora nessuna parola",
+  kept_delete: "Elimina «{title}»",
+  kept_delete_all: "Elimina tutte quelle conservate",
   delete_all: "Elimina qui e sul server",
   tools_called: "Chiamato {names}",
   tool_arguments: "Argomenti",

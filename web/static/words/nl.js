@@ -271,6 +271,13 @@ export const NL = {
   keep_conversation: "Dit gesprek bewaren",
   keep_conversation_note:
     "De tekst blijft in deze browser tot je hem verwijdert, en de server onthoudt het tot hij herstart of de ruimte nodig heeft. Anders eindigt het met dit tabblad.",
+  keep_on_server: "Mijn gesprekken op de server bewaren",
+  keep_on_server_note:
+    "De tekst staat in de database van {host}, tot {days} dagen na de laatste wijziging. Wie dezelfde sleutel heeft, kan ze in een andere browser openen. Wat bewaard is, blijft na het uitzetten, tot u het verwijdert.",
+  kept_list: "Op de server bewaard",
+  kept_untitled: "Nog geen woorden",
+  kept_delete: "“{title}” verwijderen",
+  kept_delete_all: "Alle bewaarde verwijderen",
   delete_all: "Hier en op de server verwijderen",
   tools_called: "{names} aangeroepen",
   tool_arguments: "Argumenten",

@@ -271,6 +271,13 @@ export const PT = {
   keep_conversation: "Guardar esta conversa",
   keep_conversation_note:
     "O texto fica neste navegador até o apagares, e o servidor lembra-se dele até reiniciar ou precisar do espaço. Caso contrário, termina com este separador.",
+  keep_on_server: "Guardar as minhas conversas no servidor",
+  keep_on_server_note:
+    "O texto fica na base de dados de {host}, até {days} dias após a última alteração. Quem tiver a mesma chave pode abri-las noutro navegador. O que está guardado permanece ao desligar, até que o apague.",
+  kept_list: "Guardadas no servidor",
+  kept_untitled: "Ainda sem palavras",
+  kept_delete: "Apagar “{title}”",
+  kept_delete_all: "Apagar todas as guardadas",
   delete_all: "Apagar aqui e no servidor",
   tools_called: "{names} chamado",
   tool_arguments: "Argumentos",

@@ -259,6 +259,13 @@ export const ZH = {
   keep_conversation: "保留此对话",
   keep_conversation_note:
     "文字会保留在此浏览器中，直到你删除；服务器会记住它，直到重启或需要空间。否则它随此标签页一起结束。",
+  keep_on_server: "在服务器上保留我的对话",
+  keep_on_server_note:
+    "其文字存放在 {host} 的数据库中，最后一次更改后保留 {days} 天。持有同一密钥的人可以在另一个浏览器中打开。关闭后，已保留的内容会一直留存，直到您将其删除。",
+  kept_list: "保留在服务器上",
+  kept_untitled: "还没有文字",
+  kept_delete: "删除“{title}”",
+  kept_delete_all: "删除所有保留的对话",
   delete_all: "在此处和服务器上删除",
   tools_called: "调用了 {names}",
   tool_arguments: "参数",
