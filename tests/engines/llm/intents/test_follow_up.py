@@ -15,6 +15,10 @@ LIGHTS_ON = {
     "de": "schalte das Licht in der Küche ein",
     "fr": "allume les lumières de la cuisine",
     "es": "enciende las luces de la cocina",
+    "it": "accendi la luce della cucina",
+    "nl": "doe het licht in de keuken aan",
+    "pt": "liga a luz da cozinha",
+    "zh": "打开厨房的灯",
 }
 
 FOLLOW_UPS: list[tuple[str, str, str, dict[str, str]]] = [
@@ -37,9 +41,24 @@ FOLLOW_UPS: list[tuple[str, str, str, dict[str, str]]] = [
     ("es", "apágalas", "light.kitchen", {"state": "off"}),
     ("es", "¿y en el dormitorio?", "light.bedroom", {"state": "on"}),
     ("es", "menos luz", "light.kitchen", {"brightness": "75"}),
+    ("it", "spegni", "light.kitchen", {"state": "off"}),
+    ("it", "spegnila", "light.kitchen", {"state": "off"}),
+    ("it", "e in camera da letto?", "light.bedroom", {"state": "on"}),
+    ("it", "meno luce", "light.kitchen", {"brightness": "75"}),
+    ("nl", "zet het uit", "light.kitchen", {"state": "off"}),
+    ("nl", "en in de slaapkamer?", "light.bedroom", {"state": "on"}),
+    ("nl", "donkerder", "light.kitchen", {"brightness": "75"}),
+    ("pt", "desliga-a", "light.kitchen", {"state": "off"}),
+    ("pt", "e no quarto?", "light.bedroom", {"state": "on"}),
+    ("pt", "menos luz", "light.kitchen", {"brightness": "75"}),
+    ("zh", "把它关掉", "light.kitchen", {"state": "off"}),
+    ("zh", "卧室呢？", "light.bedroom", {"state": "on"}),
+    ("zh", "暗一点", "light.kitchen", {"brightness": "75"}),
+    ("zh", "调到40%", "light.kitchen", {"brightness": "40"}),
 ]
 
 UNDO = {"en": "undo that", "de": "mach das rückgängig", "fr": "annule ça", "es": "deshaz eso"}
+UNDO |= {"it": "annulla", "nl": "maak dat ongedaan", "pt": "desfaz isso", "zh": "撤销"}
 
 JOINED: list[tuple[str, str, list[dict[str, Any]]]] = [
     (
@@ -151,6 +170,10 @@ EVERYTHING = [
     ("de", "schalte alles aus"),
     ("fr", "éteins tout"),
     ("es", "apaga todo"),
+    ("it", "spegni tutto"),
+    ("nl", "alles uit"),
+    ("pt", "desliga tudo"),
+    ("zh", "关闭所有设备"),
 ]
 
 
@@ -180,6 +203,42 @@ def test_a_sentence_may_refer_to_the_last_command(
         assert {key: str(shown[key]) for key in expected} == expected
 
     asyncio.run(main())
+
+
+GARAGE = [
+    ("it", "apri il garage", "il garage è aperto?", "Sì: porta del garage."),
+    ("nl", "open de garage", "is de garage dicht?", "Nee."),
+    ("pt", "abre a garagem", "a garagem está aberta?", "Sim: portão da garagem."),
+    ("zh", "打开车库", "车库门开着吗", "是的：车库门。"),
+]
+
+
+@pytest.mark.parametrize(("language", "command", "question", "answer"), GARAGE)
+def test_the_garage_is_opened_and_asked_for(
+    language: str, command: str, question: str, answer: str
+) -> None:
+    async def main() -> None:
+        talk = Talk(language)
+        await talk.go_on(command)
+        assert talk.home.entity("cover.garage_door").state == "open"
+        assert (await talk.go_on(question)).reply == answer
+
+    asyncio.run(main())
+
+
+REFERENCES_TO_NOTHING = [
+    ("it", "spegnila", "Non so di quale dispositivo si tratta. Dimmi il nome o la stanza."),
+    ("nl", "zet het uit", "Ik weet niet welk apparaat je bedoelt. Zeg de naam of de kamer."),
+    ("pt", "desliga-a", "Não sei de que aparelho se trata. Diga o nome ou a divisão."),
+    ("zh", "把它关掉", "我不知道是哪个设备，请说出名字或房间。"),
+]
+
+
+@pytest.mark.parametrize(("language", "text", "answer"), REFERENCES_TO_NOTHING)
+def test_a_reference_to_nothing_is_answered_in_the_language(
+    language: str, text: str, answer: str
+) -> None:
+    assert replies(language, text) == [answer]
 
 
 @pytest.mark.parametrize("language", UNDO)
