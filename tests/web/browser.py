@@ -90,6 +90,7 @@ class Stub:
     "Ids of conversations that were deleted."
     kept_days: int = 0
     "Days for which the server keeps conversations."
+    database: Database | None = None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def __post_init__(self) -> None:
@@ -123,7 +124,7 @@ class Stub:
     def door(self) -> PageDoor:
         return PageDoor(self.home, HomeControls(self.home, self.timers), lambda: REPORT)
 
-    def app(self, database: Database) -> aioweb.Application:
+    def app(self) -> aioweb.Application:
         @aioweb.middleware
         async def keyed(request: aioweb.Request, handler: Any) -> aioweb.StreamResponse:
             is_open = request.path == "/" or request.path.startswith("/static/")
@@ -135,7 +136,8 @@ class Stub:
             return answer
 
         app = aioweb.Application(middlewares=[keyed])
-        kept = KeptConversations(database, SystemClock(), self.kept_days)
+        assert self.database is not None, "`serving` opens it"
+        kept = KeptConversations(self.database, SystemClock(), self.kept_days)
         kept_routes = kept_conversation_routes(KeptConversationsDoor(kept, self.forgotten.put))
         for route in (*routes(self.door()), *kept_routes):
             app.router.add_route(route.method, route.path, route.handler)
@@ -151,15 +153,15 @@ def serving(stub: Stub) -> Iterator[None]:
     done = asyncio.Event()
 
     async def serve() -> None:
-        async with open_database("sqlite://") as database:
-            await serve_with(database)
+        async with open_database("sqlite://") as stub.database:
+            await serve_page()
 
-    async def serve_with(database: Database) -> None:
+    async def serve_page() -> None:
         # A page that left is noticed at the next heartbeat; 0 would wait for it for ever.
-        app = stub.app(database)
+        app = stub.app()
         if stub.prefix:
             app = aioweb.Application()
-            app.add_subapp(stub.prefix, stub.app(database))
+            app.add_subapp(stub.prefix, stub.app())
         runner = aioweb.AppRunner(app, shutdown_timeout=0.01)
         await runner.setup()
         site = aioweb.TCPSite(runner, "127.0.0.1", stub.port)

@@ -25,7 +25,10 @@ CALL_PREFIX = "intent"
 "Prefix of the ids of its tool calls. By it `hybrid` knows that the templates answer their results."
 
 MAX_PIECES = 4  # pieces of one sentence; with more pauses it is no command
-PAUSES = " .,;:!?…"
+SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
+"Characters after which an answer is complete."
+
+PAUSES = " .,;:!?…，。！？"
 "Characters that a recogniser puts behind a piece, as if it were a whole sentence."
 
 MAX_UNHEARD_WORDS = 3
@@ -286,7 +289,7 @@ def _is_between_pieces(message: Message) -> bool:
     if message.role != "assistant" or message.tool_calls:
         return message.role == "system"
     text = message.text.rstrip()
-    return len(text.split()) <= MAX_UNHEARD_WORDS and not text.endswith((".", "!", "?", "…"))
+    return len(text.split()) <= MAX_UNHEARD_WORDS and not text.endswith(SENTENCE_ENDS)
 
 
 def _spoken(messages: Sequence[Message]) -> Iterator[str]:

@@ -395,3 +395,9 @@ def test_a_fragment_alone_is_no_command() -> None:
     found = intents.understand("turn them off", "en", specs)
     assert found is not None
     assert found.intent == "NoReference"
+
+
+def test_a_chinese_answer_is_complete_so_the_help_comes_once() -> None:
+    first, second = replies("zh", "讲讲李白", "讲讲杜甫")
+    assert first.startswith(second)
+    assert len(second) < len(first)
