@@ -90,7 +90,7 @@ class Stub:
     "Ids of conversations that were deleted."
     kept_days: int = 0
     "Days for which the server keeps conversations."
-    database: Database | None = None
+    kept_database: Database | None = None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def __post_init__(self) -> None:
@@ -136,8 +136,8 @@ class Stub:
             return answer
 
         app = aioweb.Application(middlewares=[keyed])
-        assert self.database is not None, "`serving` opens it"
-        kept = KeptConversations(self.database, SystemClock(), self.kept_days)
+        assert self.kept_database is not None, "`serving` opens it"
+        kept = KeptConversations(self.kept_database, SystemClock(), self.kept_days)
         kept_routes = kept_conversation_routes(KeptConversationsDoor(kept, self.forgotten.put))
         for route in (*routes(self.door()), *kept_routes):
             app.router.add_route(route.method, route.path, route.handler)
@@ -153,7 +153,7 @@ def serving(stub: Stub) -> Iterator[None]:
     done = asyncio.Event()
 
     async def serve() -> None:
-        async with open_database("sqlite://") as stub.database:
+        async with open_database("sqlite://") as stub.kept_database:
             await serve_page()
 
     async def serve_page() -> None:
