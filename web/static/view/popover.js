@@ -2,6 +2,7 @@
 
 import { update } from "./keyed.js";
 
+const MIN_HEIGHT_PX = 200; // on a screen that is too low, the page can be scrolled as well
 const GAP_PX = 8; // between the button and its panel, and to the edge of the window
 
 export class Popover {
@@ -31,6 +32,8 @@ export class Popover {
     const style = {
       left: `${Math.max(GAP_PX, Math.min(left, widest))}px`,
       top: `${bottom + GAP_PX}px`,
+      // What does not fit is scrolled: a panel cannot be reached below the window.
+      "max-height": `${Math.max(MIN_HEIGHT_PX, innerHeight - bottom - 2 * GAP_PX)}px`,
     };
     update(this.panel, { style });
   }
