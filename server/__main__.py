@@ -63,6 +63,11 @@ def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
             command.add_argument(
                 "--json", action="store_true", help="print all results as JSON, at the end"
             )
+            command.add_argument(
+                "--update",
+                action="store_true",
+                help="also ask the package index (pypi.org, or PIP_INDEX_URL) for a newer release",
+            )
     _add_other_commands(commands, [*(sys.argv[1:] if arguments is None else arguments)])
     return parser
 

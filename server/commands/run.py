@@ -5,6 +5,7 @@ import asyncio
 import os
 import select
 import sys
+from itertools import chain
 
 from core.errors import ConfigError, EarshotError, expected_failure
 from server.commands.exit_codes import ExitCode, exit_code_for
@@ -138,7 +139,12 @@ def _doctor(options: argparse.Namespace) -> int:
         results = (ProbeResult("fail", line) for line in str(error).splitlines())
         doctor.show(results, as_json=options.json)
         return ExitCode.CANNOT_RUN
-    can_answer = doctor.show(doctor.examine(effective.config), as_json=options.json)
+    results = doctor.examine(effective.config)
+    if options.update:
+        from server.commands.release_check import examine_release
+
+        results = chain(results, examine_release(os.environ))
+    can_answer = doctor.show(results, as_json=options.json)
     return ExitCode.OK if can_answer else ExitCode.CANNOT_RUN
 
 
