@@ -32,6 +32,7 @@ from server.runtime.metrics import PrometheusMetrics, metrics_routes
 from server.runtime.state_dir import KEY_FILE, make_key, open_folder, read_key, restrict_access
 from server.settings.file import SettingsFile
 from server.settings.language_models import LanguageModelFinder
+from server.settings.restart import RestartDoor, restart_routes
 from server.settings.routes import SettingsDoor, settings_routes
 from server.settings.service import SettingsService
 from server.version import product_version
@@ -80,13 +81,17 @@ class BoundListeners:
     "True: the key was made at this start. Only then it is printed."
 
 
-def run(config: Config, settings: SettingsFile, started_s: float) -> None:
-    """Serves until a signal arrives. `settings`: file that `config` was read from. `started_s`:
-    `time.monotonic()` at the start of the process, for the log. Raises ConfigError, AddressInUse or
-    EngineError."""
+def run(config: Config, settings: SettingsFile, started_s: float) -> int | None:
+    """Serves until a signal arrives, or somebody asks for a restart. Returns the port on which the
+    server is to start again; None: it is to end.
+
+    `settings`: file that `config` was read from. `started_s`: `time.monotonic()` at the start of
+    the process, for the log. Raises ConfigError, AddressInUse or EngineError.
+    """
     max_open_files = raise_file_limit()
     with ExitStack() as stack:
         listeners = bind_listeners(config, stack)
+        port: int = listeners.main.sockets[0].getsockname()[1]
         set_up(config.log, secrets=[listeners.gate.key or ""])
         for note in listeners.notes:
             logger.warning("! %s", note)
@@ -96,7 +101,8 @@ def run(config: Config, settings: SettingsFile, started_s: float) -> None:
             )
         _print_access(config, listeners)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(config, settings, listeners, started_s))
+            is_restart = runner.run(_serve(config, settings, listeners, started_s))
+    return port if is_restart else None
 
 
 def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
@@ -234,14 +240,15 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(
     config: Config, settings: SettingsFile, listeners: BoundListeners, started_s: float
-) -> None:
-    """Assembles the server, opens its listeners, and drains them after a signal."""
+) -> bool:
+    """Assembles the server, opens its listeners, and drains them after a signal. Returns whether
+    the server is to start again."""
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
     with signals(lifecycle):
         async with assemble(config, metrics) as assembly:
             lifecycle.watch(assembly.is_loaded)
-            form = _settings(config, settings, listeners, assembly)
+            form = _settings(config, settings, listeners, assembly, lifecycle)
             routes, willow_routes = _routes(config, assembly, metrics, lifecycle, form)
             async with AsyncExitStack() as stack:
                 gate = replace(listeners.gate, keys=assembly.named_keys)
@@ -284,7 +291,8 @@ async def _serve(
                     logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
                 await lifecycle.stopped()
                 await drain(assembly.drain_group, config.server.drain_timeout_s)
-    logger.info("stopped")
+    logger.info("stopped; starting again" if lifecycle.is_restart else "stopped")
+    return lifecycle.is_restart
 
 
 @asynccontextmanager
@@ -340,16 +348,27 @@ def _routes(
 
 
 def _settings(
-    config: Config, file: SettingsFile, listeners: BoundListeners, assembly: ServerAssembly
+    config: Config,
+    file: SettingsFile,
+    listeners: BoundListeners,
+    assembly: ServerAssembly,
+    lifecycle: Lifecycle,
 ) -> Sequence[Route]:
-    """Returns the routes with which the page changes the settings."""
+    """Returns the routes with which the page changes the settings and restarts the server."""
     optional = (listeners.was, listeners.ingress, *listeners.willow)
     others = [one for one in optional if one is not None]
     ports = {
         one.getsockname()[1] for listener in (listeners.main, *others) for one in listener.sockets
     }
     service = SettingsService(file, config, assembly.settings_host)
-    return settings_routes(SettingsDoor(service, LanguageModelFinder(ports)))
+    door = RestartDoor(
+        file,
+        lifecycle.restart,
+        own_ports=ports,
+        drain_timeout_s=config.server.drain_timeout_s,
+    )
+    finder = LanguageModelFinder(ports)
+    return (*settings_routes(SettingsDoor(service, finder)), *restart_routes(door))
 
 
 def _with_docs(routes: Sequence[Route]) -> Sequence[Route]:

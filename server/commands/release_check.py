@@ -66,12 +66,8 @@ async def check_release(installed: str, index: str, python: str) -> ProbeResult:
     version of Python that the release must run with. No other address is asked: redirects are not
     followed. Never fails, because a server answers without the index, too.
     """
-    try:
-        address = urlsplit(index)
-        host = f"{address.hostname}:{address.port}" if address.port else address.hostname or ""
-    except ValueError:
-        host = ""
-    if not host or address.scheme not in ("http", "https"):
+    host = _host_of(index)
+    if not host:
         return ProbeResult(
             "note", "newer releases: PIP_INDEX_URL must be an address with http:// or https://"
         )
@@ -98,6 +94,17 @@ async def check_release(installed: str, index: str, python: str) -> ProbeResult:
         f"newer releases: {host} has {newest}, this is {installed};"
         " docs/operate.md (Upgrade) says how to change to it",
     )
+
+
+def _host_of(index: str) -> str:
+    """Returns host and port of an address, without its password; empty for a wrong address."""
+    try:
+        address = urlsplit(index)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            return ""
+        return f"{address.hostname}:{address.port}" if address.port else address.hostname
+    except ValueError:
+        return ""
 
 
 def _unknown(host: str, why: str) -> ProbeResult:

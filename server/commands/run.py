@@ -6,6 +6,7 @@ import os
 import select
 import sys
 from itertools import chain
+from typing import NoReturn
 
 from core.errors import ConfigError, EarshotError, expected_failure
 from server.commands.exit_codes import ExitCode, exit_code_for
@@ -52,7 +53,10 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
             from server.settings.file import SettingsFile
 
             settings = SettingsFile.of(os.environ, options.config, _flags(options))
-            serve.run(_effective(options).config, settings, started_s)
+            config = _effective(options).config
+            port = serve.run(config, settings, started_s)
+            if port is not None:
+                _start_again(config.server.port, port)
         case "config":
             from server.config.show import show
 
@@ -115,6 +119,16 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
     return ExitCode.OK
 
 
+def _start_again(wanted_port: int, port: int) -> NoReturn:
+    """Replaces this process by a new server with the same arguments. Process number, folder and
+    variables stay, so that systemd, a container and a terminal see the same server."""
+    # Port 0 means any free port; browsers look for the server where it was.
+    more = [] if wanted_port else ["--port", str(port)]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], *more])  # noqa: S606 - ourselves
+
+
 def _key_for(options: argparse.Namespace, url: str) -> str | None:
     """Returns the API key for the server at `url`: the key of the command line or of a variable,
     else, for a server on this machine, the one of the settings or of the state folder."""
@@ -136,8 +150,8 @@ def _doctor(options: argparse.Namespace) -> int:
     try:
         effective = _effective(options)
     except ConfigError as error:
-        results = (ProbeResult("fail", line) for line in str(error).splitlines())
-        doctor.show(results, as_json=options.json)
+        problems = (ProbeResult("fail", line) for line in str(error).splitlines())
+        doctor.show(problems, as_json=options.json)
         return ExitCode.CANNOT_RUN
     results = doctor.examine(effective.config)
     if options.update:

@@ -45,6 +45,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self._is_loaded: Callable[[], bool] = lambda: False
         self._stop = asyncio.Event()
+        self._is_restart = False
 
     def watch(self, is_loaded: Callable[[], bool]) -> None:
         """Sets the function that returns True while every model is loaded. A model that crashed is
@@ -61,7 +62,20 @@ class Lifecycle:
 
     def stop(self) -> None:
         """Asks the server to drain and end."""
+        self._is_restart = False
         self._stop.set()
+
+    def restart(self) -> None:
+        """Asks the server to drain and start again. A signal that comes before or meanwhile ends
+        it all the same."""
+        if not self._stop.is_set():
+            self._is_restart = True
+            self._stop.set()
+
+    @property
+    def is_restart(self) -> bool:
+        """True if the server is to start again once it has drained."""
+        return self._is_restart
 
     async def stopped(self) -> None:
         """Waits until `stop` is called."""

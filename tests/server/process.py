@@ -58,6 +58,8 @@ class Running:
     url: str = ""
     said: list[str] = field(default_factory=list)
     _is_ready: Event = field(default_factory=Event)
+    _is_back: Event = field(default_factory=Event)
+    "Set when it is ready for the second time, or has ended."
     _reader: Thread | None = None
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -79,14 +81,23 @@ class Running:
         if not self._is_ready.wait(TIMEOUT_S) or not self.url:
             raise AssertionError("\n".join(self.said))
 
+    def ready_again(self) -> None:
+        """Waits until a server that was told to restart is ready. Raises AssertionError with its
+        output if it never is."""
+        if not self._is_back.wait(TIMEOUT_S) or self.process.poll() is not None:
+            raise AssertionError("\n".join(self.said))
+
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said.append(line.rstrip())
             if ready := re.search(r"ready in [0-9.]+ s at (\S+)", line):
+                if self.url:
+                    self._is_back.set()
                 self.url = ready[1]
                 self._is_ready.set()
         self._is_ready.set()
+        self._is_back.set()
 
 
 @contextmanager

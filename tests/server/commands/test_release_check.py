@@ -34,7 +34,7 @@ def asked(
     async def run() -> tuple[str, str, list[str]]:
         paths: list[str] = []
 
-        async def handle(request: web.Request) -> web.StreamResponse:
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
             paths.append(request.path)
             return answer()
 

@@ -38,3 +38,14 @@ def test_the_previous_signal_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     asyncio.run(_end_by(signal.SIGTERM))
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_signal_during_a_restart_ends_the_server() -> None:
+    lifecycle = Lifecycle()
+    lifecycle.restart()
+    lifecycle.restart()  # a second click
+    assert (lifecycle.state, lifecycle.is_restart) == ("draining", True)
+    lifecycle.stop()
+    assert not lifecycle.is_restart
+    lifecycle.restart()
+    assert not lifecycle.is_restart

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -36,3 +37,41 @@ def test_the_next_session_has_the_saved_settings(tmp_path: Path) -> None:
         asyncio.run(act(server.url))
     assert (tmp_path / "earshot.toml").read_text() == "# of the house\n\n[assistant]\nspeed = 1.2\n"
     assert "speed = 1.2" in run(tmp_path, "config").stdout
+
+
+def test_the_server_starts_again_at_the_same_port_or_says_why_not(tmp_path: Path) -> None:
+    file = tmp_path / "earshot.toml"
+    file.write_text("")
+
+    async def restart(client: aiohttp.ClientSession) -> tuple[int, str]:
+        answer = await client.post("/v1/server/restart")
+        body = await answer.json()
+        return answer.status, body["error"]["message"] if "error" in body else ""
+
+    async def act(url: str) -> None:
+        async with aiohttp.ClientSession(url) as client:
+            file.write_text('[llm]\nengine = "nobody"\n')
+            status, why = await restart(client)
+            assert status == 409
+            assert "nobody" in why
+            file.write_text("[turn]\nsilence = 3\n")
+            status, why = await restart(client)
+            assert (status, "unknown key 'silence'" in why) == (409, True)
+            assert (await client.get("/health")).status == 200
+            file.write_text('language = "de"\n')
+            assert await restart(client) == (202, "")
+
+    with serving(tmp_path) as server:
+        asyncio.run(act(server.url))
+        server.ready_again()
+        form = asyncio.run(_form(server.url))
+        language = next(one for one in form["fields"] if one["key"] == "language")
+        assert (language["value"], language.get("is_pending", False)) == ("de", False)
+        assert any("the owner asked for a restart: draining" in line for line in server.said)
+        assert server.stop() == 0
+
+
+async def _form(url: str) -> dict[str, Any]:
+    async with aiohttp.ClientSession(url) as client:
+        form: dict[str, Any] = await (await client.get("/v1/settings")).json()
+        return form
