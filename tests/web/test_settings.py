@@ -36,6 +36,9 @@ class Server(Stub):
     environ: dict[str, str] = field(default_factory=dict)
     spoken: list[dict[str, Any]] = field(default_factory=list)
     tested: list[dict[str, Any]] = field(default_factory=list)
+    refusal: str = ""
+    "Reason with which a restart is refused."
+    restarts: int = 0
 
     @property
     def file(self) -> Path:
@@ -43,17 +46,37 @@ class Server(Stub):
 
     def app(self) -> aioweb.Application:
         app = super().app()
-        door = SettingsDoor(
-            service(self.folder, FILE, environ=self.environ), LanguageModelFinder(ports={})
-        )
-        for route in settings_routes(door):
+        self.door = self.started(FILE)
+        for route in settings_routes(self.door):
             handler = {
                 "/v1/settings/language-models/search": self.search,
                 "/v1/settings/language-models/test": self.test,
-            }.get(route.path, refusing(route.handler))
+            }.get(route.path, refusing(self.now(route.handler.__name__)))
             app.router.add_route(route.method, route.path, handler)
         app.router.add_post("/v1/audio/speech", self.speak)
+        app.router.add_post("/v1/server/restart", refusing(self.restart))
         return app
+
+    def started(self, text: str | None) -> SettingsDoor:
+        """Returns the settings of a server that starts with this file; None: with the present."""
+        settings = service(self.folder, text, environ=self.environ)
+        return SettingsDoor(settings, LanguageModelFinder(ports={}))
+
+    def now(self, name: str) -> Any:
+        """Returns a handler that asks the server of the moment."""
+
+        async def handle(request: aioweb.Request) -> aioweb.Response:
+            answer: aioweb.Response = await getattr(self.door, name)(request)
+            return answer
+
+        return handle
+
+    async def restart(self, _: aioweb.Request) -> aioweb.Response:
+        if self.refusal:
+            raise Conflict(self.refusal, code="cannot_restart")
+        self.restarts += 1
+        self.door = self.started(None)
+        return aioweb.json_response({"drain_timeout_s": 1.0}, status=202)
 
     async def speak(self, request: aioweb.Request) -> aioweb.Response:
         self.spoken.append(await request.json())
@@ -133,6 +156,27 @@ def test_a_voice_is_changed_heard_and_saved(page: Page, server: Server) -> None:
     assert server.spoken[0]["voice"] == "heart"
     page.reload()
     expect(setting(page, "assistant.voice")).to_have_value("heart")
+
+
+def test_what_waits_for_a_restart_gets_it_by_a_click(page: Page, server: Server) -> None:
+    opened(page)
+    button = page.get_by_test_id("server-restart")
+    expect(button).to_have_count(0)
+    setting(page, BASE_URL).fill("http://127.0.0.1:10/v1")
+    setting(page, BASE_URL.replace("base_url", "api_key")).fill("sk-new")
+    page.get_by_test_id("settings-send").click()
+    page.get_by_test_id("settings-send").click()
+    server.refusal = "the port is in use"
+    button.click()
+    expect(page.get_by_text("the port is in use")).to_be_visible()
+    expect(button).to_have_attribute("aria-disabled", "false")
+    server.refusal = ""
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("settings-note")).to_contain_text("runs with the saved settings")
+    expect(button).to_have_count(0)
+    expect(page.get_by_test_id("settings-close")).to_be_focused()
+    assert server.restarts == 1
 
 
 def test_the_keyboard_alone_is_enough(page: Page, server: Server) -> None:

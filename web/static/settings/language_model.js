@@ -134,7 +134,7 @@ export class ModelPanel {
  * @param {boolean} isOff
  * @param {() => void} click
  */
-const button = (key, testid, isOff, click) =>
+export const button = (key, testid, isOff, click) =>
   h(
     "button",
     {
@@ -148,7 +148,7 @@ const button = (key, testid, isOff, click) =>
   );
 
 /** @param {Result | null} shown */
-const result = (shown) =>
+export const result = (shown) =>
   h(
     "p",
     {

@@ -7,6 +7,7 @@ import { byId, h, update } from "../view/keyed.js";
 import { t } from "../words/translate.js";
 import { browserFields, readDevices } from "./browser_devices.js";
 import { ModelPanel } from "./language_model.js";
+import { RestartPanel } from "./restart.js";
 import { idOf, labelOf, settingField } from "./setting_field.js";
 import { recogniserList } from "./recogniser_list.js";
 import { SampleVoice } from "./sample_voice.js";
@@ -60,6 +61,14 @@ export class SettingsView {
       onChange: () => this.#draw(),
       choose: (engine, values) => this.#chooseModel(engine, values),
       speak: (text) => this.sample.speak(text, this.#voice()),
+    });
+    this.restart = new RestartPanel({
+      onChange: () => this.#draw(),
+      onBack: (report) => {
+        this.#take(report);
+        this.#say(t("set_restarted"));
+        byId("settings-close").focus();
+      },
     });
     update(byId("settings-open"), { click: () => router.go(PATH) }, [icon("sliders")]);
     update(byId("settings-close"), { click: () => this.dialog.close() });
@@ -143,7 +152,7 @@ export class SettingsView {
   }
 
   /** @param {Report} report */
-  #sections({ file }) {
+  #sections(report) {
     const fields = this.#fields;
     const common = fields.filter((one) => one.is_common);
     const groups = grouped(fields.filter((one) => !one.is_common));
@@ -157,6 +166,7 @@ export class SettingsView {
       );
     });
     return [
+      this.restart.panel(report),
       ...common.flatMap((one) => [this.#field(one), ...this.#beside(one)]),
       h(
         "fieldset",
@@ -165,7 +175,7 @@ export class SettingsView {
         ...browserFields(this.store.state.choices, this.choose),
       ),
       ...others,
-      h("p", { key: "file", class: "setting-help" }, t("set_file", { file })),
+      h("p", { key: "file", class: "setting-help" }, t("set_file", { file: report.file })),
     ];
   }
 

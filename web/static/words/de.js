@@ -350,6 +350,13 @@ export const DE = {
   set_wrong: "Nicht gespeichert. Zu berichtigen: {n}",
   set_saved: "Gespeichert. Es gilt ab dem nächsten Gespräch.",
   set_saved_restart: "Gespeichert. Ein Teil gilt erst, wenn der Server neu gestartet ist.",
+  set_restart_waits:
+    "Einige gespeicherte Einstellungen gelten erst, wenn der Server neu gestartet ist.",
+  set_restart_now: "Server jetzt neu starten",
+  set_restarting:
+    "Die Einstellungen werden geprüft, dann beendet der Server laufende Antworten und startet neu …",
+  set_restarted: "Der Server läuft mit den gespeicherten Einstellungen.",
+  set_not_back: "Der Server ist nicht wiedergekommen. Sehen Sie in sein Protokoll.",
   set_changed_meanwhile:
     "Die Datei hat sich inzwischen geändert und wurde neu gelesen. Prüfen Sie Ihre Änderungen noch einmal.",
 };

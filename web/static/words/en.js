@@ -345,6 +345,11 @@ export const EN = {
   set_wrong: "Not saved. {n} to correct:",
   set_saved: "Saved. It holds from the next conversation on.",
   set_saved_restart: "Saved. Some of it waits until the server is started again.",
+  set_restart_waits: "Some saved settings wait until the server starts again.",
+  set_restart_now: "Restart the server now",
+  set_restarting: "The settings are checked, then the server finishes its turns and starts again …",
+  set_restarted: "The server runs with the saved settings.",
+  set_not_back: "The server has not come back. Look at its log.",
   set_changed_meanwhile:
     "The file has changed meanwhile, and was read again. Look at your changes once more.",
 };

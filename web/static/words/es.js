@@ -348,6 +348,12 @@ export const ES = {
   set_wrong: "No se ha guardado. Por corregir: {n}",
   set_saved: "Guardado. Vale desde la próxima conversación.",
   set_saved_restart: "Guardado. Una parte espera a que se reinicie el servidor.",
+  set_restart_waits: "Algunos ajustes guardados esperan a que se reinicie el servidor.",
+  set_restart_now: "Reiniciar el servidor ahora",
+  set_restarting:
+    "Se comprueban los ajustes; después el servidor termina sus respuestas y se reinicia …",
+  set_restarted: "El servidor funciona con los ajustes guardados.",
+  set_not_back: "El servidor no ha vuelto. Mire su registro.",
   set_changed_meanwhile:
     "El archivo ha cambiado mientras tanto y se ha leído de nuevo. Revise sus cambios otra vez.",
 };

@@ -349,6 +349,11 @@ export const FR = {
   set_wrong: "Non enregistré. À corriger : {n}",
   set_saved: "Enregistré. Cela vaut dès la prochaine conversation.",
   set_saved_restart: "Enregistré. Une partie attend le redémarrage du serveur.",
+  set_restart_waits: "Certains réglages enregistrés attendent le redémarrage du serveur.",
+  set_restart_now: "Redémarrer le serveur maintenant",
+  set_restarting: "Les réglages sont vérifiés, puis le serveur termine ses réponses et redémarre …",
+  set_restarted: "Le serveur fonctionne avec les réglages enregistrés.",
+  set_not_back: "Le serveur n’est pas revenu. Regardez son journal.",
   set_changed_meanwhile:
     "Le fichier a changé entre-temps et a été relu. Vérifiez encore vos modifications.",
 };

@@ -347,6 +347,12 @@ export const IT = {
   set_wrong: "Non salvato. Da correggere: {n}",
   set_saved: "Salvato. Vale dalla prossima conversazione.",
   set_saved_restart: "Salvato. Una parte attende il riavvio del server.",
+  set_restart_waits: "Alcune impostazioni salvate attendono il riavvio del server.",
+  set_restart_now: "Riavvia il server ora",
+  set_restarting:
+    "Le impostazioni vengono controllate, poi il server finisce le risposte e si riavvia …",
+  set_restarted: "Il server funziona con le impostazioni salvate.",
+  set_not_back: "Il server non è tornato. Guarda il suo registro.",
   set_changed_meanwhile:
     "Intanto il file è cambiato ed è stato riletto. Controlla di nuovo le tue modifiche.",
 };

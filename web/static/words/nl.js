@@ -348,6 +348,12 @@ export const NL = {
   set_wrong: "Niet opgeslagen. Te verbeteren: {n}",
   set_saved: "Opgeslagen. Het geldt vanaf het volgende gesprek.",
   set_saved_restart: "Opgeslagen. Een deel wacht tot de server opnieuw is gestart.",
+  set_restart_waits: "Sommige opgeslagen instellingen wachten tot de server opnieuw is gestart.",
+  set_restart_now: "Server nu herstarten",
+  set_restarting:
+    "De instellingen worden gecontroleerd, daarna maakt de server zijn antwoorden af en start hij opnieuw …",
+  set_restarted: "De server draait met de opgeslagen instellingen.",
+  set_not_back: "De server is niet teruggekomen. Kijk in zijn logboek.",
   set_changed_meanwhile:
     "Het bestand is intussen veranderd en opnieuw gelezen. Controleer je wijzigingen nog eens.",
 };

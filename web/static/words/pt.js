@@ -349,6 +349,12 @@ export const PT = {
   set_wrong: "Não foi salvo. A corrigir: {n}",
   set_saved: "Salvo. Vale a partir da próxima conversa.",
   set_saved_restart: "Salvo. Uma parte espera até o servidor ser reiniciado.",
+  set_restart_waits: "Algumas configurações salvas esperam o servidor ser reiniciado.",
+  set_restart_now: "Reiniciar o servidor agora",
+  set_restarting:
+    "As configurações são verificadas; depois o servidor termina as respostas e reinicia …",
+  set_restarted: "O servidor funciona com as configurações salvas.",
+  set_not_back: "O servidor não voltou. Veja o registro dele.",
   set_changed_meanwhile:
     "O arquivo mudou entretanto e foi lido de novo. Confira as suas alterações outra vez.",
 };

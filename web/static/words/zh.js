@@ -336,5 +336,10 @@ export const ZH = {
   set_wrong: "未保存。需要更正：{n}",
   set_saved: "已保存，从下一次对话起生效。",
   set_saved_restart: "已保存。部分更改需等服务器重启后生效。",
+  set_restart_waits: "部分已保存的设置需等服务器重启后生效。",
+  set_restart_now: "立即重启服务器",
+  set_restarting: "正在检查设置，随后服务器会完成当前回答并重新启动……",
+  set_restarted: "服务器已使用保存的设置运行。",
+  set_not_back: "服务器没有恢复，请查看它的日志。",
   set_changed_meanwhile: "文件在此期间已更改并已重新读取。请再检查一次您的更改。",
 };
