@@ -1,9 +1,15 @@
-"""Announces the Wyoming server in the local network by mDNS, so that Home Assistant finds it."""
+"""mDNS in the local network: announces the Wyoming server to Home Assistant, and finds Home
+Assistant."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from core.ip_addresses import IpAddress
 
@@ -14,6 +20,26 @@ SERVICE = "_wyoming._tcp.local."
 
 MAX_NAME_CHARS = 63
 "Largest length of one label of a DNS name. The machine's name alone may fill it."
+
+HOME_ASSISTANT = "_home-assistant._tcp.local."
+"Service type that Home Assistant announces."
+
+FIND_LIMIT_S = 2.0
+"Time in seconds for answers. A machine that is awake answers within one."
+
+DETAILS_LIMIT_MS = 1000
+"Time in milliseconds for the address of what was found. It usually came with the answer."
+
+MAX_FOUND = 10
+"Most Home Assistants that are listed; a house has one."
+
+
+class FoundHomeAssistant(Struct, frozen=True):
+    """A Home Assistant in the local network, as it announces itself."""
+
+    name: str
+    "Name of the house."
+    url: str
 
 
 @asynccontextmanager
@@ -47,3 +73,64 @@ async def _announce(port: int, addresses: Sequence[IpAddress], stack: AsyncExitS
     stack.push_async_callback(responder.async_close)  # unregisters only what was registered here
     await responder.async_register_service(info)
     return str(info.name)
+
+
+async def find_home_assistants(limit_s: float = FIND_LIMIT_S) -> tuple[FoundHomeAssistant, ...]:
+    """Asks the local network for Home Assistant, and returns what has answered within `limit_s`
+    seconds, sorted by address. Any machine of the network can answer. Raises OSError if the network
+    cannot be asked."""
+    from zeroconf import Error, ServiceStateChange, Zeroconf
+    from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
+
+    names: set[str] = set()
+
+    def note(
+        zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
+    ) -> None:
+        if state_change is ServiceStateChange.Added and len(names) < MAX_FOUND:
+            names.add(name)
+
+    try:
+        asker = AsyncZeroconf()
+    except Error as error:
+        raise OSError(str(error)) from error
+    try:
+        browser = AsyncServiceBrowser(asker.zeroconf, HOME_ASSISTANT, handlers=[note])
+        await asyncio.sleep(limit_s)
+        await browser.async_cancel()
+        infos = [AsyncServiceInfo(HOME_ASSISTANT, name) for name in names]
+        known = await asyncio.gather(
+            *(info.async_request(asker.zeroconf, DETAILS_LIMIT_MS) for info in infos)
+        )
+    finally:
+        await asker.async_close()
+    found = {_home_assistant(info) for info, is_known in zip(infos, known, strict=True) if is_known}
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.url))
+
+
+def _home_assistant(info: Any) -> FoundHomeAssistant | None:
+    """Returns what an announcement (`AsyncServiceInfo`) says; None if it has no address."""
+    texts = {
+        key.decode(errors="replace"): (value or b"").decode(errors="replace")
+        for key, value in info.properties.items()
+    }
+    name = info.name.removesuffix(f".{HOME_ASSISTANT}")
+    title = "".join(filter(str.isprintable, texts.get("location_name") or name))[:MAX_NAME_CHARS]
+    url = texts.get("internal_url", "").rstrip("/")
+    if not _is_plain_address(url):
+        address = next((one for one in info.parsed_addresses() if "." in one), None)
+        if address is None or not info.port:
+            return None
+        url = f"http://{address}:{info.port}"
+    return FoundHomeAssistant(title, url)
+
+
+def _is_plain_address(url: str) -> bool:
+    """Returns whether this is http:// or https:// with a host and nothing else."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_web and url == f"{parts.scheme}://{parts.netloc}" and "@" not in url

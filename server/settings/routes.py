@@ -1,4 +1,5 @@
-"""HTTP routes of the settings: the form, a preview, a save, and the search for language models.
+"""HTTP routes of the settings: the form, a preview, a save, and the searches for language models
+and Home Assistant.
 
 They need the key like every other route, and accept no client secret and no key of a device.
 """
@@ -13,6 +14,7 @@ from aiohttp import web as aioweb
 
 from core.errors import Conflict, RequestError
 from core.http.routes import JSON, Route
+from server.net.mdns import FoundHomeAssistant, find_home_assistants
 from server.settings.checks import SettingValue
 from server.settings.language_models import (
     LanguageModelAnswer,
@@ -46,6 +48,12 @@ class SettingsChange(msgspec.Struct, frozen=True):
     value."""
     etag: str = ""
     "Version of the file that the changes were made for; a preview needs none."
+
+
+class HomeAssistantSearch(msgspec.Struct, frozen=True):
+    """What says in the local network that it is Home Assistant."""
+
+    servers: tuple[FoundHomeAssistant, ...]
 
 
 class SettingsDoor:
@@ -83,9 +91,17 @@ class SettingsDoor:
         async with self._free():
             return _json(await test_language_model(asked, key))
 
+    async def find_house(self, _: aioweb.Request) -> aioweb.Response:
+        async with self._free():
+            try:
+                return _json(HomeAssistantSearch(await find_home_assistants()))
+            except OSError as error:
+                why = f"the local network cannot be asked by mDNS: {error}"
+                raise RequestError(why, code="mdns_failed") from None
+
     def _free(self) -> asyncio.Lock:
         if self._testing.locked():
-            raise Conflict("another search or test is under way", code="language_model_busy")
+            raise Conflict("another search or test is under way", code="search_busy")
         return self._testing
 
 
@@ -137,7 +153,17 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
             "Look for language model servers on the server's machine, at their usual ports.",
             _TAG,
             responses={200: LanguageModelSearch},
-            error_codes=("language_model_busy",),
+            error_codes=("search_busy",),
+            scope="manage",
+        ),
+        Route(
+            "POST",
+            "/v1/settings/home-assistant/search",
+            door.find_house,
+            "Look for Home Assistant in the local network by mDNS.",
+            _TAG,
+            responses={200: HomeAssistantSearch},
+            error_codes=("search_busy", "mdns_failed"),
             scope="manage",
         ),
         Route(
@@ -152,7 +178,7 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
                 *_BODY,
                 *_FILE,
                 "bad_language_model",
-                "language_model_busy",
+                "search_busy",
                 "language_model_failed",
             ),
             scope="manage",

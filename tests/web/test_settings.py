@@ -36,6 +36,8 @@ class Server(Stub):
     environ: dict[str, str] = field(default_factory=dict)
     spoken: list[dict[str, Any]] = field(default_factory=list)
     tested: list[dict[str, Any]] = field(default_factory=list)
+    houses: list[dict[str, str]] = field(default_factory=list)
+    "What answers as Home Assistant in the network."
     refusal: str = ""
     "Reason with which a restart is refused."
     restarts: int = 0
@@ -51,6 +53,7 @@ class Server(Stub):
             handler = {
                 "/v1/settings/language-models/search": self.search,
                 "/v1/settings/language-models/test": self.test,
+                "/v1/settings/home-assistant/search": self.find_house,
             }.get(route.path, refusing(self.now(route.handler.__name__)))
             app.router.add_route(route.method, route.path, handler)
         app.router.add_post("/v1/audio/speech", self.speak)
@@ -85,6 +88,9 @@ class Server(Stub):
     async def search(self, _: aioweb.Request) -> aioweb.Response:
         found = {"name": "Ollama", "base_url": "http://127.0.0.1:11434/v1", "models": ["qwen"]}
         return aioweb.json_response({"servers": [found], "tried": []})
+
+    async def find_house(self, _: aioweb.Request) -> aioweb.Response:
+        return aioweb.json_response({"servers": self.houses})
 
     async def test(self, request: aioweb.Request) -> aioweb.Response:
         self.tested.append(await request.json())
@@ -262,6 +268,18 @@ def test_a_language_model_is_found_tested_and_heard(page: Page, server: Server) 
     assert "api_key" not in server.tested[0]
     page.get_by_test_id("settings-send").click()
     expect(page.get_by_test_id("settings-fields")).to_contain_text("belongs to another address")
+
+
+def test_home_assistant_is_found_and_its_address_taken(page: Page, server: Server) -> None:
+    opened(page)
+    page.locator("summary", has_text="Home Assistant").click()
+    page.get_by_test_id("house-search").click()
+    expect(page.get_by_text("No Home Assistant has answered")).to_be_visible()
+    server.houses = [{"name": "Our house", "url": "http://192.0.2.7:8123"}]
+    page.get_by_test_id("house-search").click()
+    page.get_by_test_id("house-offer").click()
+    expect(setting(page, "home_assistant.url")).to_have_value("http://192.0.2.7:8123")
+    expect(setting(page, "home_assistant.token")).to_have_value("")
 
 
 def test_another_engine_shows_its_own_fields(page: Page) -> None:

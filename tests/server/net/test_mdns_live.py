@@ -7,7 +7,13 @@ import pytest
 import zeroconf.asyncio
 from zeroconf import IPVersion, ServiceStateChange, Zeroconf
 
-from server.net.mdns import SERVICE, mdns_service
+from server.net.mdns import (
+    HOME_ASSISTANT,
+    SERVICE,
+    FoundHomeAssistant,
+    find_home_assistants,
+    mdns_service,
+)
 
 pytestmark = pytest.mark.live
 
@@ -49,5 +55,45 @@ def test_an_mdns_browser_finds_the_server_and_sees_it_leave(
                 change, _ = await seen.get()
             await browser.async_cancel()
             await looker.async_close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("properties", "name", "url"),
+    [
+        (
+            {"location_name": "Our\nhouse", "internal_url": "http://ha.example:8123/"},
+            "Ourhouse",
+            "http://ha.example:8123",
+        ),
+        ({"internal_url": "http://me:pw@evil.example"}, "Test", "http://127.0.0.1:8123"),
+        ({"internal_url": "javascript:alert(1)"}, "Test", "http://127.0.0.1:8123"),
+    ],
+)
+def test_home_assistant_is_found_by_what_it_announces(
+    monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], name: str, url: str
+) -> None:
+    real = zeroconf.asyncio.AsyncZeroconf
+
+    def here() -> zeroconf.asyncio.AsyncZeroconf:
+        return real(interfaces=["127.0.0.1"], ip_version=IPVersion.V4Only)
+
+    monkeypatch.setattr(zeroconf.asyncio, "AsyncZeroconf", here)
+
+    async def main() -> None:
+        house = here()
+        info = zeroconf.asyncio.AsyncServiceInfo(
+            HOME_ASSISTANT,
+            f"Test.{HOME_ASSISTANT}",
+            addresses=[ip_address("127.0.0.1").packed],
+            port=8123,
+            properties=properties,
+            server="test-house.local.",
+        )
+        await house.async_register_service(info)
+        found = await find_home_assistants()
+        await house.async_close()
+        assert FoundHomeAssistant(name, url) in found
 
     asyncio.run(main())

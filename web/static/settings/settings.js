@@ -6,6 +6,7 @@ import { icon } from "../view/icon.js";
 import { byId, h, update } from "../view/keyed.js";
 import { t } from "../words/translate.js";
 import { browserFields, readDevices } from "./browser_devices.js";
+import { HousePanel } from "./home_assistant.js";
 import { ModelPanel } from "./language_model.js";
 import { RestartPanel } from "./restart.js";
 import { idOf, labelOf, settingField } from "./setting_field.js";
@@ -23,6 +24,7 @@ import { SampleVoice } from "./sample_voice.js";
 
 const PATH = "/settings";
 const API = "/v1/settings";
+const HOUSE = "home_assistant.url";
 
 export class SettingsView {
   /** @type {Report | null} as it is saved */
@@ -61,6 +63,13 @@ export class SettingsView {
       onChange: () => this.#draw(),
       choose: (engine, values) => this.#chooseModel(engine, values),
       speak: (text) => this.sample.speak(text, this.#voice()),
+    });
+    this.house = new HousePanel({
+      onChange: () => this.#draw(),
+      choose: (url) => {
+        const field = this.#fields.find((one) => one.key === HOUSE);
+        if (field) this.#change(field, url);
+      },
     });
     this.restart = new RestartPanel({
       onChange: () => this.#draw(),
@@ -162,7 +171,7 @@ export class SettingsView {
         "details",
         { key: `group-${group}`, class: "setting-group", ...(isWrong ? { open: true } : {}) },
         h("summary", {}, t(`set_group_${group || "general"}`)),
-        ...inside.map((one) => this.#field(one)),
+        ...inside.flatMap((one) => [this.#field(one), ...this.#beside(one)]),
       );
     });
     return [
@@ -217,6 +226,7 @@ export class SettingsView {
       ];
     }
     if (key === "llm.engine") return [this.model.search()];
+    if (key === HOUSE) return [this.house.search()];
     if (key.startsWith("llm.options.") && key.endsWith(".api_key")) {
       return [this.model.test(this.#modelNow(key.slice(0, -"api_key".length)))];
     }

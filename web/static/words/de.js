@@ -326,6 +326,9 @@ export const DE = {
   set_found: "Gefunden. Wählen Sie eines:",
   set_found_none:
     "Unter {tried} antwortet nichts. Starten Sie dort ein Sprachmodell, oder geben Sie seine Adresse ein.",
+  set_find_house: "Home Assistant im Netz suchen",
+  set_no_house:
+    "Im Netz des Servers hat kein Home Assistant geantwortet. Geben Sie seine Adresse ein.",
   set_test: "Testen",
   set_testing: "Warten auf eine Antwort …",
   set_answered: "„{text}“ ({ms})",

@@ -321,6 +321,8 @@ export const EN = {
   set_find: "Find on the server's machine",
   set_found: "Found. Choose one:",
   set_found_none: "Nothing answers at {tried}. Start a language model there, or type its address.",
+  set_find_house: "Find Home Assistant in the network",
+  set_no_house: "No Home Assistant has answered in the server's network. Type its address.",
   set_test: "Test it",
   set_testing: "Waiting for an answer …",
   set_answered: "“{text}” ({ms})",

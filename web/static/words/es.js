@@ -324,6 +324,8 @@ export const ES = {
   set_found: "Encontrado. Elija uno:",
   set_found_none:
     "Nada responde en {tried}. Inicie allí un modelo de lenguaje o escriba su dirección.",
+  set_find_house: "Buscar Home Assistant en la red",
+  set_no_house: "Ningún Home Assistant ha respondido en la red del servidor. Escriba su dirección.",
   set_test: "Probar",
   set_testing: "Esperando una respuesta…",
   set_answered: "«{text}» ({ms})",

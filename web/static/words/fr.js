@@ -325,6 +325,9 @@ export const FR = {
   set_found: "Trouvé. Choisissez :",
   set_found_none:
     "Rien ne répond à {tried}. Lancez-y un modèle de langage, ou saisissez son adresse.",
+  set_find_house: "Chercher Home Assistant dans le réseau",
+  set_no_house:
+    "Aucun Home Assistant n’a répondu dans le réseau du serveur. Saisissez son adresse.",
   set_test: "Essayer",
   set_testing: "En attente d’une réponse…",
   set_answered: "« {text} » ({ms})",

@@ -323,6 +323,8 @@ export const IT = {
   set_found: "Trovato. Scegline uno:",
   set_found_none:
     "Nessuno risponde a {tried}. Avvia lì un modello linguistico o scrivi il suo indirizzo.",
+  set_find_house: "Cerca Home Assistant nella rete",
+  set_no_house: "Nessun Home Assistant ha risposto nella rete del server. Scrivi il suo indirizzo.",
   set_test: "Prova",
   set_testing: "In attesa di una risposta…",
   set_answered: "«{text}» ({ms})",

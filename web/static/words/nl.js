@@ -324,6 +324,8 @@ export const NL = {
   set_find: "Zoeken op de computer van de server",
   set_found: "Gevonden. Kies er een:",
   set_found_none: "Op {tried} antwoordt niets. Start daar een taalmodel, of typ het adres.",
+  set_find_house: "Home Assistant in het netwerk zoeken",
+  set_no_house: "Geen Home Assistant heeft geantwoord in het netwerk van de server. Typ het adres.",
   set_test: "Testen",
   set_testing: "Wacht op een antwoord…",
   set_answered: "‘{text}’ ({ms})",

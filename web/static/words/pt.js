@@ -325,6 +325,8 @@ export const PT = {
   set_found: "Encontrado. Escolha um:",
   set_found_none:
     "Nada responde em {tried}. Inicie lá um modelo de linguagem ou digite o endereço.",
+  set_find_house: "Procurar o Home Assistant na rede",
+  set_no_house: "Nenhum Home Assistant respondeu na rede do servidor. Digite o endereço.",
   set_test: "Testar",
   set_testing: "À espera de uma resposta…",
   set_answered: "“{text}” ({ms})",

@@ -312,6 +312,8 @@ export const ZH = {
   set_find: "在服务器的机器上查找",
   set_found: "已找到，请选择：",
   set_found_none: "{tried} 没有响应。请在那里启动语言模型，或输入它的地址。",
+  set_find_house: "在网络中查找 Home Assistant",
+  set_no_house: "服务器所在网络中没有 Home Assistant 响应。请输入它的地址。",
   set_test: "测试",
   set_testing: "正在等待回答…",
   set_answered: "“{text}”（{ms}）",
