@@ -39,14 +39,7 @@ class SoundCard:
         self._streams: list[Any] = []
 
     def __enter__(self) -> Self:
-        try:
-            import sounddevice
-        except ImportError as error:
-            raise NoSoundCard(
-                "--mic needs the package sounddevice: `earshot extras add mic`"
-            ) from error
-        except OSError as error:  # the Linux wheel does not contain the C library
-            raise NoSoundCard(f"--mic needs PortAudio (Debian: libportaudio2): {error}") from error
+        sounddevice = _library("--mic")
         common: dict[str, Any] = {
             "samplerate": RATE_HZ,
             "channels": 1,
@@ -101,3 +94,26 @@ class SoundCard:
             now, self._queued = self._queued[:frames], self._queued[frames:]
         data[: len(now), 0] = now
         data[len(now) :, 0] = 0
+
+
+def play_to_end(pcm: Pcm, rate_hz: int) -> None:
+    """Plays samples on the loudspeaker of this machine. Blocking. Raises NoSoundCard."""
+    sounddevice = _library("a loudspeaker")
+    try:
+        sounddevice.play(pcm, rate_hz, blocking=True)
+    except (sounddevice.PortAudioError, ValueError) as error:  # ValueError: there is no device
+        raise NoSoundCard(f"the loudspeaker cannot be used: {error}") from error
+
+
+def _library(user: str) -> Any:
+    """Returns the module sounddevice. `user`: what needs it, for the message. Raises
+    NoSoundCard."""
+    try:
+        import sounddevice
+    except ImportError as error:
+        raise NoSoundCard(
+            f"{user} needs the package sounddevice: `earshot extras add mic`"
+        ) from error
+    except OSError as error:  # the Linux wheel does not contain the C library
+        raise NoSoundCard(f"{user} needs PortAudio (Debian: libportaudio2): {error}") from error
+    return sounddevice

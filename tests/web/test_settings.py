@@ -41,6 +41,7 @@ class Server(Stub):
     refusal: str = ""
     "Reason with which a restart is refused."
     restarts: int = 0
+    settings_door: SettingsDoor = field(init=False)
 
     @property
     def file(self) -> Path:
@@ -48,8 +49,8 @@ class Server(Stub):
 
     def app(self) -> aioweb.Application:
         app = super().app()
-        self.door = self.started(FILE)
-        for route in settings_routes(self.door):
+        self.settings_door = self.started(FILE)
+        for route in settings_routes(self.settings_door):
             handler = {
                 "/v1/settings/language-models/search": self.search,
                 "/v1/settings/language-models/test": self.test,
@@ -69,7 +70,7 @@ class Server(Stub):
         """Returns a handler that asks the server of the moment."""
 
         async def handle(request: aioweb.Request) -> aioweb.Response:
-            answer: aioweb.Response = await getattr(self.door, name)(request)
+            answer: aioweb.Response = await getattr(self.settings_door, name)(request)
             return answer
 
         return handle
@@ -78,7 +79,7 @@ class Server(Stub):
         if self.refusal:
             raise Conflict(self.refusal, code="cannot_restart")
         self.restarts += 1
-        self.door = self.started(None)
+        self.settings_door = self.started(None)
         return aioweb.json_response({"drain_timeout_s": 1.0}, status=202)
 
     async def speak(self, request: aioweb.Request) -> aioweb.Response:
@@ -171,6 +172,7 @@ def test_what_waits_for_a_restart_gets_it_by_a_click(page: Page, server: Server)
     setting(page, BASE_URL).fill("http://127.0.0.1:10/v1")
     setting(page, BASE_URL.replace("base_url", "api_key")).fill("sk-new")
     page.get_by_test_id("settings-send").click()
+    expect(page.get_by_test_id("settings-diff")).to_be_visible()
     page.get_by_test_id("settings-send").click()
     server.refusal = "the port is in use"
     button.click()

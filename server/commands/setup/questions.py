@@ -2,10 +2,17 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
 from getpass import getpass
 
-from core.errors import ConfigError, EarshotError, RequestError
+import numpy as np
+
+from bench.talk.sound_card import play_to_end
+from core.audio import AudioFrame
+from core.errors import ConfigError, EarshotError, EngineError, RequestError
+from pipeline.speech.voices import choose_voice
 from server.commands.setup.engines import InstalledEngines
 from server.config import Config
 from server.net.addresses import is_loopback
@@ -70,7 +77,9 @@ def ask_settings(terminal: Terminal, config: Config) -> dict[str, SettingValue]:
     if len(voices) > 1:
         offers = ["default", *dict.fromkeys(voices)][:MAX_VOICES]
         answers["assistant.voice"] = terminal.choose("Voice", offers, config.assistant.voice)
-    answers |= _ask_model(terminal, config, language)
+    voice = str(answers.get("assistant.voice", config.assistant.voice))
+    speak = partial(_speak, terminal, engines, language, voice)
+    answers |= _ask_model(terminal, config, language, speak)
     answers |= _ask_wake_word(terminal, config, engines)
     answers |= _ask_access(terminal, config)
     present = {
@@ -84,8 +93,11 @@ def ask_settings(terminal: Terminal, config: Config) -> dict[str, SettingValue]:
     return {key: value for key, value in answers.items() if present.get(key, ...) != value}
 
 
-def _ask_model(terminal: Terminal, config: Config, language: str) -> dict[str, SettingValue]:
-    """Asks for the language model. What is there already is kept by default."""
+def _ask_model(
+    terminal: Terminal, config: Config, language: str, speak: Callable[[str], None]
+) -> dict[str, SettingValue]:
+    """Asks for the language model. What is there already is kept by default. `speak`: speaks the
+    test answer."""
     present = model_options(config)
     if present is not None:
         kept = f"{present.get('model', 'auto')} at {present.get('base_url')}"
@@ -112,7 +124,7 @@ def _ask_model(terminal: Terminal, config: Config, language: str) -> dict[str, S
         model = terminal.ask("Model", "auto")
         key = terminal.secret("Key (Enter: none)")
     if terminal.confirm("Ask it for a test answer?"):
-        _try_model(terminal, LanguageModelTest(address, model, language=language), key)
+        _try_model(terminal, LanguageModelTest(address, model, language=language), key, speak)
     options = "llm.options.model.options"
     answers: dict[str, SettingValue] = {
         "llm.engine": "hybrid",
@@ -127,13 +139,44 @@ def _ask_model(terminal: Terminal, config: Config, language: str) -> dict[str, S
     return answers | ({f"{options}.api_key": key or None} if key or had_key else {})
 
 
-def _try_model(terminal: Terminal, asked: LanguageModelTest, key: str) -> None:
+def _try_model(
+    terminal: Terminal, asked: LanguageModelTest, key: str, speak: Callable[[str], None]
+) -> None:
     try:
         answer = asyncio.run(test_language_model(asked, key))
     except RequestError as error:
         terminal.say(f"  no answer: {error}")
     else:
         terminal.say(f"  {answer.model} says after {answer.took_ms} ms: {answer.text}")
+        speak(answer.text)
+
+
+def _speak(
+    terminal: Terminal, engines: InstalledEngines, language: str, voice: str, text: str
+) -> None:
+    """Speaks a text on the loudspeaker of this machine. A machine without one only shows it."""
+    try:
+        frames = asyncio.run(_spoken(engines, language, voice, text))
+        play_to_end(np.concatenate([frame.pcm for frame in frames]), frames[0].rate_hz)
+    except EarshotError as error:
+        terminal.say(f"  It is not spoken: {error}")
+
+
+async def _spoken(
+    engines: InstalledEngines, language: str, voice: str, text: str
+) -> list[AudioFrame]:
+    """Returns the sound of a text. Raises RequestError or EngineError."""
+    choice = choose_voice(engines.voices, language, voice)
+
+    async def texts() -> AsyncIterator[str]:
+        yield text
+
+    frames = choice.tts.speak(texts(), language=language, voice=choice.voice)
+    async with aclosing(frames):
+        sound = [frame async for frame in frames]
+    if not sound:
+        raise EngineError("tts", choice.engine, "it has no sound for this text")
+    return sound
 
 
 def _ask_wake_word(

@@ -2,13 +2,19 @@
 
 import io
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 from server.__main__ import main
 from server.commands.exit_codes import ExitCode
+from server.commands.setup import questions
 from server.config.load import load
+from server.settings.language_models import LanguageModelAnswer, LanguageModelTest
 
 pytestmark = pytest.mark.live
 
@@ -105,4 +111,37 @@ def test_a_wrong_value_is_named(
 ) -> None:
     assert main(["setup", "--yes", "--set", flag]) == ExitCode.USAGE
     assert said in capsys.readouterr().err
+    assert file.read_text() == FILE
+
+
+def test_the_test_answer_is_spoken_where_there_is_a_loudspeaker(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answered(asked: LanguageModelTest, key: str) -> LanguageModelAnswer:
+        return LanguageModelAnswer("Hello there.", asked.model, 5, 9)
+
+    monkeypatch.setattr(questions, "test_language_model", answered)
+    played: list[float] = []
+
+    class Speaker(ModuleType):
+        class PortAudioError(Exception):
+            pass
+
+        def play(self, pcm: np.ndarray[Any, Any], rate_hz: int, *, blocking: bool) -> None:
+            if played:
+                raise self.PortAudioError("Error querying device -1")
+            assert blocking
+            assert np.abs(pcm).max() > 1000
+            played.append(len(pcm) / rate_hz)
+
+    monkeypatch.setitem(sys.modules, "sounddevice", Speaker("sounddevice"))
+    said = []
+    for _ in range(2):
+        answer(monkeypatch, "", "", "n", "http://127.0.0.1:9/v1", "qwen", "", "y", "", "", "n")
+        assert main(["setup"]) == ExitCode.CANNOT_RUN
+        said.append(capsys.readouterr().err)
+        assert "qwen says after 9 ms: Hello there." in said[-1]
+    assert 0.4 < played[0] < 2
+    assert "It is not spoken" not in said[0]
+    assert "It is not spoken: the loudspeaker cannot be used: Error querying device" in said[1]
     assert file.read_text() == FILE
