@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("files", nargs="*", type=Path, metavar="FILE", help=FILE_HELP)
     source.add_argument("--mic", action="store_true", help="use the microphone until Ctrl-C")
     source.add_argument("--text", metavar="WORDS", help="send a text message")
-    add_connection(parser)
+    add_connection(parser, "the configured server on this machine")
     parser.add_argument(
         "--turns",
         type=_positive,

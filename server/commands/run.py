@@ -64,10 +64,9 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
         case "doctor":
             return _doctor(options)
         case "talk":
-            from bench.client.http import DEFAULT_URL
             from bench.talk.command import main as talk
 
-            options.key = _key_for(options, options.url or DEFAULT_URL)
+            _name_server(options)
             return int(talk(options))
         case "bench":
             from bench import cli
@@ -127,6 +126,18 @@ def _start_again(wanted_port: int, port: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], *more])  # noqa: S606 - ourselves
+
+
+def _name_server(options: argparse.Namespace) -> None:
+    """Completes the options of a client. Without `--url` its server is the configured one. Raises
+    ConfigError if the configuration is needed and wrong."""
+    from server.commands.server_api import address_of
+
+    if options.url:
+        options.key = _key_for(options, options.url)
+        return
+    address = address_of(options, load(os.environ).config, os.environ)
+    options.url, options.key, options.insecure = address.url, address.key, address.is_insecure
 
 
 def _key_for(options: argparse.Namespace, url: str) -> str | None:
