@@ -18,6 +18,7 @@ from engines.base import Llm, ToolFilterLlm, Tts, TtsInfo
 from engines.llm.hybrid import HybridLlm
 from engines.registry import EngineKind, load
 from media.webrtc.call_path import describe_path, has_fast_path
+from pipeline.tools.functions import FunctionTools, load_functions
 from server.commands.doctor_probes import ProbeResult, available_voices, probe_all
 from server.compose.choices import (
     PlacementInputs,
@@ -64,6 +65,7 @@ def examine(config: Config) -> Iterator[ProbeResult]:
     loaded = LoadedEngines()
     for kind in KINDS:
         yield from _check_engines(config, kind, inputs, loaded)
+    yield from _check_functions(config)
     yield from _check_plugins(config)
     yield _check_devices(config)
     yield _check_webrtc_path(config)
@@ -239,6 +241,19 @@ def _test_decode(offer: LoadableModel) -> None:
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup_item(model.info)])
     model.close()
+
+
+def _check_functions(config: Config) -> Iterator[ProbeResult]:
+    """Imports the configured modules and lists their tools."""
+    if not config.tools.modules:
+        return
+    try:
+        provider = FunctionTools(load_functions(config.tools.modules))
+    except ConfigError as error:
+        yield ProbeResult("fail", str(error))
+        return
+    names = ", ".join(spec.name for spec in provider.tools(ToolContext("", config.language)))
+    yield ProbeResult("ok", f"tools of tools.modules: {names}")
 
 
 def _check_plugins(config: Config) -> Iterator[ProbeResult]:

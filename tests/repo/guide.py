@@ -2,7 +2,7 @@
 
 | block of the page | what is done |
 |---|---|
-| ` ```sh ` | each line is run in a shell; one that starts the server runs until the next such line |
+| ` ```sh ` | each line is run in a shell; `make run` goes on until the next `make run` |
 | ` ```toml ` or ` ```python ` whose first line is `# FILE` | the file is written into the folder |
 | ` ```text ` | the program has just printed these lines; `...` stands for anything |
 
@@ -26,7 +26,7 @@ COMMAND_S = 120.0
 READY_S = 90.0
 STOP_S = 20.0  # longer than the server drains
 
-STARTS = re.compile(r"^make run\b")
+STARTS = re.compile(r"^(?:[A-Z]+=\S+ )*make run\b")
 "A line that starts the server, and leaves it running."
 
 MAKEFILE = """\
@@ -87,9 +87,7 @@ class Reader:
     _server: Popen[str] | None = None
     _said: list[str] = field(default_factory=list)
 
-    def follow(
-        self, page: Path, after: Mapping[str, Callable[[], object]] | None = None
-    ) -> None:
+    def follow(self, page: Path, after: Mapping[str, Callable[[], object]] | None = None) -> None:
         """Does everything that the page shows; raises AssertionError where it does not hold.
 
         `after`: heading -> what a reader does by hand when the blocks below it are done.
@@ -151,7 +149,7 @@ class Reader:
     def _start(self, line: str) -> None:
         self._said = said = list[str]()
         self._server = server = Popen(
-            ["bash", "-c", f"exec {line}"],
+            ["bash", "-c", f"exec env {line}"],
             cwd=self.folder,
             env=dict(self.environment),
             stdout=PIPE,
