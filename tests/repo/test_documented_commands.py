@@ -17,7 +17,14 @@ from tests.shared import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("checkout")]
 
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "THREAT_MODEL.md", *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "THREAT_MODEL.md",
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/guides/*.md"),
+    ]
+)
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`]+)`")

@@ -3,6 +3,7 @@
 What a reader does elsewhere is played here: the Hugging Face hub, a language model, a board.
 """
 
+import asyncio
 import json
 import wave
 from collections.abc import Iterator
@@ -13,16 +14,19 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
 from server.models.voices import PIPER_REPOSITORY
 from tests.conftest import require
+from tests.devices.willow.was.simulated_device import SimulatedWillow
+from tests.devices.xiaozhi.simulated_board import Board
 from tests.engines.tts.tiny_voices import have_piper, piper_voice
 from tests.ports import reserved_port
-from tests.repo.guide import Reader, reading
+from tests.repo.guide import Reader, blocks, reading
 from tests.server.models.fake_hub import FakeHub, serving
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.real
 
 GUIDES = ROOT / "docs" / "guides"
 QUIET = {"EARSHOT_WYOMING__PORT": "0"}
@@ -112,3 +116,47 @@ def test_a_language_model(tmp_path: Path, port: int) -> None:
         assert "why is the sky blue?" in questions
         assert "turn on the kitchen lights" not in questions
         assert "Air scatters blue light." in talk(reader, "why is the sky blue?")
+
+
+def test_a_room_speaker(tmp_path: Path, port: int) -> None:
+    """The server stays on loopback, where `require_key` makes devices wait for approval, too."""
+    url = f"http://127.0.0.1:{port}"
+
+    async def xiaozhi_checks_in() -> str:
+        async with ClientSession(url) as http:
+            _, told = await Board(http).check_in()
+            return str(told["activation"]["code"])
+
+    async def xiaozhi_connects() -> None:
+        async with ClientSession(url) as http:
+            board = Board(http)
+            await board.boot()
+            await board.open(listens=False)
+            await board.close()
+
+    async def willow_boots() -> SimulatedWillow:
+        device = SimulatedWillow(1, f"ws://127.0.0.1:{was_port}/ws")
+        await device.boot()
+        return device
+
+    async def scenario(reader: Reader) -> None:
+        page, willow = GUIDES / "room-speaker.md", None
+        for block in blocks(page):
+            if block.heading == "Approve a xiaozhi board" and "pair" in block.text:
+                reader.replaced["123456"] = await xiaozhi_checks_in()
+            if block.heading == "Approve a Willow speaker" and willow is None:
+                await xiaozhi_connects()
+                willow = await willow_boots()
+            await asyncio.to_thread(reader.do, block)
+        assert willow is not None
+        async with asyncio.timeout(30):
+            while willow.config is None:  # noqa: ASYNC110 - it is another program's message
+                await asyncio.sleep(0.05)
+        await willow.off()
+
+    with (
+        reserved_port() as was_port,
+        reading(tmp_path, port, **QUICK, EARSHOT_SERVER__REQUIRE_KEY="true") as reader,
+    ):
+        reader.replaced |= {"0.0.0.0": "127.0.0.1", "8502": str(was_port)}
+        asyncio.run(scenario(reader))
