@@ -132,7 +132,12 @@ def test_a_room_speaker(tmp_path: Path, port: int) -> None:
             board = Board(http)
             await board.boot()
             await board.open(listens=False)
-            await board.close()
+            typed = {"type": "listen", "state": "detect", "text": "turn on the kitchen lights"}
+            await board.tell(typed)
+            async with asyncio.timeout(30):
+                answer = await board.text("tts", state="sentence_start")
+            assert answer["text"] == "Turned on the kitchen lights."
+            await board.hang_up()
 
     async def willow_boots() -> SimulatedWillow:
         device = SimulatedWillow(1, f"ws://127.0.0.1:{was_port}/ws")
