@@ -19,6 +19,7 @@ from server.compose.devices import database_url
 from server.config import Config, PathsConfig
 from server.config.sections.devices import DevicesConfig
 from server.config.sections.ice import IceConfig
+from server.config.sections.tools import ToolsConfig
 from serving.placement.choose import EngineSelection
 from serving.placement.offers import LoadableModel
 
@@ -104,6 +105,24 @@ def test_the_path_of_calls_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lacking.what.endswith("; [ice] ports has no effect")
     wrong = doctor._check_webrtc_path(Config(ice=IceConfig(ports="40000-40999", fast_path=False)))
     assert wrong.verdict == "fail"
+
+
+def test_tools_of_modules_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "doctors_bins.py").write_text(
+        "from pipeline.tools.functions import tool\n"
+        "@tool()\n"
+        "def which_bin() -> str:\n"
+        "    'Tells which bin is collected.'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    loads = Config(tools=ToolsConfig(modules=("doctors_bins",)))
+    assert list(doctor._check_functions(loads)) == [
+        ProbeResult("ok", "tools of tools.modules: which_bin")
+    ]
+    (missing,) = doctor._check_functions(Config(tools=ToolsConfig(modules=("not_there",))))
+    assert missing.verdict == "fail"
+    assert "'not_there' cannot be imported: No module named 'not_there'" in missing.what
+    assert list(doctor._check_functions(Config())) == []
 
 
 def test_a_wrong_database_url_is_reported_without_its_password(tmp_path: Path) -> None:
