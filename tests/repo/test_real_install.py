@@ -21,6 +21,7 @@ from server.commands.lock_file import name_of
 from tests.conftest import require
 from tests.ports import reserved_port
 from tests.repo.files import PACKAGES, copy_repository
+from tests.repo.guide import blocks
 from tests.shared import ROOT
 
 READY_S = 8.0  # the default voice loads too: 4 to 5 s alone; more beside other programs
@@ -69,14 +70,14 @@ def test_make_run_from_a_fresh_clone_is_ready_in_time(clone: Path) -> None:
         assert any(_is_ready_in_time(clone, port) for _ in range(TRIES))
 
 
-GUIDE = (ROOT / "docs/first-hour.md").read_text(encoding="utf-8")
+GUIDE = blocks(ROOT / "docs" / "first-hour.md")
 
 
 @pytest.mark.alone
 def test_the_first_hour_goes_as_its_page_says(clone: Path, tmp_path: Path) -> None:
     require(_is_free(8080), "port 8080, which the page names")
-    blocks = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", GUIDE, _BLOCK)]
-    cloning, (start,), talks, (doctor,), (start_for_all,) = blocks
+    shown = [block.lines for block in GUIDE if block.language == "sh"]
+    cloning, (start,), talks, (doctor,), (start_for_all,) = shown
     assert cloning[0].startswith("git clone REPOSITORY earshot"), "the fixture has done it"
     home = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
     with _started(start, clone, home) as output:
@@ -89,15 +90,12 @@ def test_the_first_hour_goes_as_its_page_says(clone: Path, tmp_path: Path) -> No
     assert "FAIL" not in checked.stdout
     with _started(start_for_all, clone, home) as output:
         assert any(re.search(r"https://\S+/#key=\S", line) for line in output), output
-    (settings,) = re.findall(r"^```toml\n(.*?)^```", GUIDE, _BLOCK)
+    (settings,) = [block.text for block in GUIDE if block.language == "toml"]
     (clone / "earshot.toml").write_text(settings, encoding="utf-8")
-    shown = _run(".venv/bin/earshot config", clone, home)
+    configured = _run(".venv/bin/earshot config", clone, home)
     (clone / "earshot.toml").unlink()
-    assert shown.returncode == 0, shown.stdout
-    assert "qwen3:4b" in shown.stdout
-
-
-_BLOCK = re.MULTILINE | re.DOTALL
+    assert configured.returncode == 0, configured.stdout
+    assert "qwen3:4b" in configured.stdout
 
 
 def _is_free(port: int) -> bool:

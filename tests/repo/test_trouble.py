@@ -14,7 +14,6 @@ from subprocess import run as run_program
 import pytest
 
 from server.commands.engines.pip import failure
-from tests.repo.test_install_failures import NO_NETWORK
 from tests.server.process import run
 from tests.shared import ROOT
 
@@ -78,7 +77,7 @@ def _no_recogniser(folder: Path) -> str:
 
 def _no_index(folder: Path) -> str:
     """What the installer says of a pip without a network; test_install_failures.py runs it."""
-    return str(failure(NO_NETWORK.splitlines()))
+    return str(failure(["WARNING: connection broken by 'NewConnectionError(...)'"]))
 
 
 START: dict[str, Callable[[Path], str]] = {
