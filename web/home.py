@@ -10,7 +10,7 @@ from aiohttp import web as aioweb
 from core.errors import RequestError
 from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
-from pipeline.tools.home import DemoHome, HomeState
+from pipeline.tools.home import Home, HomeState
 from pipeline.tools.home.state import OnOff
 from pipeline.tools.skills import HomeControls
 
@@ -36,7 +36,7 @@ class TickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def home_routes(
-    home: DemoHome, buttons: HomeControls, heartbeat_s: float = HEARTBEAT_S
+    home: Home, buttons: HomeControls, heartbeat_s: float = HEARTBEAT_S
 ) -> tuple[Route, ...]:
     """Returns the routes for the present state, for its changes and for its buttons.
 
@@ -116,7 +116,7 @@ def _read(body: bytes, wanted: type[T]) -> T:
 class _HomeDoor:
     """Handlers of the routes."""
 
-    def __init__(self, home: DemoHome, buttons: HomeControls, heartbeat_s: float) -> None:
+    def __init__(self, home: Home, buttons: HomeControls, heartbeat_s: float) -> None:
         self._home, self._buttons = home, buttons
         self._watchers = EventStreamSubscribers("the home", MAX_WATCHERS, heartbeat_s)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.http.routes import Route
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from pipeline.tools.skills import HomeControls
 from web.engines import EnginesSource, engine_routes
 from web.home import home_routes
@@ -14,7 +14,7 @@ from web.page import page_routes
 class PageDoor:
     """Sources of the data that the page's routes show, and what its buttons act on."""
 
-    home: DemoHome
+    home: Home
     buttons: HomeControls
     engines: EnginesSource
 

@@ -33,7 +33,7 @@ from engines.registry import load
 from media.codecs.opus import OpusDecoder, OpusEncoder
 from media.files.decode import decode_file
 from media.processing.modes import NoiseMode
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 
 PARTIAL_SAMPLES = ASR_RATE_HZ // 4
@@ -134,7 +134,7 @@ def transcripts(folder: Path) -> list[tuple[Path, str]]:
 
 def tool_specs() -> list[ToolSpec]:
     """Returns the tools of the demo home: the intents model understands their names."""
-    home, clock = DemoHome(default_home()), MonotonicClock()
+    home, clock = Home(default_home()), MonotonicClock()
     tools = (
         HomeTools(home),
         ListTools(home),

@@ -24,7 +24,7 @@ from engines.base import Llm, Message, ToolFilterLlm
 from engines.llm import hybrid, openai
 from engines.llm.chat_messages import chat_tools
 from pipeline.conversation.instructions import bundled_instructions
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.selection import relevant_tools
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
@@ -87,7 +87,7 @@ class SilentAnnouncer:
 
 def toolbox() -> Toolbox:
     """Returns the tools of the bundled home."""
-    home, clock = DemoHome(default_home()), RunningLoopClock()
+    home, clock = Home(default_home()), RunningLoopClock()
     timers = TimerTools(Timers(home, clock, SilentAnnouncer()))
     return Toolbox([HomeTools(home), ListTools(home), timers, ClockTools(clock)], NullMetrics())
 

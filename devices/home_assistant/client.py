@@ -25,7 +25,7 @@ from devices.home_assistant.registries import CHANGES, HomeAssistantHouse, fetch
 from devices.home_assistant.rest import process
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.websocket import HomeAssistantWebSocket, connect
-from pipeline.tools.home import DemoEntity
+from pipeline.tools.home import HomeEntity
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class HomeAssistantClient:
             )
         return answer
 
-    def states(self) -> tuple[DemoEntity, ...]:
+    def states(self) -> tuple[HomeEntity, ...]:
         """Returns the present states of the entities that the page shows; empty without a page's
         home."""
         return self._mirror.states() if self._mirror is not None else ()

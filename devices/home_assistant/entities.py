@@ -7,7 +7,7 @@ from typing import Any, get_args
 from devices.home_assistant.protocol import SubscriptionEvent
 from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
 from devices.home_assistant.websocket import HomeAssistantWebSocket
-from pipeline.tools.home import AreaConfig, DemoEntity, DemoHome, EntityConfig, HomeConfig
+from pipeline.tools.home import AreaConfig, EntityConfig, Home, HomeConfig, HomeEntity
 from pipeline.tools.home.config import MAX_AREAS, MAX_ENTITIES, EntityKind
 from pipeline.tools.home.state import AttributeValue
 
@@ -52,16 +52,16 @@ ATTRIBUTES: Mapping[str, tuple[tuple[str, str, float], ...]] = {
 
 
 class EntityMirror:
-    """Keeps a `DemoHome` equal to Home Assistant. Nothing else changes the devices of that home
+    """Keeps a `Home` equal to Home Assistant. Nothing else changes the devices of that home
     then."""
 
-    def __init__(self, home: DemoHome) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
         self._websocket: HomeAssistantWebSocket | None = None
         self._subscription: int | None = None
         self._shown: tuple[HomeAssistantEntity, ...] | None = None
 
-    def states(self) -> tuple[DemoEntity, ...]:
+    def states(self) -> tuple[HomeEntity, ...]:
         """Returns the states of all entities that are shown."""
         return self._home.entities()
 

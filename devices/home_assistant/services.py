@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
-from pipeline.tools.home import DemoEntity
+from pipeline.tools.home import HomeEntity
 
 MAX_TARGETS = 50
 "A command for more entities is probably a misunderstanding."
@@ -129,7 +129,7 @@ def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> li
     return list(calls.values())
 
 
-def restore(before: Sequence[DemoEntity]) -> list[ServiceCall]:
+def restore(before: Sequence[HomeEntity]) -> list[ServiceCall]:
     """Returns the service calls that give entities the state that they had before a change.
 
     What Earshot does not know of, such as a light's color, is left as it is.

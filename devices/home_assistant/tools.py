@@ -14,7 +14,7 @@ from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.services import plan, restore
 from engines.llm.intents import understand
 from engines.llm.intents.home_names import UNDO
-from pipeline.tools.home import ChangeJournal, DemoEntity
+from pipeline.tools.home import ChangeJournal, HomeEntity
 
 # Adds the room to a sentence: "Turn on the lights", said in the kitchen, gets "in the kitchen".
 #
@@ -201,7 +201,7 @@ class HomeAssistantTools:
     def _with_change(
         self,
         outcome: ToolOutcome,
-        before: Sequence[DemoEntity],
+        before: Sequence[HomeEntity],
         intent: str,
         slots: Mapping[str, Any],
     ) -> ToolOutcome:

@@ -19,7 +19,7 @@ from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.speech.file import SpeechFiles
-from pipeline.tools.home import DemoHome, HomeConfig, default_home
+from pipeline.tools.home import Home, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
@@ -113,7 +113,7 @@ async def assemble(
     involved.
     """
     clock = SystemClock()
-    home = DemoHome(_demo_home(config), language=config.language)
+    home = Home(_demo_home(config), language=config.language)
     conversations = Conversations()
     async with AsyncExitStack() as stack:
         devices = await stack.enter_async_context(device_services(config, clock, conversations))
@@ -233,7 +233,7 @@ def _backend(
     engines: Engines,
     session_services: SessionServices,
     conversations: Conversations,
-    home: DemoHome,
+    home: Home,
     home_controls: HomeControls,
     devices: DeviceServices,
     defaults: SessionDefaults,
@@ -259,7 +259,7 @@ def _backend(
     )
 
 
-def _skills(home: DemoHome, timers: Timers, clock: Clock) -> list[ToolProvider]:
+def _skills(home: Home, timers: Timers, clock: Clock) -> list[ToolProvider]:
     return [ListTools(home), TimerTools(timers), ClockTools(clock)]
 
 

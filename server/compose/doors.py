@@ -34,7 +34,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import InitialSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from pipeline.tools.skills import HomeControls
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices
@@ -80,7 +80,7 @@ class Backend:
     config: Config
     engines: Engines
     session_services: SessionServices
-    home: DemoHome
+    home: Home
     "The home that the page shows, also as a mirror of Home Assistant."
     home_controls: HomeControls
     devices: DeviceServices

@@ -12,7 +12,7 @@ from core.ports import Clock, Metrics, ToolProvider
 from devices.home_assistant.client import ConnectionState, HomeAssistantClient
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.tools import HomeAssistantTools
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from pipeline.tools.home.state import HomeReachability, OnOff
 from pipeline.tools.mcp import McpToolProvider, mcp_tools
 from server.config.sections.home_assistant import HomeAssistantConfig
@@ -46,7 +46,7 @@ class HomeAssistantServices:
 
 @asynccontextmanager
 async def run_home_assistant(
-    config: HomeAssistantConfig, demo_home: DemoHome, clock: Clock, metrics: Metrics
+    config: HomeAssistantConfig, demo_home: Home, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[HomeAssistantServices | None]:
     """Yields Home Assistant's tools and names, or None if it is not configured. It connects in the
     background; leaving the context disconnects. `demo_home`: the demo home, which the page shows;
@@ -78,7 +78,7 @@ async def run_home_assistant(
             task.cancel()
 
 
-async def _update_reachability(client: HomeAssistantClient, demo_home: DemoHome) -> None:
+async def _update_reachability(client: HomeAssistantClient, demo_home: Home) -> None:
     """Keeps the connection state on the page up to date."""
     while True:
         state = client.state

@@ -11,7 +11,7 @@ from engines.llm.chat_messages import chat_tools
 from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions, bundled_instructions
 from pipeline.response.generation import ANSWER_TOKENS
 from pipeline.tools.functions import FunctionTools, load_functions
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.selection import most_tools
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from server.compose.plugins import create_tools
@@ -116,7 +116,7 @@ def known_tools(config: Config) -> list[ToolSpec]:
 
 def built_in_tools(config: Config) -> list[ToolProvider]:
     """Creates the tools of the demo house, then the other skills, without a running server."""
-    home, clock = DemoHome(config.home or default_home(), language=config.language), SystemClock()
+    home, clock = Home(config.home or default_home(), language=config.language), SystemClock()
     timers = Timers(home, clock, _NullAnnouncer())
     return [HomeTools(home), ListTools(home), TimerTools(timers), ClockTools(clock)]
 

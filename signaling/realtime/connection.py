@@ -16,7 +16,7 @@ from core.http.client_connection import ClientDisconnected
 from core.ports import Metrics
 from core.tasks import Alarm
 from pipeline.session.session import Session
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from signaling.realtime.client_secrets import check_type
 from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings
 from signaling.realtime.protocol.client_events import (
@@ -92,7 +92,7 @@ class RealtimeConnection:
         *,
         transport: Transport,
         idle_timeout_s: float,
-        home: DemoHome | None = None,
+        home: Home | None = None,
         max_event_bytes: int | None = None,
     ) -> None:
         """Prepares the connection; `run` serves it.

@@ -14,7 +14,7 @@ from core.ports import Metrics, WorkGuard
 from media.webrtc.peer import PeerSettings
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import InitialSettings, SessionSettings
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from signaling.bearer_token import TOKEN
 from signaling.realtime.client_secrets import (
     ClientSecret,
@@ -60,7 +60,7 @@ class RealtimeDoor:
         metrics: Metrics,
         guard: WorkGuard,
         *,
-        home: DemoHome | None = None,
+        home: Home | None = None,
         settings: RealtimeSettings | None = None,
         secrets: ClientSecretStore | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from devices.announcements import (
 )
 from devices.presence import DeviceNotification, Presence
 from pipeline.conversation.conversation import Conversations
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import Timers
 from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
 from tests.loop import run_virtual
@@ -261,7 +261,7 @@ def test_a_timer_of_a_disconnected_board_rings_nearby_or_later() -> None:
     async def main() -> None:
         scene, clock, talks = Scene(), LoopClock(), Conversations()
         said = Announcements(talks, scene.rooms.as_directory(), scene.presence, clock)
-        timers = Timers(DemoHome(default_home()), clock, said)
+        timers = Timers(Home(default_home()), clock, said)
         board, other = FakeLive(), FakeLive()
         talks.get("conv").place = KITCHEN
         async with asyncio.TaskGroup() as tasks:

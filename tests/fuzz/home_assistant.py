@@ -19,7 +19,7 @@ from devices.home_assistant.registries import (
 from devices.home_assistant.services import MAX_TARGETS, SERVICES, plan
 from devices.home_assistant.websocket import HomeAssistantWebSocket
 from pipeline.tools.home.config import HomeConfig
-from pipeline.tools.home.home import DemoHome
+from pipeline.tools.home.home import Home
 from tests.devices.home_assistant.fake_server import answered
 from tests.fuzz.shared_loop import run_kept
 from tests.fuzz.target import Target, lines
@@ -110,7 +110,7 @@ def houses(data: bytes) -> None:
 
 
 async def _mirrored(found: HomeAssistantHouse, change: dict[str, Any]) -> None:
-    home = DemoHome(HomeConfig())
+    home = Home(HomeConfig())
     mirror = EntityMirror(home)
     try:
         await mirror.show(found, cast(HomeAssistantWebSocket, _Link()))

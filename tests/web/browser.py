@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from devices.registry.database import Database, open_database
 from devices.registry.kept_conversations import KeptConversations
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import HomeControls, Timers
 from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
 from server.runtime.clock import SystemClock
@@ -78,7 +78,7 @@ class Stub:
     prefix: str = ""
     "Path below which everything is, as behind some proxies."
     url: str = ""
-    home: DemoHome = field(default_factory=lambda: DemoHome(default_home()))
+    home: Home = field(default_factory=lambda: Home(default_home()))
     timers: Timers = field(init=False)
     is_stuck: bool = False
     "Calls are not answered at all."

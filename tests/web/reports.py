@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from core.errors import NotFound
-from pipeline.tools.home import DemoHome, EntityState, HomeState, TimerState, default_home
+from pipeline.tools.home import EntityState, Home, HomeState, TimerState, default_home
 from pipeline.tools.home.state import OnOff
 from pipeline.tools.skills import HomeControls
 from web.engines import EngineChoice, EngineOffer, EnginesReport
@@ -40,7 +40,7 @@ def _home(revision: int, state: str = "off", name: str = "Lamp") -> HomeState:
     )
 
 
-class FakeHome(DemoHome):
+class FakeHome(Home):
     """A home with a new state each time `change` is set; it counts its watchers."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The demo home that skills act on when no Home Assistant is connected."""
+"""The home that skills act on and pages show: the demo home, or a copy of Home Assistant's."""
 
 from pipeline.tools.home.changes import ChangeJournal
 from pipeline.tools.home.config import AreaConfig, EntityConfig, HomeConfig, default_home
-from pipeline.tools.home.home import DemoEntity, DemoHome, names_in
+from pipeline.tools.home.home import Home, HomeEntity, names_in
 from pipeline.tools.home.state import (
     AreaState,
     EntityState,
@@ -15,11 +15,11 @@ __all__ = [
     "AreaConfig",
     "AreaState",
     "ChangeJournal",
-    "DemoEntity",
-    "DemoHome",
     "EntityConfig",
     "EntityState",
+    "Home",
     "HomeConfig",
+    "HomeEntity",
     "HomeState",
     "ShoppingListItem",
     "TimerState",

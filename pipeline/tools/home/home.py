@@ -1,4 +1,7 @@
-"""The demo home: one shared object that skills change and pages watch."""
+"""The home that voice commands act on: one shared object that skills change and pages watch.
+
+It is the demo home of the configuration, or a copy of the home that Home Assistant controls.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -43,7 +46,7 @@ ATTRIBUTES: Mapping[EntityKind, Mapping[str, AttributeValue]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class DemoEntity:
+class HomeEntity:
     """A device: its names and its present state."""
 
     config: EntityConfig
@@ -55,10 +58,10 @@ class DemoEntity:
         return names_in(self.config.names, language)[0]
 
 
-class DemoHome:
-    """Areas, devices and the shopping list of the demo home.
+class Home:
+    """Areas, devices, timers and the shopping list of a home.
 
-        home = DemoHome(default_home(), language="en")
+        home = Home(default_home(), language="en")
         home.update("light.kitchen", "on", brightness=40)
         async for state in home.watch():  # the latest state after each change
 
@@ -102,10 +105,10 @@ class DemoHome:
             seen = self.revision
             yield self.snapshot(language)
 
-    def entities(self) -> tuple[DemoEntity, ...]:
+    def entities(self) -> tuple[HomeEntity, ...]:
         return tuple(self._entities.values())
 
-    def entity(self, entity_id: str) -> DemoEntity:
+    def entity(self, entity_id: str) -> HomeEntity:
         """Returns the device. Raises KeyError."""
         return self._entities[entity_id]
 
@@ -116,7 +119,7 @@ class DemoHome:
 
     def update(
         self, entity_id: str, state: str | None = None, **attributes: AttributeValue
-    ) -> DemoEntity:
+    ) -> HomeEntity:
         """Sets a device's state and attributes, and returns the device.
 
         Raises KeyError for an unknown id, ValueError for a state that its kind does not have.
@@ -124,7 +127,7 @@ class DemoHome:
         old = self._entities[entity_id]
         if state is not None and state not in STATES[old.config.kind]:
             raise ValueError(f"{old.config.kind} has no state {state!r}")
-        new = DemoEntity(old.config, state or old.state, {**old.attributes, **attributes})
+        new = HomeEntity(old.config, state or old.state, {**old.attributes, **attributes})
         if new != old:
             self._entities[entity_id] = new
             self.touch()
@@ -213,7 +216,7 @@ def names_in(names: Mapping[str, tuple[str, ...]], language: str) -> tuple[str, 
     )
 
 
-def _at_start(config: EntityConfig) -> DemoEntity:
+def _at_start(config: EntityConfig) -> HomeEntity:
     states = STATES[config.kind]
     state = config.state or states[0]
     if state not in states:
@@ -221,10 +224,10 @@ def _at_start(config: EntityConfig) -> DemoEntity:
             f"home.entities: {config.id!r} cannot be {state!r}; "
             f"a {config.kind} is {' or '.join(states)}"
         )
-    return DemoEntity(config, state, {**ATTRIBUTES[config.kind], **config.attributes})
+    return HomeEntity(config, state, {**ATTRIBUTES[config.kind], **config.attributes})
 
 
-def _shown(entity: DemoEntity, language: str) -> EntityState:
+def _shown(entity: HomeEntity, language: str) -> EntityState:
     return EntityState(
         id=entity.config.id,
         name=_title(entity.name(language)),

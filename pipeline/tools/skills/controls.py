@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from core.errors import Conflict, NotFound
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from pipeline.tools.home.state import OnOff
 from pipeline.tools.skills.timers import Timers
 
@@ -21,7 +21,7 @@ class HomeControls:
     switch: switches devices that the home only mirrors; None: they are the demo home's own.
     """
 
-    def __init__(self, home: DemoHome, timers: Timers, switch: Switch | None = None) -> None:
+    def __init__(self, home: Home, timers: Timers, switch: Switch | None = None) -> None:
         self._home, self._timers, self._switch = home, timers, switch
 
     async def switch(self, entity_id: str, state: OnOff) -> None:

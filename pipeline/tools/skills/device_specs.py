@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from core.ports import ToolSpec
-from pipeline.tools.home import DemoHome, names_in
+from pipeline.tools.home import Home, names_in
 from pipeline.tools.skills.arguments import choice_schema, number_schema, text_schema, tool
 
 MIN_TARGET_C = 5  # frost protection of a usual thermostat
@@ -29,7 +29,7 @@ _CHANGES = {
 }
 
 
-def device_specs(home: DemoHome, language: str) -> tuple[ToolSpec, ...]:
+def device_specs(home: Home, language: str) -> tuple[ToolSpec, ...]:
     """Returns the device tools with all area and device names of this home in `language`."""
     names = _TargetSchemas(home, language)
     return (*_switch_specs(names), *_set_specs(names), *_ask_specs(names), *_media_specs(names))
@@ -38,7 +38,7 @@ def device_specs(home: DemoHome, language: str) -> tuple[ToolSpec, ...]:
 class _TargetSchemas:
     """Schemas of a tool's targets: device names grouped by kind (the `title`), and areas."""
 
-    def __init__(self, home: DemoHome, language: str) -> None:
+    def __init__(self, home: Home, language: str) -> None:
         self._kinds: dict[str, list[str]] = defaultdict(list)
         self._classes: dict[str, list[str]] = defaultdict(list)
         for entity in home.entities():

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.tools.home import ChangeJournal, DemoEntity, DemoHome
+from pipeline.tools.home import ChangeJournal, Home, HomeEntity
 from pipeline.tools.skills.arguments import (
     SkillHandler,
     ToolError,
@@ -33,7 +33,7 @@ OFF = {"cover": "closed", "lock": "unlocked"}
 class HomeTools:
     """Acts on the devices of the demo home. All of it is synchronous, so no call is half done."""
 
-    def __init__(self, home: DemoHome) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
         self._changes = ChangeJournal()
         self._specs: dict[str, tuple[ToolSpec, ...]] = {}
@@ -77,7 +77,7 @@ class HomeTools:
 
     def _targets(
         self, arguments: Mapping[str, Any], context: ToolContext, *kinds: str
-    ) -> list[DemoEntity]:
+    ) -> list[HomeEntity]:
         return find_targets(self._home, arguments, context.language, kinds)
 
     def _turn_on(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
@@ -96,7 +96,7 @@ class HomeTools:
 
     def _switchable(
         self, arguments: Mapping[str, Any], context: ToolContext
-    ) -> Sequence[DemoEntity]:
+    ) -> Sequence[HomeEntity]:
         is_specific = any(arguments.get(key) for key in ("name", "domain", "device_class"))
         kinds = SWITCHABLE if is_specific else EVERYTHING
         return self._targets(arguments, context, *kinds)
@@ -118,7 +118,7 @@ class HomeTools:
         ]
         return self._done(restored, context)
 
-    def _switch(self, entity: DemoEntity, state: str) -> DemoEntity:
+    def _switch(self, entity: HomeEntity, state: str) -> HomeEntity:
         if entity.config.kind == "cover":
             return self._home.update(
                 entity.config.id, state, position=100 if state == "open" else 0
@@ -208,7 +208,7 @@ class HomeTools:
             )
         return ToolOutcome({"matched": matched, "unmatched": unmatched})
 
-    def _queried(self, arguments: Mapping[str, Any], context: ToolContext) -> list[DemoEntity]:
+    def _queried(self, arguments: Mapping[str, Any], context: ToolContext) -> list[HomeEntity]:
         try:
             return self._targets(arguments, context, *SWITCHABLE)
         except ToolError as error:
@@ -263,13 +263,13 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _done(self, entities: Iterable[DemoEntity], context: ToolContext) -> ToolOutcome:
+    def _done(self, entities: Iterable[HomeEntity], context: ToolContext) -> ToolOutcome:
         described = [describe_entity(self._home, entity, context.language) for entity in entities]
         return ToolOutcome({"targets": described})
 
     def _players(
         self, arguments: Mapping[str, Any], context: ToolContext, *, is_paused: bool = False
-    ) -> list[DemoEntity]:
+    ) -> list[HomeEntity]:
         """Returns the players that are meant.
 
         If none is named: those that play, or with `is_paused` those that are paused.
@@ -287,12 +287,12 @@ class HomeTools:
         return self._targets({"domain": "media_player"}, context, "media_player")
 
 
-def _brightness(light: DemoEntity) -> int:
+def _brightness(light: HomeEntity) -> int:
     """Returns the brightness as it is seen: 0 for a light that is off."""
     return int(light.attributes["brightness"]) if light.state == "on" else 0
 
 
-def _plays(player: DemoEntity) -> bool:
+def _plays(player: HomeEntity) -> bool:
     return player.state == "playing"
 
 

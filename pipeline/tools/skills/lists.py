@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from pipeline.tools.skills.arguments import (
     SkillHandler,
     ToolError,
@@ -18,7 +18,7 @@ from pipeline.tools.skills.arguments import (
 class ListTools:
     """Adds items to the shopping list, ticks them off and reads them out."""
 
-    def __init__(self, home: DemoHome) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
         self._handlers: Mapping[str, SkillHandler] = {
             "HassShoppingListAddItem": self._add,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.tools.home import DemoEntity, DemoHome, names_in
+from pipeline.tools.home import Home, HomeEntity, names_in
 from pipeline.tools.skills.arguments import ToolError, read_text
 
 NAMED_AS_GROUP = ("light",)
@@ -14,8 +14,8 @@ ALIKE = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
 
 
 def find_targets(
-    home: DemoHome, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
-) -> list[DemoEntity]:
+    home: Home, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
+) -> list[HomeEntity]:
     """Returns the devices that are meant, at least one.
 
     kinds: kinds that the tool can act on. Raises ToolError when there is no such device, or when it
@@ -51,7 +51,7 @@ def find_targets(
     return _only_one(able, language)
 
 
-def find_area(home: DemoHome, name: str, language: str) -> str:
+def find_area(home: Home, name: str, language: str) -> str:
     """Returns the id of the area with that name or id. Empty for an empty name.
 
     Raises ToolError no_such_area.
@@ -65,7 +65,7 @@ def find_area(home: DemoHome, name: str, language: str) -> str:
     raise ToolError(f"there is no area {name!r}", code="no_such_area", area=name)
 
 
-def describe_entity(home: DemoHome, entity: DemoEntity, language: str) -> dict[str, Any]:
+def describe_entity(home: Home, entity: HomeEntity, language: str) -> dict[str, Any]:
     """Returns a device as tools report it."""
     return {
         "id": entity.config.id,
@@ -79,7 +79,7 @@ def describe_entity(home: DemoHome, entity: DemoEntity, language: str) -> dict[s
     }
 
 
-def _named(entities: Sequence[DemoEntity], name: str, language: str) -> list[DemoEntity]:
+def _named(entities: Sequence[HomeEntity], name: str, language: str) -> list[HomeEntity]:
     wanted = name.casefold()
     return [
         entity
@@ -88,7 +88,7 @@ def _named(entities: Sequence[DemoEntity], name: str, language: str) -> list[Dem
     ]
 
 
-def _of_class(entities: Sequence[DemoEntity], device_class: str) -> list[DemoEntity]:
+def _of_class(entities: Sequence[HomeEntity], device_class: str) -> list[HomeEntity]:
     """Returns the devices of that class; if there are none, those of classes that share its
     word."""
     exact = [entity for entity in entities if entity.config.device_class == device_class]
@@ -101,7 +101,7 @@ def _all_names(names: Mapping[str, tuple[str, ...]], language: str) -> set[str]:
     return {name.casefold() for group in groups for name in group}
 
 
-def _only_one(found: list[DemoEntity], language: str) -> list[DemoEntity]:
+def _only_one(found: list[HomeEntity], language: str) -> list[HomeEntity]:
     if len(found) == 1 or found[0].config.kind in NAMED_AS_GROUP:
         return found
     raise ToolError(

@@ -9,7 +9,7 @@ from typing import Literal
 from core.errors import EarshotError
 from core.ids import new_id
 from core.ports import Announcer, Clock
-from pipeline.tools.home import DemoHome, TimerState
+from pipeline.tools.home import Home, TimerState
 from pipeline.tools.skills.arguments import ToolError
 
 MAX_TIMERS_PER_CONVERSATION = 20  # more than a user can tell apart by name
@@ -59,7 +59,7 @@ class Timer:
 class Timers:
     """All timers of the server. They ring only while `run` runs."""
 
-    def __init__(self, home: DemoHome, clock: Clock, announcer: Announcer) -> None:
+    def __init__(self, home: Home, clock: Clock, announcer: Announcer) -> None:
         self._home, self._clock, self._announcer = home, clock, announcer
         self._timers: dict[str, Timer] = {}
         self._changed = asyncio.Event()

@@ -14,7 +14,7 @@ from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.playout.playout import PACED_RATE_HZ
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from signaling.call_stats import quality_reports
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
 from signaling.realtime.protocol.validation import params_below
@@ -46,7 +46,7 @@ class RealtimeCalls:
         metrics: Metrics,
         guard: WorkGuard,
         *,
-        home: DemoHome | None,
+        home: Home | None,
         peer: PeerSettings,
         idle_timeout_s: float,
     ) -> None:
@@ -131,7 +131,7 @@ class RealtimeCall:
         self,
         sessions: Sessions,
         metrics: Metrics,
-        home: DemoHome | None,
+        home: Home | None,
         peer_settings: PeerSettings,
     ) -> None:
         self.id = new_id("rtc")

@@ -14,7 +14,7 @@ from core.errors import RequestError
 from core.ports import Metrics
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from signaling.call_stats import EVERY_S, count_quality
 from signaling.realtime.client_secrets import ClientSecret
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
@@ -41,7 +41,7 @@ async def serve(
     sessions: Sessions,
     metrics: Metrics,
     *,
-    home: DemoHome | None,
+    home: Home | None,
     idle_timeout_s: float,
     initial_settings: SessionSettingsFactory,
     client_secret: ClientSecret | None = None,
@@ -73,7 +73,7 @@ async def _converse(
     session: Session,
     configuration: SessionConfiguration,
     metrics: Metrics,
-    home: DemoHome | None,
+    home: Home | None,
     idle_timeout_s: float,
 ) -> DisconnectReason:
     """Connects the WebSocket to the session until one of them ends; returns the reason."""

@@ -14,7 +14,7 @@ from devices.home_assistant.errors import (
     HomeAssistantTimeout,
     HomeAssistantUnreachable,
 )
-from pipeline.tools.home import DemoHome, HomeConfig
+from pipeline.tools.home import Home, HomeConfig
 from tests.devices.home_assistant.fake_server import answered, fake_home, light
 from tests.devices.home_assistant.harness import client, reached, run, until
 
@@ -251,7 +251,7 @@ def test_a_malformed_answer_is_an_error() -> None:
 
 def test_the_page_shows_the_states_of_its_entities() -> None:
     async def main() -> None:
-        shown = DemoHome(HomeConfig())
+        shown = Home(HomeConfig())
         areas = [{"area_id": "kitchen", "name": "Kitchen", "aliases": []}]
         entities = [
             light("Kitchen Lights", "kitchen"),
@@ -283,7 +283,7 @@ def test_the_page_shows_the_states_of_its_entities() -> None:
 
 def test_a_home_without_entities_for_the_page_still_works() -> None:
     async def main() -> None:
-        shown = DemoHome(HomeConfig())
+        shown = Home(HomeConfig())
         areas = [{"area_id": "no_area", "name": "No Area"}] * 2
         entities = [light("Porch Light"), light("Hall Light", "no_area")]
         async with (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.tools.home import DemoHome, HomeConfig
+from pipeline.tools.home import Home, HomeConfig
 from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake_server import TOKEN, fake_home
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.live
 @pytest.mark.parametrize(("token", "reach"), [(TOKEN, "here"), ("of-somebody-else", "refused")])
 def test_the_page_shows_whether_home_assistant_is_reachable(token: str, reach: str) -> None:
     async def main() -> None:
-        shown = DemoHome(HomeConfig())
+        shown = Home(HomeConfig())
         assert shown.snapshot().reach == "here"
         async with fake_home() as home:
             config = HomeAssistantConfig(url=home.url, token=token)

@@ -12,7 +12,7 @@ from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.tools import HomeAssistantTools
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm import intents
-from pipeline.tools.home import DemoHome, HomeConfig
+from pipeline.tools.home import Home, HomeConfig
 from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
 from tests.devices.home_assistant.fake_server import FakeHome, answered, fake_home, light
@@ -44,7 +44,7 @@ class Talk:
     codes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        home, clock = DemoHome(HomeConfig()), HandClock()
+        home, clock = Home(HomeConfig()), HandClock()
         timers = Timers(home, clock, Announced())
         skills = (ListTools(home), TimerTools(timers), ClockTools(clock))
         self.toolbox = Toolbox((self.provider, *skills), Counts())
@@ -275,7 +275,7 @@ def test_arguments_that_are_not_a_sentence_are_refused() -> None:
 
 def test_follow_ups_call_services_and_undo_restores_the_brightness() -> None:
     async def run_it() -> None:
-        shown = DemoHome(HomeConfig())
+        shown = Home(HomeConfig())
         async with (
             fake_home(entities=list(ENTITIES), areas=AREAS) as home,
             client(home, mirror=EntityMirror(shown)) as house,

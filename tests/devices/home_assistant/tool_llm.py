@@ -7,7 +7,7 @@ from core.ports import ToolContext, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.speech.language_id import TextLanguageDetector
-from pipeline.tools.home import DemoHome, HomeConfig
+from pipeline.tools.home import Home, HomeConfig
 from pipeline.tools.skills import ClockTools
 from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
@@ -51,7 +51,7 @@ async def earshot(url: str, token: str = TOKEN) -> AsyncIterator[World]:
     """Runs Earshot's parts as the server assembles them."""
     config = HomeAssistantConfig(url=url, token=token, use="tools")
     clock = HandClock()
-    async with run_home_assistant(config, DemoHome(HomeConfig()), clock, Counts()) as parts:
+    async with run_home_assistant(config, Home(HomeConfig()), clock, Counts()) as parts:
         assert parts is not None
         yield World(llm=Asks(), providers=(*parts.providers, ClockTools(clock)))
 

@@ -14,7 +14,7 @@ from core.queues import Outbox
 from engines.base import AsrPadding
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration
@@ -98,7 +98,7 @@ class NotedSession:
         self.asked.append(what)
 
 
-class CountingHome(DemoHome):
+class CountingHome(Home):
     """A home that is a number; `change` counts up. Like the real home it skips to the latest
     state."""
 
@@ -139,7 +139,7 @@ class Client:
         terms: SessionConfiguration | None = None,
         *,
         transport: Transport = "websocket",
-        home: DemoHome | None = None,
+        home: Home | None = None,
         idle_timeout_s: float = 600,
         max_event_bytes: int | None = None,
     ) -> RealtimeConnection:
@@ -213,7 +213,7 @@ async def gone(connection: RealtimeConnection) -> None:
         await asyncio.sleep(0.01)
 
 
-class TalkativeHome(DemoHome):
+class TalkativeHome(Home):
     """A home whose state always changes."""
 
     def __init__(self, told: str = "x" * SENT_BYTES) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import ClientSession
 
 from pipeline.session.sessions import Sessions
-from pipeline.tools.home import DemoHome
+from pipeline.tools.home import Home
 from server.http.auth import AccessGate
 from server.runtime.metrics import PrometheusMetrics
 from signaling.realtime.client_secrets import ClientSecretStore
@@ -43,7 +43,7 @@ class Setup:
     world: World = field(default_factory=World)
     settings: RealtimeSettings = field(default_factory=RealtimeSettings)
     max_sessions: int = 4
-    home: DemoHome | None = None
+    home: Home | None = None
     secrets: ClientSecretStore | None = None
     gate: AccessGate | None = None
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)

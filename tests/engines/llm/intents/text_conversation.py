@@ -10,7 +10,7 @@ from core.ports import ToolContext, ToolProvider, ToolSpec
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm import intents
 from engines.llm.intents.engine import IntentsLlm
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
 from tests.pipeline.fakes import Counts
@@ -60,7 +60,7 @@ class Talk:
 
     def __init__(self, language: str = "en") -> None:
         self.clock = HandClock()
-        self.home = DemoHome(default_home())
+        self.home = Home(default_home())
         self.timers = Timers(self.home, self.clock, Announced())
         self.context = ToolContext("conv_test", language)
         self.llm: IntentsLlm = intents.create(intents.Settings())

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from core.errors import ConfigError
-from pipeline.tools.home import DemoHome, HomeConfig, HomeState, default_home
+from pipeline.tools.home import Home, HomeConfig, HomeState, default_home
 from pipeline.tools.home.home import MAX_LIST_ITEMS
 from tests.loop import run_virtual
 
@@ -25,8 +25,8 @@ SMALL = {
 }
 
 
-def small() -> DemoHome:
-    return DemoHome(msgspec.convert(SMALL, HomeConfig))
+def small() -> Home:
+    return Home(msgspec.convert(SMALL, HomeConfig))
 
 
 def test_a_snapshot_is_the_documented_json() -> None:
@@ -64,7 +64,7 @@ def test_the_bundled_home_has_names_in_eight_languages() -> None:
     for names in named:
         assert set(names) == {"en", "de", "fr", "es", "it", "nl", "pt", "zh"}
         assert all(names.values())
-    DemoHome(config).snapshot()
+    Home(config).snapshot()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_state_that_a_kind_does_not_have_is_refused() -> None:
     entity = {**SMALL["entities"][0], "state": "ajar"}
     config = msgspec.convert({**SMALL, "entities": [entity]}, HomeConfig)
     with pytest.raises(ConfigError, match="a light is off or on"):
-        DemoHome(config)
+        Home(config)
     with pytest.raises(ValueError, match="light has no state 'ajar'"):
         small().update("light.kitchen", "ajar")
 
@@ -148,7 +148,7 @@ async def _next(states: Any) -> HomeState:
     return state
 
 
-async def _until_on(home: DemoHome) -> int:
+async def _until_on(home: Home) -> int:
     async with aclosing(home.watch()) as states:
         async for state in states:
             if state.entities[0].state == "on":

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from core.ports import ToolContext, ToolProvider, ToolSpec
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from tests.engines.llm.intents.text_conversation import Announced, HandClock
 
@@ -38,7 +38,7 @@ class House:
     """A home with a list and a timer, and all of its state."""
 
     def __init__(self) -> None:
-        self.home = DemoHome(default_home())
+        self.home = Home(default_home())
         clock = HandClock()
         self.timers = Timers(self.home, clock, Announced())
         self.timers.start("conv_1", "en", 600, "pizza")

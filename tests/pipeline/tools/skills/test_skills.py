@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ports import ToolContext, ToolOutcome
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools
 
 ENGLISH = ToolContext("conv_1", "en")
 
 
 def call(
-    name: str, arguments: dict[str, Any], home: DemoHome | None = None, language: str = "en"
+    name: str, arguments: dict[str, Any], home: Home | None = None, language: str = "en"
 ) -> ToolOutcome:
-    tools = HomeTools(home or DemoHome(default_home()))
+    tools = HomeTools(home or Home(default_home()))
     return asyncio.run(tools.call(name, arguments, ToolContext("conv_1", language)))
 
 
@@ -94,7 +94,7 @@ DONE: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
 def test_a_tool_changes_the_home(
     tool: str, arguments: dict[str, Any], entity: str, state: str, attributes: dict[str, Any]
 ) -> None:
-    home = DemoHome(default_home())
+    home = Home(default_home())
     outcome = call(tool, arguments, home)
     assert outcome.error is None
     assert entity in [target["id"] for target in outcome.data["targets"]]
@@ -129,7 +129,7 @@ def test_a_tool_changes_the_home(
 def test_a_wrong_call_changes_nothing_and_gives_the_reason(
     tool: str, arguments: dict[str, Any], error: str
 ) -> None:
-    home = DemoHome(default_home())
+    home = Home(default_home())
     outcome = call(tool, arguments, home)
     assert outcome.error == error
     assert home.revision == 1
@@ -143,7 +143,7 @@ def test_names_of_the_language_are_understood_and_reported() -> None:
 
 
 def test_a_question_about_states_divides_devices_into_matched_and_unmatched() -> None:
-    home = DemoHome(default_home())
+    home = Home(default_home())
     home.update("light.attic", "on")
     outcome = call("HassGetState", {"domain": "light", "state": "on"}, home)
     assert [entity["id"] for entity in outcome.data["matched"]] == ["light.attic"]
@@ -154,12 +154,12 @@ def test_a_question_about_states_divides_devices_into_matched_and_unmatched() ->
 
 
 def test_the_schemas_list_the_names_of_the_language() -> None:
-    specs = {spec.name: spec for spec in HomeTools(DemoHome(default_home())).tools(ENGLISH)}
+    specs = {spec.name: spec for spec in HomeTools(Home(default_home())).tools(ENGLISH)}
     properties = specs["HassSetPosition"].parameters["properties"]
     assert [group["title"] for group in properties["name"]["anyOf"]] == ["cover"]
     assert "garage door" in properties["name"]["anyOf"][0]["enum"]
     assert "living room" in properties["area"]["enum"]
-    german = HomeTools(DemoHome(default_home())).tools(ToolContext("conv_1", "de"))
+    german = HomeTools(Home(default_home())).tools(ToolContext("conv_1", "de"))
     assert "Küche" in german[0].parameters["properties"]["area"]["enum"]
     assert {spec.name for spec in specs.values() if spec.is_read_only} == {
         "HassGetState",
@@ -170,7 +170,7 @@ def test_the_schemas_list_the_names_of_the_language() -> None:
 ANYTHING = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.just("kitchen")
 )
-TOOLS = [spec.name for spec in HomeTools(DemoHome(default_home())).tools(ENGLISH)]
+TOOLS = [spec.name for spec in HomeTools(Home(default_home())).tools(ENGLISH)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -203,7 +203,7 @@ def test_the_clock_tells_time_and_date() -> None:
 
 def test_the_shopping_list_is_filled_read_and_ticked_off() -> None:
     async def main() -> list[ToolOutcome]:
-        tools = ListTools(DemoHome(default_home()))
+        tools = ListTools(Home(default_home()))
         steps: list[tuple[str, dict[str, Any]]] = [
             ("HassShoppingListAddItem", {"item": "milk"}),
             ("HassShoppingListAddItem", {"item": "bread"}),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.ports import ToolContext, ToolOutcome
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import Timers, TimerTools
 from pipeline.tools.skills.timers import MAX_TIMERS_PER_CONVERSATION, RING_S
 from tests.loop import run_virtual
@@ -20,7 +20,7 @@ from tests.pipeline.tools.skills.listener import Listener
 class Kitchen:
     """A home with running timers and a listener."""
 
-    home: DemoHome
+    home: Home
     timers: Timers
     listener: Listener
     language: str = "en"
@@ -42,7 +42,7 @@ def in_kitchen(
     heard = listener or Listener()
 
     async def main() -> None:
-        home = DemoHome(default_home())
+        home = Home(default_home())
         timers = Timers(home, LoopClock(), heard)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(timers.run())

@@ -14,7 +14,7 @@ from engines.base import ToolCall
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import PlayoutPacing, SessionSettings
-from pipeline.tools.home import DemoHome, default_home
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import HomeTools
 from pipeline.tools.toolbox import Toolbox
 from server.commands.replay.run import MemoryTraceSink, ReplayEnvironment, replay
@@ -187,7 +187,7 @@ def test_a_tool_that_acts_is_called_on_request() -> None:
 
 
 def test_read_only_tools_and_the_simulated_home_are_called() -> None:
-    home = DemoHome(default_home(), language="en")
+    home = Home(default_home(), language="en")
     toolbox = Toolbox([HomeTools(home)], Counts(), override=RecordedToolResults().override)
     lamps = ToolCall("c", "HassTurnOn", {"name": "kitchen lights"})
 
