@@ -92,30 +92,36 @@ class Announcements:
 
         If none accepts, the announcement waits for the first device of the area.
         """
-        ids = [one.id for one in await self._directory.in_area(area)]
+        ids = [device.id for device in await self._directory.in_area(area)]
         async with asyncio.TaskGroup() as tasks:
-            attempts = {one: tasks.create_task(self._notify(one, notice)) for one in ids}
-        accepted = [one for one, task in attempts.items() if task.result()]
+            attempts = {
+                device_id: tasks.create_task(self._notify(device_id, notice)) for device_id in ids
+            }
+        accepted = [device_id for device_id, task in attempts.items() if task.result()]
         if not accepted:
             self._keep(notice, "", area)
         return accepted
 
-    def counts(self) -> Mapping[str, int]:
+    def waiting_by_device(self) -> Mapping[str, int]:
         """Returns how many announcements wait for each device, by device id."""
         found: dict[str, int] = {}
-        for one in self._waiting:
-            if one.device_id:
-                found[one.device_id] = found.get(one.device_id, 0) + 1
+        for pending in self._waiting:
+            if pending.device_id:
+                found[pending.device_id] = found.get(pending.device_id, 0) + 1
         return found
 
     def waiting_in(self, area: str) -> int:
         """Returns how many announcements wait for any device of this area."""
         wanted = area.strip().casefold()
-        return sum(1 for one in self._waiting if not one.device_id and _folded(one.area) == wanted)
+        return sum(
+            1
+            for pending in self._waiting
+            if not pending.device_id and _folded(pending.area) == wanted
+        )
 
     def forget(self, device_id: str) -> None:
         """Drops the announcements that wait for this device."""
-        self._waiting = [one for one in self._waiting if one.device_id != device_id]
+        self._waiting = [pending for pending in self._waiting if pending.device_id != device_id]
         self._note_change()
 
     def changed(self) -> asyncio.Event:
@@ -128,7 +134,7 @@ class Announcements:
         while True:
             device_change, list_change = self._presence.changed(), self.changed()
             await self._deliver_waiting()
-            ends = [one.until for one in self._waiting]
+            ends = [pending.until for pending in self._waiting]
             timeout_s = max(0.0, min(ends) - self._clock.now()) if ends else None
             if await wait_for_any(device_change, list_change, timeout_s=timeout_s):
                 await asyncio.sleep(SETTLE_S)
@@ -136,21 +142,21 @@ class Announcements:
     async def _deliver_waiting(self) -> None:
         """Delivers to all targets at the same time, so that a slow device delays no other; to each
         in order."""
-        targets = {_target(one) for one in self._waiting}
+        targets = {_target(pending) for pending in self._waiting}
         async with asyncio.TaskGroup() as tasks:
             for target in targets:
                 tasks.create_task(self._deliver_to(target))
 
     async def _deliver_to(self, target: tuple[str, str]) -> None:
-        for one in [one for one in self._waiting if _target(one) == target]:
-            if not any(other is one for other in self._waiting):
+        for pending in [pending for pending in self._waiting if _target(pending) == target]:
+            if not any(other is pending for other in self._waiting):
                 continue  # removed meanwhile, e.g. because its device was forgotten
-            is_expired = one.until <= self._clock.now()
-            if is_expired or await self._announce(one.device_id, one.area, one.notice):
-                self._waiting = [other for other in self._waiting if other is not one]
+            is_expired = pending.until <= self._clock.now()
+            if is_expired or await self._announce(pending.device_id, pending.area, pending.notice):
+                self._waiting = [other for other in self._waiting if other is not pending]
                 self._note_change()
                 what = "expired" if is_expired else "was delivered"
-                logger.info("= an announcement for %s %s", one.device_id or "an area", what)
+                logger.info("= an announcement for %s %s", pending.device_id or "an area", what)
 
     async def _announce(self, device_id: str, area: str, notice: DeviceNotification) -> bool:
         """Announces on the device, or on another device in the area."""
@@ -159,7 +165,11 @@ class Announcements:
         if not area or not self._presence.ids():
             return False
         try:
-            others = [one.id for one in await self._directory.in_area(area) if one.id != device_id]
+            others = [
+                device.id
+                for device in await self._directory.in_area(area)
+                if device.id != device_id
+            ]
         except EarshotError as error:
             logger.warning("! the other devices in the room are unknown: %s", error.code)
             return False
@@ -183,9 +193,11 @@ class Announcements:
     def _keep(self, notice: DeviceNotification, device_id: str, area: str) -> None:
         until = self._clock.now() + WAIT_S
         target = (device_id, "" if device_id else _folded(area))
-        same = [one for one in self._waiting if _target(one) == target]
+        same = [pending for pending in self._waiting if _target(pending) == target]
         too_many = same[: max(0, len(same) + 1 - MAX_WAITING_PER_TARGET)]
-        self._waiting = [one for one in self._waiting if not any(one is old for old in too_many)]
+        self._waiting = [
+            pending for pending in self._waiting if not any(pending is old for old in too_many)
+        ]
         self._waiting = [
             *self._waiting[-MAX_WAITING + 1 :],
             PendingNotification(notice, device_id, area, until),
@@ -200,7 +212,7 @@ class Announcements:
 async def wait_for_any(*events: asyncio.Event, timeout_s: float | None = None) -> bool:
     """Waits until one of the events is set. Returns False when the time is up before that."""
     async with asyncio.TaskGroup() as tasks:
-        waits = [tasks.create_task(one.wait()) for one in events]
+        waits = [tasks.create_task(event.wait()) for event in events]
         done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
@@ -211,5 +223,5 @@ def _folded(area: str) -> str:
     return area.strip().casefold()
 
 
-def _target(one: PendingNotification) -> tuple[str, str]:
-    return one.device_id, "" if one.device_id else _folded(one.area)
+def _target(pending: PendingNotification) -> tuple[str, str]:
+    return pending.device_id, "" if pending.device_id else _folded(pending.area)

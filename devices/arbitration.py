@@ -168,11 +168,11 @@ class Arbitration:
         own = self._levels.get(device)
         if own is None or not own.count:
             return 0.0
-        others = [one for name, one in self._levels.items() if name != device and one.count]
+        others = [level for name, level in self._levels.items() if name != device and level.count]
         if not others:
             return 0.0
-        weight = sum(one.count for one in others)
-        usual_db = sum(one.mean_db * one.count for one in others) / weight
+        weight = sum(level.count for level in others)
+        usual_db = sum(level.mean_db * level.count for level in others) / weight
         confidence = _confidence(own.count) * _confidence(weight)
         found = (own.mean_db - usual_db) * confidence
         return max(-MAX_CORRECTION_DB, min(MAX_CORRECTION_DB, found))
@@ -195,7 +195,7 @@ class Arbitration:
             self._learn(device, level_db)
         return [
             ArbitrationVerdict(winner, won=True),
-            *(ArbitrationVerdict(one, won=False) for one in losers),
+            *(ArbitrationVerdict(loser, won=False) for loser in losers),
         ]
 
     def _learn(self, device: str, level_db: float | None) -> None:

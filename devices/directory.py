@@ -60,7 +60,7 @@ class DeviceProfile:
     echo: DeviceEcho = ""
     "Echo mode, for boards whose microphone picks up their own loudspeaker."
 
-    def applied(self, settings: SessionSettings) -> SessionSettings:
+    def apply_to(self, settings: SessionSettings) -> SessionSettings:
         """Returns the settings that a session on this device begins with."""
         return replace(
             settings,
@@ -138,14 +138,14 @@ class DeviceDirectory(Protocol):
         """
         ...
 
-    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
+    async def device_with_key(self, token: str, identity: bytes = b"") -> Device | None:
         """Returns the approved device that this key belongs to.
 
         None: the key is unknown or expired, its device is not approved, or it has another identity.
         """
         ...
 
-    async def waits(self, token: str, identity: bytes) -> Device | None:
+    async def waiting_device_with_key(self, token: str, identity: bytes) -> Device | None:
         """Returns the device with this key that waits for approval under a code; None: there is
         none."""
         ...

@@ -58,7 +58,7 @@ class FirmwareFolder:
         NotFound."""
         check_name("version", version)
         check_name("platform", board)
-        found = self._firmware(version, board)
+        found = self._image(version, board)
         if found is None:
             raise NotFound(f"there is no firmware {version} for {board}", code="firmware_not_found")
         return found
@@ -66,25 +66,27 @@ class FirmwareFolder:
     def all(self) -> Sequence[FirmwareFile]:
         """Returns all images, the newest version first."""
         found: list[FirmwareFile] = []
-        for version, board in self._names():
-            firmware = self._firmware(version, board) if len(found) < MAX_LISTED else None
+        for version, board in self._image_names():
+            firmware = self._image(version, board) if len(found) < MAX_LISTED else None
             if firmware is not None:
                 found.append(firmware)
-        return sorted(found, key=lambda one: (version_key(one.version), one.board), reverse=True)
+        return sorted(
+            found, key=lambda image: (version_key(image.version), image.board), reverse=True
+        )
 
-    def of(self, board: str) -> Sequence[FirmwareFile]:
+    def for_board(self, board: str) -> Sequence[FirmwareFile]:
         """Returns the images for this board, the newest version first."""
-        return [one for one in self.all() if one.board == board]
+        return [image for image in self.all() if image.board == board]
 
     def releases(self, board: str) -> Sequence[FirmwareFile]:
         """Returns the releases for this board, the newest first. Pre-releases and versions that are
         no number are left out."""
-        return [one for one in self.of(board) if is_release(one.version)]
+        return [image for image in self.for_board(board) if is_release(image.version)]
 
     def newest(self, board: str) -> FirmwareFile | None:
         """Returns the newest release, or the newest image if there is no release; None: there is no
         image."""
-        return next(iter(self.releases(board) or self.of(board)), None)
+        return next(iter(self.releases(board) or self.for_board(board)), None)
 
     def place(self, board: str) -> str:
         """Returns the path for an image for this board, as a text for people."""
@@ -97,7 +99,7 @@ class FirmwareFolder:
         if not any(path.parent.iterdir()):
             path.parent.rmdir()
 
-    def _names(self) -> Iterator[tuple[str, str]]:
+    def _image_names(self) -> Iterator[tuple[str, str]]:
         if not self.root.is_dir():
             return
         for folder in sorted(self.root.iterdir()):
@@ -106,7 +108,7 @@ class FirmwareFolder:
                     if _NAME.fullmatch(file.name):
                         yield folder.name, file.name.removesuffix(SUFFIX)
 
-    def _firmware(self, version: str, board: str) -> FirmwareFile | None:
+    def _image(self, version: str, board: str) -> FirmwareFile | None:
         path = self.root / version / f"{board}{SUFFIX}"
         if path.parent.is_symlink():
             return None
@@ -120,7 +122,9 @@ class FirmwareFolder:
         digest = self._digests.get(key)
         if digest is None:
             digest = _sha256(path)
-            others = {one: its for one, its in self._digests.items() if one[0] != path}
+            others = {
+                other: old_digest for other, old_digest in self._digests.items() if other[0] != path
+            }
             # several threads read it: it is replaced, never changed
             self._digests = {**others, key: digest}
         return FirmwareFile(
@@ -181,7 +185,7 @@ def version_key(version: str) -> VersionKey:
     A version without a number (WAS's `local`) is the oldest. Text after a `+` is ignored.
     """
     release, _, candidate = version.partition("+")[0].partition("-")
-    numbers = tuple(int(one[:9]) for one in _NUMBERS.findall(release))
+    numbers = tuple(int(digits[:9]) for digits in _NUMBERS.findall(release))
     return numbers, not candidate, tuple(map(_part_key, _PARTS.findall(candidate)))
 
 

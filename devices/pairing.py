@@ -67,7 +67,7 @@ def new_code() -> str:
 def read_code(text: str) -> str:
     """Returns the digits of a code as people type it (`123 456`, `123-456`). Raises
     RequestError."""
-    digits = "".join(one for one in text if one not in " -")
+    digits = "".join(char for char in text if char not in " -")
     if len(digits) != CODE_DIGITS or not (digits.isascii() and digits.isdigit()):
         raise RequestError(
             f"code must be the {CODE_DIGITS} digits that the device shows",

@@ -119,7 +119,10 @@ class Presence:
     def connections(self) -> Mapping[str, tuple[ConnectedDevice, bytes]]:
         """Returns the present connections by the directory's id, each with the identity that was
         admitted."""
-        return {one: (live, self._identities[one]) for one, live in self._devices.items()}
+        return {
+            device_id: (live, self._identities[device_id])
+            for device_id, live in self._devices.items()
+        }
 
     def note_change(self) -> None:
         """Reports that the activity of a device changed; called by doors."""

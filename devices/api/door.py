@@ -103,7 +103,7 @@ class DevicesDoor:
 
     async def log(self, request: aioweb.Request) -> aioweb.Response:
         device = await self._device(request)
-        return _json(DeviceLog([*self._event_log.of(device.id)]))
+        return _json(DeviceLog([*self._event_log.entries_of(device.id)]))
 
     async def pair(self, request: aioweb.Request) -> aioweb.Response:
         body = read_body(await request.read(), PairRequest)
@@ -128,12 +128,12 @@ class DevicesDoor:
             )
         if body.profile is not UNSET:
             before = await self._device(request)
-            self._check_profile(body.profile.applied(before.profile))
+            self._check_profile(body.profile.apply_to(before.profile))
         device = await self._registry.edit(
             _id_of(request),
             name=None if body.name is UNSET else sanitize_line(body.name),
             area=None if body.area is UNSET else sanitize_line(body.area),
-            profile=None if body.profile is UNSET else body.profile.applied,
+            profile=None if body.profile is UNSET else body.profile.apply_to,
         )
         return _json(self._view(device))
 
@@ -160,9 +160,9 @@ class DevicesDoor:
     async def notify_area(self, request: aioweb.Request) -> aioweb.Response:
         notice, area = await _notice(request), request.match_info["area"]
         if not any(
-            one.kind not in KINDS_WITHOUT_SPEECH for one in await self._registry.in_area(area)
+            device.kind not in KINDS_WITHOUT_SPEECH for device in await self._registry.in_area(area)
         ):
-            known = {one.area for one in await self._registry.all_devices() if one.area}
+            known = {device.area for device in await self._registry.all_devices() if device.area}
             there = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
             raise NotFound(
                 f"there is no approved device that can speak in {sanitize_line(area)!r}; {there}",
@@ -192,8 +192,8 @@ class DevicesDoor:
         folder = self._images.get(device.kind)
         if folder is None:
             return _json(FirmwareList([], ""))
-        found = await run_in_thread(folder.of, device.board)
-        images = [FirmwareImage(one.version, one.size_bytes, one.sha256) for one in found]
+        found = await run_in_thread(folder.for_board, device.board)
+        images = [FirmwareImage(image.version, image.size_bytes, image.sha256) for image in found]
         return _json(FirmwareList(images, folder.place(device.board)))
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -206,7 +206,7 @@ class DevicesDoor:
         shown = b""
         while True:
             sources = (self._registry, self._presence, self._announcements)
-            changed = [one.changed() for one in sources]
+            changed = [source.changed() for source in sources]
             now = msgspec.json.encode(await self._device_list())
             if now != shown:
                 yield b"event: devices\ndata: %b\n\n" % now
@@ -215,7 +215,7 @@ class DevicesDoor:
                 await asyncio.sleep(SETTLE_S)
 
     async def _device_list(self) -> DeviceList:
-        return DeviceList([self._view(one) for one in await self._registry.all_devices()])
+        return DeviceList([self._view(device) for device in await self._registry.all_devices()])
 
     def _check_profile(self, profile: DeviceProfile) -> None:
         """Raises RequestError for a profile with which no session could begin.
@@ -228,7 +228,7 @@ class DevicesDoor:
             raise RequestError(f"profile: {error}", code=error.code, param="profile") from error
 
     def _view(self, device: Device) -> DeviceView:
-        waiting = self._announcements.counts().get(device.id, 0)
+        waiting = self._announcements.waiting_by_device().get(device.id, 0)
         waiting += self._announcements.waiting_in(device.area) if device.area else 0
         return view_of(device, self._presence.find(device.id), waiting)
 
@@ -257,10 +257,13 @@ class DevicesDoor:
     async def _disconnect_refused(self) -> None:
         """Closes connections and drops announcements of devices that are not approved with this
         identity."""
-        connected, waited_for = self._presence.connections(), self._announcements.counts()
+        connected, waited_for = (
+            self._presence.connections(),
+            self._announcements.waiting_by_device(),
+        )
         if not connected and not waited_for:
             return
-        known = {one.id: one for one in await self._registry.all_devices()}
+        known = {device.id: device for device in await self._registry.all_devices()}
         for device_id in {*connected, *waited_for}:
             device = known.get(device_id)
             live, identity = connected.get(device_id, (None, b""))

@@ -50,7 +50,7 @@ class DeviceEventLog:
         if len(self._logs) > MAX_DEVICES:
             self._logs.popitem(last=False)
 
-    def of(self, device_id: str) -> Sequence[DeviceLogEntry]:
+    def entries_of(self, device_id: str) -> Sequence[DeviceLogEntry]:
         """Returns the entries of a device, the oldest first."""
         return tuple(self._logs.get(device_id, ()))
 

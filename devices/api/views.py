@@ -75,7 +75,7 @@ class ProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
     tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
     echo: DeviceEcho | UnsetType = UNSET
 
-    def applied(self, profile: DeviceProfile) -> DeviceProfile:
+    def apply_to(self, profile: DeviceProfile) -> DeviceProfile:
         """Returns `profile` with these changes."""
         given = {
             name: value
@@ -172,7 +172,7 @@ def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> Devic
     )
 
 
-_SHARED_FIELDS = tuple(one.name for one in fields(Device) if one.name != "identity")
+_SHARED_FIELDS = tuple(column.name for column in fields(Device) if column.name != "identity")
 
 _ERROR_LOCATION = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
 _FIELD_IN_ERROR = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")

@@ -11,7 +11,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from core.errors import ConfigError, EarshotError, first_error
 from core.ports import Clock, Metrics
 from core.tasks import Backoff, single_error
-from devices.home_assistant.conversation import ConversationResult, parse
+from devices.home_assistant.conversation import ConversationResult, parse_result
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.errors import (
     HomeAssistantAccessError,
@@ -22,7 +22,7 @@ from devices.home_assistant.errors import (
 )
 from devices.home_assistant.protocol import SubscriptionEvent
 from devices.home_assistant.registries import CHANGES, HomeAssistantHouse, fetch, subscribe
-from devices.home_assistant.rest import process
+from devices.home_assistant.rest import post_sentence
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.websocket import HomeAssistantWebSocket, connect
 from pipeline.tools.home import HomeEntity
@@ -124,7 +124,7 @@ class HomeAssistantClient:
         began_s, outcome = self._clock.now(), "cancelled"
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                answer = parse(await self._process(request))
+                answer = parse_result(await self._process(request))
             outcome = answer.kind if answer.kind in ("action_done", "query_answer") else "error"
         except TimeoutError:
             outcome = HomeAssistantTimeout.code
@@ -253,7 +253,7 @@ class HomeAssistantClient:
         if self.state is ConnectionState.REFUSED or self._http is None:
             raise self._not_connected()
         try:
-            result = await process(self._http, self.settings, request)
+            result = await post_sentence(self._http, self.settings, request)
         except HomeAssistantAccessError as error:
             self._refuse(error)
             self._retry_now.set()

@@ -54,7 +54,7 @@ class ConversationResult:
         return self.kind == "error"
 
 
-def parse(result: Any) -> ConversationResult:
+def parse_result(result: Any) -> ConversationResult:
     """Reads an answer. Raises RemoteProtocolError when it is malformed."""
     response = result.get("response") if isinstance(result, dict) else None
     if not isinstance(response, dict) or not isinstance(response.get("response_type"), str):
@@ -79,10 +79,14 @@ def _speech(speech: Mapping[str, Any]) -> str:
 
 
 def _targets(value: Any) -> tuple[IntentResponseTarget, ...]:
-    entries = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    entries = (
+        [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    )
     return tuple(
-        IntentResponseTarget(_text(one.get("type")), _text(one.get("name")), _text(one.get("id")))
-        for one in entries[:MAX_NAMED_TARGETS]
+        IntentResponseTarget(
+            _text(entry.get("type")), _text(entry.get("name")), _text(entry.get("id"))
+        )
+        for entry in entries[:MAX_NAMED_TARGETS]
     )
 
 

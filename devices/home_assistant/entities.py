@@ -71,7 +71,7 @@ class EntityMirror:
         Raises HomeAssistantCommandError, HomeAssistantUnreachable, and ConfigError for a house that
         cannot be drawn.
         """
-        shown = tuple(one for one in house.entities if one.domain in KINDS)[:MAX_ENTITIES]
+        shown = tuple(entity for entity in house.entities if entity.domain in KINDS)[:MAX_ENTITIES]
         if websocket is self._websocket and shown == self._shown:
             return
         if websocket is self._websocket and self._subscription is not None:
@@ -79,7 +79,7 @@ class EntityMirror:
         self._websocket, self._subscription, self._shown = websocket, None, ()
         self._home.furnish(as_home_config(house, shown))
         self._shown = shown
-        ids = [one.id for one in shown]
+        ids = [entity.id for entity in shown]
         # Without ids it would subscribe to the states of all entities.
         self._subscription = (
             await websocket.subscribe("subscribe_entities", entity_ids=ids) if ids else None
@@ -96,7 +96,7 @@ class EntityMirror:
     def _update(self, entity_id: str, update: Any) -> None:
         kind = entity_id.partition(".")[0]
         known = self._shown or ()
-        if not isinstance(update, dict) or not any(one.id == entity_id for one in known):
+        if not isinstance(update, dict) or not any(entity.id == entity_id for entity in known):
             return
         state = update.get("s")
         ours = _state(kind, state) if isinstance(state, str) else None
@@ -105,21 +105,21 @@ class EntityMirror:
 
 def as_home_config(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, ...]) -> HomeConfig:
     """Converts the house to a `HomeConfig`. Names go under `en`, whatever their language is."""
-    areas = [AreaConfig(one.id, {"en": one.names}) for one in house.areas[: MAX_AREAS - 1]]
+    areas = [AreaConfig(area.id, {"en": area.names}) for area in house.areas[: MAX_AREAS - 1]]
     known = {area.id for area in areas}
-    if NOWHERE.id not in known and any(one.area not in known for one in shown):
+    if NOWHERE.id not in known and any(entity.area not in known for entity in shown):
         areas.append(NOWHERE)
     return HomeConfig(
         tuple(areas),
         tuple(
             EntityConfig(
-                one.id,
-                one.area if one.area in known else NOWHERE.id,
-                one.domain,  # type: ignore[arg-type]  # of KINDS
-                {"en": one.names},
-                one.device_class,
+                entity.id,
+                entity.area if entity.area in known else NOWHERE.id,
+                entity.domain,  # type: ignore[arg-type]  # of KINDS
+                {"en": entity.names},
+                entity.device_class,
             )
-            for one in shown
+            for entity in shown
         ),
     )
 

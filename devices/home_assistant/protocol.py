@@ -71,7 +71,7 @@ def decode(frame: str) -> Iterator[CommandResult | SubscriptionEvent]:
         yield from _read(message)
 
 
-def greeting(frame: str) -> tuple[str, str]:
+def decode_greeting(frame: str) -> tuple[str, str]:
     """Returns kind and text of a message before the authorization is complete: `auth_required`,
     `auth_ok` or `auth_invalid`. Raises RemoteProtocolError."""
     message = _parsed(frame)

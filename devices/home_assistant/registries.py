@@ -64,7 +64,7 @@ class HomeAssistantArea:
     id: str
     names: tuple[str, ...]
 
-    def called(self, name: str) -> str:
+    def spoken_name(self, name: str) -> str:
         """Returns `name` if it is a name of this area, else the name that is shown."""
         return name if name.casefold() in map(str.casefold, self.names) else self.names[0]
 
@@ -91,7 +91,7 @@ class HomeAssistantHouse:
     def keywords(self, limit: int) -> tuple[str, ...]:
         """Returns at most `limit` names that recognition should expect. Areas come first: most
         sentences have one."""
-        named = [one.names for one in self.areas] + [one.names for one in self.entities]
+        named = [area.names for area in self.areas] + [entity.names for entity in self.entities]
         firsts = [names[0] for names in named]
         others = [name for names in named for name in names[1:]]
         return tuple(dict.fromkeys((*firsts, *self.floors, *others)))[:limit]
@@ -113,12 +113,12 @@ class RegistrySnapshot:
     "Result of `homeassistant/expose_entity/list`; None when the token's user may not ask."
 
 
-def house(snapshot: RegistrySnapshot) -> HomeAssistantHouse:
+def build_house(snapshot: RegistrySnapshot) -> HomeAssistantHouse:
     """Builds the house from the answers of the registries."""
     areas = tuple(_areas(snapshot.areas))
     known = {area.id for area in areas}
     devices = _tables(snapshot.devices)
-    device_areas = {_text(one.get("id")): _text(one.get("area_id")) for one in devices}
+    device_areas = {_text(device.get("id")): _text(device.get("area_id")) for device in devices}
     device_areas.pop("", None)
     entries = snapshot.entries if isinstance(snapshot.entries, Mapping) else {}
     found: list[HomeAssistantEntity] = []
@@ -146,20 +146,24 @@ def house(snapshot: RegistrySnapshot) -> HomeAssistantHouse:
             )
         )
     # Entities that can be switched go first: sensors are many and rarely named.
-    found.sort(key=lambda one: (one.domain not in CONTROLLED, one.id))
-    floors = tuple(n for one in _tables(snapshot.floors) for n in _names_of(one))[:MAX_AREAS]
+    found.sort(key=lambda entity: (entity.domain not in CONTROLLED, entity.id))
+    floors = tuple(n for floor in _tables(snapshot.floors) for n in _names_of(floor))[:MAX_AREAS]
     return HomeAssistantHouse(
         tuple(found[:MAX_ENTITIES]), areas, floors, max(0, len(found) - MAX_ENTITIES)
     )
 
 
-def candidates(states: Any, exposed: Any) -> list[str]:
+def candidate_ids(states: Any, exposed: Any) -> list[str]:
     """Returns ids of the entities whose registry entries are worth reading: those that may be
     exposed."""
     ids = (state.get("entity_id") for state in _tables(states))
-    known = [one for one in ids if isinstance(one, str)]
+    known = [entity_id for entity_id in ids if isinstance(entity_id, str)]
     likely = CONTROLLED if exposed is None else USUALLY_EXPOSED
-    return [one for one in known if _is_listed(one, exposed) or one.partition(".")[0] in likely]
+    return [
+        entity_id
+        for entity_id in known
+        if _is_listed(entity_id, exposed) or entity_id.partition(".")[0] in likely
+    ]
 
 
 def _is_listed(entity_id: str, exposed: Any) -> bool:
@@ -186,26 +190,28 @@ def _is_exposed_by_default(entity_id: str, entry: Mapping[str, Any]) -> bool:
 
 
 def _areas(value: Any) -> Iterable[HomeAssistantArea]:
-    for one in _tables(value)[:MAX_AREAS]:
-        area_id, names = one.get("area_id"), _names_of(one)
+    for entry in _tables(value)[:MAX_AREAS]:
+        area_id, names = entry.get("area_id"), _names_of(entry)
         if isinstance(area_id, str) and names:
             yield HomeAssistantArea(area_id, names)
 
 
-def _names_of(one: Mapping[str, Any]) -> tuple[str, ...]:
-    return _names(one.get("name"), one.get("aliases"))
+def _names_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return _names(entry.get("name"), entry.get("aliases"))
 
 
 def _names(name: Any, aliases: Any) -> tuple[str, ...]:
     """Returns the shown name, then the aliases, which come in any order and are sorted here."""
-    others = [one for one in aliases if isinstance(one, str)] if isinstance(aliases, list) else []
-    names = [" ".join(one.split()) for one in (name, *sorted(others)) if isinstance(one, str)]
-    good = (one for one in names if 0 < len(one) <= MAX_NAME_CHARS)
-    return tuple(dict.fromkeys(good))[: 1 + MAX_ALIASES]
+    others = (
+        [alias for alias in aliases if isinstance(alias, str)] if isinstance(aliases, list) else []
+    )
+    names = [" ".join(text.split()) for text in (name, *sorted(others)) if isinstance(text, str)]
+    spoken = (text for text in names if 0 < len(text) <= MAX_NAME_CHARS)
+    return tuple(dict.fromkeys(spoken))[: 1 + MAX_ALIASES]
 
 
 def _tables(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _table(value: Any) -> Mapping[str, Any]:
@@ -240,7 +246,7 @@ async def fetch(websocket: HomeAssistantWebSocket) -> HomeAssistantHouse:
     states = await _ask(websocket, "get_states")
     exposed = await _ask(websocket, "homeassistant/expose_entity/list")
     entries: dict[str, Any] = {}
-    wanted = candidates(states, exposed)
+    wanted = candidate_ids(states, exposed)
     for at in range(0, len(wanted), ENTRIES_AT_ONCE):
         some = wanted[at : at + ENTRIES_AT_ONCE]
         answer = await _ask(websocket, "config/entity_registry/get_entries", entity_ids=some)
@@ -254,7 +260,7 @@ async def fetch(websocket: HomeAssistantWebSocket) -> HomeAssistantHouse:
         exposed=exposed,
     )
     # 5 000 states take a tenth of a second, too long for the event loop.
-    return await asyncio.to_thread(house, snapshot)
+    return await asyncio.to_thread(build_house, snapshot)
 
 
 async def subscribe(websocket: HomeAssistantWebSocket) -> None:

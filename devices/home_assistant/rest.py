@@ -18,7 +18,7 @@ MAX_BODY_BYTES = 2**20
 "Limit of an answer. An answer has a few kB; an answer that names a thousand entities has 100 kB."
 
 
-async def process(
+async def post_sentence(
     http: ClientSession, settings: HomeAssistantSettings, wanted: Mapping[str, str]
 ) -> Any:
     """Sends the request and returns the decoded answer.

@@ -107,7 +107,9 @@ SERVICES: Mapping[str, Mapping[str, _ServiceRule]] = {
 "Intent -> domain -> the service to call."
 
 
-def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> list[ServiceCall]:
+def service_calls(
+    house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]
+) -> list[ServiceCall]:
     """Returns one service call per domain that the command is about.
 
     The result is empty when the target is unclear or may not be controlled in this way. A command
@@ -116,7 +118,9 @@ def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> li
     """
     rules = SERVICES.get(intent, {})
     targets = [
-        one for one in _targets(house, slots) if one.domain in rules and one.is_surely_exposed
+        entity
+        for entity in _targets(house, slots)
+        if entity.domain in rules and entity.is_surely_exposed
     ]
     calls: dict[str, ServiceCall] = {}
     for entity in targets[:MAX_TARGETS]:
@@ -129,7 +133,7 @@ def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> li
     return list(calls.values())
 
 
-def restore(before: Sequence[HomeEntity]) -> list[ServiceCall]:
+def restoring_calls(before: Sequence[HomeEntity]) -> list[ServiceCall]:
     """Returns the service calls that give entities the state that they had before a change.
 
     What Earshot does not know of, such as a light's color, is left as it is.
@@ -137,12 +141,12 @@ def restore(before: Sequence[HomeEntity]) -> list[ServiceCall]:
     calls: list[ServiceCall] = []
     for entity in before:
         kind, entity_id = entity.config.kind, entity.config.id
-        for service, data in _restoring(kind, entity.state, entity.attributes):
+        for service, data in _restoring_services(kind, entity.state, entity.attributes):
             calls.append(ServiceCall(kind, service, {**data, "entity_id": [entity_id]}))
     return calls
 
 
-def _restoring(
+def _restoring_services(
     kind: str, state: str, attributes: Mapping[str, Any]
 ) -> list[tuple[str, dict[str, Any]]]:
     """Returns (service, data) for one entity."""
@@ -171,16 +175,16 @@ def _targets(house: HomeAssistantHouse, slots: Mapping[str, Any]) -> Sequence[Ho
     found: Sequence[HomeAssistantEntity] = house.entities
     if "area" in named:
         area = house.area(named["area"])
-        found = [one for one in found if area is not None and one.area == area.id]
+        found = [entity for entity in found if area is not None and entity.area == area.id]
     if "name" in named:
         wanted = named["name"].casefold()
-        found = [one for one in found if wanted in map(str.casefold, one.names)]
+        found = [entity for entity in found if wanted in map(str.casefold, entity.names)]
     if domain := slots.get("domain"):
-        found = [one for one in found if one.domain == domain]
+        found = [entity for entity in found if entity.domain == domain]
     elif slots.get("everywhere") is True:
-        found = [one for one in found if one.domain in EVERYTHING]
+        found = [entity for entity in found if entity.domain in EVERYTHING]
     elif "name" not in named:
         return ()
     if device_class := slots.get("device_class"):
-        found = [one for one in found if one.device_class == device_class]
+        found = [entity for entity in found if entity.device_class == device_class]
     return found

@@ -11,7 +11,7 @@ from devices.home_assistant.client import HomeAssistantClient
 from devices.home_assistant.conversation import NOT_UNDERSTOOD, ConversationIds, ConversationResult
 from devices.home_assistant.errors import HomeAssistantError, error_sentence
 from devices.home_assistant.registries import HomeAssistantHouse
-from devices.home_assistant.services import plan, restore
+from devices.home_assistant.services import restoring_calls, service_calls
 from engines.llm.intents import understand
 from engines.llm.intents.home_names import UNDO
 from pipeline.tools.home import ChangeJournal, HomeEntity
@@ -223,11 +223,13 @@ class HomeAssistantTools:
 
     async def _undo(self, slots: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         changes = slots.get("changes")
-        given = [str(one) for one in changes] if isinstance(changes, list | tuple) else []
+        given = (
+            [str(change_id) for change_id in changes] if isinstance(changes, list | tuple) else []
+        )
         before = self._changes.before(given)
         if not given or before is None:
             return ToolOutcome({}, error="cannot_undo")
-        for call in restore(before):
+        for call in restoring_calls(before):
             await self._home.call_service(call.domain, call.service, call.data)
         return self._targets({entity.config.id for entity in before})
 
@@ -240,7 +242,7 @@ class HomeAssistantTools:
             found = await asyncio.to_thread(self._parse, text, context.language, specs)
             intent, slots = (found[0], dict(found[1])) if found is not None else ("", slots)
         if area is not None and wants_room(intent, slots):
-            room = area.called(context.place.area)
+            room = area.spoken_name(context.place.area)
             slots["area"] = room
             said = await asyncio.to_thread(self._in_room, text, room, context)
             if said is None:  # without the room it would act on the whole house, or on nothing
@@ -273,12 +275,12 @@ class HomeAssistantTools:
         self, intent: str, slots: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome | None:
         """Calls services directly. Returns None when no service fits."""
-        calls = plan(self._home.house, intent, slots)
+        calls = service_calls(self._home.house, intent, slots)
         if not calls:
             return None
         for call in calls:
             await self._home.call_service(call.domain, call.service, call.data)
-        return self._targets({one for call in calls for one in call.data["entity_id"]})
+        return self._targets({entity_id for call in calls for entity_id in call.data["entity_id"]})
 
     def _targets(self, ids: set[str]) -> ToolOutcome:
         """Returns the outcome that names these entities."""
@@ -286,17 +288,17 @@ class HomeAssistantTools:
         areas = {area.id: area.names[0] for area in house.areas}
         targets = [
             {
-                "id": one.id,
-                "name": one.names[0],
-                "area": one.area,
-                "area_name": areas.get(one.area, ""),
-                "kind": one.domain,
-                "device_class": one.device_class,
+                "id": entity.id,
+                "name": entity.names[0],
+                "area": entity.area,
+                "area_name": areas.get(entity.area, ""),
+                "kind": entity.domain,
+                "device_class": entity.device_class,
                 "state": "",
                 "attributes": {},
             }
-            for one in house.entities
-            if one.id in ids
+            for entity in house.entities
+            if entity.id in ids
         ]
         return ToolOutcome({"targets": targets})
 
@@ -314,9 +316,9 @@ def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     data: dict[str, Any] = {"speech": answer.speech} if answer.speech else {"result": answer.kind}
     for key, touched in (("done", answer.succeeded), ("failed", answer.failed)):
         if touched:
-            data[key] = [one.name for one in touched]
+            data[key] = [target.name for target in touched]
     if answer.succeeded and answer.kind == "action_done":
-        data["entities"] = [one.id for one in answer.succeeded if one.kind == "entity"]
+        data["entities"] = [target.id for target in answer.succeeded if target.kind == "entity"]
     if answer.continues:
         data["asks"] = True
     return ToolOutcome(data)
@@ -348,7 +350,7 @@ def _spec(house: HomeAssistantHouse, timeout_s: float, *, is_asking: bool) -> To
         checks_arguments=True,
         house=HomeDescription(
             tuple(name for area in house.areas for name in area.names),
-            tuple((one.domain, name) for one in house.entities for name in one.names),
+            tuple((entity.domain, name) for entity in house.entities for name in entity.names),
             is_asking,
         ),
     )

@@ -16,7 +16,7 @@ from devices.home_assistant.protocol import (
     CommandEncoder,
     SubscriptionEvent,
     decode,
-    greeting,
+    decode_greeting,
 )
 from devices.home_assistant.settings import HomeAssistantSettings
 
@@ -95,14 +95,14 @@ class HomeAssistantWebSocket:
         async for message in self._ws:
             if message.type is not WSMsgType.TEXT:
                 continue
-            for one in decode(message.data):
-                if isinstance(one, SubscriptionEvent):
-                    self._on_event(one)
-                elif (waiting := self._pending.get(one.id)) is not None and not waiting.done():
-                    if one.error is None:
-                        waiting.set_result(one.value)
+            for reply in decode(message.data):
+                if isinstance(reply, SubscriptionEvent):
+                    self._on_event(reply)
+                elif (waiting := self._pending.get(reply.id)) is not None and not waiting.done():
+                    if reply.error is None:
+                        waiting.set_result(reply.value)
                     else:
-                        waiting.set_exception(one.error)
+                        waiting.set_exception(reply.error)
         raise HomeAssistantUnreachable(f"it closed the connection ({self._ws.close_code})")
 
     async def _ping(self) -> None:
@@ -161,10 +161,10 @@ _FORBIDDEN_REASONS = {
 
 
 async def _authorize(ws: ClientWebSocketResponse, token: str) -> None:
-    kind, text = greeting(await _text(ws))
+    kind, text = decode_greeting(await _text(ws))
     if kind == "auth_required":
         await ws.send_str(msgspec.json.encode({"type": "auth", "access_token": token}).decode())
-        kind, text = greeting(await _text(ws))
+        kind, text = decode_greeting(await _text(ws))
     if kind == "auth_invalid":
         raise HomeAssistantAccessError(text.replace(token, "********") or "the token is not valid")
     if kind != "auth_ok":

@@ -189,8 +189,8 @@ def _make_files_private(url: URL) -> None:
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
         file = Path(url.database)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for one in (file, *(file.with_name(file.name + end) for end in SQLITE_SIDE_FILES)):
-            if done := make_private(one, "config.devices.database"):
+        for path in (file, *(file.with_name(file.name + end) for end in SQLITE_SIDE_FILES)):
+            if done := make_private(path, "config.devices.database"):
                 logger.warning("! devices: %s", done)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
 

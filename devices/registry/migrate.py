@@ -32,7 +32,9 @@ def migrate(connection: Connection, revision: str = NEWEST) -> None:
     config.set_main_option("script_location", folder.replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
     present = MigrationContext.configure(connection).get_current_revision()
-    if present is not None and present not in {one.revision for one in scripts.walk_revisions()}:
+    if present is not None and present not in {
+        script.revision for script in scripts.walk_revisions()
+    }:
         raise StorageError(
             f"the database was made by a newer version of Earshot (its tables are at {present!r},"
             f" this version supports up to {scripts.get_current_head()!r})"

@@ -111,8 +111,10 @@ class NamedKeys:
         """Returns all valid keys by name."""
         records = sorted(self._records.values(), key=lambda record: record.key.name)
         return [
-            NamedKeyRecord(one.key, one.created, self._last_used.get(one.key.id, one.last_used))
-            for one in records
+            NamedKeyRecord(
+                record.key, record.created, self._last_used.get(record.key.id, record.last_used)
+            )
+            for record in records
         ]
 
     async def add(

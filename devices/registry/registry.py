@@ -90,7 +90,7 @@ class DeviceRegistry:
 
     async def by_id(self, device_id: str) -> Device:
         """Returns the device. Raises NotFound."""
-        return await self._database.run(lambda one: queries.change(one, device_id))
+        return await self._database.run(lambda connection: queries.change(connection, device_id))
 
     async def all_devices(self) -> Sequence[Device]:
         """Returns all devices, the longest known first."""
@@ -100,7 +100,9 @@ class DeviceRegistry:
         """See `DeviceDirectory`."""
         wanted = area.strip().casefold()
         known = await self.all_devices()
-        return [one for one in known if one.standing == "approved" and is_in(one, wanted)]
+        return [
+            device for device in known if device.standing == "approved" and is_in(device, wanted)
+        ]
 
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
         """See `DeviceDirectory`. NotFound also for a device that neither is approved nor waits."""
@@ -121,14 +123,14 @@ class DeviceRegistry:
         await self._database.run(work)
         return token
 
-    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
+    async def device_with_key(self, token: str, identity: bytes = b"") -> Device | None:
         """See `DeviceDirectory`. An approved device without a known identity adopts this one."""
         if not token.startswith(tokens.PREFIX):
             return None
         now = self._clock.wall()
 
         def work(connection: Connection) -> Device | None:
-            row = tokens.bearer(connection, token, identity, now)
+            row = tokens.device_row_with_key(connection, token, identity, now)
             if row is not None and identity and row.identity is None:
                 row = queries.by_id(connection, row.id, for_update=True)
                 if row.identity is None and row.standing == "approved":
@@ -144,12 +146,12 @@ class DeviceRegistry:
 
         return await self._database.run(work)
 
-    async def waits(self, token: str, identity: bytes) -> Device | None:
+    async def waiting_device_with_key(self, token: str, identity: bytes) -> Device | None:
         """See `DeviceDirectory`."""
         now = self._clock.wall()
 
         def work(connection: Connection) -> Device | None:
-            row = tokens.bearer(connection, token, identity, now)
+            row = tokens.device_row_with_key(connection, token, identity, now)
             if (
                 row is None
                 or not queries.code_of(row)

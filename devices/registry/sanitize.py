@@ -36,7 +36,7 @@ def cleaned(claims: DeviceClaims) -> DeviceClaims:
 
 def sanitize_line(text: str) -> str:
     """Returns one line of printable characters."""
-    shown = "".join(one if one.isprintable() else " " for one in text[: 4 * MAX_NAME_CHARS])
+    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * MAX_NAME_CHARS])
     return " ".join(shown.split())[:MAX_NAME_CHARS].rstrip()
 
 

@@ -39,7 +39,11 @@ def store(
     identity: of the board that receives it; empty: not known.
     """
     is_this = tokens.c.device_id == device.id
-    known = [one for one in (device.identity, device.claimed_identity) if one is not None]
+    known = [
+        board_identity
+        for board_identity in (device.identity, device.claimed_identity)
+        if board_identity is not None
+    ]
     is_gone = tokens.c.identity.is_not(None) & tokens.c.identity.not_in(known)
     connection.execute(delete(tokens).where((tokens.c.expires <= now) | (is_this & is_gone)))
     # Counted for each identity: a device that claims a board's MAC must not push out the board's
@@ -58,7 +62,9 @@ def store(
     connection.execute(insert(tokens).values(row))
 
 
-def bearer(connection: Connection, token: str, identity: bytes, now: datetime) -> Row[Any] | None:
+def device_row_with_key(
+    connection: Connection, token: str, identity: bytes, now: datetime
+) -> Row[Any] | None:
     """Returns the device that this key belongs to, approved or not.
 
     identity: of the board that uses the key; empty: the door knows none.

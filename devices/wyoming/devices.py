@@ -23,9 +23,9 @@ class WyomingDevice:
 
     @property
     def activity(self) -> DeviceActivity:
-        found = {one.activity for one in self.connections}
+        found = {connection.activity for connection in self.connections}
         busy: tuple[DeviceActivity, ...] = ("speaking", "thinking", "listening")
-        return next((one for one in busy if one in found), "idle")
+        return next((activity for activity in busy if activity in found), "idle")
 
     async def notify(self, notice: DeviceNotification) -> bool:
         return False

@@ -40,13 +40,13 @@ def _asr(engines: EngineSet, version: str) -> AsrProgram:
     models = [
         AsrModel(
             name=name,
-            description=f"{one.info.name}: {one.info.model}",
+            description=f"{recogniser.info.name}: {recogniser.info.model}",
             attribution=_BY,
             installed=True,
             version=version,
-            languages=list(one.info.languages),
+            languages=list(recogniser.info.languages),
         )
-        for name, one in engines.recognisers().items()
+        for name, recogniser in engines.recognisers().items()
     ]
     return AsrProgram(
         name=NAME,

@@ -182,11 +182,11 @@ def _text(event: Event, key: str, *, max_chars: int = 256) -> str:
 
 def _texts(event: Event, key: str) -> list[str]:
     found: Any = event.data.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise RequestError(
             f"{event.type}: {key} must be a list of texts", code="invalid_value", param=key
         )
-    return [" ".join(one.replace(",", " ").split()) for one in found if one.strip()]
+    return [" ".join(text.replace(",", " ").split()) for text in found if text.strip()]
 
 
 def _check(is_right: bool, param: str, value: object, allowed: str) -> None:

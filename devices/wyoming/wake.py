@@ -95,6 +95,6 @@ class WakeDetection:
             await self._wire.send(NotDetected(context=self._context))
 
     async def _send_detections(self, stream: _DetectStream, found: tuple[Found, ...]) -> None:
-        for one in found:
-            at_ms = stream.began_ms + round(samples_to_ms(one.at, ASR_RATE_HZ))
-            await self._wire.send(Detection(one.name, timestamp=at_ms, context=self._context))
+        for wake_word in found:
+            at_ms = stream.began_ms + round(samples_to_ms(wake_word.at, ASR_RATE_HZ))
+            await self._wire.send(Detection(wake_word.name, timestamp=at_ms, context=self._context))

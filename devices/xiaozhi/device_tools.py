@@ -170,7 +170,7 @@ class DeviceToolProvider:
         self._tools_by_device: dict[str, ConnectionTools] = {}
 
     @contextmanager
-    def of(self, device_id: str, tools: ConnectionTools) -> Iterator[None]:
+    def offer(self, device_id: str, tools: ConnectionTools) -> Iterator[None]:
         """Offers the tools while the body runs; of two connections of one device the newer
         counts."""
         self._tools_by_device[device_id] = tools

@@ -143,7 +143,7 @@ class XiaozhiDoor:
         if waiting is not None:
             await self._activation.serve(ws, request, waiting)
             return ws
-        settings = device.profile.applied(self._settings.initial_settings())
+        settings = device.profile.apply_to(self._settings.initial_settings())
         async with self._sessions.open(
             settings,
             paced_by="server",
@@ -165,7 +165,7 @@ class XiaozhiDoor:
             connection = XiaozhiConnection(ws, session, framing, context)
             with (
                 self._counted(),
-                self._tools.of(device.id, connection.tools),
+                self._tools.offer(device.id, connection.tools),
                 self._presence.connected(device.id, connection, device.identity) as former,
             ):
                 if former is not None:
@@ -180,7 +180,7 @@ class XiaozhiDoor:
         """Returns the device if it waits for its approval, else None."""
         headers = _device_headers(request)
         identity = identity_of(headers)
-        device = await self._directory.waits(_token_of(headers), identity)
+        device = await self._directory.waiting_device_with_key(_token_of(headers), identity)
         if device is None or device.hardware_id != headers.get("Device-Id", "").strip().lower():
             return None
         return replace(device, identity=identity)
@@ -190,7 +190,7 @@ class XiaozhiDoor:
         the log has the reason."""
         headers = _device_headers(request)
         token, identity = _token_of(headers), identity_of(headers)
-        device = await self._directory.bearer(token, identity) if token else None
+        device = await self._directory.device_with_key(token, identity) if token else None
         if device is None or device.kind != "xiaozhi":
             logger.warning("! xiaozhi: refused a connection without a valid key")
         elif device.hardware_id != headers.get("Device-Id", "").strip().lower():

@@ -58,11 +58,11 @@ class XiaozhiFirmware:
     def _newest(self, board: str) -> str:
         """Returns the newest release whose own version is that of its folder; empty: there is
         none."""
-        for one in self.folder.releases(board):
-            own = version_in(one.path)
-            if own in ("", one.version):
-                return one.version
-            self._log_mismatch(one.path, own)
+        for image in self.folder.releases(board):
+            own = version_in(image.path)
+            if own in ("", image.version):
+                return image.version
+            self._log_mismatch(image.path, own)
         return ""
 
     def _log_mismatch(self, image: Path, own: str) -> None:
@@ -90,7 +90,7 @@ def version_in(image: Path) -> str:
     if len(start) < _VERSION_AT.stop or not (start[:1] == _IMAGE and start[_MAGIC_AT] == _MAGIC):
         return ""
     text = start[_VERSION_AT].partition(b"\0")[0].decode("ascii", "replace")
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _url(base_url: str, version: str, board: str) -> str:

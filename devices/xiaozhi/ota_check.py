@@ -191,4 +191,4 @@ def _text(part: Mapping[str, Any], name: str) -> str:
 
 def _plain(text: str) -> str:
     """Returns text that may be shown and logged."""
-    return "".join(one for one in text if one.isprintable()).strip()[:MAX_NAME_CHARS]
+    return "".join(char for char in text if char.isprintable()).strip()[:MAX_NAME_CHARS]

@@ -204,7 +204,7 @@ class OneShotResponses:
         profile = conversation.profile
         settings = self._default_settings()
         if profile is not None:
-            settings = profile.applied(settings)
+            settings = profile.apply_to(settings)
         return replace(settings, llm=question.model)
 
     def _conversation(self, question: OneShotRequest) -> Conversation:

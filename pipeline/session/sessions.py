@@ -71,7 +71,7 @@ class Sessions:
         """Returns `defaults`, or the settings that the conversation's profile remembers, if it is
         known."""
         profile = self._conversations.profile_of(conversation_id)
-        return profile.applied(defaults) if profile else defaults
+        return profile.apply_to(defaults) if profile else defaults
 
     @asynccontextmanager
     async def open(

@@ -236,7 +236,7 @@ class ConversationProfile:
         """Returns the profile of these settings."""
         return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
 
-    def applied(self, settings: SessionSettings) -> SessionSettings:
+    def apply_to(self, settings: SessionSettings) -> SessionSettings:
         """Returns the settings with those of the profile in place of their own."""
         return replace(settings, **{one.name: getattr(self, one.name) for one in fields(self)})
 

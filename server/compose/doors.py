@@ -313,7 +313,7 @@ def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder
     devices, engines = backend.devices, backend.session_services.engines
 
     def check_profile(profile: DeviceProfile) -> None:
-        engines.check(profile.applied(backend.initial_settings()))
+        engines.check(profile.apply_to(backend.initial_settings()))
 
     return DevicesDoor(
         devices.registry,

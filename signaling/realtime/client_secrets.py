@@ -189,7 +189,7 @@ class ClientSecretConfiguration(SessionConfiguration):
 def fix_configuration(configuration: SessionConfiguration) -> ClientSecretConfiguration:
     """Marks a configuration as one that a client secret fixed."""
     return ClientSecretConfiguration(
-        **{one.name: getattr(configuration, one.name) for one in fields(configuration)}
+        **{option.name: getattr(configuration, option.name) for option in fields(configuration)}
     )
 
 

@@ -48,7 +48,7 @@ def read_fragment(data: bytes) -> SdpFragment:
         raise PayloadTooLarge(f"{len(found)} candidates, limit {MAX_CANDIDATES}")
     if ufrag is None and not found and "a=end-of-candidates" not in lines:
         raise _bad("it has neither candidates nor an ice-ufrag")
-    ours = tuple(one for one in found if _ufrag_in(one) in (None, ufrag))
+    ours = tuple(line for line in found if _ufrag_in(line) in (None, ufrag))
     return SdpFragment(ufrag, ours, password)
 
 

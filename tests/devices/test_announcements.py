@@ -63,7 +63,7 @@ def test_a_notice_for_a_forgotten_device_is_not_played_by_a_neighbour() -> None:
                 other.hears = True
                 await asyncio.sleep(5 * NOTIFY_TIMEOUT_S)
         assert other.heard in ([], ["one"])
-        assert not scene.said.counts()
+        assert not scene.said.waiting_by_device()
 
     run_virtual(main())
 
@@ -97,7 +97,7 @@ def test_a_notice_falls_back_to_the_device_then_to_its_room(
         with scene.here(**lives):
             assert await scene.said.announce("conv", "ready")
         assert (len(first.heard) if first else 0, len(second.heard)) == heard
-        assert scene.said.counts() == {}
+        assert scene.said.waiting_by_device() == {}
 
     run_virtual(main())
 
@@ -107,11 +107,11 @@ def test_a_notice_waits_for_an_absent_device() -> None:
         scene, live = Scene(), FakeLive()
         async with scene.running():
             assert await scene.said.announce("conv", "ready")
-            assert scene.said.counts() == {"dev_1": 1}
+            assert scene.said.waiting_by_device() == {"dev_1": 1}
             await asyncio.sleep(WAIT_S / 2)
             with scene.here(dev_1=live):
                 await asyncio.sleep(2 * SETTLE_S)
-            assert (live.heard, scene.said.counts()) == (["ready"], {})
+            assert (live.heard, scene.said.waiting_by_device()) == (["ready"], {})
 
     run_virtual(main())
 
@@ -153,7 +153,7 @@ def test_an_expired_notice_is_not_played() -> None:
             changed = scene.said.changed()
             await asyncio.sleep(WAIT_S + 1)
             assert changed.is_set()
-            assert scene.said.counts() == {}
+            assert scene.said.waiting_by_device() == {}
             with scene.here(dev_1=live):
                 await asyncio.sleep(2 * SETTLE_S)
             assert live.heard == []
@@ -182,7 +182,7 @@ def test_the_queue_of_notices_drops_the_oldest() -> None:
         scene, live = Scene(), FakeLive()
         for number in range(MAX_WAITING_PER_TARGET + 2):
             await scene.said.to_device(device(), DeviceNotification(text=str(number)))
-        assert scene.said.counts() == {"dev_1": MAX_WAITING_PER_TARGET}
+        assert scene.said.waiting_by_device() == {"dev_1": MAX_WAITING_PER_TARGET}
         async with scene.running():
             with scene.here(dev_1=live):
                 await asyncio.sleep(2 * SETTLE_S)
@@ -235,7 +235,7 @@ def test_a_failed_database_keeps_the_waiting_notices() -> None:
             with scene.here(dev_2=live):
                 assert await scene.said.announce("conv", "ready")
                 await asyncio.sleep(2 * SETTLE_S)
-                assert scene.said.counts() == {"dev_1": 1}
+                assert scene.said.waiting_by_device() == {"dev_1": 1}
                 scene.rooms.fails = None
                 scene.presence.note_change()
                 await asyncio.sleep(2 * SETTLE_S)

@@ -136,7 +136,7 @@ def test_the_settings_with_which_a_session_begins(
     given: dict[str, Any], field: str, expected: object
 ) -> None:
     usual = replace(USUAL, echo="half_duplex")
-    settings = DeviceProfile(**given).applied(usual)
+    settings = DeviceProfile(**given).apply_to(usual)
     assert getattr(settings, field) == expected
     others = {name: getattr(usual, name) for name in USUAL.__slots__ if name != field}
     assert {name: getattr(settings, name) for name in others} == others

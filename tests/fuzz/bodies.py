@@ -121,7 +121,7 @@ def edits(data: bytes) -> None:
             str(error).encode()
             continue
         if isinstance(asked, ProfileEdit):
-            asked.applied(DeviceProfile())
+            asked.apply_to(DeviceProfile())
 
 
 TARGETS = (

@@ -6,17 +6,22 @@ from typing import Any, cast
 import msgspec
 
 from core.errors import ConfigError, RemoteProtocolError
-from devices.home_assistant.conversation import MAX_SPEECH_CHARS, parse
+from devices.home_assistant.conversation import MAX_SPEECH_CHARS, parse_result
 from devices.home_assistant.entities import EntityMirror
-from devices.home_assistant.protocol import CommandResult, SubscriptionEvent, decode, greeting
+from devices.home_assistant.protocol import (
+    CommandResult,
+    SubscriptionEvent,
+    decode,
+    decode_greeting,
+)
 from devices.home_assistant.registries import (
     MAX_ENTITIES,
     HomeAssistantHouse,
     RegistrySnapshot,
-    candidates,
-    house,
+    build_house,
+    candidate_ids,
 )
-from devices.home_assistant.services import MAX_TARGETS, SERVICES, plan
+from devices.home_assistant.services import MAX_TARGETS, SERVICES, service_calls
 from devices.home_assistant.websocket import HomeAssistantWebSocket
 from pipeline.tools.home.config import HomeConfig
 from pipeline.tools.home.home import Home
@@ -70,7 +75,7 @@ def frames(data: bytes) -> None:
         for message in decode(text):
             if isinstance(message, CommandResult) and message.error is not None:
                 str(message.error).encode()
-        kind, said = greeting(text)
+        kind, said = decode_greeting(text)
         assert isinstance(kind, str)
         assert isinstance(said, str)
     except RemoteProtocolError as error:
@@ -80,7 +85,7 @@ def frames(data: bytes) -> None:
 def answers(data: bytes) -> None:
     """Checks that an answer gives words within their bounds, or an error."""
     try:
-        found = parse(json.loads(data))
+        found = parse_result(json.loads(data))
     except (ValueError, RecursionError, RemoteProtocolError):
         return
     assert len(found.speech) <= MAX_SPEECH_CHARS
@@ -99,12 +104,12 @@ def houses(data: bytes) -> None:
     address only its entities. The input has a line of registries, one of an event, one of slots."""
     told, change, slots = (_table(line) for line in (data + b"\n\n").split(b"\n")[:3])
     registries = {name: told.get(name) for name in HOUSE}
-    candidates(registries["states"], registries["exposed"])
-    found = house(RegistrySnapshot(**registries))
+    candidate_ids(registries["states"], registries["exposed"])
+    found = build_house(RegistrySnapshot(**registries))
     assert len(found.entities) <= MAX_ENTITIES
     assert len(found.keywords(100)) <= 100
     for intent in SERVICES:
-        calls = plan(found, intent, slots)
+        calls = service_calls(found, intent, slots)
         assert sum(len(call.data["entity_id"]) for call in calls) <= MAX_TARGETS
     run_kept(_mirrored(found, change))
 

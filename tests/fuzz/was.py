@@ -12,7 +12,7 @@ from devices.ota import check_name
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,
-    effective,
+    effective_config,
     has_secret,
     masked,
     merged,
@@ -113,7 +113,7 @@ def _settings(body: dict[str, Any]) -> None:
     else:
         assert len(wire.encode()) <= MAX_MESSAGE_BYTES
         assert msgspec.json.decode(wire)["config"] == {**DEFAULTS, **values}
-    told = effective(DEVICE, values, {}, "http://a:1", with_secrets=False)
+    told = effective_config(DEVICE, values, {}, "http://a:1", with_secrets=False)
     assert not any(has_secret(key, value) for key, value in told.items())
     assert set(DEFAULTS) <= set(told)
 

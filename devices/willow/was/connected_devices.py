@@ -59,7 +59,9 @@ class WillowDevices:
 
     def first_match(self, does_fit: Callable[[WillowConnection], bool]) -> WillowConnection | None:
         """Returns the first connection for which `does_fit` is true."""
-        return next((one for one in self._connections.values() if does_fit(one)), None)
+        return next(
+            (connection for connection in self._connections.values() if does_fit(connection)), None
+        )
 
     def admits(self, peer: str | None) -> bool:
         """Returns True if requests from this address need no key.
@@ -72,7 +74,7 @@ class WillowDevices:
         if address is None or (address.is_loopback and not self._trusts_this_machine):
             return False
         name = str(address)
-        if any(one.address == name for one in self._connections.values()):
+        if any(connection.address == name for connection in self._connections.values()):
             return True
         left = self._departed.get(name)
         return left is not None and left.remembered_until > self._clock.now()
@@ -89,29 +91,42 @@ class WillowDevices:
         """
         address = peer_address(peer)
         near = [
-            one for one in self._connections.values() if address and one.address == str(address)
+            connection
+            for connection in self._connections.values()
+            if address and connection.address == str(address)
         ]
         for name_in_request in (query.get("device"), headers.get("x-willow-id")):
             if name_in_request:
-                return next((one for one in near if name_in_request.lower() in one.names), None)
+                return next(
+                    (
+                        connection
+                        for connection in near
+                        if name_in_request.lower() in connection.names
+                    ),
+                    None,
+                )
         return near[0] if len(near) == 1 else None
 
     @property
-    def left(self) -> frozenset[str]:
+    def departed_ids(self) -> frozenset[str]:
         """Returns the hardware ids of devices that disconnected a moment ago."""
-        return frozenset(one.hardware_id for one in self._departed.values())
+        return frozenset(departed.hardware_id for departed in self._departed.values())
 
     def forget(self, hardware_id: str) -> None:
         """Forgets a device that was blocked or deleted after it disconnected: its address needs the
         key again."""
         self._departed = {
-            at: one for at, one in self._departed.items() if one.hardware_id != hardware_id
+            at: departed
+            for at, departed in self._departed.items()
+            if departed.hardware_id != hardware_id
         }
 
     def _remember(self, connection: WillowConnection) -> None:
         now = self._clock.now()
         self._departed = {
-            at: one for at, one in self._departed.items() if one.remembered_until > now
+            at: departed
+            for at, departed in self._departed.items()
+            if departed.remembered_until > now
         }
         if len(self._departed) < MAX_REMEMBERED:
             left = _DepartedDevice(connection.device.hardware_id, now + GRACE_S)

@@ -151,7 +151,11 @@ def _checked(key: str, value: Any) -> Scalar:
 def with_text(url: str) -> str:
     """Returns a TTS URL that ends with `text=`, so that the firmware can append the text."""
     base, _, query = url.partition("?")
-    kept = [one for one in query.split("&") if one and not one.startswith("text=")]
+    kept = [
+        parameter
+        for parameter in query.split("&")
+        if parameter and not parameter.startswith("text=")
+    ]
     return f"{base}?{'&'.join([*kept, 'text='])}"
 
 
@@ -181,11 +185,11 @@ def _unmasked(new: str, old: Any) -> str:
     """Returns the text with the masked passwords of its URLs replaced by those of the old text. The
     first mask gets the first password, and so on."""
     found = _URL_PASSWORD.finditer(old) if isinstance(old, str) else ()
-    secrets = iter([one["secret"] for one in found])
+    secrets = iter([stored_url["secret"] for stored_url in found])
 
-    def replaced(one: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         old_secret = next(secrets, "")
-        return f"{one['user']}{old_secret if one['secret'] == MASK else one['secret']}@"
+        return f"{match['user']}{old_secret if match['secret'] == MASK else match['secret']}@"
 
     return _URL_PASSWORD.sub(replaced, new)
 
@@ -212,13 +216,13 @@ def _masked_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return masked(value)
     if isinstance(value, list):
-        return [_masked_value(one) for one in value]
+        return [_masked_value(item) for item in value]
     if isinstance(value, str):
         return _URL_PASSWORD.sub(rf"\g<user>{MASK}@", value)
     return value
 
 
-def effective(
+def effective_config(
     device: Device,
     everywhere: Mapping[str, Scalar],
     own: Mapping[str, Scalar],
@@ -251,7 +255,7 @@ def _profile_values(device: Device) -> dict[str, Scalar]:
     """Returns the settings of WAS that follow from the device's profile. A wake word that the
     firmware does not have is left out."""
     found: dict[str, Scalar] = {}
-    word = "".join(one for one in device.profile.wake_word.lower() if one.isalnum())
+    word = "".join(char for char in device.profile.wake_word.lower() if char.isalnum())
     if word in WAKE_WORDS:
         found["wake_word"] = word
     if device.profile.volume is not None:

@@ -108,7 +108,7 @@ class WasDoor:
         """
         while True:
             changed = self._services.directory.changed()
-            for hardware_id in self.connected_devices.left:
+            for hardware_id in self.connected_devices.departed_ids:
                 with suppress(StorageError):  # tried again at the next change
                     device = await self._services.directory.find("willow", hardware_id)
                     if device is None or device.standing != "approved":

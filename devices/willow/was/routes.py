@@ -21,7 +21,7 @@ def was_routes(door: WasDoor, inference: Iterable[Route]) -> tuple[Route, ...]:
     and sounds. All others need the key.
     """
     return (
-        *(_for_devices(door, one) for one in inference),
+        *(_for_devices(door, route) for route in inference),
         Route(
             "GET",
             "/ws",

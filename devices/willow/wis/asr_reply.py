@@ -81,7 +81,10 @@ def _bounded(fields: Mapping[str, object]) -> bytes:
     data = msgspec.json.encode(fields)
     kept = dict(fields)
     while (excess := len(data) - MAX_REPLY_BYTES) > 0:
-        name = max(("text", "translation"), key=lambda one: len(str(kept.get(one, "")).encode()))
+        name = max(
+            ("text", "translation"),
+            key=lambda field_name: len(str(kept.get(field_name, "")).encode()),
+        )
         kept[name] = _cut(str(kept[name]), excess)
         data = msgspec.json.encode(kept)
     return data

@@ -65,7 +65,7 @@ def allowed_text(allowed: range | Collection[Any]) -> str:
     """Returns the allowed values as a text for an error."""
     if isinstance(allowed, range):
         return f"{allowed[0]} to {allowed[-1]}"
-    return ", ".join(str(one) for one in allowed)
+    return ", ".join(str(value) for value in allowed)
 
 
 def invalid(name: str, value: object, allowed: str, *, code: str = "invalid_value") -> RequestError:

@@ -76,7 +76,7 @@ def routes(door: WillowDoor) -> tuple[Route, ...]:
     # The assistant is not open to pages without a key: it may switch lights.
     for_pages = (*_recognition_routes(door), _calls(door), *_speech_routes(door))
     return (
-        *(replace(one, admits_page=door.settings.pages.admits) for one in for_pages),
+        *(replace(route, admits_page=door.settings.pages.admits) for route in for_pages),
         *_assistant_routes(door),
         _speech_to_speech(door),
         *_info_routes(door),

@@ -67,7 +67,9 @@ def read_tts_params(
     """
     kind = text_of(query, "format").lower() or default_format
     if kind not in FORMATS:
-        raise invalid("format", kind, allowed_text([one.upper() for one in FORMATS]))
+        raise invalid(
+            "format", kind, allowed_text([format_name.upper() for format_name in FORMATS])
+        )
     speaker, language = _known_voice(text_of(query, "speaker"), engines)
     return TtsParams(kind, speaker, language, number_of(query, "speed", *SPEEDS))
 

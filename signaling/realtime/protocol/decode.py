@@ -99,7 +99,7 @@ def _media_size(raw: dict[str, Any]) -> int:
     items = [raw.get("item"), *sent]
     parts = [part for item in items if isinstance(item, dict) for part in _listed(item, "content")]
     media = [part.get(name) for part in parts if isinstance(part, dict) for name in MEDIA]
-    return sum(len(one) for one in media if isinstance(one, str))
+    return sum(len(audio) for audio in media if isinstance(audio, str))
 
 
 def _listed(raw: dict[str, Any], name: str) -> list[Any]:

@@ -87,5 +87,5 @@ class SampleRateCheck:
     def _is_slow(self) -> bool:
         if not AUDIO_TIME_RATIOS[0] <= self._audio_ms / self._wall_ms <= AUDIO_TIME_RATIOS[1]:
             return False
-        lateness = median(one.interval_ms / one.audio_ms for one in self._arrivals)
+        lateness = median(arrival.interval_ms / arrival.audio_ms for arrival in self._arrivals)
         return INTERVAL_RATIOS[0] <= lateness <= INTERVAL_RATIOS[1]

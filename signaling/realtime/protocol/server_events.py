@@ -181,12 +181,12 @@ def limits_json(limits: RateLimits) -> list[Json]:
     """Builds the limits of `rate_limits.updated`."""
     return [
         {
-            "name": one.name,
-            "limit": one.limit,
-            "remaining": one.remaining,
-            "reset_seconds": round(one.reset_s, 3),
+            "name": limit.name,
+            "limit": limit.limit,
+            "remaining": limit.remaining,
+            "reset_seconds": round(limit.reset_s, 3),
         }
-        for one in limits.limits
+        for limit in limits.limits
     ]
 
 

@@ -135,7 +135,7 @@ def _unset_groups(sent: McpTool) -> frozenset[str]:
         "approval": (sent.require_approval,),
     }
     names = groups.items()
-    return frozenset(name for name, fields in names if all(one is UNSET for one in fields))
+    return frozenset(name for name, fields in names if all(value is UNSET for value in fields))
 
 
 def server_json(server: ClientMcpServer) -> dict[str, Any]:
@@ -247,4 +247,4 @@ def _approval_json(approval: ApprovalPolicy) -> str | dict[str, Any]:
     if approval in (ALWAYS, NEVER):
         return "always" if approval == ALWAYS else "never"
     filters = {"always": approval.always, "never": approval.never}
-    return {name: _filter_json(one) for name, one in filters.items() if one is not None}
+    return {name: _filter_json(value) for name, value in filters.items() if value is not None}

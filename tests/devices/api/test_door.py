@@ -280,7 +280,7 @@ def test_a_blocked_or_forgotten_device_is_disconnected(tmp_path: Path, end: str)
                 else:
                     assert await here.ask("DELETE", f"devices/{device.id}") == (204, None)
             assert live.told == ["close"]
-            assert here.announcements.counts() == {}
+            assert here.announcements.waiting_by_device() == {}
 
     asyncio.run(main())
 

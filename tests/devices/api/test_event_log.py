@@ -18,14 +18,14 @@ def test_connections_turns_and_errors_are_logged() -> None:
         presence.note_turn("dev_1")
         presence.note_error("dev_1", "engine_failed")
     presence.note_turn("dev_1")
-    assert journal.of("dev_1") == (
+    assert journal.entries_of("dev_1") == (
         DeviceLogEntry(AT, "connected"),
         DeviceLogEntry(AT, "turn", timing={"playout_start": 640.0}),
         DeviceLogEntry(AT, "error", code="engine_failed"),
         DeviceLogEntry(AT, "disconnected"),
         DeviceLogEntry(AT, "turn"),
     )
-    assert journal.of("dev_2") == ()
+    assert journal.entries_of("dev_2") == ()
 
 
 def test_a_replaced_connection_does_not_end_the_newer_one() -> None:
@@ -35,7 +35,7 @@ def test_a_replaced_connection_does_not_end_the_newer_one() -> None:
         with presence.connected("dev_1", newer) as former:
             assert former is older
         assert presence.find("dev_1") is None
-    assert [entry.what for entry in journal.of("dev_1")] == [
+    assert [entry.what for entry in journal.entries_of("dev_1")] == [
         "connected",
         "connected",
         "disconnected",
@@ -48,11 +48,11 @@ def test_the_length_of_the_log_is_limited(monkeypatch: pytest.MonkeyPatch) -> No
     journal = DeviceEventLog(Moment())
     for code in ("a", "b", "c"):
         journal("dev_1", "error", code=code)
-    assert [entry.code for entry in journal.of("dev_1")] == ["b", "c"]
+    assert [entry.code for entry in journal.entries_of("dev_1")] == ["b", "c"]
     journal("dev_2", "error")
     journal("dev_1", "error")
     journal("dev_3", "error")
-    assert journal.of("dev_2") == ()
-    assert len(journal.of("dev_1")) == 2
+    assert journal.entries_of("dev_2") == ()
+    assert len(journal.entries_of("dev_1")) == 2
     journal.forget("dev_1")
-    assert journal.of("dev_1") == ()
+    assert journal.entries_of("dev_1") == ()

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, RemoteProtocolError
-from devices.home_assistant.conversation import ConversationIds, parse
+from devices.home_assistant.conversation import ConversationIds, parse_result
 from devices.home_assistant.errors import error_sentence
 from devices.home_assistant.protocol import (
     CommandEncoder,
     CommandResult,
     SubscriptionEvent,
     decode,
-    greeting,
+    decode_greeting,
 )
 from devices.home_assistant.registries import (
     HomeAssistantArea,
     HomeAssistantEntity,
     HomeAssistantHouse,
 )
-from devices.home_assistant.services import plan
+from devices.home_assistant.services import service_calls
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.tools import wants_room
 from engines.base import AsrInfo
@@ -69,26 +69,26 @@ def test_bytes_that_are_not_a_message_end_the_connection(frame: str) -> None:
     with pytest.raises(RemoteProtocolError):
         list(decode(frame))
     with pytest.raises(RemoteProtocolError):
-        greeting("[]")
+        decode_greeting("[]")
 
 
 def test_an_answer_is_read_in_all_its_forms() -> None:
     done = answered("Turned on", conversation_id="c-9", continue_conversation=True)
     done["response"]["data"]["success"] = [{"name": "Lamp", "type": "entity", "id": "light.a"}, 3]
-    answer = parse(done)
+    answer = parse_result(done)
     assert (answer.speech, answer.conversation_id, answer.continues) == ("Turned on", "c-9", True)
     assert [one.id for one in answer.succeeded] == ["light.a"]
-    failed = parse(answered("Sorry", code="no_valid_targets"))
+    failed = parse_result(answered("Sorry", code="no_valid_targets"))
     assert (failed.is_error, failed.code) == (True, "no_valid_targets")
     done["response"]["speech"] = {"ssml": {"speech": "<speak>Hello <b>you</b></speak>"}}
-    assert parse(done).speech == "Hello you"
-    assert parse(answered("")).speech == ""
+    assert parse_result(done).speech == "Hello you"
+    assert parse_result(answered("")).speech == ""
 
 
 @pytest.mark.parametrize("odd", [None, 7, {}, {"response": []}, {"response": {}}])
 def test_a_malformed_answer_is_an_error(odd: Any) -> None:
     with pytest.raises(RemoteProtocolError):
-        parse(odd)
+        parse_result(odd)
 
 
 def test_conversations_continue_until_home_assistant_forgets_them() -> None:
@@ -133,15 +133,17 @@ def test_conversations_continue_until_home_assistant_forgets_them() -> None:
 def test_commands_become_service_calls(
     intent: str, slots: dict[str, Any], wanted: list[str]
 ) -> None:
-    calls = plan(HOUSE, intent, slots)
+    calls = service_calls(HOUSE, intent, slots)
     told = [f"{one.domain}.{one.service} {' '.join(one.data['entity_id'])}" for one in calls]
     assert told == wanted
 
 
 def test_service_calls_have_numbers_in_their_units() -> None:
-    (volume,) = plan(HOUSE, "HassSetVolume", {"name": "radio", "volume_level": 30})
+    (volume,) = service_calls(HOUSE, "HassSetVolume", {"name": "radio", "volume_level": 30})
     assert volume.data["volume_level"] == pytest.approx(0.3)
-    (light,) = plan(HOUSE, "HassLightSet", {"name": "desk lamp", "brightness": 20, "color": "red"})
+    (light,) = service_calls(
+        HOUSE, "HassLightSet", {"name": "desk lamp", "brightness": 20, "color": "red"}
+    )
     assert light.data == {
         "brightness_pct": 20,
         "color_name": "red",

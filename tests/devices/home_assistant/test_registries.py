@@ -7,8 +7,8 @@ import pytest
 from devices.home_assistant.registries import (
     HomeAssistantHouse,
     RegistrySnapshot,
-    candidates,
-    house,
+    build_house,
+    candidate_ids,
 )
 
 
@@ -28,7 +28,7 @@ def exposed(*ids: str) -> dict[str, Any]:
 
 
 def test_the_area_is_that_of_the_entity_or_of_its_device() -> None:
-    found = house(
+    found = build_house(
         registries(
             states=[state("light.a", "A"), state("light.b", "B"), state("light.c", "C")],
             entries={
@@ -57,7 +57,7 @@ def test_the_area_is_that_of_the_entity_or_of_its_device() -> None:
 def test_only_exposed_entities_are_used(
     entry: dict[str, Any], is_surely_exposed: bool | None, *, listed: bool, is_there: bool
 ) -> None:
-    found = house(
+    found = build_house(
         registries(
             states=[state("light.a")],
             entries={"light.a": entry},
@@ -72,15 +72,17 @@ def test_only_exposed_entities_are_used(
 def test_domains_hidden_by_default_must_be_listed() -> None:
     states = [state("lock.front", "Front"), state("lock.back", "Back"), state("sensor.x", "X")]
     told = registries(states=states, entries={}, exposed=exposed("lock.front"))
-    assert [one.id for one in house(told).entities] == ["lock.front"]
-    assert candidates(states, exposed("lock.front")) == ["lock.front"]
-    assert candidates(states, None) == ["lock.front", "lock.back"]
+    assert [one.id for one in build_house(told).entities] == ["lock.front"]
+    assert candidate_ids(states, exposed("lock.front")) == ["lock.front"]
+    assert candidate_ids(states, None) == ["lock.front", "lock.back"]
 
 
 def test_names_are_pronounceable_and_limited_in_number() -> None:
     aliases = [f"alias {number}" for number in range(30)]
     states = [state("light.a", " Big \n Lamp "), state("light.b", "x" * 81), state("light.c", 7)]
-    found = house(registries(states=states, entries={"light.a": {"aliases": [*aliases, 3, ""]}}))
+    found = build_house(
+        registries(states=states, entries={"light.a": {"aliases": [*aliases, 3, ""]}})
+    )
     assert [one.id for one in found.entities] == ["light.a"]
     assert found.entities[0].names[:2] == ("Big Lamp", "alias 0")
     assert len(found.entities[0].names) == 11
@@ -89,14 +91,14 @@ def test_names_are_pronounceable_and_limited_in_number() -> None:
 @pytest.mark.parametrize("odd", [None, 7, "text", [], [None, 7, {}], {"light.a": 7}, [[]]])
 def test_malformed_registries_give_an_empty_home(odd: Any) -> None:
     told = dict.fromkeys(("states", "entries", "devices", "areas", "floors", "exposed"), odd)
-    assert house(RegistrySnapshot(**told)) == HomeAssistantHouse()
+    assert build_house(RegistrySnapshot(**told)) == HomeAssistantHouse()
 
 
 @pytest.mark.parametrize("odd", [[], {}, {"a": 1}, 3])
 def test_a_malformed_area_or_device_is_skipped(odd: Any) -> None:
     area, entry = {"area_id": "kitchen", "name": "Kitchen"}, {"area_id": odd, "device_id": odd}
     devices = [{"id": odd, "area_id": "kitchen"}, {"id": "d", "area_id": odd}]
-    found = house(
+    found = build_house(
         registries(
             states=[state("light.a"), state("light.b")],
             entries={"light.a": entry, "light.b": {"device_id": "d"}},
@@ -108,7 +110,7 @@ def test_a_malformed_area_or_device_is_skipped(odd: Any) -> None:
 
 
 def test_areas_and_main_names_come_first_in_the_vocabulary() -> None:
-    found = house(
+    found = build_house(
         registries(
             states=[state("sensor.t", "Sensor"), state("light.a", "Lamp")],
             entries={"light.a": {"aliases": ["Torch"]}},
@@ -121,4 +123,4 @@ def test_areas_and_main_names_come_first_in_the_vocabulary() -> None:
     assert found.keywords(2) == ("Kitchen", "Lamp")
     area = found.area("galley")
     assert area is not None
-    assert (area.called("Galley"), area.called("k")) == ("Galley", "Kitchen")
+    assert (area.spoken_name("Galley"), area.spoken_name("k")) == ("Galley", "Kitchen")

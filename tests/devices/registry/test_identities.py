@@ -45,13 +45,13 @@ def test_a_key_of_an_unapproved_board_is_refused(url: str) -> None:
         async with known(url) as here:
             waiting = await here.registry.check_in(who(OURS))
             key = await here.registry.issue_token(waiting.id, OURS)
-            assert await here.registry.bearer(key, OURS) is None
+            assert await here.registry.device_with_key(key, OURS) is None
             for nobody in (b"", OTHERS):
                 with pytest.raises(NotFound):
                     await here.registry.issue_token(waiting.id, nobody)
             device = await here.registry.pair(waiting.pairing_code)
-            assert await here.registry.bearer(key, OURS) == device
-            assert await here.registry.bearer(key, OTHERS) is None
+            assert await here.registry.device_with_key(key, OURS) == device
+            assert await here.registry.device_with_key(key, OTHERS) is None
 
     asyncio.run(main())
 
@@ -63,14 +63,14 @@ def test_a_claim_of_a_board_gets_its_own_key_and_revokes_none(url: str) -> None:
             ours = await here.registry.issue_token(device.id, OURS)
             claim = await here.registry.check_in(who(OTHERS))
             keys = [await here.registry.issue_token(device.id, OTHERS) for _ in range(20)]
-            assert await here.registry.bearer(ours, OURS)
-            assert await here.registry.bearer(keys[-1], OTHERS) is None
-            assert await here.registry.bearer(keys[-1], OURS) is None
+            assert await here.registry.device_with_key(ours, OURS)
+            assert await here.registry.device_with_key(keys[-1], OTHERS) is None
+            assert await here.registry.device_with_key(keys[-1], OURS) is None
             await here.registry.pair(claim.pairing_code)
-            held = [await here.registry.bearer(key, OTHERS) for key in keys]
+            held = [await here.registry.device_with_key(key, OTHERS) for key in keys]
             assert sum(one is not None for one in held) == tokens.MAX_PER_DEVICE
             for identity in (OURS, OTHERS):
-                assert await here.registry.bearer(ours, identity) is None
+                assert await here.registry.device_with_key(ours, identity) is None
 
     asyncio.run(main())
 
@@ -88,8 +88,8 @@ def test_another_identity_waits_and_changes_nothing(url: str) -> None:
             assert shown.pairing_code == other.pairing_code
             assert (shown.address, shown.firmware) == ("192.168.1.7", "")
             assert await here.registry.find("xiaozhi", MAC, OTHERS) == other
-            assert await here.registry.bearer(token, OTHERS) is None
-            assert await here.registry.bearer(token, OURS) == shown
+            assert await here.registry.device_with_key(token, OTHERS) is None
+            assert await here.registry.device_with_key(token, OURS) == shown
             assert (await here.registry.check_in(who(OURS))).standing == "approved"
             again = await here.registry.check_in(who(OTHERS))
             assert again.pairing_code == other.pairing_code
@@ -111,7 +111,7 @@ def test_a_newly_approved_identity_replaces_the_old_one(url: str, how: str) -> N
             assert (await here.registry.check_in(who(OTHERS))).standing == "approved"
             assert (await here.registry.check_in(who(OURS))).standing == "new"
             for identity in (OURS, OTHERS):
-                assert await here.registry.bearer(token, identity) is None
+                assert await here.registry.device_with_key(token, identity) is None
 
     asyncio.run(main())
 
@@ -232,14 +232,14 @@ def test_devices_approved_before_identities_existed_stay_approved(
     async def main() -> None:
         async with known(url) as here:
             key = "dev_old"
-            assert await here.registry.bearer(key)
+            assert await here.registry.device_with_key(key)
             assert await here.registry.find("xiaozhi", MAC, OTHERS)
-            taken = await here.registry.bearer(key, OURS)
+            taken = await here.registry.device_with_key(key, OURS)
             assert taken is not None
             assert taken.identity == OURS
             assert (await here.registry.check_in(who(OURS))).standing == "approved"
             assert (await here.registry.check_in(who(OTHERS))).standing == "new"
-            assert await here.registry.bearer(key, OTHERS) is None
+            assert await here.registry.device_with_key(key, OTHERS) is None
 
     asyncio.run(main())
     assert caplog.text.count("device dev_1: identity adopted") == 1
@@ -285,7 +285,7 @@ def test_approval_by_network_covers_another_identity_too(url: str) -> None:
             other = await here.registry.check_in(who(OTHERS, "127.0.0.1"))
             assert (other.standing, other.identity) == ("approved", OTHERS)
             assert (other.has_new_identity, other.pairing_code) == (False, "")
-            assert await here.registry.bearer(token, OURS) is None
+            assert await here.registry.device_with_key(token, OURS) is None
 
     asyncio.run(main())
 

@@ -92,9 +92,13 @@ def test_only_approved_devices_have_keys_and_digests_are_stored(url: str) -> Non
             device = await here.registry.approve(device.id, device.pairing_code)
             first, second = [await here.registry.issue_token(device.id) for _ in range(2)]
             assert first != second
-            assert await here.registry.bearer(first) == await here.registry.bearer(second) == device
+            assert (
+                await here.registry.device_with_key(first)
+                == await here.registry.device_with_key(second)
+                == device
+            )
             for wrong in ("", "dev_", first[:-1], first.removeprefix("dev_"), "dev_\udcff"):
-                assert await here.registry.bearer(wrong) is None
+                assert await here.registry.device_with_key(wrong) is None
             kept = await here.database.run(lambda one: one.execute(select(tokens)).all())
             assert {row.digest for row in kept} == {digest_of(first), digest_of(second)}
 
@@ -107,9 +111,9 @@ def test_keys_expire(url: str) -> None:
             device = await here.registry.check_in(contact(address="127.0.0.1"))
             token = await here.registry.issue_token(device.id)
             here.clock.go_on(timedelta(days=1))
-            assert await here.registry.bearer(token)
+            assert await here.registry.device_with_key(token)
             here.clock.go_on(timedelta(days=1))
-            assert await here.registry.bearer(token) is None
+            assert await here.registry.device_with_key(token) is None
 
     asyncio.run(main())
 
@@ -121,10 +125,10 @@ def test_keys_of_a_blocked_or_forgotten_device_are_invalid_for_ever(url: str, en
             device = await here.registry.check_in(contact(address="127.0.0.1"))
             token = await here.registry.issue_token(device.id)
             await getattr(here.registry, end)(device.id)
-            assert await here.registry.bearer(token) is None
+            assert await here.registry.device_with_key(token) is None
             if end == "block":
                 await here.registry.approve(device.id)
-                assert await here.registry.bearer(token) is None
+                assert await here.registry.device_with_key(token) is None
 
     asyncio.run(main())
 
@@ -137,7 +141,7 @@ def test_the_number_of_keys_per_device_is_limited(url: str) -> None:
             for _ in range(MAX_PER_DEVICE + 2):
                 here.clock.go_on(MINUTE)
                 issued.append(await here.registry.issue_token(device.id))
-            held = [bool(await here.registry.bearer(token)) for token in issued]
+            held = [bool(await here.registry.device_with_key(token)) for token in issued]
             assert held == [False, False, *(MAX_PER_DEVICE * [True])]
 
     asyncio.run(main())
@@ -149,6 +153,6 @@ def test_a_random_key_is_refused(url: str) -> None:
             device = await here.registry.check_in(contact(address="127.0.0.1"))
             token = await here.registry.issue_token(device.id)
             assert len(token) >= len("dev_") + 43  # 256 bits
-            assert await here.registry.bearer("dev_" + secrets.token_urlsafe(32)) is None
+            assert await here.registry.device_with_key("dev_" + secrets.token_urlsafe(32)) is None
 
     asyncio.run(main())

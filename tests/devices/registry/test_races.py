@@ -149,7 +149,7 @@ def test_no_key_is_issued_during_a_concurrent_block(
             coming: Any = there.registry.issue_token(device.id)
             await both(pause, coming, here.registry.block(device.id))
             await here.registry.approve(device.id)
-            assert await here.registry.bearer(issued[0], OURS) is None
+            assert await here.registry.device_with_key(issued[0], OURS) is None
 
     run(main())
 

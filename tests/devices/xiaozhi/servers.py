@@ -116,11 +116,11 @@ class MemoryDirectory:
         self.tokens[token] = found[0].hardware_id
         return token
 
-    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
+    async def device_with_key(self, token: str, identity: bytes = b"") -> Device | None:
         device = self.known.get(self.tokens.get(token, ""))
         return device if device and device.standing == "approved" else None
 
-    async def waits(self, token: str, identity: bytes) -> Device | None:
+    async def waiting_device_with_key(self, token: str, identity: bytes) -> Device | None:
         device = self.known.get(self.tokens.get(token, ""))
         return device if device and device.standing == "new" and device.pairing_code else None
 

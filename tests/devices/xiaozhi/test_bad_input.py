@@ -90,8 +90,8 @@ def test_a_key_of_a_device_that_is_no_longer_approved_is_refused(standing: str) 
 class BlockedMeanwhile(MemoryDirectory):
     """A directory that blocks the device just after its key was looked up."""
 
-    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
-        found = await super().bearer(token, identity)
+    async def device_with_key(self, token: str, identity: bytes = b"") -> Device | None:
+        found = await super().device_with_key(token, identity)
         if found is not None:
             self.change(found.hardware_id, standing="blocked")
         return found

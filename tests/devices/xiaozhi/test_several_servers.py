@@ -98,6 +98,6 @@ def test_waiting_notices_are_dropped_with_their_device(database: Postgres) -> No
             changed = here.announcements.changed()
             await there.registry.forget(device.id)
             await changed.wait()
-            assert here.announcements.counts() == {}
+            assert here.announcements.waiting_by_device() == {}
 
     asyncio.run(main())

@@ -45,7 +45,7 @@ def _is_deep(value: object) -> bool:
     """
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [inner for one in level for inner in _children(one)]
+        level = [inner for value in level for inner in _children(value)]
         if not level:
             return False
     return True

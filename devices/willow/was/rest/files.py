@@ -50,20 +50,20 @@ class WasFiles:
             raise invalid("type", kind, "was, willow")
         base = f"{request.scheme}://{request.host}"
         found: dict[str, list[dict[str, Any]]] = {}
-        for one in await run_in_thread(self._door.firmware.all):
-            url = f"{base}{OTA_PATH}?version={one.version}&platform={one.board}"
+        for image in await run_in_thread(self._door.firmware.all):
+            url = f"{base}{OTA_PATH}?version={image.version}&platform={image.board}"
             asset = {
-                "name": f"willow-ota-{one.board}.bin",
-                "platform": one.board,
-                "platform_name": one.board,
+                "name": f"willow-ota-{image.board}.bin",
+                "platform": image.board,
+                "platform_name": image.board,
                 "build_type": "ota",
-                "size": one.size_bytes,
-                "sha256": one.sha256,
+                "size": image.size_bytes,
+                "sha256": image.sha256,
                 "was_url": url,
                 "browser_download_url": url,
                 "cached": True,
             }
-            found.setdefault(one.version, []).append(asset)
+            found.setdefault(image.version, []).append(asset)
         listed = [
             {"name": version, "tag_name": version, "assets": assets}
             for version, assets in found.items()

@@ -16,7 +16,7 @@ from core.tasks import run_in_thread
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,
-    effective,
+    effective_config,
     masked,
     merged,
     validate_config,
@@ -52,9 +52,10 @@ class WasRest:
     async def clients(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /api/client`."""
         found = sorted(
-            self._door.connected_devices.all(), key=lambda one: (one.device.name, one.hostname)
+            self._door.connected_devices.all(),
+            key=lambda connection: (connection.device.name, connection.hostname),
         )
-        return _json([_client(one) for one in found])
+        return _json([_client(connection) for connection in found])
 
     async def act(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /api/client?action=`."""
@@ -82,10 +83,11 @@ class WasRest:
             case "config" if switch_of(request.query, "default"):
                 return _json(dict(DEFAULTS))
             case "config" if name := text_of(request.query, "hostname"):
-                one = self._find(name)
-                every, own = await store.config(), await store.config(one.device.id)
-                base, sends = one.origin.base_url, self._door.settings.sends_secrets
-                return _json(masked(effective(one.device, every, own, base, with_secrets=sends)))
+                connection = self._find(name)
+                device = connection.device
+                every, own = await store.config(), await store.config(device.id)
+                base, sends = connection.origin.base_url, self._door.settings.sends_secrets
+                return _json(masked(effective_config(device, every, own, base, with_secrets=sends)))
             case "config":
                 return _json(masked({**DEFAULTS, **await store.config()}))
             case "nvs":
@@ -142,12 +144,15 @@ class WasRest:
             case "asyncio_tasks":
                 return _json(sorted(task.get_name() for task in asyncio.all_tasks()))
             case "connmgr":
-                clients = {one.hostname: _client(one) for one in self._door.connected_devices.all()}
+                clients = {
+                    connection.hostname: _client(connection)
+                    for connection in self._door.connected_devices.all()
+                }
                 return _json({"connected_clients": clients})
             case _:
                 queues = {
-                    one.device.hardware_id: one.notifications.now
-                    for one in self._door.connected_devices.all()
+                    connection.device.hardware_id: connection.notifications.now
+                    for connection in self._door.connected_devices.all()
                 }
                 return _json({"notifications": queues})
 
@@ -167,11 +172,11 @@ class WasRest:
         if kind == "nvs":
             nvs = await self._door.store.nvs()
             message = nvs.message(with_secrets=self._door.settings.sends_secrets)
-            for one in connections:
-                one.send(message)
+            for connection in connections:
+                connection.send(message)
             return
-        for one in connections:
-            await one.configure()
+        for connection in connections:
+            await connection.configure()
 
     async def _update(self, body: Mapping[str, Any], page: str) -> None:
         """Handles action=update. page: this server's address in the list of releases."""
@@ -206,12 +211,14 @@ class WasRest:
         if switch_of(data, "cancel"):
             if number is None:
                 raise invalid("data.id", None, "the notification's id")
-            for one in to:
-                one.notifications.cancel(number, one.send)
+            for connection in to:
+                connection.notifications.cancel(number, connection.send)
             return number
         number = number or self._door.notification_ids.new()
-        made = [(one, await self._notification(one, number, data)) for one in to]
-        taken = [one.notifications.add(message) for one, message in made]
+        made = [
+            (connection, await self._notification(connection, number, data)) for connection in to
+        ]
+        taken = [connection.notifications.add(message) for connection, message in made]
         if made and not any(taken):
             raise RequestError("too many notifications are waiting", code="server_full")
         return number
@@ -242,7 +249,9 @@ class WasRest:
 
     def _find(self, name: str) -> WillowConnection:
         found = (
-            self._door.connected_devices.first_match(lambda one: name.lower() in one.names)
+            self._door.connected_devices.first_match(
+                lambda connection: name.lower() in connection.names
+            )
             if name
             else None
         )
@@ -255,15 +264,15 @@ class WasRest:
         return found
 
 
-def _client(one: WillowConnection) -> dict[str, Any]:
-    device = one.device
+def _client(connection: WillowConnection) -> dict[str, Any]:
+    device = connection.device
     return {
-        "hostname": one.hostname,
+        "hostname": connection.hostname,
         "platform": device.board,
         "mac_addr": device.hardware_id,
-        "ip": one.address,
-        "port": one.origin.port,
-        "version": one.origin.firmware,
+        "ip": connection.address,
+        "port": connection.origin.port,
+        "version": connection.origin.firmware,
         "label": device.name,
         "id": device.id,
         "area": device.area,

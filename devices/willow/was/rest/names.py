@@ -26,7 +26,7 @@ async def named_device(directory: DeviceDirectory, mac: str) -> Device:
 
 def read_name_and_area(body: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Returns name and area; None: it stays. Raises RequestError, naming the field."""
-    given = [one for one in NAMES if one in body]
+    given = [name for name in NAMES if name in body]
     name = _text(body, given[0]) if given else None
     area = _text(body, "area") if "area" in body else None
     if name is None and area is None:

@@ -181,7 +181,7 @@ class DeviceCommands:
         device = connection.device
         conversation = self._one_shot_responses.conversation(device.id)
         conversation.profile = ConversationProfile.of(
-            device.profile.applied(self._default_settings())
+            device.profile.apply_to(self._default_settings())
         )
         question = OneShotRequest(
             command.text,

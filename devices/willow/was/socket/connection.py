@@ -157,7 +157,9 @@ class WillowConnection:
         """Returns the URL at which it can fetch this text in its voice."""
         profile = self.device.profile
         params = {"speaker": profile.voice, "language": profile.language}
-        query = "".join(f"{name}={quote(one, safe='')}&" for name, one in params.items() if one)
+        query = "".join(
+            f"{name}={quote(value, safe='')}&" for name, value in params.items() if value
+        )
         short = one_line(text)[:MAX_SPOKEN_CHARS]
         while (
             len(url := f"{self.origin.base_url}/api/tts?{query}text={quote(short)}")

@@ -57,7 +57,7 @@ class NotificationQueue:
     def now(self) -> NotificationQueueStatus:
         """The notification that is played and those that wait."""
         active = self._active.id if self._active else None
-        return NotificationQueueStatus(active, tuple(one.id for one in self._waiting))
+        return NotificationQueueStatus(active, tuple(message.id for message in self._waiting))
 
     def new_id(self) -> int:
         return self._notification_ids.new()
@@ -85,7 +85,7 @@ class NotificationQueue:
         if self._active is not None and self._active.id == number:
             send(CancelNotify(number))
             return True
-        kept = [one for one in self._waiting if one.id != number]
+        kept = [message for message in self._waiting if message.id != number]
         is_here = len(kept) < len(self._waiting)
         self._waiting = deque(kept)
         return is_here

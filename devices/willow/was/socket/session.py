@@ -22,7 +22,7 @@ from core.errors import (
     RequestError,
 )
 from devices.directory import Device, DeviceClaims
-from devices.willow.was.device_config import effective
+from devices.willow.was.device_config import effective_config
 from devices.willow.was.socket.connection import SocketOrigin, WillowConnection
 from devices.willow.was.socket.notifications import NotificationQueue
 from devices.willow.was.socket.services import RefusalLog, WasServices
@@ -250,7 +250,7 @@ class DeviceSession:
             everywhere = await services.store.config()
             own = await services.store.config(device.id)
             base, with_secrets = self._origin.base_url, services.sends_secrets
-            values = effective(device, everywhere, own, base, with_secrets=with_secrets)
+            values = effective_config(device, everywhere, own, base, with_secrets=with_secrets)
             is_new = connection.config != values
             connection.config = values
             now = services.clock.now()

@@ -66,7 +66,7 @@ class WakeArbiter:
         last = self._latest.get(device.id)
         group = self._group_of(connection)
         wake = _WakeEvent(now)
-        known = {one.device.id for one in self._contenders(group)} | {device.id}
+        known = {contender.device.id for contender in self._contenders(group)} | {device.id}
         verdicts = self._arbitration.report(group, device.id, volume_db, known, now)
         # decided by the device's own next wake word
         if last is not None and not last.decided.done():
@@ -86,7 +86,7 @@ class WakeArbiter:
         device_id, group = connection.device.id, self._group_of(connection)
         if self._connected_devices.find(device_id) not in (None, connection):
             return  # a newer socket represents the device
-        known = {one.device.id for one in self._contenders(group)} - {device_id}
+        known = {contender.device.id for contender in self._contenders(group)} - {device_id}
         self._deliver(self._arbitration.remove(group, device_id, known))
         wake = self._latest.pop(device_id, None)
         if wake is not None and not wake.decided.done():
@@ -124,9 +124,9 @@ class WakeArbiter:
     def _settle(
         self, verdicts: list[ArbitrationVerdict], device_id: str, latest: _WakeEvent
     ) -> list[ArbitrationVerdict]:
-        own = next((one for one in verdicts if one.device == device_id), None)
+        own = next((verdict for verdict in verdicts if verdict.device == device_id), None)
         latest.decided.set_result(own is not None and own.won)
-        return [one for one in verdicts if one is not own]
+        return [verdict for verdict in verdicts if verdict is not own]
 
     def _deliver(self, verdicts: Iterable[ArbitrationVerdict]) -> None:
         for verdict in verdicts:
@@ -142,9 +142,9 @@ class WakeArbiter:
     def _contenders(self, group: str) -> list[WillowConnection]:
         """Returns the devices of the group that report their wake words."""
         return [
-            one
-            for one in self._connected_devices.all()
-            if one.is_multiwake and self._is_in(one, group)
+            connection
+            for connection in self._connected_devices.all()
+            if connection.is_multiwake and self._is_in(connection, group)
         ]
 
     def _is_in(self, connection: WillowConnection, group: str) -> bool:

@@ -49,10 +49,10 @@ class Known:
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
         raise NotFound("no keys here")
 
-    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
+    async def device_with_key(self, token: str, identity: bytes = b"") -> Device | None:
         return None
 
-    async def waits(self, token: str, identity: bytes) -> Device | None:
+    async def waiting_device_with_key(self, token: str, identity: bytes) -> Device | None:
         return None
 
     async def in_area(self, area: str) -> Sequence[Device]:

@@ -7,7 +7,7 @@ from devices.directory import Device, DeviceProfile
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,
-    effective,
+    effective_config,
     masked,
     merged,
     validate_config,
@@ -30,7 +30,7 @@ def device(**profile: object) -> Device:
 
 
 def test_the_defaults_of_was_fit_the_firmware() -> None:
-    values = effective(device(), {}, {}, BASE)
+    values = effective_config(device(), {}, {}, BASE)
     assert {key: values[key] for key in DEFAULTS} == DEFAULTS
     assert values["wis_url"] == f"{BASE}/api/willow?device=dev_1"
     assert values["wis_tts_url_v2"] == f"{BASE}/api/tts?text="
@@ -39,22 +39,22 @@ def test_the_defaults_of_was_fit_the_firmware() -> None:
 
 def test_the_more_specific_setting_wins() -> None:
     everywhere: dict[str, Scalar] = {"speaker_volume": 50, "wake_word": "alexa", "vad_timeout": 200}
-    values = effective(device(volume=40, wake_word="hi-lexin"), everywhere, {}, BASE)
+    values = effective_config(device(volume=40, wake_word="hi-lexin"), everywhere, {}, BASE)
     assert (values["speaker_volume"], values["wake_word"]) == (40, "hilexin")
     own: dict[str, Scalar] = {"speaker_volume": 30, "wis_url": "http://elsewhere/"}
-    values = effective(device(volume=40), everywhere, own, BASE)
+    values = effective_config(device(volume=40), everywhere, own, BASE)
     assert [values[key] for key in ("speaker_volume", "vad_timeout")] == [30, 200]
     assert values["wis_url"] == "http://elsewhere/"
 
 
 def test_a_wake_word_unknown_to_the_firmware_is_left_out() -> None:
-    assert effective(device(wake_word="Hey Jarvis"), {}, {}, BASE)["wake_word"] == "alexa"
+    assert effective_config(device(wake_word="Hey Jarvis"), {}, {}, BASE)["wake_word"] == "alexa"
 
 
 @pytest.mark.parametrize("was_mode", [True, False])
 def test_tokens_are_sent_to_devices_that_run_commands_themselves(*, was_mode: bool) -> None:
     everywhere: dict[str, Scalar] = {"was_mode": was_mode, "hass_token": "secret"}
-    assert ("secret" in effective(device(), everywhere, {}, BASE).values()) is not was_mode
+    assert ("secret" in effective_config(device(), everywhere, {}, BASE).values()) is not was_mode
 
 
 def test_without_secrets_no_url_contains_one() -> None:
@@ -65,11 +65,11 @@ def test_without_secrets_no_url_contains_one() -> None:
         "rest_url": "HTTPS://me:hushed@house.lan/do",
         "openhab_url": "http://openhab.lan",
     }
-    values = effective(device(), everywhere, own, BASE, with_secrets=False)
+    values = effective_config(device(), everywhere, own, BASE, with_secrets=False)
     assert "hushed" not in str(values)
     assert values["wis_url"] == f"{BASE}/api/willow?device=dev_1"
     assert values["openhab_url"] == "http://openhab.lan"
-    assert "hushed" in str(effective(device(), everywhere, own, BASE))
+    assert "hushed" in str(effective_config(device(), everywhere, own, BASE))
 
 
 def test_a_password_in_the_was_url_is_a_secret() -> None:
@@ -82,7 +82,7 @@ def test_a_password_in_the_was_url_is_a_secret() -> None:
 
 
 def test_the_tts_url_names_the_voice() -> None:
-    values = effective(device(voice="a&b", language="de"), {}, {}, BASE)
+    values = effective_config(device(voice="a&b", language="de"), {}, {}, BASE)
     assert values["wis_tts_url_v2"] == f"{BASE}/api/tts?speaker=a%26b&language=de&text="
 
 
@@ -178,7 +178,7 @@ def test_passwords_of_several_urls_are_secrets() -> None:
     assert merged(shown, old) == old
     changed = {"servers": f"http://a:new@b,socks5://c:{MASK}@d"}
     assert merged(changed, old) == {"servers": "http://a:new@b,socks5://c:two@d"}
-    values = effective(device(), {}, old, BASE, with_secrets=False)
+    values = effective_config(device(), {}, old, BASE, with_secrets=False)
     assert not {"servers", "rest_url"} & set(values)
 
 

@@ -106,7 +106,7 @@ def test_the_address_of_a_device_rejected_while_off_is_forgotten(how: str) -> No
             server.known.change(mac_of(device), standing="blocked")
         else:
             server.known.forget(mac_of(device))
-        await server.until(lambda: not server.door.connected_devices.left)
+        await server.until(lambda: not server.door.connected_devices.departed_ids)
         status, *_ = await fetch(f"{server.url}/api/tts?text=one", device.address)
         assert status == 401
 
