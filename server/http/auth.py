@@ -9,16 +9,15 @@ Only a browser's preflight, which cannot carry a key, shows that WHIP's paths ex
 
 import binascii
 from base64 import b64decode
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from core.errors import Forbidden, Unauthorized
 from core.http.routes import TokenCheck
 from core.named_key import KeyScope, NamedKey
 from devices.registry.named_keys import PREFIX as NAMED_KEY
+from devices.registry.named_keys import NamedKeys
 from server.net.addresses import address_of, host_name, is_loopback
 
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
@@ -26,21 +25,6 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 
 ANY_SITE = "*"
 "Entry of the allowed origins that allows every site."
-
-
-class KeyDirectory(Protocol):
-    """Named keys, as the gate needs them."""
-
-    on_revoked: list[Callable[[NamedKey], None]]
-    "Called with each key that is valid no longer."
-
-    def find(self, token: str) -> NamedKey | None:
-        """Returns the valid named key that this token is, or None."""
-        ...
-
-    def count_request(self, key: NamedKey) -> None:
-        """Counts a request with the key. Raises OverloadedError above its limit."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +88,7 @@ class AccessGate:
     "Names of this server, besides localhost and IP addresses."
     origins: frozenset[str] = frozenset({ANY_SITE})
     "Foreign origins that may use the server with the key; `*` means all."
-    keys: KeyDirectory | None = field(default=None, repr=False)
+    keys: NamedKeys | None = field(default=None, repr=False)
     "Named keys. None: there are none."
     only_peer: str = ""
     """Address of the proxy that alone may connect, and that has checked who its user is, as Home

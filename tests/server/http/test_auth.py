@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import Forbidden, Unauthorized
 from core.named_key import SCOPES, NamedKey
+from devices.registry.named_keys import NamedKeys
 from server.http.auth import AccessGate, AccessGrant, AccessRequest, token_of
 
 KEY = "right-key-0123456789"
@@ -215,8 +216,8 @@ ANNA = NamedKey("key_1", "anna", ("talk",))
 TOKEN = "earshot_" + 43 * "a"
 
 
-class Keys:
-    """One named key."""
+class OneKey(NamedKeys):
+    """A directory with one named key, without a database."""
 
     def __init__(self) -> None:
         self.on_revoked: list[Callable[[NamedKey], None]] = []
@@ -229,7 +230,7 @@ class Keys:
 
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_named_key_opens_what_its_scopes_say(is_local: bool) -> None:
-    gate, caller = AccessGate(is_local, KEY, keys=Keys()), AccessRequest(LAN, token=TOKEN)
+    gate, caller = AccessGate(is_local, KEY, keys=OneKey()), AccessRequest(LAN, token=TOKEN)
     granted = gate.admit(caller, is_public=False, scope="talk")
     assert (granted.is_trusted, granted.named_key, granted.token) == (True, ANNA, None)
     granted.check_scope()
@@ -240,20 +241,20 @@ def test_a_named_key_opens_what_its_scopes_say(is_local: bool) -> None:
 
 
 def test_the_servers_own_key_has_every_scope() -> None:
-    gate = AccessGate(is_local=False, key=KEY, keys=Keys())
+    gate = AccessGate(is_local=False, key=KEY, keys=OneKey())
     for scope in SCOPES:
         granted = gate.admit(AccessRequest(LAN, token=KEY), is_public=False, scope=scope)
         assert (granted.named_key, granted.missing_scope) == (None, None)
 
 
 def test_a_named_key_without_the_scope_of_a_public_path_sees_what_everybody_sees() -> None:
-    gate, caller = AccessGate(False, KEY, keys=Keys()), AccessRequest(LAN, token=TOKEN)
+    gate, caller = AccessGate(False, KEY, keys=OneKey()), AccessRequest(LAN, token=TOKEN)
     assert gate.admit(caller, is_public=True, scope="talk").is_trusted
     assert not gate.admit(caller, is_public=True, scope="manage").is_trusted
 
 
 def test_an_unknown_named_key_is_refused_even_where_no_key_is_needed() -> None:
-    gate = AccessGate(is_local=True, key=KEY, keys=Keys())
+    gate = AccessGate(is_local=True, key=KEY, keys=OneKey())
     revoked = AccessRequest(LOCAL, token=TOKEN[:-1] + "b")
     with pytest.raises(Unauthorized, match="revoked"):
         gate.admit(revoked, is_public=False, scope="talk")
@@ -261,7 +262,7 @@ def test_an_unknown_named_key_is_refused_even_where_no_key_is_needed() -> None:
 
 
 def test_a_remembered_password_of_a_named_key_counts_on_no_foreign_page() -> None:
-    gate = AccessGate(is_local=False, key=KEY, keys=Keys())
+    gate = AccessGate(is_local=False, key=KEY, keys=OneKey())
     page = AccessRequest(LAN, "https://evil.example", token=TOKEN, is_basic=True)
     with pytest.raises(Unauthorized):
         gate.admit(page, is_public=False, scope="talk")
@@ -270,7 +271,7 @@ def test_a_remembered_password_of_a_named_key_counts_on_no_foreign_page() -> Non
 
 
 def test_a_client_secret_has_the_key_that_made_it() -> None:
-    gate = AccessGate(is_local=False, key=KEY, keys=Keys())
+    gate = AccessGate(is_local=False, key=KEY, keys=OneKey())
     caller = AccessRequest(LAN, token="ek_1")
 
     def admits(token: str) -> NamedKey | bool:
