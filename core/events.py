@@ -42,7 +42,9 @@ class RateLimits:
 
     def after(self, elapsed_s: float) -> "RateLimits":
         """Returns the same limits as they are `elapsed_s` later."""
-        aged = (replace(one, reset_s=max(0.0, one.reset_s - elapsed_s)) for one in self.limits)
+        aged = (
+            replace(limit, reset_s=max(0.0, limit.reset_s - elapsed_s)) for limit in self.limits
+        )
         return RateLimits(tuple(aged))
 
 

@@ -143,7 +143,7 @@ def other_releases(releases: Mapping[str, str]) -> tuple[str, ...]:
 
 def missing_names(names: Iterable[PrivateName]) -> tuple[str, ...]:
     """Returns the names that the installed libraries do not have."""
-    return tuple(f"{one} is missing" for one in names if not _exists(one))
+    return tuple(f"{name} is missing" for name in names if not _exists(name))
 
 
 def _release(package: str) -> str:
@@ -153,16 +153,16 @@ def _release(package: str) -> str:
         return ""
 
 
-def _exists(one: PrivateName) -> bool:
+def _exists(name: PrivateName) -> bool:
     """True if the owner has the name. An attribute of objects exists if the class's `__init__`
     mentions it, so no object has to be made."""
-    module, _, kind = one.owner.partition(":")
+    module, _, kind = name.owner.partition(":")
     try:
         owner = import_module(module)
         owner = getattr(owner, kind) if kind else owner
     except (ImportError, AttributeError):
         return False
-    if hasattr(owner, one.attribute):
+    if hasattr(owner, name.attribute):
         return True
     code = getattr(vars(owner).get("__init__"), "__code__", None)
-    return code is not None and one.attribute in code.co_names
+    return code is not None and name.attribute in code.co_names

@@ -29,7 +29,7 @@ class DeviceClaims:
 
     kind: DeviceKind
     hardware_id: str
-    "Its MAC (lower case, colons); its address if the device has no MAC."
+    "MAC of the device (lower case, colons), or its address if it has no MAC."
     address: str
     """IP address that it connects from. Empty where a proxy's headers say that the request came
     from elsewhere, because a loopback address is approved without asking."""

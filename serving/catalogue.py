@@ -31,7 +31,7 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     "Name of the model."
     repository: str
-    "Its repository on the Hugging Face hub."
+    "Repository on the Hugging Face hub."
     size_mb: int
     "Size of the download in MB."
     suits: str

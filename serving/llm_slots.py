@@ -136,7 +136,9 @@ class LlmSlots:
         """True if a slot is about to become free. Cancels the oldest draft if those are too few for
         all answers that wait."""
         ending = sum(holder.is_over for holder in self._holders)
-        drafts = [one for one in self._holders if one.give_up is not None and not one.is_over]
+        drafts = [
+            holder for holder in self._holders if holder.give_up is not None and not holder.is_over
+        ]
         # Slots that are being freed may be enough for all requests that wait.
         if drafts and len(self._holders) - ending + self._waiting > self._max_requests:
             assert drafts[0].give_up is not None

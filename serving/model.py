@@ -21,7 +21,7 @@ BACKOFF_S = (2.0, 5.0, 15.0, 60.0)
 in a row. Loading reads gigabytes, so the waits are long."""
 
 ModelState = Literal["loaded", "loading", "unloaded", "failed", "unusable"]
-"""What a model is doing. failed: the last load failed, the next use tries again after a wait.
+"""State of a model. failed: the last load failed, the next use tries again after a wait.
 unusable: its folder cannot be read, or its engine is missing."""
 
 InfoT = TypeVar("InfoT")
@@ -117,7 +117,7 @@ class ServedModel(Generic[InfoT, LoadedT]):
         self._info: InfoT | None = None
         self._problem: EarshotError | None = None
         self.lifetime: ModelLifetime[LoadedT] | None = None
-        "Its present time in memory; None while it is not loaded and does not load."
+        "Present time of the model in memory; None while it is not loaded and does not load."
         self.uses = 0
         "Number of requests in flight, and of sessions that hold it."
         self.last_used_s = 0.0
@@ -172,7 +172,7 @@ class ServedModel(Generic[InfoT, LoadedT]):
 
     @property
     def state(self) -> ModelState:
-        """What the model is doing now."""
+        """Present state of the model."""
         if self.lifetime is not None:
             return "loading" if self.loaded is None else "loaded"
         if self.problem is not None:

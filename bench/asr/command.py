@@ -116,7 +116,7 @@ def _write(
     title = f"{name} over {plan.way}, {report['model']}"
     texts = {
         f"rtf-{name}.txt": triton_files.rtf_text(
-            found.audio_s, found.wall_s, [one / 1000 for one in times_ms]
+            found.audio_s, found.wall_s, [time_ms / 1000 for time_ms in times_ms]
         ),
         f"recogs-{name}.txt": triton_files.recogs_text(scored_words(found)),
         f"errs-{name}.txt": triton_files.errs_text(scored_words(found)),

@@ -23,7 +23,7 @@ def packets() -> Sequence[bytes]:
 def appends() -> Sequence[str]:
     """Returns the events of the Realtime API, one per 20 ms."""
     audio = (b64encode(to_bytes(frame)).decode() for frame in _frames())
-    return [f'{{"type":"input_audio_buffer.append","audio":"{one}"}}' for one in audio]
+    return [f'{{"type":"input_audio_buffer.append","audio":"{packet}"}}' for packet in audio]
 
 
 @cache

@@ -160,7 +160,7 @@ async def run(
         measured = await window(server.pid, seconds)
         until = measured.began + measured.wall_s
         kept = [
-            [one for one in caller.arrivals if measured.began <= one.at <= until]
+            [arrival for arrival in caller.arrivals if measured.began <= arrival.at <= until]
             for caller in callers
         ]
     return CapacityRun(

@@ -103,9 +103,9 @@ def graphs_with_eager(model: DeviceModel) -> tuple[int, int]:
             same += _alike([model.launcher.encode(mel)], [eager.encode(mel)])
         else:
             _fill(model, shape, number)
-            before = [one.clone() for one in _step_tensors(model)]
+            before = [tensor.clone() for tensor in _step_tensors(model)]
             model.launcher.step(shape)
-            replayed = [one.clone() for one in _step_tensors(model)]
+            replayed = [tensor.clone() for tensor in _step_tensors(model)]
             for kept, old in zip(_step_tensors(model), before, strict=True):
                 kept.copy_(old)
             eager.step(shape)

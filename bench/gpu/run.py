@@ -74,7 +74,7 @@ class GpuBench:
         """Returns random windows with these lengths in mel frames."""
         source = torch.Generator("cpu").manual_seed(seed)
         made = [torch.randn(model.shape.mels, length, generator=source) for length in frames]
-        return [one.to(self.device, self.dtype) for one in made]
+        return [tensor.to(self.device, self.dtype) for tensor in made]
 
     def floor(
         self, model: DeviceModel, windows: int, frames: int, tokens: int, beams: int = 1

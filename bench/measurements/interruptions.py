@@ -235,9 +235,9 @@ def confusion(results: Sequence[OverlapResult]) -> Iterator[str]:
     yield f"| over the answer | clips | {' | '.join(OUTCOMES)} | pause, median | longest |"
     yield "|---|---|---|---|---|---|---|"
     for kind in KINDS:
-        of_kind = [one for one in results if one.overlap.kind == kind]
-        counts = Counter(one.outcome for one in of_kind)
-        pauses = sorted(one.pause_ms for one in of_kind if one.outcome == "resumed")
+        of_kind = [result for result in results if result.overlap.kind == kind]
+        counts = Counter(result.outcome for result in of_kind)
+        pauses = sorted(result.pause_ms for result in of_kind if result.outcome == "resumed")
         shown = f"{pauses[len(pauses) // 2]} ms | {pauses[-1]} ms" if pauses else "- | -"
         columns = " | ".join(str(counts[outcome]) for outcome in OUTCOMES)
         yield f"| {kind} (synthetic) | {len(of_kind)} | {columns} | {shown} |"
@@ -245,8 +245,8 @@ def confusion(results: Sequence[OverlapResult]) -> Iterator[str]:
 
 def right(results: Iterable[OverlapResult], kind: OverlapKind) -> float:
     """Returns the share of clips of this kind with the right effect on the answer."""
-    of_kind = [one for one in results if one.overlap.kind == kind]
-    good = [(one.outcome == "cancelled") == (kind == "interruption") for one in of_kind]
+    of_kind = [result for result in results if result.overlap.kind == kind]
+    good = [(result.outcome == "cancelled") == (kind == "interruption") for result in of_kind]
     return sum(good) / len(good)
 
 

@@ -154,6 +154,6 @@ def noise_rows(title: str, results: Sequence[NoiseResult]) -> Iterator[tuple[str
         f"{title}: the recogniser alone returns text",
         f"{sum(bool(n.unfiltered) for n in results)}",
     )
-    with_text = [one for one in results if one.filtered]
-    singing = sum(one.is_singing for one in with_text)
+    with_text = [result for result in results if result.filtered]
+    singing = sum(result.is_singing for result in with_text)
     yield f"{title}: text without singing, with singing", f"{len(with_text) - singing}, {singing}"

@@ -265,9 +265,9 @@ def _footprint(pid: int, tasks: int) -> Footprint:
     root = psutil.Process(pid)
     family = [root, *root.children(recursive=True)]
     return Footprint(
-        rss_mb=round(sum(one.memory_info().rss for one in family) / 2**20, 1),
+        rss_mb=round(sum(process.memory_info().rss for process in family) / 2**20, 1),
         processes=len(family),
-        threads=sum(one.num_threads() for one in family),
-        files=sum(one.num_fds() for one in family),
+        threads=sum(process.num_threads() for process in family),
+        files=sum(process.num_fds() for process in family),
         tasks=tasks,
     )

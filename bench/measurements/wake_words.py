@@ -64,9 +64,9 @@ class WordCounts:
 
     clips: int = 0
     heard: int = 0
-    "Recordings of the word in which it was heard."
+    "Number of recordings of the word in which the word was heard."
     others: int = 0
-    "Recordings of it in which another word was heard, too."
+    "Number of these recordings in which another word was heard, too."
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class WakeReport:
 
 
 def heard_words(engine: WakeWordEngine, pcm: Pcm) -> list[str]:
-    """Returns the words that the engine hears in a recording, each as often as it is told."""
+    """Returns the words that the engine hears in a recording, each as often as it is reported."""
     names = [word.name for word in engine.words]
     quiet = (silence(BEFORE_MS, ASR_RATE_HZ), silence(AFTER_MS, ASR_RATE_HZ))
     heard = engine.open(names).push(in_quiet_room(np.concatenate([quiet[0], pcm, quiet[1]])))

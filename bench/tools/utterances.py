@@ -12,7 +12,7 @@ def decode_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
     size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
     windows = [pcm[at : at + size] for at in range(0, max(1, len(pcm)), size)]
     names = [name, *(f"{name} {number}" for number in range(2, len(windows) + 1))]
-    items = [AsrItem(one, pcm, is_final=True) for one, pcm in zip(names, windows, strict=True)]
+    items = [AsrItem(name, pcm, is_final=True) for name, pcm in zip(names, windows, strict=True)]
     results = [model.decode([item])[0] for item in items]
     return stitch_results([(result, len(w)) for result, w in zip(results, windows, strict=True)])
 

@@ -136,7 +136,7 @@ def service_calls(
 def restoring_calls(before: Sequence[HomeEntity]) -> list[ServiceCall]:
     """Returns the service calls that give entities the state that they had before a change.
 
-    What Earshot does not know of, such as a light's color, is left as it is.
+    Properties that Earshot does not know, such as a light's color, are left as they are.
     """
     calls: list[ServiceCall] = []
     for entity in before:

@@ -12,7 +12,7 @@ class HomeAssistantSettings:
     """Address, token and limits of the connection to Home Assistant."""
 
     url: str
-    "Its address as in a browser, without a path."
+    "Address of Home Assistant as in a browser, without a path."
     token: str = field(repr=False)
     verify_tls: bool = True
     agent_id: str = BUILT_IN_AGENT

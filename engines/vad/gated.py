@@ -35,7 +35,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     aggressiveness: Annotated[int, Meta(ge=0, le=3)] = 2
     "Aggressiveness of the gate: 3 opens least often, and not for very quiet speech (-64 dBFS)."
     hangover_ms: Annotated[int, Meta(ge=100, le=5000)] = 1000
-    "How long the gate stays open after its last speech. At 600 a few words start 0.4 s late."
+    """Time in ms that the gate stays open after the last speech. At 600 a few words start 0.4 s
+    late."""
     path: str | None = None
     "Path of another silero_vad_v6.onnx; None: the one inside faster-whisper."
 

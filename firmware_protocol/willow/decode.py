@@ -124,12 +124,12 @@ def _mac(found: object) -> str:
     is_good = (
         isinstance(found, list)
         and len(found) == 6
-        and all(type(one) is int and 0 <= one <= 255 for one in found)
+        and all(type(byte) is int and 0 <= byte <= 255 for byte in found)
     )
     if not is_good:
         raise MalformedMessage("mac_addr must be a list of six numbers of 0 to 255")
     assert isinstance(found, list)
-    return ":".join(f"{one:02x}" for one in found)
+    return ":".join(f"{byte:02x}" for byte in found)
 
 
 def _volume_db(fields: Mapping[str, Any]) -> float | None:

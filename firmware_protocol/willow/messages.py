@@ -106,7 +106,7 @@ class Notify:
     text: str | None = None
     audio_url: str | None = None
     repeat: int | None = None
-    "How often it is played, with pauses of 1 s; default 1."
+    "Number of times that the sound is played, with pauses of 1 s; default 1."
     volume: int | None = None
     "Volume, 0 to 100; default 90."
     backlight: bool | None = None

@@ -163,8 +163,8 @@ class DeviceMcpClient:
     def _listed(self, result: Json) -> DeviceListToolsResult:
         self._pages += 1
         tools = result.get("tools")
-        for one in tools if isinstance(tools, list) else []:
-            tool = _tool(one)
+        for entry in tools if isinstance(tools, list) else []:
+            tool = _tool(entry)
             if tool is not None and len(self._tools) < MAX_TOOLS:
                 self._tools.setdefault(tool.alias, tool)
         cursor = result.get("nextCursor")
@@ -177,10 +177,10 @@ def alias_of(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_CHARS]
 
 
-def _tool(one: Any) -> DeviceTool | None:
-    if not isinstance(one, Mapping):
+def _tool(entry: Any) -> DeviceTool | None:
+    if not isinstance(entry, Mapping):
         return None
-    name, description, schema = (one.get(key) for key in ("name", "description", "inputSchema"))
+    name, description, schema = (entry.get(key) for key in ("name", "description", "inputSchema"))
     if not (isinstance(name, str) and name):
         return None
     return DeviceTool(

@@ -98,13 +98,13 @@ class WhisperWeights:
     """A Whisper model in the models folder, or at the place that the configuration names."""
 
     path: Path
-    "Its folder."
+    "Folder of the model."
     size_mb: float
     "Size on disk."
     kind: str = "float16"
     "Number type of most of the weights in its file."
     measured: ModelBenchmark | None = None
-    "Its benchmark, if there is one."
+    "Benchmark of the model; None: it was not measured."
     is_multilingual: bool = True
     "False: it knows English only."
     damage: str = ""
@@ -121,8 +121,8 @@ class WhisperWeights:
 
     @property
     def float16_mb(self) -> float:
-        """Its size as float16, from which memory is estimated. The number type for computing is
-        chosen when it is loaded."""
+        """Size of the model as float16, from which memory is estimated. The number type for
+        computing is chosen when it is loaded."""
         return self.size_mb * AS_FLOAT16.get(self.kind, 1.0)
 
     @property

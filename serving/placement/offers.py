@@ -179,7 +179,9 @@ def _placed(
     return LoadableModel(
         name=model.name,
         engine=WHISPER,
-        workers=tuple({**one.options(), **own, "model": str(model.path)} for one in placed.workers),
+        workers=tuple(
+            {**worker.options(), **own, "model": str(model.path)} for worker in placed.workers
+        ),
         memory_mb=placed.memory_mb(),
         aliases=(*((short,) if short != model.name else ()), *aliases),
         size_mb=model.size_mb,

@@ -168,7 +168,9 @@ def place_model(
     placements, refused = _on_gpus(size_mb, gpus, room, options, workers)
     reasons = (*reasons, *refused)
     if placements:
-        types = [f"{one.compute_type}, batch {one.max_batch}" for one in placements]
+        types = [
+            f"{placement.compute_type}, batch {placement.max_batch}" for placement in placements
+        ]
         names = [gpu.name for gpu in gpus if _is_of(gpu, placements)]
         why = f"on {_distinct(names)} ({_distinct(types)})"
         return ModelPlacement(placements, why, reasons)
@@ -199,7 +201,7 @@ def _on_gpus(
         if placement := _best(placements, free_mb):
             fitting.append(placement)
             continue
-        need_mb = min(one.memory_mb for one in placements)
+        need_mb = min(placement.memory_mb for placement in placements)
         room_is = f"{gpu.name} has room for {free_mb:.0f} MB"
         if not gpu.memory_gb:
             room_is = f"{gpu.name} does not say what memory it has (asr.memory_mb may)"
@@ -234,12 +236,12 @@ def _best(placements: Sequence[WorkerPlacement], free_mb: float) -> WorkerPlacem
     Exact weights with a fair batch come first, then smaller weights, then smaller batches. A batch
     above the fair one must leave room for further models.
     """
-    fitting = [one for one in placements if one.memory_mb <= free_mb]
-    fair = [one for one in fitting if one.max_batch >= FAIR_BATCH]
+    fitting = [placement for placement in placements if placement.memory_mb <= free_mb]
+    fair = [placement for placement in fitting if placement.max_batch >= FAIR_BATCH]
     if not fair:
         return fitting[0] if fitting else None
-    exact = [one for one in fair if one.compute_type == fair[0].compute_type]
-    modest = [one for one in exact if one.memory_mb <= MODEST_SHARE * free_mb]
+    exact = [placement for placement in fair if placement.compute_type == fair[0].compute_type]
+    modest = [placement for placement in exact if placement.memory_mb <= MODEST_SHARE * free_mb]
     return modest[0] if modest else exact[-1]
 
 

@@ -38,7 +38,7 @@ class WorkerAffinity:
 
     def drop_worker(self, worker: int) -> None:
         """Forgets all sequences of a worker that has lost its state."""
-        self._workers = {name: one for name, one in self._workers.items() if one != worker}
+        self._workers = {name: keeper for name, keeper in self._workers.items() if keeper != worker}
 
     def count_by_worker(self) -> Counter[int]:
         """Returns the number of sequences by worker."""

@@ -208,7 +208,7 @@ class Scheduler(Generic[ItemT, ResultT]):
     def _end_abandoned_call(self, request: QueuedRequest[ItemT, ResultT]) -> None:
         """Ends a worker's call if no caller waits for any of its items any more."""
         for call in self._calls.values():
-            if request in call.batch and all(one.result.done() for one in call.batch):
+            if request in call.batch and all(member.result.done() for member in call.batch):
                 call.timeout.reschedule(asyncio.get_running_loop().time())
 
     def _check_ration(self, priority: IntEnum) -> None:

@@ -51,7 +51,7 @@ class ServerStats:
             )
             for size, now in self.calls.items()
         }
-        made = {size: one for size, one in calls.items() if one.count}
+        made = {size: call for size, call in calls.items() if call.count}
         return ServerStats(
             self.queue_s - before.queue_s,
             self.infer_s - before.infer_s,

@@ -147,4 +147,6 @@ def _errors(found: ErrorCounts) -> dict[str, Any]:
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:
-    return {f"p{one}": percentile(values, one) for one in PERCENTILES} if values else None
+    return (
+        {f"p{percent}": percentile(values, percent) for percent in PERCENTILES} if values else None
+    )

@@ -59,19 +59,23 @@ class MeasuredSetting:
 
     @property
     def pauses(self) -> int:
-        return sum(len(one.turn.pauses) for one in self.outcomes)
+        return sum(len(outcome.turn.pauses) for outcome in self.outcomes)
 
     @property
     def cut_pauses(self) -> int:
-        return sum(one.cut_pauses for one in self.outcomes)
+        return sum(outcome.cut_pauses for outcome in self.outcomes)
 
     def delays_ms(self, kind: str | None = None) -> list[float]:
         """Returns the delays of the true ends, of one kind of turn or of all."""
-        timed = [one for one in self.outcomes if one.turn.is_timed and one.delay_ms is not None]
+        timed = [
+            outcome
+            for outcome in self.outcomes
+            if outcome.turn.is_timed and outcome.delay_ms is not None
+        ]
         return [
-            one.delay_ms
-            for one in timed
-            if one.delay_ms is not None and kind in (None, one.turn.kind)
+            outcome.delay_ms
+            for outcome in timed
+            if outcome.delay_ms is not None and kind in (None, outcome.turn.kind)
         ]
 
     @property
@@ -104,18 +108,20 @@ def measure(
 def setting_row(measured: MeasuredSetting) -> list[str]:
     """Returns the cells of the table: cuts and what became of them, then delays."""
     outcomes = measured.outcomes
-    early = [one for one in outcomes if one.cut_pauses or one.other_cuts]
-    ends = sum(one.cut_pauses + one.other_cuts for one in early)
+    early = [outcome for outcome in outcomes if outcome.cut_pauses or outcome.other_cuts]
+    ends = sum(outcome.cut_pauses + outcome.other_cuts for outcome in early)
     by_kind = [measured.delays_ms(kind) for kind in (ORDERS, SENTENCES)]
-    answers_ms = [one.answer_ms for one in outcomes if one.turn.is_timed and one.answer_ms]
+    answers_ms = [
+        outcome.answer_ms for outcome in outcomes if outcome.turn.is_timed and outcome.answer_ms
+    ]
     return [
         measured.series,
         measured.setting,
         f"{measured.cut_pauses} ({100 * measured.point.cut_share:.1f} %)",
         f"{len(early)}",
-        f"{sum(one.joined for one in early)} of {ends}",
-        f"{sum(one.answers <= 1 for one in early)} of {len(early)}",
-        f"{sum(one.interjections for one in early)}",
+        f"{sum(outcome.joined for outcome in early)} of {ends}",
+        f"{sum(outcome.answers <= 1 for outcome in early)} of {len(early)}",
+        f"{sum(outcome.interjections for outcome in early)}",
         *(f"{mean(delays):.0f}" if delays else "-" for delays in by_kind),
         f"{measured.point.delay_ms:.0f}",
         f"{percentile(measured.delays_ms(), 95):.0f}",
@@ -142,16 +148,16 @@ HEAD = (
 def report(measured: Sequence[MeasuredSetting]) -> Iterator[str]:
     """Yields the tables and the curve."""
     first = measured[0]
-    turns = [one.turn for one in first.outcomes]
+    turns = [outcome.turn for outcome in first.outcomes]
     counts = ", ".join(
         f"{sum(turn.kind == kind for turn in turns)} {kind}" for kind in (ORDERS, SENTENCES)
     )
     timed = sum(turn.is_timed for turn in turns)
     yield f"{counts}; {first.pauses} pauses of 200 ms to 5 s; {timed} timed ends; times in ms\n"
-    yield markdown(HEAD, [setting_row(one) for one in measured])
+    yield markdown(HEAD, [setting_row(row) for row in measured])
     series: dict[str, list[OperatingPoint]] = {}
-    for one in measured:
-        series.setdefault(one.series, []).append(one.point)
+    for row in measured:
+        series.setdefault(row.series, []).append(row.point)
     yield ""
     yield budgets(series)
     yield ""
@@ -196,10 +202,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             endpoint = RememberingDetector(smart_turn, results)
         turns = list(spoken_turns(args.data, vad))[:: args.every]
         measured: list[MeasuredSetting] = []
-        for one in measure(turns, vad, recogniser, endpoint):
-            measured.append(one)
+        for row in measure(turns, vad, recogniser, endpoint):
+            measured.append(row)
             results.write(args.cache)
-            print(*setting_row(one), sep="\t", file=sys.stderr, flush=True)
+            print(*setting_row(row), sep="\t", file=sys.stderr, flush=True)
     except (EarshotError, OSError) as error:
         print(f"bench.measurements.turn_taking: {error}", file=sys.stderr)
         return 5

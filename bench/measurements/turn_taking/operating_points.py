@@ -28,7 +28,7 @@ class OperatingPoint:
 def frontier(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
     """Returns the points that no other beats in both values, the fastest first."""
     best: list[OperatingPoint] = []
-    for point in sorted(points, key=lambda one: (one.delay_ms, one.cut_share)):
+    for point in sorted(points, key=lambda point: (point.delay_ms, point.cut_share)):
         if not best or point.cut_share < best[-1].cut_share:
             best.append(point)
     return best
@@ -72,7 +72,7 @@ def budget_row(points: Sequence[OperatingPoint]) -> list[str]:
 def curve(series: Mapping[str, Sequence[OperatingPoint]]) -> Iterator[str]:
     """Yields the lines of a picture: cut pauses upwards, mean delay to the right; `*` where two
     series meet."""
-    points = [point for one in series.values() for point in one]
+    points = [point for line in series.values() for point in line]
     most_ms = max(point.delay_ms for point in points)
     most_cut = max(point.cut_share for point in points) or 1.0
     grid = [[" "] * (WIDTH + 1) for _ in range(HEIGHT + 1)]

@@ -259,7 +259,7 @@ class DecodePolicy:
     def _is_guarded(self, item_decode: ItemDecode) -> bool:
         """Returns True if the next window is short, and the weights were not trained for that.
 
-        `bucket` has no second decoding: who chooses it wants a decode of constant cost.
+        `bucket` has no second decoding: a client that chooses it wants a decode of constant cost.
         """
         is_trained = "nopad" in self._rules.paddings
         is_short = item_decode.next_window_frames < WINDOW_FRAMES

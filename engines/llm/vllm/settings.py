@@ -28,8 +28,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     "Number type; auto: as the weights say on a GPU, float32 on a processor."
     tool_parser: str = ""
-    """How this model writes tool calls, by vLLM's names: hermes (Qwen), llama3_json, mistral, ...
-    Without it the model is given no tools, because vLLM would refuse the request."""
+    """Format in which this model writes tool calls, by vLLM's name: hermes (Qwen), llama3_json,
+    mistral, ... Without it the model is given no tools, because vLLM would refuse the request."""
     languages: tuple[str, ...] = ()
     "ISO 639-1 codes of what the model understands; empty: any."
     request: dict[str, Any] = {}
