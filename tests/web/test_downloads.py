@@ -54,7 +54,7 @@ class Server(Stub):
 
     def door(self) -> PageDoor:
         controls = HomeControls(self.home, self.timers)
-        return PageDoor(self.home, controls, self.forgotten.put, self.report)
+        return PageDoor(self.home, controls, self.report)
 
     def report(self) -> EnginesReport:
         if not self.base["is_installed"]:
