@@ -16,11 +16,12 @@ from msgspec.structs import fields
 from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
 from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
 from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine, WorkerProfile
+from engines.base.text import EmbedModel, RerankModel
 from engines.base.wake import WakeWordEngine
 
 logger = logging.getLogger(__name__)
 
-EngineKind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
+EngineKind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts", "embed", "rerank"]
 "Kinds of engines, named like their folders in `engines/`."
 
 PROTOCOLS: Mapping[EngineKind, type] = {
@@ -30,6 +31,8 @@ PROTOCOLS: Mapping[EngineKind, type] = {
     "asr": AsrModel,
     "llm": Llm,
     "tts": Tts,
+    "embed": EmbedModel,
+    "rerank": RerankModel,
 }
 "Protocol that the object returned by an engine module's `create` must implement, by kind."
 
@@ -64,9 +67,22 @@ def load(kind: Literal["llm"], name: str, options: Mapping[str, Any]) -> Llm: ..
 @overload
 def load(kind: Literal["tts"], name: str, options: Mapping[str, Any]) -> Tts: ...
 @overload
+def load(kind: Literal["embed"], name: str, options: Mapping[str, Any]) -> EmbedModel: ...
+@overload
+def load(kind: Literal["rerank"], name: str, options: Mapping[str, Any]) -> RerankModel: ...
+@overload
 def load(
     kind: EngineKind, name: str, options: Mapping[str, Any]
-) -> VadEngine | WakeWordEngine | EndOfTurnDetector | AsrModel | Llm | Tts: ...
+) -> (
+    VadEngine
+    | WakeWordEngine
+    | EndOfTurnDetector
+    | AsrModel
+    | Llm
+    | Tts
+    | EmbedModel
+    | RerankModel
+): ...
 def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
     """Creates an engine. `name` is a module `engines/<kind>/<name>.py`, the entry point
     `<kind>.<name>` of a package, or any module by its dotted path.

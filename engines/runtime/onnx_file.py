@@ -67,12 +67,12 @@ def with_output(data: bytes, name: str) -> bytes:
     Protocol buffers that follow each other are read as one message, in which a repeated field has
     the entries of both. So it suffices to append a graph that has nothing but the output.
     """
-    value = _field(_VALUE_NAME, name.encode())
-    return data + _field(_GRAPH, _field(_OUTPUT, value))
+    value = field(_VALUE_NAME, name.encode())
+    return data + field(_GRAPH, field(_OUTPUT, value))
 
 
-def _field(number: int, content: bytes) -> bytes:
-    """Returns a field of a message in its encoded form."""
+def field(number: int, content: bytes) -> bytes:
+    """Returns a field of a message in its encoded form. `content`: a text, bytes or a message."""
     head = bytearray([number << 3 | 2])
     length = len(content)
     while length >= 0x80:

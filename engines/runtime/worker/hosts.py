@@ -1,7 +1,7 @@
 """The worker's side of an engine: serves the calls that the gateway makes to it.
 
-`AsrHost` runs batches, `StreamHost` runs engines whose results are streams (voices, language
-models).
+`AsrHost` and `BatchHost` run batches, `StreamHost` runs engines whose results are streams (voices,
+language models).
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from threading import Event, Lock, Thread
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -34,10 +34,19 @@ from engines.base import (
     TtsInfo,
     WordMark,
 )
+from engines.base.text import (
+    EmbedItem,
+    EmbedModel,
+    RerankItem,
+    RerankModel,
+    TextModelInfo,
+)
 from engines.runtime.worker.payloads import (
     DECODE,
+    EMBED,
     FORGET,
     REPLY,
+    RERANK,
     SPEAK,
     AsrBatch,
     DeltaMessage,
@@ -173,6 +182,54 @@ class AsrHost:
         self._send(failure_of(exc, self.info.name, request_id))
 
 
+ItemT = TypeVar("ItemT")
+"Type of one item of a batch."
+
+
+class BatchHost(Generic[ItemT]):
+    """Serves one method, whose calls are batches, in their order and in the calling thread."""
+
+    def __init__(
+        self,
+        model: EmbedModel | RerankModel,
+        method: str,
+        item: type[ItemT],
+        compute: Callable[[Sequence[ItemT]], Sequence[object]],
+        send: Send,
+    ) -> None:
+        """Creates the host. `method`: name of the method. `item`: type of its items. `compute`:
+        returns one result for each item."""
+        self._model, self._method, self._item = model, method, item
+        self._compute, self._send = compute, send
+
+    @property
+    def info(self) -> TextModelInfo:
+        """Properties of the model."""
+        return self._model.info
+
+    def call(self, request: CallRequest[Raw]) -> None:
+        """Computes one batch."""
+        if request.method != self._method:
+            self._send(_unknown_method(request))
+            return
+        try:
+            items: list[ItemT] = decode_payload(request.payload, list[self._item])  # type: ignore[name-defined]
+            self._send(DoneReply(request.request_id, self._compute(items)))
+        except Exception as exc:
+            self._send(failure_of(exc, self.info.name, request.request_id))
+
+    def cancel(self, request_id: int) -> None:
+        """Does nothing: the call has been answered."""
+
+    def ping(self, number: int) -> None:
+        """Answers at once: all earlier calls were served."""
+        self._send(PongReply(number))
+
+    def close(self) -> None:
+        """Frees the model."""
+        self._model.close()
+
+
 StreamMethod = Callable[[CallRequest[Raw]], AsyncGenerator[Struct, None]]
 "Method of an engine whose result is a stream of messages."
 
@@ -255,10 +312,18 @@ class StreamHost:
 
 
 def host_of(kind: str, engine: Any, send: Send) -> EngineHost:
-    """Returns the host for a loaded engine of the kind asr, tts or llm."""
-    if kind == "asr":
-        return AsrHost(engine, send)
-    return voice_host(engine, send) if kind == "tts" else llm_host(engine, send)
+    """Returns the host for a loaded engine of one of the kinds that a worker runs."""
+    match kind:
+        case "asr":
+            return AsrHost(engine, send)
+        case "tts":
+            return voice_host(engine, send)
+        case "embed":
+            return BatchHost(engine, EMBED, EmbedItem, engine.embed, send)
+        case "rerank":
+            return BatchHost(engine, RERANK, RerankItem, engine.rerank, send)
+        case _:
+            return llm_host(engine, send)
 
 
 def voice_host(tts: Tts, send: Send) -> StreamHost:

@@ -7,6 +7,8 @@ results.
 | asr | `forget` | the id of an utterance | None |
 | tts | `speak` | `SpeakArguments` | a stream of `SpeechMessage` |
 | llm | `reply` | `ReplyArguments` | a stream of `DeltaMessage` |
+| embed | `embed` | a list of `EmbedItem` | one list of `EmbedResult` |
+| rerank | `rerank` | a list of `RerankItem` | one list of `RerankResult` |
 """
 
 import numpy as np
@@ -28,7 +30,10 @@ from engines.base import (
 )
 
 DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
-"Names of the methods."
+"Names of the methods of voice and language models."
+
+EMBED, RERANK = "embed", "rerank"
+"Names of the methods of text models."
 
 LlmDelta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
 "A piece of an answer, as `Llm.reply` yields it."

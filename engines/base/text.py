@@ -1,0 +1,108 @@
+"""Values and Protocols of models that turn text into vectors (embed) or scores (rerank)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TextModelInfo:
+    """Properties of a model for embeddings or for reranking."""
+
+    name: str
+    "Name of the engine."
+    model: str
+    "Name of the model that the engine has loaded."
+    max_batch: int
+    "Largest number of items in one call."
+    max_tokens: int
+    "Largest number of tokens of one text, or of one pair of query and document."
+    vocabulary_size: int
+    "Number of tokens that the model knows; their ids are 0 to this number - 1."
+    dimensions: int
+    "Length of a vector; 1 for reranking."
+    shorter_dimensions: tuple[int, ...] = ()
+    """Lengths to which a vector may be cut (Matryoshka); empty: none, if `is_matryoshka` is not
+    set."""
+    is_matryoshka: bool = False
+    "True: a vector may be cut to any length."
+    is_normalized: bool = True
+    "True: vectors have the length 1 in Euclid's norm. For reranking without a meaning."
+    prompts: tuple[str, ...] = ()
+    "Names of the prefixes that the model knows, such as query and passage."
+    is_incremental: bool = False
+    "Always False: no state is kept between items."
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedItem:
+    """Texts of one request that are computed together."""
+
+    inputs: tuple[str | tuple[int, ...], ...]
+    """Texts, or token ids of the model's own tokenizer. To ids nothing is added, neither prefix nor
+    special tokens."""
+    prompt: str = ""
+    "Name of the model's prefix; empty: the model's default one."
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedResult:
+    """Vectors of one item."""
+
+    tokens: tuple[int, ...]
+    "Number of tokens of each input, with special tokens."
+    vectors: bytes
+    """Little-endian float32, one row of `TextModelInfo.dimensions` numbers for each input. Empty if
+    an input has more than `max_tokens` tokens, or none: then nothing was computed."""
+
+
+class EmbedModel(Protocol):
+    """Text to vectors, in batches. Its calls block, so it runs in a worker process."""
+
+    info: TextModelInfo
+    "Properties of the loaded model."
+
+    def embed(self, items: Sequence[EmbedItem]) -> list[EmbedResult]:
+        """Computes the items, at most `info.max_batch`, and returns one result for each, in their
+        order."""
+        ...
+
+    def close(self) -> None:
+        """Frees the model. No other method may be called after it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RerankItem:
+    """A query, and documents that are compared with it."""
+
+    query: str
+    documents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RerankResult:
+    """Scores of one item."""
+
+    tokens: tuple[int, ...]
+    "Number of tokens of each pair, with special tokens."
+    scores: tuple[float, ...]
+    """Score of each document; a higher one means that it fits the query better. Empty if a pair has
+    more than `max_tokens` tokens: then nothing was computed."""
+
+
+class RerankModel(Protocol):
+    """Compares documents with a query, in batches. Its calls block, so it runs in a worker
+    process."""
+
+    info: TextModelInfo
+    "Properties of the loaded model."
+
+    def rerank(self, items: Sequence[RerankItem]) -> list[RerankResult]:
+        """Computes the items, at most `info.max_batch`, and returns one result for each, in their
+        order."""
+        ...
+
+    def close(self) -> None:
+        """Frees the model. No other method may be called after it."""
+        ...

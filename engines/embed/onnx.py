@@ -1,0 +1,83 @@
+"""Embeddings of sentence-transformers models on onnxruntime: MiniLM, E5, BGE, GTE and others.
+
+Pooling, prefixes and normalisation are those of the model's own files. A checkpoint of the BERT
+family needs no conversion; other networks need an exported `model.onnx`.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta, Struct
+
+from engines.base.text import EmbedItem, EmbedResult, TextModelInfo
+from engines.runtime.text_encoder.encoder import Floats, TextEncoder, Tokens
+
+REQUIRES = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers"}
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine."""
+
+    model: str
+    "Folder of the model."
+    threads: Annotated[int, Meta(ge=0, le=256)] = 0
+    "Threads of the network; 0: as many as there are cores, at most 4."
+
+
+def create(settings: Settings) -> "OnnxEmbedder":
+    """Loads the model."""
+    return OnnxEmbedder(settings)
+
+
+class OnnxEmbedder:
+    """An `EmbedModel`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._encoder = TextEncoder(settings.model, "embed", settings.threads)
+        self._folder = self._encoder.folder
+        self.info: TextModelInfo = self._folder.info
+
+    def embed(self, items: Sequence[EmbedItem]) -> list[EmbedResult]:
+        """Computes all texts of the items together."""
+        inputs = [[self._tokens(one, item.prompt) for one in item.inputs] for item in items]
+        is_fit = [all(0 < len(one) <= self.info.max_tokens for one in item) for item in inputs]
+        fitting = [one for item, fits in zip(inputs, is_fit, strict=True) if fits for one in item]
+        rows = iter(self._encoder.run(fitting, self._vectors))
+        return [
+            EmbedResult(
+                tuple(map(len, item)),
+                b"".join(next(rows).astype("<f4").tobytes() for _ in item) if fits else b"",
+            )
+            for item, fits in zip(inputs, is_fit, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Does nothing: the process ends."""
+
+    def _tokens(self, one: str | Sequence[int], prompt: str) -> Tokens:
+        if not isinstance(one, str):
+            return Tokens(one)
+        prefix = self._folder.prompts.get(prompt or self._folder.default_prompt, "")
+        return self._encoder.tokenize(prefix + one)
+
+    def _vectors(self, hidden: Floats, mask: npt.NDArray[np.int64]) -> Floats:
+        """Pools the vectors of the tokens and normalises the result."""
+        vectors = hidden if hidden.ndim == 2 else self._pooled(hidden, mask)
+        if self._folder.is_normalized:
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors = vectors / np.maximum(lengths, 1e-12)
+        return vectors
+
+    def _pooled(self, hidden: Floats, mask: npt.NDArray[np.int64]) -> Floats:
+        pooled: Floats
+        match self._folder.pooling:
+            case "cls":
+                pooled = hidden[:, 0]
+            case "last":
+                pooled = hidden[np.arange(len(hidden)), mask.sum(axis=1) - 1]
+            case "mean":
+                weights = mask[:, :, None].astype(np.float32)
+                pooled = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+        return pooled

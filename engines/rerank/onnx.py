@@ -1,0 +1,50 @@
+"""Reranking with cross-encoders on onnxruntime: MS MARCO MiniLM, BGE reranker and others."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.base.text import RerankItem, RerankResult, TextModelInfo
+from engines.embed.onnx import REQUIRES, Settings
+from engines.runtime.text_encoder.encoder import Floats, TextEncoder
+
+__all__ = ["REQUIRES", "OnnxReranker", "Settings", "create"]
+
+
+def create(settings: Settings) -> "OnnxReranker":
+    """Loads the model."""
+    return OnnxReranker(settings)
+
+
+class OnnxReranker:
+    """A `RerankModel`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._encoder = TextEncoder(settings.model, "rerank", settings.threads)
+        self.info: TextModelInfo = self._encoder.folder.info
+
+    def rerank(self, items: Sequence[RerankItem]) -> list[RerankResult]:
+        """Computes all pairs of the items together."""
+        pairs = [
+            [self._encoder.tokenize(item.query, document) for document in item.documents]
+            for item in items
+        ]
+        is_fit = [all(len(pair) <= self.info.max_tokens for pair in item) for item in pairs]
+        fitting = [pair for item, fits in zip(pairs, is_fit, strict=True) if fits for pair in item]
+        rows = iter(self._encoder.run(fitting, self._scores))
+        return [
+            RerankResult(
+                tuple(map(len, item)), tuple(float(next(rows)[0]) for _ in item) if fits else ()
+            )
+            for item, fits in zip(pairs, is_fit, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Does nothing: the process ends."""
+
+    def _scores(self, logits: Floats, _: npt.NDArray[np.int64]) -> Floats:
+        if not self._encoder.folder.has_sigmoid:
+            return logits
+        scores: Floats = 1 / (1 + np.exp(-logits))
+        return scores

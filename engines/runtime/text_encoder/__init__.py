@@ -1,0 +1,1 @@
+"""Text encoders of the BERT family on onnxruntime, for embeddings and reranking."""

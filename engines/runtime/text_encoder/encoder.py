@@ -1,0 +1,134 @@
+"""Runs a text encoder: from texts to the output of the network for each."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import EngineError
+from engines.runtime.text_encoder.bert_graph import build_graph
+from engines.runtime.text_encoder.folder import TextModelFolder, TextModelKind, read_folder
+
+Floats = npt.NDArray[np.float32]
+
+MAX_PADDING = 0.2
+"Largest part of a call's tokens that may be padding. Padding costs as much as words."
+
+MAX_CALL_TOKENS = 4096
+"Largest number of tokens in one run of the network: the inner values take memory for each."
+
+DEFAULT_THREADS = 4
+"Largest number of threads by default: more of them make a short text hardly faster."
+
+
+class Tokens:
+    """One tokenized input."""
+
+    __slots__ = ("ids", "types")
+
+    def __init__(self, ids: Sequence[int], types: Sequence[int] | None = None) -> None:
+        self.ids, self.types = ids, types or [0] * len(ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class TextEncoder:
+    """A loaded model: its tokenizer and its network."""
+
+    def __init__(self, path: str, kind: TextModelKind, threads: int) -> None:
+        """Loads the model. `threads`: threads of the network; 0: as many as there are cores, at
+        most DEFAULT_THREADS. Raises EngineError, and all that the libraries raise."""
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        self.folder = read_folder(Path(path))
+        if self.folder.kind != kind:
+            why = f"is a model for {self.folder.kind}, not for {kind}"
+            raise EngineError(kind, self.folder.info.model, why)
+        self._tokenizer = Tokenizer.from_file(str(self.folder.path / "tokenizer.json"))
+        # Some files hold a length at which the tokenizer cuts. Then nobody would notice that a text
+        # is too long.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._session = _session(onnxruntime, self.folder, threads)
+        self._inputs = {one.name for one in self._session.get_inputs()}
+        outputs = [one.name for one in self._session.get_outputs()]
+        wanted = ("last_hidden_state", "token_embeddings", "logits")
+        self._output = next((name for name in wanted if name in outputs), outputs[0])
+
+    def tokenize(self, text: str, second: str | None = None) -> Tokens:
+        """Returns the tokens of a text, or of a pair of texts, with special tokens."""
+        if self.folder.lowercases:
+            text = text.lower()
+        encoding = self._tokenizer.encode(text, second)
+        return Tokens(encoding.ids, encoding.type_ids)
+
+    def run(
+        self, inputs: Sequence[Tokens], reduce: Callable[[Floats, npt.NDArray[np.int64]], Floats]
+    ) -> list[Floats]:
+        """Returns one row for each input. Inputs of similar length share a run of the network.
+        `reduce`: makes rows of the network's output and the attention mask."""
+        rows: list[Floats | None] = [None] * len(inputs)
+        order = sorted(range(len(inputs)), key=lambda index: len(inputs[index]))
+        for group in _groups(order, inputs):
+            ids, mask, types = _padded([inputs[index] for index in group], self._pad_id)
+            feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+            feed = {name: value for name, value in feed.items() if name in self._inputs}
+            (output,) = self._session.run([self._output], feed)
+            for index, row in zip(group, reduce(output, mask), strict=True):
+                rows[index] = row
+        return [row for row in rows if row is not None]
+
+    @property
+    def _pad_id(self) -> int:
+        return self.folder.config.pad_token_id or 0
+
+
+def _session(onnxruntime: Any, folder: TextModelFolder, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or min(os.cpu_count() or 1, DEFAULT_THREADS)
+    # Buffers go back after each run. onnxruntime's arena keeps those of the longest text for ever.
+    options.enable_cpu_mem_arena = False
+    options.enable_mem_pattern = False
+    options.log_severity_level = 3  # errors only: warnings name the user's shapes
+    # A thread that spins while it waits takes the time of the voice beside it.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    providers = ["CPUExecutionProvider"]
+    if folder.onnx_file is not None:
+        return onnxruntime.InferenceSession(str(folder.onnx_file), options, providers=providers)
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(folder.path.resolve())
+    )
+    return onnxruntime.InferenceSession(build_graph(folder), options, providers=providers)
+
+
+def _groups(order: Sequence[int], inputs: Sequence[Tokens]) -> list[list[int]]:
+    """Divides inputs, the shortest first, so that little of each group is padding."""
+    groups: list[list[int]] = []
+    used = 0
+    for index in order:
+        length = len(inputs[index])
+        if groups:
+            total = length * (len(groups[-1]) + 1)
+            if total <= MAX_CALL_TOKENS and total - used - length <= MAX_PADDING * total:
+                groups[-1].append(index)
+                used += length
+                continue
+        groups.append([index])
+        used = length
+    return groups
+
+
+def _padded(group: Sequence[Tokens], pad_id: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Returns ids, attention mask and token types, padded on the right to the longest input."""
+    shape = (len(group), max(map(len, group)))
+    ids, mask, types = (np.full(shape, value, np.int64) for value in (pad_id, 0, 0))
+    for row, tokens in enumerate(group):
+        ids[row, : len(tokens)] = tokens.ids
+        mask[row, : len(tokens)] = 1
+        types[row, : len(tokens)] = tokens.types
+    return ids, mask, types

@@ -1,0 +1,200 @@
+"""Models for embeddings and reranking in the registry: their worker processes, and the queue that
+all requests share."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import psutil
+
+from core.ports import Clock, Metrics
+from engines.base.text import (
+    EmbedItem,
+    EmbedResult,
+    RerankItem,
+    RerankResult,
+    TextModelInfo,
+)
+from engines.runtime.text_encoder.folder import TextModelKind, kind_of, read_folder
+from engines.runtime.worker.payloads import EMBED, RERANK
+from engines.runtime.worker.protocol import LoadRequest
+from serving.model import ModelLoader, ServedModel
+from serving.placement.offers import LoadableModel
+from serving.placement.whisper import CPU
+from serving.registry import ModelRegistry, ModelsOfKind
+from serving.scheduling.policy import PriorityRule, SchedulingPolicy
+from serving.scheduling.scheduler import Scheduler
+from serving.workers.batch_process import BatchProcess
+
+ENGINE = "onnx"
+"Name of the engine of both kinds."
+
+BASE_MB = 90.0
+"Memory in MB of a worker process without weights: Python, numpy, onnxruntime and the tokenizer."
+
+WEIGHTS_FACTOR = 1.5
+"""Memory of a loaded network as a multiple of its file. onnxruntime keeps matrices in a second
+form, in which it computes faster."""
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+class TextPriority(IntEnum):
+    """Priority of a request for embeddings or scores; a smaller number is served first."""
+
+    SINGLE = 0
+    "All of a small request: a person waits for it, as in a search."
+    BULK = 1
+    "A part of a large request."
+
+
+def _policy(kind: TextModelKind, work: str) -> SchedulingPolicy[object]:
+    return SchedulingPolicy(
+        kind=kind,
+        work=work,
+        rules={
+            TextPriority.SINGLE: PriorityRule(wait_limit_s=15.0, deadline_s=60.0),
+            # An HTTP client waits: proxies and libraries do so for a minute.
+            TextPriority.BULK: PriorityRule(wait_limit_s=60.0, deadline_s=300.0, is_bulk=True),
+        },
+    )
+
+
+POLICIES: dict[TextModelKind, SchedulingPolicy[object]] = {
+    "embed": _policy("embed", "embedding"),
+    "rerank": _policy("rerank", "reranking"),
+}
+
+
+class TextWorkerPool(Scheduler[ItemT, ResultT]):
+    """The worker process of a loaded model, with its scheduler."""
+
+    def __init__(
+        self,
+        kind: TextModelKind,
+        offer: LoadableModel,
+        warm_up_item: ItemT,
+        result: type[ResultT],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        """Prepares the worker; `run` starts it. `warm_up_item`: computed once after the load."""
+        method = EMBED if kind == "embed" else RERANK
+        load = LoadRequest(kind, offer.engine, dict(offer.options))
+        self._process: BatchProcess[ItemT, ResultT] = BatchProcess(
+            load, method, result, metrics, name=offer.name
+        )
+        self._warm_up_item = warm_up_item
+        super().__init__([self._process], POLICIES[kind], clock, metrics)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the worker is running now. One that crashed is restarted."""
+        return self._process.is_ready
+
+    async def ready(self) -> TextModelInfo:
+        """Waits until the worker has loaded the model, and returns its properties."""
+        await super().ready()
+        return await self._process.ready()
+
+    async def warm_up(self) -> None:
+        """Computes one item. Raises EngineError if the model cannot."""
+        await self.submit(self._warm_up_item, TextPriority.SINGLE)
+
+    def resident_mb(self) -> float:
+        """Returns the memory of the worker process in MB; 0 if it is not running."""
+        if self._process.pid is None:
+            return 0.0
+        try:
+            return float(psutil.Process(self._process.pid).memory_info().rss / 2**20)
+        except psutil.Error:
+            return 0.0  # the process has died just now
+
+
+class ServedTextModel(
+    ServedModel[TextModelInfo, TextWorkerPool[ItemT, ResultT]], Generic[ItemT, ResultT]
+):
+    """One model for embeddings or reranking, shared by all requests."""
+
+    async def compute(self, item: ItemT, priority: TextPriority) -> ResultT:
+        """Computes one item, and loads the model first if necessary. See `Scheduler.submit`.
+
+        Raises EngineError when the model fails to load, OverloadedError when there is no room for
+        it now.
+        """
+        with self.in_use():
+            loaded = self.loaded or await self.load()
+            return await loaded.submit(item, priority)
+
+    def admit(self, priority: TextPriority) -> None:
+        """Checks that work of many requests is accepted now. Raises OverloadedError."""
+        if self.loaded is not None:
+            self.loaded.admit(priority)
+
+
+Embedders = ModelsOfKind[ServedTextModel[EmbedItem, EmbedResult]]
+Rerankers = ModelsOfKind[ServedTextModel[RerankItem, RerankResult]]
+
+EMBED_WARM_UP = EmbedItem(("warm",))
+RERANK_WARM_UP = RerankItem("warm", ("up",))
+
+
+def add_text_models(
+    registry: ModelRegistry, models_dir: Path, clock: Clock, metrics: Metrics
+) -> tuple[Embedders, Rerankers]:
+    """Adds the models for embeddings and for reranking to the registry, and returns them by name.
+    `models_dir`: the folder that is searched for them, now and when a name is unknown."""
+
+    async def start_embedder(offer: LoadableModel) -> TextWorkerPool[EmbedItem, EmbedResult]:
+        return TextWorkerPool("embed", offer, EMBED_WARM_UP, EmbedResult, clock, metrics)
+
+    async def start_reranker(offer: LoadableModel) -> TextWorkerPool[RerankItem, RerankResult]:
+        return TextWorkerPool("rerank", offer, RERANK_WARM_UP, RerankResult, clock, metrics)
+
+    embed_loader = ModelLoader("embed", _describe, start_embedder)
+    rerank_loader = ModelLoader("rerank", _describe, start_reranker)
+    embedders: Embedders = registry.add(
+        "embed",
+        lambda: find_text_models(models_dir, "embed"),
+        lambda offer: ServedTextModel(offer, embed_loader, registry),
+        is_optional=True,
+    )
+    rerankers: Rerankers = registry.add(
+        "rerank",
+        lambda: find_text_models(models_dir, "rerank"),
+        lambda offer: ServedTextModel(offer, rerank_loader, registry),
+        is_optional=True,
+    )
+    return embedders, rerankers
+
+
+def find_text_models(models_dir: Path, kind: TextModelKind) -> Sequence[LoadableModel]:
+    """Returns the models of one kind in the models folder, by name."""
+    if not models_dir.is_dir():
+        return ()
+    return [
+        _offer(path)
+        for path in sorted(models_dir.iterdir())
+        if path.is_dir() and not path.name.startswith(".") and kind_of(path) == kind
+    ]
+
+
+def _offer(path: Path) -> LoadableModel:
+    size_mb = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
+    organisation, _, repository = path.name.rpartition("--")
+    aliases = (f"{organisation}/{repository}", repository) if organisation else ()
+    return LoadableModel(
+        name=path.name,
+        engine=ENGINE,
+        workers=({"model": str(path)},),
+        memory_mb={CPU: BASE_MB + WEIGHTS_FACTOR * size_mb},
+        aliases=aliases,
+        size_mb=size_mb,
+        why="on the processor",
+    )
+
+
+def _describe(offer: LoadableModel) -> TextModelInfo:
+    return read_folder(Path(offer.options["model"])).info
