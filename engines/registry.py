@@ -74,14 +74,7 @@ def load(kind: Literal["rerank"], name: str, options: Mapping[str, Any]) -> Rera
 def load(
     kind: EngineKind, name: str, options: Mapping[str, Any]
 ) -> (
-    VadEngine
-    | WakeWordEngine
-    | EndOfTurnDetector
-    | AsrModel
-    | Llm
-    | Tts
-    | EmbedModel
-    | RerankModel
+    VadEngine | WakeWordEngine | EndOfTurnDetector | AsrModel | Llm | Tts | EmbedModel | RerankModel
 ): ...
 def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
     """Creates an engine. `name` is a module `engines/<kind>/<name>.py`, the entry point

@@ -70,19 +70,23 @@ class ModelsOfKind(Generic[ModelT]):
         create: Callable[[LoadableModel], ModelT],
         clock: Clock,
         budget: MemoryBudget,
+        *,
+        has_default: bool = True,
     ) -> None:
         """Finds the models; loads none. `create`: makes the model of an offer. `budget`: knows
-        which models are pinned."""
+        which models are pinned. `has_default`: False if there may be no model at all."""
         self._find_offers, self._create, self._clock = find_offers, create, clock
         self._budget = budget
         self._models = {offer.name: create(offer) for offer in find_offers()}
         self._aliases = self._names_by_alias()
         self._refreshed_at_s = clock.now()
-        self._default = next(iter(self._models.values()))
+        self._default = next(iter(self._models.values())) if has_default else None
 
     @property
     def default(self) -> ModelT:
-        """Model that is used when none is named. It is never unloaded to make room."""
+        """Model that is used when none is named. It is never unloaded to make room. An optional
+        kind has none."""
+        assert self._default is not None
         return self._default
 
     def __iter__(self) -> Iterator[str]:
@@ -185,17 +189,25 @@ class ModelRegistry:
         "Set when a model becomes idle."
 
     def add(
-        self, kind: EngineKind, find_offers: OfferSource, create: Callable[[LoadableModel], ModelT]
+        self,
+        kind: EngineKind,
+        find_offers: OfferSource,
+        create: Callable[[LoadableModel], ModelT],
+        *,
+        is_optional: bool = False,
     ) -> ModelsOfKind[ModelT]:
         """Adds the models of a kind as they are found now, and returns them by name; loads none.
-        The kind's default model is never unloaded.
 
         `find_offers`: returns the models, the default first. It is called again for an unknown
-        name. `create`: makes the model of an offer.
+        name. `create`: makes the model of an offer. `is_optional`: False: there is a default model,
+        which is never unloaded. True: there may be no model, and any one is unloaded to make room.
         """
-        models = ModelsOfKind(find_offers, create, self._clock, self._budget)
+        models = ModelsOfKind(
+            find_offers, create, self._clock, self._budget, has_default=not is_optional
+        )
         self._kinds[kind] = models
-        self._budget.pin(models.default)
+        if not is_optional:
+            self._budget.pin(models.default)
         return models
 
     def get(self, kind: EngineKind, name: str, /) -> AnyModel | None:

@@ -46,5 +46,5 @@ class OnnxReranker:
     def _scores(self, logits: Floats, _: npt.NDArray[np.int64]) -> Floats:
         if not self._encoder.folder.has_sigmoid:
             return logits
-        scores: Floats = 1 / (1 + np.exp(-logits))
-        return scores
+        # As tanh, because exp overflows for a document that does not fit at all.
+        return ((np.tanh(logits / 2) + 1) / 2).astype(np.float32)

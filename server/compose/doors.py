@@ -65,6 +65,7 @@ from web.openai.responses.door import ResponsesDoor
 from web.openai.routes import chat_routes, response_routes, speech_routes
 from web.openai.routes import routes as openai_routes
 from web.openai.speech.door import SpeechDoor
+from web.openai.text.door import TextDoor, text_routes
 from web.openai.transcriptions.door import AudioDoor
 from web.plugin_doors import DoorServices, RunsInBackground
 from web.routes import PageDoor
@@ -217,6 +218,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
                 ModelsDoor(engines.registry, pulls, models_dir, cards, engines.kind_using)
             ),
             *_chat_routes(backend, chat),
+            *text_routes(TextDoor(engines.embedders, engines.rerankers)),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines, backend.speech_files, backend.languages

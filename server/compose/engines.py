@@ -44,6 +44,7 @@ from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
 from serving.registry import ModelRegistry, ModelsOfKind
+from serving.text.model import Embedders, Rerankers, add_text_models
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,10 @@ class Engines:
     "TTS engines by name, the chosen one first."
     choices: Mapping[EngineKind, EngineSelection]
     "Kind of engine -> the chosen engine, with its options and the reason."
+    embedders: Embedders
+    "Models for embeddings, loaded or not."
+    rerankers: Rerankers
+    "Models for reranking, loaded or not."
     registry: ModelRegistry = field(repr=False)
     "Models that are loaded and unloaded while the server runs."
     languages: TextLanguageDetector = field(repr=False)
@@ -187,6 +192,7 @@ async def run_engines(
         idle_s=config.models.unload_after_s,
     )
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
+    embedders, rerankers = add_text_models(registry, config.paths.models_dir, clock, metrics)
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,
@@ -217,6 +223,8 @@ async def run_engines(
             llm,
             voices.engines,
             choices,
+            embedders,
+            rerankers,
             registry,
             languages,
             inputs,

@@ -4,7 +4,7 @@ all requests share."""
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import psutil
 
@@ -50,7 +50,7 @@ class TextPriority(IntEnum):
     "A part of a large request."
 
 
-def _policy(kind: TextModelKind, work: str) -> SchedulingPolicy[object]:
+def _policy(kind: TextModelKind, work: str) -> SchedulingPolicy[Any]:
     return SchedulingPolicy(
         kind=kind,
         work=work,
@@ -62,7 +62,7 @@ def _policy(kind: TextModelKind, work: str) -> SchedulingPolicy[object]:
     )
 
 
-POLICIES: dict[TextModelKind, SchedulingPolicy[object]] = {
+POLICIES: dict[TextModelKind, SchedulingPolicy[Any]] = {
     "embed": _policy("embed", "embedding"),
     "rerank": _policy("rerank", "reranking"),
 }
@@ -142,10 +142,12 @@ RERANK_WARM_UP = RerankItem("warm", ("up",))
 
 
 def add_text_models(
-    registry: ModelRegistry, models_dir: Path, clock: Clock, metrics: Metrics
+    registry: ModelRegistry, models_dir: str, clock: Clock, metrics: Metrics
 ) -> tuple[Embedders, Rerankers]:
     """Adds the models for embeddings and for reranking to the registry, and returns them by name.
     `models_dir`: the folder that is searched for them, now and when a name is unknown."""
+
+    folder = Path(models_dir).expanduser()
 
     async def start_embedder(offer: LoadableModel) -> TextWorkerPool[EmbedItem, EmbedResult]:
         return TextWorkerPool("embed", offer, EMBED_WARM_UP, EmbedResult, clock, metrics)
@@ -157,13 +159,13 @@ def add_text_models(
     rerank_loader = ModelLoader("rerank", _describe, start_reranker)
     embedders: Embedders = registry.add(
         "embed",
-        lambda: find_text_models(models_dir, "embed"),
+        lambda: find_text_models(folder, "embed"),
         lambda offer: ServedTextModel(offer, embed_loader, registry),
         is_optional=True,
     )
     rerankers: Rerankers = registry.add(
         "rerank",
-        lambda: find_text_models(models_dir, "rerank"),
+        lambda: find_text_models(folder, "rerank"),
         lambda offer: ServedTextModel(offer, rerank_loader, registry),
         is_optional=True,
     )

@@ -8,7 +8,6 @@ converted or copied, and neither torch nor the onnx package is needed. The field
 
 import struct
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -78,6 +77,7 @@ class _Builder:
         mask = self._node("Cast", ["attention_mask"], to=_INT32)
         for index in range(self._config.num_hidden_layers):
             hidden = self._layer(f"encoder.layer.{index}", hidden, mask)
+        shape: tuple[int | str, ...]
         if self._model.kind == "embed":
             output, shape = "last_hidden_state", ("batch", "tokens", self._config.hidden_size)
             self._node("Identity", [hidden], output=output)
@@ -112,9 +112,7 @@ class _Builder:
         ends = [self._int64("offset", [offset]), end, self._int64("zero", [0])]
         at = self._node("Slice", [positions, *ends])
         total = self._node("Gather", [words, "input_ids"], axis=0)
-        total = self._node(
-            "Add", [total, self._node("Gather", [types, "token_type_ids"], axis=0)]
-        )
+        total = self._node("Add", [total, self._node("Gather", [types, "token_type_ids"], axis=0)])
         return self._norm("embeddings.LayerNorm", self._node("Add", [total, at]))
 
     def _layer(self, name: str, hidden: str, mask: str) -> str:
@@ -165,9 +163,7 @@ class _Builder:
         epsilon = self._config.layer_norm_eps
         return self._node("LayerNormalization", [value, scale, bias], axis=-1, epsilon=epsilon)
 
-    def _transposed(
-        self, name: str, shape: Sequence[int | None], prefix: str | None = None
-    ) -> str:
+    def _transposed(self, name: str, shape: Sequence[int | None], prefix: str | None = None) -> str:
         # onnxruntime computes this once, when it loads the network.
         return self._node("Transpose", [self._weight(name, shape, prefix)], perm=[1, 0])
 
@@ -319,6 +315,4 @@ def _value(name: str, data_type: int, shape: Sequence[int | str]) -> bytes:
         field(1, field(2, size.encode()) if isinstance(size, str) else _number(1, size))
         for size in shape
     )
-    return field(1, name.encode()) + field(
-        2, field(1, _number(1, data_type) + field(2, dims))
-    )
+    return field(1, name.encode()) + field(2, field(1, _number(1, data_type) + field(2, dims)))

@@ -155,7 +155,9 @@ def _embedder(path: Path, config: _Config) -> TextModelFolder:
         match module.type.rpartition(".")[2]:
             case "Transformer":
                 if module.path:
-                    raise _error(path, f"modules.json: weights in {module.path!r} are not supported")
+                    raise _error(
+                        path, f"modules.json: weights in {module.path!r} are not supported"
+                    )
             case "Pooling":
                 pooling = _pooling(path, module.path)
             case "Normalize":

@@ -1,0 +1,305 @@
+"""Serves embeddings of OpenAI's REST API, and reranking in the form of Jina and Cohere."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from aiohttp import web as aioweb
+from msgspec import Struct
+
+from core.errors import NotFound, RequestError
+from core.http.client_connection import while_connected
+from core.http.routes import JSON, Route
+from engines.base.text import EmbedItem, RerankItem, TextModelInfo
+from pipeline.shared.settings import DEFAULT
+from serving.registry import ModelsOfKind
+from serving.text.model import Embedders, Rerankers, ServedTextModel, TextPriority
+from web.openai.json_body import check_json
+from web.openai.text.fields import (
+    EmbeddingFields,
+    RerankDocument,
+    RerankFields,
+    decode_embeddings,
+    decode_rerank,
+)
+
+CHUNK_INPUTS = 16
+"""Number of inputs that are computed together. Between two calls for a large request, others get
+their turn."""
+
+HOSTED_PREFIX = "text-embedding-"
+"Begin of the names of the hosted service's models."
+
+Floats = npt.NDArray[np.float32]
+
+
+class TextUsage(Struct, frozen=True):
+    """Tokens of the request, with special tokens."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(Struct, frozen=True):
+    """The vector of one input."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+    "Numbers, or base64 of little-endian float32 numbers."
+
+
+class EmbeddingList(Struct, frozen=True):
+    """Answer to a request for embeddings."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: TextUsage
+
+
+class RerankScore(Struct, frozen=True, omit_defaults=True):
+    """The score of one document."""
+
+    index: int
+    "Position of the document in the request."
+    relevance_score: float
+    "A higher score means that the document fits the query better."
+    document: RerankDocument | None = None
+
+
+class RerankScores(Struct, frozen=True):
+    """Answer to a request for reranking, the best document first."""
+
+    model: str
+    results: list[RerankScore]
+    usage: TextUsage
+
+
+InputT = TypeVar("InputT", str, str | tuple[int, ...])
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+class TextDoor:
+    """Handles the requests of `/v1/embeddings` and `/v1/rerank`."""
+
+    def __init__(self, embedders: Embedders, rerankers: Rerankers) -> None:
+        self._embedders, self._rerankers = embedders, rerankers
+
+    async def embeddings(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `POST /v1/embeddings`. Raises RequestError, OverloadedError, EngineError."""
+        check_json(request)
+        fields, inputs = decode_embeddings(await request.read())
+        return await while_connected(request, self._embed(fields, inputs))
+
+    async def rerank(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `POST /v1/rerank`. Raises RequestError, OverloadedError, EngineError."""
+        check_json(request)
+        fields = decode_rerank(await request.read())
+        return await while_connected(request, self._rank(fields))
+
+    async def _embed(
+        self, fields: EmbeddingFields, inputs: Sequence[str | tuple[int, ...]]
+    ) -> aioweb.Response:
+        model = _requested(self._embedders, fields.model, "embeddings")
+        info = model.info
+        dimensions = _dimensions(info, fields.dimensions)
+        _check_prompt(info, fields.input_type)
+        _check_token_ids(info, inputs)
+        chunks = _chunks(inputs)
+        priority = _priority(model, len(chunks))
+        rows: list[Floats] = []
+        tokens = 0
+        for chunk in chunks:
+            result = await model.compute(EmbedItem(chunk, fields.input_type), priority)
+            if not result.vectors:
+                raise _too_long(info, "input", len(rows), result.tokens, len(inputs))
+            tokens += sum(result.tokens)
+            rows += _shortened(result.vectors, info, dimensions)
+        as_text = fields.encoding_format == "base64"
+        data = [
+            Embedding(
+                "embedding",
+                index,
+                b64encode(row.astype("<f4").tobytes()).decode() if as_text else row.tolist(),
+            )
+            for index, row in enumerate(rows)
+        ]
+        return _json(EmbeddingList("list", data, model.offer.name, TextUsage(tokens, tokens)))
+
+    async def _rank(self, fields: RerankFields) -> aioweb.Response:
+        model = _requested(self._rerankers, fields.model, "reranking")
+        texts = fields.texts()
+        chunks = _chunks(texts)
+        priority = _priority(model, len(chunks))
+        scores: list[float] = []
+        tokens = 0
+        for chunk in chunks:
+            result = await model.compute(RerankItem(fields.query, chunk), priority)
+            if not result.scores:
+                raise _too_long(model.info, "documents", len(scores), result.tokens, len(texts))
+            tokens += sum(result.tokens)
+            scores += result.scores
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])[: fields.top_n]
+        results = [
+            RerankScore(
+                index,
+                scores[index],
+                RerankDocument(texts[index]) if fields.return_documents else None,
+            )
+            for index in order
+        ]
+        return _json(RerankScores(model.offer.name, results, TextUsage(tokens, tokens)))
+
+
+def text_routes(door: TextDoor) -> tuple[Route, ...]:
+    """Returns the routes of embeddings and reranking."""
+    codes = (
+        "array_above_max_length",
+        "client_gone",
+        "context_length_exceeded",
+        "empty_array",
+        "empty_string",
+        "engine_busy",
+        "engine_crashed",
+        "engine_failed",
+        "engine_timeout",
+        "invalid_json",
+        "invalid_value",
+        "missing_required_parameter",
+        "model_not_found",
+        "server_full",
+        "string_above_max_length",
+        "too_large",
+        "unsupported_media_type",
+    )
+    return (
+        Route(
+            "POST",
+            "/v1/embeddings",
+            door.embeddings,
+            "Convert texts to vectors. The first request loads the model.",
+            "openai",
+            request=EmbeddingFields,
+            responses={200: EmbeddingList},
+            error_codes=codes,
+            scope="models",
+        ),
+        Route(
+            "POST",
+            "/v1/rerank",
+            door.rerank,
+            "Sort documents by how well they fit a query. The first request loads the model.",
+            "openai",
+            request=RerankFields,
+            responses={200: RerankScores},
+            error_codes=codes,
+            scope="models",
+        ),
+    )
+
+
+def _requested(
+    models: ModelsOfKind[ServedTextModel[ItemT, ResultT]], name: str, work: str
+) -> ServedTextModel[ItemT, ResultT]:
+    """Returns the model that a request names. Raises NotFound model_not_found."""
+    model = models.get(name)
+    if model is None and (name == DEFAULT or name.startswith(HOSTED_PREFIX)):
+        first = next(iter(models), None)
+        model = None if first is None else models.get(first)
+    if model is None:
+        names = ", ".join(models) or f"none: no model for {work} is installed"
+        raise NotFound(
+            f"Unknown model {name[:64]!r}. Allowed: {names}.",
+            code="model_not_found",
+            param="model",
+        )
+    return model
+
+
+def _chunks(inputs: Sequence[InputT]) -> list[tuple[InputT, ...]]:
+    starts = range(0, len(inputs), CHUNK_INPUTS)
+    return [tuple(inputs[start : start + CHUNK_INPUTS]) for start in starts]
+
+
+def _priority(model: ServedTextModel[Any, Any], chunks: int) -> TextPriority:
+    """Returns the priority of a request. Raises OverloadedError if a large one would be refused
+    half-way."""
+    if chunks == 1:
+        return TextPriority.SINGLE
+    model.admit(TextPriority.BULK)
+    return TextPriority.BULK
+
+
+def _dimensions(info: TextModelInfo, wanted: int | None) -> int:
+    """Returns the length of the vectors. Raises RequestError."""
+    if wanted is None or wanted == info.dimensions:
+        return info.dimensions
+    if wanted in info.shorter_dimensions:
+        return wanted
+    if info.is_matryoshka and not info.shorter_dimensions and wanted < info.dimensions:
+        return wanted
+    if info.is_matryoshka and not info.shorter_dimensions:
+        allowed = f"1 to {info.dimensions}"
+    else:
+        allowed = ", ".join(map(str, (*info.shorter_dimensions, info.dimensions)))
+    raise RequestError(
+        f"Invalid value for 'dimensions': {wanted}. Allowed for {info.model}: {allowed}.",
+        code="invalid_value",
+        param="dimensions",
+    )
+
+
+def _check_prompt(info: TextModelInfo, name: str) -> None:
+    if name and name not in info.prompts:
+        allowed = ", ".join(info.prompts) or "none, because the model has no prefixes"
+        raise RequestError(
+            f"Invalid value for 'input_type': {name[:64]!r}. Allowed for {info.model}: {allowed}.",
+            code="invalid_value",
+            param="input_type",
+        )
+
+
+def _check_token_ids(info: TextModelInfo, inputs: Sequence[str | tuple[int, ...]]) -> None:
+    for ids in inputs:
+        if not isinstance(ids, str) and (highest := max(ids)) >= info.vocabulary_size:
+            raise RequestError(
+                f"Invalid value for 'input': the token id {highest} does not exist; {info.model}"
+                f" has the ids 0 to {info.vocabulary_size - 1}. They are those of its own"
+                " tokenizer.",
+                code="invalid_value",
+                param="input",
+            )
+
+
+def _too_long(
+    info: TextModelInfo, param: str, before: int, tokens: Sequence[int], count: int
+) -> RequestError:
+    """Returns the error for an input that does not fit into the context. `before`: number of inputs
+    before those of `tokens`. `count`: number of all inputs."""
+    index, length = max(enumerate(tokens), key=lambda one: one[1])
+    where = f"{param}[{before + index}]" if count > 1 else param
+    return RequestError(
+        f"Invalid '{where}': it has {length} tokens; {info.model} takes at most {info.max_tokens}.",
+        code="context_length_exceeded",
+        param=where,
+    )
+
+
+def _shortened(data: bytes, info: TextModelInfo, dimensions: int) -> list[Floats]:
+    """Returns the rows of a result, cut to `dimensions` numbers. A cut vector gets the length 1
+    again if the model's own have it."""
+    rows: Floats = np.frombuffer(data, "<f4").reshape(-1, info.dimensions)
+    if dimensions < info.dimensions:
+        rows = rows[:, :dimensions]
+        if info.is_normalized:
+            rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return list(rows)
+
+
+def _json(body: Struct) -> aioweb.Response:
+    return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)
