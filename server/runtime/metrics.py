@@ -51,6 +51,46 @@ class MetricDeclaration:
     "Upper limits of a histogram's buckets; empty for other kinds."
 
 
+def _text_model_metrics(kind: str, work: str) -> Mapping[str, MetricDeclaration]:
+    """Returns the metrics of the models of one kind. `work`: what they do, a noun."""
+    prefix = f"earshot_{kind}"
+    return {
+        f"{prefix}_queue_seconds": MetricDeclaration(
+            "histogram",
+            f"Time that a request waited for the {work} worker.",
+            ("priority",),
+            COMPUTE_BUCKETS_S,
+        ),
+        f"{prefix}_compute_seconds": MetricDeclaration(
+            "histogram",
+            f"Time to compute one {work} batch of this size.",
+            ("batch",),
+            COMPUTE_BUCKETS_S,
+        ),
+        f"{prefix}_batch_size": MetricDeclaration(
+            "histogram", f"Requests in one {work} batch.", (), BATCH_BUCKETS
+        ),
+        f"{prefix}_refused": MetricDeclaration(
+            "counter", f"Requests for {work} refused: the wait would be too long.", ("priority",)
+        ),
+        f"{prefix}_superseded": MetricDeclaration(
+            "counter", f"Waiting requests for {work} replaced by newer ones.", ("priority",)
+        ),
+        f"{prefix}_expired": MetricDeclaration(
+            "counter", f"Requests for {work} that the worker did not begin in time.", ("priority",)
+        ),
+        f"{prefix}_models_loaded": MetricDeclaration(
+            "gauge", f"Models for {work} that are in memory now."
+        ),
+        f"{prefix}_load_seconds": MetricDeclaration(
+            "histogram", f"Time to load and warm up one model for {work}.", (), LOAD_BUCKETS_S
+        ),
+        f"{prefix}_evictions": MetricDeclaration(
+            "counter", f"Models for {work} unloaded because another one needed their memory."
+        ),
+    }
+
+
 METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_stage_seconds": MetricDeclaration(
         "histogram", "Time that a turn spent in a stage.", ("stage",), STAGE_BUCKETS_S
@@ -198,6 +238,8 @@ METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_asr_evictions": MetricDeclaration(
         "counter", "Recognition models unloaded because another one needed their memory."
     ),
+    **_text_model_metrics("embed", "embeddings"),
+    **_text_model_metrics("rerank", "reranking"),
     "earshot_connection_loss_ratio": MetricDeclaration(
         "histogram",
         "Lost share of a call's latest packets, every 2 s. up: to the server, with late packets.",

@@ -1,5 +1,6 @@
 """Converts the texts of a form into typed values. Errors name the field and its allowed values."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ def is_known(name: str, struct_type: type[Struct]) -> bool:
 def describe_allowed(struct_type: type[Struct], name: str) -> str:
     """Describes the values that a field of the struct may have, in words."""
     fields_by_name = {info.encode_name: info for info in _fields(struct_type)}
-    info = fields_by_name.get(name.partition(".")[0])
+    info = fields_by_name.get(re.split(r"[.[]", name, maxsplit=1)[0])
     return _describe_schema(_schema(info.type)) if info is not None else "text"
 
 
