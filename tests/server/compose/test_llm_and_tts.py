@@ -5,7 +5,7 @@ import gc
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -163,12 +163,19 @@ def test_the_templates_accept_any_language_for_warming() -> None:
 def test_any_model_name_is_found_if_names_are_not_strict(
     is_strict: bool, name: str, is_known: bool
 ) -> None:
+    class Nothing:
+        """A registry without models."""
+
+        def listing(self) -> Mapping[str, object]:
+            return {}
+
     @dataclass
     class Ready:
         """The part of the engines that the lists need."""
 
         asr: Mapping[str, object]
         choices: Mapping[str, EngineSelection]
+        registry: Nothing = field(default_factory=Nothing)
 
     choices: dict[str, EngineSelection] = {
         kind: EngineSelection(kind, kind, {}, "") for kind in KINDS

@@ -17,7 +17,7 @@ from engines.base.text import EmbedItem, RerankItem, TextModelInfo
 from pipeline.shared.settings import DEFAULT
 from serving.registry import ModelsOfKind
 from serving.text.model import Embedders, Rerankers, ServedTextModel, TextPriority
-from web.openai.json_body import check_json
+from web.openai.json_body import read_json
 from web.openai.text.fields import (
     EmbeddingFields,
     RerankDocument,
@@ -92,14 +92,12 @@ class TextDoor:
 
     async def embeddings(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/embeddings`. Raises RequestError, OverloadedError, EngineError."""
-        check_json(request)
-        fields, inputs = decode_embeddings(await request.read())
+        fields, inputs = decode_embeddings(await read_json(request))
         return await while_connected(request, self._embed(fields, inputs))
 
     async def rerank(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/rerank`. Raises RequestError, OverloadedError, EngineError."""
-        check_json(request)
-        fields = decode_rerank(await request.read())
+        fields = decode_rerank(await read_json(request))
         return await while_connected(request, self._rank(fields))
 
     async def _embed(
