@@ -1,0 +1,101 @@
+"""Embeddings and scores are those of the network that the folder describes."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from core.errors import EngineError
+from engines.base.text import EmbedItem, RerankItem
+from engines.embed import onnx as embed
+from engines.rerank import onnx as rerank
+from engines.runtime.text_encoder.folder import kind_of, read_folder
+from tests.engines.embed.tiny_model import SIZE, hidden, ids_of, write_embedder, write_reranker
+
+pytestmark = pytest.mark.live
+
+TEXTS = ("cat", "dog sits on mat", "mat mat mat mat mat mat mat mat")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+def test_vectors_are_those_of_the_network(
+    tmp_path: Path, pooling: Literal["mean", "cls", "last"]
+) -> None:
+    weights = write_embedder(tmp_path / "m", pooling)
+    model = embed.create(embed.Settings(str(tmp_path / "m"), threads=1))
+    (result,) = model.embed([EmbedItem(TEXTS)])
+    assert result.tokens == (3, 6, 10)
+    rows = np.frombuffer(result.vectors, "<f4").reshape(-1, SIZE)
+    for text, row in zip(TEXTS, rows, strict=True):
+        vectors = hidden(weights, *ids_of(text))
+        pooled = {"mean": vectors.mean(axis=0), "cls": vectors[0], "last": vectors[-1]}[pooling]
+        np.testing.assert_allclose(row, pooled / np.linalg.norm(pooled), atol=1e-5)
+
+
+def test_a_prefix_is_added_to_texts_and_nothing_to_token_ids(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "m")
+    model = embed.create(embed.Settings(str(tmp_path / "m"), threads=1))
+    ids = tuple(ids_of("query : cat")[0])
+    plain, prefixed, tokens = model.embed(
+        [EmbedItem(("cat",)), EmbedItem(("cat",), "query"), EmbedItem((ids,))]
+    )
+    assert plain.tokens == (3,)
+    assert prefixed.tokens == tokens.tokens == (5,)
+    one, other = (np.frombuffer(result.vectors, "<f4") for result in (prefixed, tokens))
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_text_that_is_too_long_costs_only_its_own_item(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "m")
+    model = embed.create(embed.Settings(str(tmp_path / "m"), threads=1))
+    good, bad = model.embed([EmbedItem(("cat",)), EmbedItem(("dog", "cat " * 11))])
+    assert len(good.vectors) == 4 * SIZE
+    assert (bad.tokens, bad.vectors) == ((3, 13), b"")
+
+
+def test_scores_are_those_of_the_cross_encoder(tmp_path: Path) -> None:
+    weights = write_reranker(tmp_path / "r")
+    model = rerank.create(rerank.Settings(str(tmp_path / "r"), threads=1))
+    (result,) = model.rerank([RerankItem("cat", TEXTS[:2])])
+    for text, score in zip(TEXTS, result.scores, strict=False):
+        first = hidden(weights, *ids_of("cat", text), "bert.")[0]
+        pooled = np.tanh(
+            weights["bert.pooler.dense.weight"] @ first + weights["bert.pooler.dense.bias"]
+        )
+        logit = float((weights["classifier.weight"] @ pooled + weights["classifier.bias"])[0])
+        assert score == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-5)
+
+
+def _change(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), "utf-8")
+
+
+def test_a_folder_says_why_it_cannot_be_used(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    assert kind_of(tmp_path) is None
+    write_embedder(folder)
+    assert kind_of(folder) == "embed"
+    _change(folder / "1_Pooling/config.json", pooling_mode_max_tokens=True)
+    with pytest.raises(EngineError, match="the pooling must be the mean"):
+        read_folder(folder)
+    _change(folder / "1_Pooling/config.json", pooling_mode_max_tokens=False)
+    _change(folder / "config.json", hidden_size=SIZE * 2)
+    with pytest.raises(EngineError, match=r"has the shape \[11, 16\], but config.json says"):
+        embed.create(embed.Settings(str(folder)))
+    _change(folder / "config.json", hidden_size=SIZE, model_type="mamba")
+    with pytest.raises(EngineError, match=r"'mamba' needs an exported model\.onnx"):
+        read_folder(folder)
+
+
+def test_weights_that_lie_about_their_size_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    write_embedder(folder)
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[:-4])
+    with pytest.raises(EngineError, match="lies about its size"):
+        embed.create(embed.Settings(str(folder)))
+    (folder / "model.safetensors").write_bytes(b"\xff" * 64)
+    with pytest.raises(EngineError, match="is no safetensors file"):
+        embed.create(embed.Settings(str(folder)))
