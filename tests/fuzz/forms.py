@@ -1,6 +1,7 @@
 """The input of the REST API: forms, their fields, and JSON of any shape."""
 
 import asyncio
+from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import MultipartReader, StreamReader
@@ -16,6 +17,12 @@ from web.openai.chat.fields import ChatFields, decode_chat, items_of, prompt_of,
 from web.openai.json_body import decode_json
 from web.openai.responses.fields import chat_body, chat_fields, decode_response, input_messages
 from web.openai.speech.fields import MAX_INPUT_CHARS, decode_body
+from web.openai.text.fields import (
+    MAX_INPUTS,
+    MAX_TEXT_CHARS,
+    decode_embeddings,
+    decode_rerank,
+)
 from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import transcription, translation
 
@@ -170,9 +177,7 @@ def speech_bodies(data: bytes) -> None:
     try:
         fields = decode_body(data)
     except RequestError as error:
-        assert error.code
-        assert len(str(error)) < 1000
-        str(error).encode()
+        _check_error(error)
     else:
         assert 0 < len(fields.input) <= MAX_INPUT_CHARS
         assert 0.25 <= fields.speed <= 4
@@ -202,7 +207,42 @@ def _ollama_chat(data: bytes) -> ChatFields:
     return ollama_fields(chat_of(decode_json(data, OllamaChatFields)))
 
 
+EMBEDDINGS: tuple[Any, ...] = (
+    {"model": "default", "input": "cat", "dimensions": 8, "encoding_format": "base64"},
+    {"model": "default", "input": ["cat", "dog"], "input_type": "query"},
+    {"model": "default", "input": [[1, 2], [3]]},
+    {"model": "default", "query": "cat", "documents": ["a", {"text": "b"}], "top_n": 1},
+)
+
+
+def text_model_bodies(data: bytes) -> None:
+    """Checks that requests for embeddings and reranking give inputs within their bounds, or a
+    readable error."""
+    try:
+        _, inputs = decode_embeddings(data)
+        assert 0 < len(inputs) <= MAX_INPUTS
+        assert all(0 < len(one) <= MAX_TEXT_CHARS for one in inputs)
+    except RequestError as error:
+        _check_error(error)
+    try:
+        assert 0 < len(decode_rerank(data).texts()) <= MAX_INPUTS
+    except RequestError as error:
+        _check_error(error)
+
+
+def _check_error(error: RequestError) -> None:
+    assert error.code
+    assert len(str(error)) < 1000
+    str(error).encode()
+
+
 TARGETS = (
+    Target(
+        name="text_model_bodies",
+        one_input=text_model_bodies,
+        seeds=lines(EMBEDDINGS),
+        is_json=True,
+    ),
     Target(name="chat_bodies", one_input=chat_bodies, seeds=lines(CHATS), is_json=True),
     Target(name="form_fields", one_input=fields, seeds=FIELDS, words=NAMES),
     Target(

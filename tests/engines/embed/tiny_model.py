@@ -72,7 +72,8 @@ def hidden(weights: Weights, ids: list[int], types: list[int], prefix: str = "")
     def norm(name: str, value: Floats) -> Floats:
         centred = value - value.mean(axis=-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-12)
-        return scaled * weight(f"{name}.weight") + weight(f"{name}.bias")
+        normed: Floats = scaled * weight(f"{name}.weight") + weight(f"{name}.bias")
+        return normed
 
     vectors = (
         weight("embeddings.word_embeddings.weight")[ids]
