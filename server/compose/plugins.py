@@ -27,8 +27,11 @@ SECTIONS: Mapping[Group, str] = {"earshot.tools": "tools.plugins", "earshot.door
 "Section of the configuration that names the plugins of a group and holds their settings."
 
 BUILT_IN_DOORS = (
+    "conversations",
     "devices",
     "keys",
+    "models",
+    "ollama",
     "openai",
     "page",
     "realtime",

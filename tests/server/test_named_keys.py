@@ -125,6 +125,7 @@ def test_every_route_states_one_scope(server: Keyed) -> None:
         "/v1/areas",
         "/v1/keys",
         "/v1/settings",
+        "/v1/server",
         "/earshot/home",
         "/metrics",
     )
