@@ -84,17 +84,18 @@ class ServerAssembly:
     plugin_doors: Sequence[OpenedDoor]
     "Doors of other packages, served by the main listener."
     wyoming: WyomingDoor
-    named_keys: NamedKeys
     "Door for Home Assistant's voice services. It has a listener of its own, without HTTP."
+    named_keys: NamedKeys
+    "Keys of persons and programs, which the listeners check."
     drain_group: DrainGroup
     "Work that is finished before the server stops."
     sessions: Sessions
     is_loaded: Callable[[], bool]
     "True while the default recogniser is loaded. A crashed one is started again."
     engine_names: Callable[[], Mapping[str, str]]
+    "Returns the name of the serving engine for each kind of engine."
     settings_host: RunningEngines
     "Gives the settings their allowed values and checks, and takes over settings of new sessions."
-    "Returns the name of the serving engine for each kind of engine."
 
 
 @asynccontextmanager
