@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from core.errors import EarshotError
+from core.errors import EarshotError, EngineError
+from engines.runtime.text_encoder.folder import TextModelKind, kind_of, read_folder
 from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, voice_name
@@ -18,10 +19,14 @@ from serving.catalogue import find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
 
-FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
-"Content of a folder. partial: an interrupted download. broken: files are missing or invalid."
+FolderKind = Literal["model", "voice", "embed", "rerank", "checkpoint", "partial", "broken"]
+"""Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
+partial: an interrupted download. broken: files are missing or invalid."""
 
-PREFERENCE: tuple[FolderKind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
+PREFERENCE: tuple[FolderKind, ...] = (
+    *("model", "voice", "embed", "rerank"),
+    *("checkpoint", "broken", "partial"),
+)
 "Kinds in the order of preference if a name fits several folders."
 
 CHECKPOINT_PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
@@ -117,6 +122,8 @@ def _classify(folder: Path) -> ModelFolder | None:
     name = short_name(folder.name)
     if (folder / "model.bin").is_file():
         return _model_folder(name, folder, size_bytes)
+    if (kind := kind_of(folder)) is not None:
+        return _text_model_folder(name, folder, kind, size_bytes)
     return ModelFolder(name, folder, "checkpoint", size_bytes) if holds_checkpoint(folder) else None
 
 
@@ -149,6 +156,17 @@ def _model_folder(name: str, folder: Path, size_bytes: int) -> ModelFolder:
     count = len(config.lang_ids)
     languages = entry.languages if entry else f"{count} languages" if count else "English"
     return ModelFolder(name, folder, "model", size_bytes, weights.weight_type, languages)
+
+
+def _text_model_folder(
+    name: str, folder: Path, kind: TextModelKind, size_bytes: int
+) -> ModelFolder:
+    try:
+        read_folder(folder)
+    except EngineError as error:
+        return ModelFolder(name, folder, "broken", size_bytes, problem=error.detail)
+    purpose = "for embeddings" if kind == "embed" else "for reranking"
+    return ModelFolder(name, folder, kind, size_bytes, languages=purpose)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@ import numpy as np
 from core.audio import ASR_RATE_HZ
 from core.errors import EarshotError
 from engines.base import AsrItem, AsrModel, Tts
+from engines.base.text import EmbedItem, RerankItem
 from engines.registry import load
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
@@ -41,7 +42,13 @@ def check(model: ModelFolder) -> Iterator[ProbeResult]:
     yield ProbeResult("ok", f"{model.name}: {model.path} is complete, {description}")
     changed_files = yield from _check_checksums(model)
     if not changed_files:
-        yield from (_check_voice(model) if model.kind == "voice" else _check_model(model))
+        match model.kind:
+            case "voice":
+                yield from _check_voice(model)
+            case "embed" | "rerank":
+                yield from _check_text_model(model)
+            case _:
+                yield from _check_model(model)
 
 
 def _check_checksums(model: ModelFolder) -> Generator[ProbeResult, None, int]:
@@ -89,6 +96,30 @@ def _check_voice(model: ModelFolder) -> Iterator[ProbeResult]:
     load_s = time.monotonic() - began_s
     languages = ", ".join(voice.info.voices)
     yield ProbeResult("ok", f"{model.name}: loads in {load_s:.1f} s; speaks {languages}")
+
+
+def _check_text_model(model: ModelFolder) -> Iterator[ProbeResult]:
+    """Loads a model for embeddings or reranking and computes one text; reports the times."""
+    options = {"model": str(model.path)}
+    began_s = time.monotonic()
+    try:
+        if model.kind == "embed":
+            embedder = load("embed", "onnx", options)
+            loaded_s = time.monotonic()
+            embedder.embed([EmbedItem(("a test",))])
+        else:
+            reranker = load("rerank", "onnx", options)
+            loaded_s = time.monotonic()
+            reranker.rerank([RerankItem("a test", ("a test",))])
+    except EarshotError as error:
+        yield ProbeResult("fail", f"{model.name}: {error}")
+        return
+    compute_ms = (time.monotonic() - loaded_s) * 1000
+    yield ProbeResult(
+        "ok",
+        f"{model.name}: loads in {loaded_s - began_s:.1f} s and computes a text in"
+        f" {compute_ms:.0f} ms",
+    )
 
 
 def _check_model(model: ModelFolder) -> Iterator[ProbeResult]:

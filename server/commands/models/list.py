@@ -89,6 +89,8 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
     description = {
         "model": folder.languages,
         "voice": folder.languages,
+        "embed": folder.languages,
+        "rerank": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",
         "broken": f"broken: {folder.problem}",

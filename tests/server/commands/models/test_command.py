@@ -17,6 +17,7 @@ from server.commands.models.command import HUB_TIMEOUT_S
 from server.models.inventory import partial_folder
 from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 from serving.placement.hardware import detect_hardware
+from tests.engines.embed.tiny_model import write_embedder, write_reranker
 from tests.engines.nano import NANO
 from tests.server.models.cli import COMMAND, earshot, environment_of, last_line
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
@@ -216,6 +217,21 @@ def test_models_are_listed_checked_and_removed(tmp_path: Path, fake: FakeHub) ->
     assert "--yes" in err
     assert last_line(tmp_path, fake.url, "rm", "tiny", "--yes").startswith("removed ")
     assert [path.name for path in tmp_path.iterdir()] == ["home-commands"]
+
+
+def test_models_for_embeddings_and_reranking_are_listed_and_checked(tmp_path: Path) -> None:
+    for name, write in (("minilm", write_embedder), ("judge", write_reranker)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name)
+    _, listed, _ = earshot(tmp_path, "", "list", "--json")
+    kinds = {one["name"]: one["kind"] for one in decode(listed)["installed"]}
+    assert kinds == {"minilm": "embed", "judge": "rerank"}
+    assert "for embeddings" in earshot(tmp_path, "", "list")[1]
+    code, checked, _ = earshot(tmp_path, "", "doctor")
+    assert (code, checked.count("computes a text in")) == (0, 2)
+    (tmp_path / "minilm" / "config.json").unlink()
+    code, checked, _ = earshot(tmp_path, "", "doctor", "minilm")
+    assert (code, "has no config.json" in checked) == (1, True)
 
 
 def test_removing_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
