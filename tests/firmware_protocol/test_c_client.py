@@ -284,14 +284,15 @@ def _fuzz(tmp_path: Path, runs: int, timeout_s: float) -> None:
     _write_corpus(tmp_path / "seeds")
     (tmp_path / "found").mkdir()
     limits = ["-max_len=3000", "-timeout=5", "-rss_limit_mb=1000"]
+    # The fuzzer reads its peak memory from the kernel, and a program inherits that of the process
+    # which started it, here a large pytest. `timeout` starts it from a small one.
     done = run(
-        [program, f"-runs={runs}", "-seed=7", *limits, "found", "seeds"],
+        ["timeout", str(timeout_s), program, f"-runs={runs}", "-seed=7", *limits, "found", "seeds"],
         cwd=tmp_path,
         env={**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=32"},  # 256 MB by default
         capture_output=True,
         text=True,
         check=False,
-        timeout=timeout_s,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     assert f"Done {runs} runs" in done.stderr
