@@ -188,6 +188,7 @@ def test_what_waits_for_a_restart_gets_it_by_a_click(page: Page, server: Server)
 
 
 def test_the_keyboard_alone_is_enough(page: Page, server: Server) -> None:
+    expect(page.get_by_test_id("settings-open")).to_be_visible()  # a hidden button takes no focus
     page.get_by_test_id("settings-open").focus()
     page.keyboard.press("Enter")
     speed = setting(page, "assistant.speed")
