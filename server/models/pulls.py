@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
+from contextvars import Context
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +37,9 @@ END_S = 5.0
 
 MAX_NAME_CHARS = 200
 "Longest name of a model; `organisation/repository` of a hub has at most 193 characters."
+
+EARSHOT = (sys.executable, "-m", "server")
+"The program `earshot`."
 
 PullState = Literal["running", "done", "failed", "cancelled"]
 
@@ -80,9 +84,9 @@ class _Job:
 class ModelPulls:
     """The downloads of a server. `run` must run while downloads are started."""
 
-    def __init__(self, models_dir: Path) -> None:
-        """`models_dir`: folder that gets the models."""
-        self._models_dir = models_dir
+    def __init__(self, models_dir: Path, command: Sequence[str] = EARSHOT) -> None:
+        """`models_dir`: folder that gets the models. `command`: the program that downloads."""
+        self._models_dir, self._command = models_dir, command
         self._jobs: dict[str, _Job] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -100,8 +104,8 @@ class ModelPulls:
         """All downloads that run, and the last ones that ended, oldest first."""
         return tuple(job.pull for job in self._jobs.values())
 
-    def start(self, model: str) -> None:
-        """Starts a download; does nothing if the same one runs already.
+    def start(self, model: str) -> ModelPull:
+        """Starts a download and returns its state; the same one is not started twice.
 
         Raises NotFound for an unknown name, RequestError for a name that cannot be pulled here,
         OverloadedError if too many downloads run.
@@ -109,7 +113,7 @@ class ModelPulls:
         _check_name(model)
         job = self._jobs.get(model)
         if job is not None and job.pull.state == "running":
-            return
+            return job.pull
         running = [one for one in self._jobs.values() if one.pull.state == "running"]
         if len(running) >= MAX_RUNNING or self._tasks is None:
             names = ", ".join(one.pull.model for one in running) or "none, the server is stopping"
@@ -120,14 +124,17 @@ class ModelPulls:
             )
         self._jobs.pop(model, None)
         self._jobs[model] = job = _Job(model)
-        job.task = self._tasks.create_task(self._run(job), name=f"pull-{model}")
+        # An empty context: the download outlives its request, and its log lines must not carry that
+        # request's id.
+        job.task = self._tasks.create_task(self._run(job), name=f"pull-{model}", context=Context())
         self._forget_old()
+        return job.pull
 
     async def cancel(self, model: str) -> None:
         """Cancels a download, and waits for its end. What was fetched stays, so that another
         download continues there. Raises NotFound if none of that name runs."""
         job = self._jobs.get(model)
-        if job is None or job.task is None or job.task.done():
+        if job is None or job.task is None or job.pull.state != "running":
             raise NotFound(f"{model[:64]!r} is not being downloaded", code="download_not_found")
         job.task.cancel()
         await asyncio.wait([job.task])
@@ -155,7 +162,7 @@ class ModelPulls:
         try:
             # -- : a name is never an option. Its own process group: pip is part of the download.
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "server", "models", "pull", *options, "--", model),
+                *(*self._command, "models", "pull", *options, "--", model),
                 stdin=DEVNULL,
                 stdout=PIPE,
                 start_new_session=True,
@@ -165,9 +172,11 @@ class ModelPulls:
             finally:
                 await _end(process)
         except asyncio.CancelledError:
-            job.update(replace(job.pull, state="cancelled", seconds_left=None))
+            if job.pull.state == "running":  # otherwise only the process was still ending
+                job.update(replace(job.pull, state="cancelled", seconds_left=None))
             raise
-        except OSError as error:
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            # The program cannot be started, or its output is no event.
             job.update(replace(job.pull, state="failed", code="model_failed", message=str(error)))
         logger.info("= download of %s: %s %s", model, job.pull.state, job.pull.message)
 

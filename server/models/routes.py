@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import Meta, Struct
 
-from core.errors import Conflict, NotFound, RequestError
+from core.errors import Conflict, NotFound
 from core.http.routes import JSON, Route
 from server.models.errors import ModelsError
 from server.models.inventory import ModelFolder, find_installed, installed, remove
@@ -21,11 +21,13 @@ from server.models.wheel import wheel_of
 from serving.catalogue import CatalogueEntry, entries
 from serving.model import AnyModel
 from serving.registry import ModelRegistry
+from web.openai.json_body import decode_json, read_json
 from web.openai.models import ModelCard, ModelCardSource, model
 from web.openai.transcriptions.sse import SseResponse
 
 _TAG = "models"
 _UNKNOWN = ("model_not_found",)
+_KEPT = ("model_busy", "model_is_default", "model_pinned")
 _LOAD = ("engine_busy", "engine_crashed", "engine_failed", "engine_missing")
 
 
@@ -36,7 +38,7 @@ class PullRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Name of the catalogue, a voice (`piper:en_US-lessac-medium`, `hibari:emma`, `kokoro`), or
     `organisation/repository` of the hub."""
     stream: bool = True
-    "False: answer when the download has ended, instead of with server-sent events."
+    "False: answer at once. `GET /v1/models/pull` then tells how far the download is."
 
 
 class AvailableModel(Struct, frozen=True):
@@ -56,7 +58,7 @@ class AvailableModel(Struct, frozen=True):
 
 
 class Downloads(Struct, frozen=True):
-    """What can be downloaded, what is being downloaded, and the room for it."""
+    """Models that can be downloaded, the downloads, and the free space for them."""
 
     available: tuple[AvailableModel, ...]
     pulls: tuple[ModelPull, ...]
@@ -135,14 +137,15 @@ class ModelsDoor:
 
     async def pull(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Starts a download, or joins the one that runs. It goes on if the client disconnects."""
-        asked = _pull_request(await request.read())
-        self._pulls.start(asked.model)
+        asked = decode_json(await read_json(request), PullRequest)
+        pull = self._pulls.start(asked.model)
+        if not asked.stream:
+            return _json(pull)
         events = SseResponse(request)
         async with aclosing(self._pulls.events(asked.model)) as states:
             async for state in states:
-                if asked.stream:
-                    await events.send(state)
-        return await events.end() if asked.stream else _json(state)
+                await events.send(state)
+        return await events.end()
 
     async def cancel(self, request: aioweb.Request) -> aioweb.Response:
         """Cancels a download."""
@@ -214,7 +217,14 @@ def model_routes(door: ModelsDoor) -> tuple[Route, ...]:
             _TAG,
             request=PullRequest,
             responses={200: ModelPull},
-            error_codes=("invalid_json", "invalid_value", "model_unknown", "too_many_downloads"),
+            error_codes=(
+                "invalid_json",
+                "invalid_value",
+                "missing_required_parameter",
+                "model_unknown",
+                "too_many_downloads",
+                "unsupported_media_type",
+            ),
             scope="models",
         ),
         Route(
@@ -228,18 +238,6 @@ def model_routes(door: ModelsDoor) -> tuple[Route, ...]:
             scope="models",
         ),
     )
-
-
-_KEPT = ("model_busy", "model_is_default", "model_pinned")
-
-
-def _pull_request(body: bytes) -> PullRequest:
-    try:
-        return msgspec.json.decode(body, type=PullRequest)
-    except msgspec.ValidationError as error:
-        raise RequestError(str(error), code="invalid_value", param="model") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RequestError(f"the body is not JSON: {error}", code="invalid_json") from None
 
 
 def _available(entry: CatalogueEntry, folders: tuple[ModelFolder, ...]) -> AvailableModel:

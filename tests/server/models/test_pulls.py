@@ -1,6 +1,7 @@
 """Downloads that the API starts, with the real command in a process and a fake hub."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -66,6 +67,8 @@ def test_a_model_is_downloaded_and_everybody_sees_how_far_it_is(
         assert first == second
         assert (first.state, first.kind, first.code) == ("done", "ct2", "")
         assert first.done_bytes == first.total_bytes > len(weights_file())
+        with pytest.raises(NotFound):  # its process may still be ending
+            await pulls.cancel("tiny")
         assert pulls.pulls == (first,)
 
     _run(tmp_path, scenario)
@@ -121,6 +124,21 @@ def test_a_killed_download_is_reported(tmp_path: Path, fake: FakeHub) -> None:
         assert "exit code -9" in ended.message
 
     _run(tmp_path, scenario)
+
+
+def test_output_that_is_no_event_ends_the_download_and_not_the_server(tmp_path: Path) -> None:
+    async def main() -> None:
+        pulls = ModelPulls(tmp_path, (sys.executable, "-c", "print('noise')"))
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(pulls.run())
+            await asyncio.sleep(0)
+            assert pulls.start("tiny").state == "running"
+            ended = await _result(pulls, "tiny")
+            assert (ended.state, ended.code) == ("failed", "model_failed")
+            assert not running.done()
+            running.cancel()
+
+    asyncio.run(main())
 
 
 def test_few_downloads_run_at_a_time_and_stopping_ends_them(tmp_path: Path, fake: FakeHub) -> None:

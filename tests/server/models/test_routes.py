@@ -102,9 +102,10 @@ def test_a_model_is_downloaded_used_and_removed(server: Running, hub: FakeHub) -
     offers = ask(server, "GET", "/v1/models/pull")[1]
     assert next(one for one in offers["available"] if one["name"] == "base")["is_installed"]
     assert [(one["model"], one["state"]) for one in offers["pulls"]] == [("base", "done")]
-    assert ask(server, "POST", "/v1/models/pull", {"model": "base", "stream": False})[1][
-        "state"
-    ] == ("done")
+    body = {"model": "base", "stream": False}
+    status, pull = ask(server, "POST", "/v1/models/pull", body)
+    assert (status, pull["model"], pull["state"]) == (200, "base", "running")
+    assert ask(server, "POST", "/v1/models/pull", {"model": "base"})[1][-1]["state"] == "done"
     assert ask(server, "DELETE", "/v1/models/base") == (204, None)
     assert ask(server, "DELETE", "/v1/models/base")[0] == 404
 
@@ -114,7 +115,8 @@ def test_wrong_requests_are_refused(server: Running) -> None:
         ({"model": "tinny"}, 404, "model_unknown"),
         ({"model": "http://127.0.0.1/a/b"}, 400, "invalid_value"),
         ({"model": 3}, 400, "invalid_value"),
-        ({"name": "tiny"}, 400, "invalid_value"),
+        ({}, 400, "missing_required_parameter"),
+        ({"model": "tiny", "name": 1}, 400, "invalid_value"),
         ({"model": "x" * 300}, 400, "invalid_value"),
     ):
         got, refused = ask(server, "POST", "/v1/models/pull", body)

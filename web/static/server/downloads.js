@@ -51,12 +51,10 @@ export class Downloads {
 
   /** Starts a download. @param {string} model */
   async pull(model) {
-    const body = JSON.stringify({ model });
+    // The answer comes at once; `look` asks how far it is, also after a reload of the page.
+    const body = JSON.stringify({ model, stream: false });
     const headers = { "Content-Type": "application/json" };
-    await this.#change(async () => {
-      const started = await request(`${API}/pull`, { method: "POST", body, headers });
-      await started.body?.cancel(); // `look` asks how far it is, also after a reload of the page
-    });
+    await this.#change(() => request(`${API}/pull`, { method: "POST", body, headers }));
   }
 
   /** @param {string} model */
