@@ -48,7 +48,7 @@ _kept, _turns = kept_conversations.c, kept_turns.c
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """What the user said, and what the assistant answered. One of them may be empty."""
+    """One turn: the words of the user and of the assistant. One of them may be empty."""
 
     id: str
     "The server's id of the user's message, or of the response if there was none."

@@ -30,7 +30,7 @@ Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 
 
 class KeptTurnBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the user said, and what the assistant answered."""
+    """One turn: the words of the user and of the assistant."""
 
     id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARS)]
     "Id of the user's message, or of the response if there was none."

@@ -51,7 +51,7 @@ class SettingsChange(msgspec.Struct, frozen=True):
 
 
 class HomeAssistantSearch(msgspec.Struct, frozen=True):
-    """What says in the local network that it is Home Assistant."""
+    """Addresses that announce a Home Assistant in the local network."""
 
     servers: tuple[FoundHomeAssistant, ...]
 

@@ -33,7 +33,7 @@ MAKEFILE = """\
 run:
 \t@exec .venv/bin/earshot serve $(if $(HOST),--host $(HOST)) $(ARGS)
 """
-"What `make run` does once everything is installed; test_real_install.py follows the installation."
+"A Makefile that only starts the server; test_real_install.py follows the installation."
 
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -79,7 +79,7 @@ class Reader:
     folder: Path
     environment: Mapping[str, str]
     replaced: dict[str, str] = field(default_factory=dict)
-    "What a reader has to fill in, such as a token or an address -> its value in this test."
+    "Text that a reader replaces, such as a token or an address -> its value in this test."
 
     printed: str = ""
     "The output of the last command."

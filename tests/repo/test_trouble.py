@@ -76,7 +76,8 @@ def _no_recogniser(folder: Path) -> str:
 
 
 def _no_index(folder: Path) -> str:
-    """What the installer says of a pip without a network; test_install_failures.py runs it."""
+    """Returns what the installer says of a pip without a network; test_install_failures.py runs
+    it."""
     return str(failure(["WARNING: connection broken by 'NewConnectionError(...)'"]))
 
 

@@ -37,7 +37,7 @@ class Server(Stub):
     spoken: list[dict[str, Any]] = field(default_factory=list)
     tested: list[dict[str, Any]] = field(default_factory=list)
     houses: list[dict[str, str]] = field(default_factory=list)
-    "What answers as Home Assistant in the network."
+    "Addresses that the search for Home Assistant finds."
     refusal: str = ""
     "Reason with which a restart is refused."
     restarts: int = 0

@@ -22,7 +22,7 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     "Unix time; 0: unknown."
     owned_by: str = "local"
     kind: EngineKind
-    "What the model does. This field and the next ones are extensions of Earshot."
+    "Kind of the model, such as asr. This field and the next ones are extensions of Earshot."
     state: ModelState = "loaded"
     is_default: bool = True
     "True: requests of its kind that name no model get it."

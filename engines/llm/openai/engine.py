@@ -13,7 +13,7 @@ from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk, usage_of
 from engines.llm.openai.completion_stream import ChatCompletionStream
 from engines.llm.openai.context_length import REFUSED, is_about_length, is_length_refusal
-from engines.llm.openai.forwarding import (
+from engines.llm.openai.pass_through import (
     WHOLE_ANSWER_S,
     ForwardedBody,
     ForwardedEvents,

@@ -12,7 +12,7 @@ from core.ids import new_id
 from engines.base import ToolCall
 from web.openai.chat.fields import ChatFields, FunctionCall
 from web.openai.chat.models import ChatDelta
-from web.openai.chat.stop import StopSequences
+from web.openai.chat.stop_sequences import StopSequences
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -72,7 +72,7 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
 
 
 class DeltaPart(Struct, frozen=True, kw_only=True):
-    """What one event adds to the answer."""
+    """The part of the answer that one event brings."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET

@@ -24,7 +24,7 @@ from engines.base import (
     ToolCall,
     VisionLlm,
 )
-from engines.llm.openai.forwarding import deltas_of_events
+from engines.llm.openai.pass_through import deltas_of_events
 from pipeline.response.planner import CommandModel
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
