@@ -156,6 +156,9 @@ class DecoderHost:
                     wakeup_receiver.recv(_RECEIVE_BYTES)
                     self._reap()
                 if None in requests:
+                    # The sockets close now, and the waiting decoder ends: its signal must not go
+                    # to a closed one.
+                    signal.set_wakeup_fd(-1)
                     return
                 for request in requests:
                     self._serve(request)
