@@ -160,6 +160,13 @@ class LongAnswerLlm:
         assert isinstance(self._assistant, CommandModel)
         return await self._assistant.understands(messages, tools, language=language)
 
+    async def may_become_command(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        """See `CommandModel.may_become_command`."""
+        assert isinstance(self._assistant, CommandModel)
+        return await self._assistant.may_become_command(messages, tools, language=language)
+
 
 def classify(overlap: OverlapClip, loaded: InProcessEngines) -> OverlapResult:
     """Plays one clip over an answer of its own and returns the result."""

@@ -2,7 +2,7 @@
 resumes or stops the answer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,10 @@ from pipeline.playout.interruption import (
 from pipeline.playout.playout import Playout
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.continuation import Continuation
-from pipeline.user_turn.turn_detection import CommandCheck
+
+CommandCheck = Callable[[str, str], Awaitable[bool | None]]
+"""Returns whether words (first argument) in a language (second) are a complete command; None:
+unknown."""
 
 
 @dataclass(slots=True)

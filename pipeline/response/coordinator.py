@@ -227,6 +227,10 @@ class ResponseCoordinator:
         """Returns whether the words are a complete command; None: unknown. Raises EngineError."""
         return await self._planner.is_command(words, language)
 
+    async def is_unfinished_command(self, words: str, language: str) -> bool | None:
+        """See `ResponsePlanner.is_unfinished_command`."""
+        return await self._planner.is_unfinished_command(words, language)
+
     async def check_interruption(self, turn: Turn, words: str) -> None:
         """Decides whether `words` interrupt the answer, before they are final."""
         await self._barge_in.check_interruption(turn, words, self._planner.is_command)

@@ -36,6 +36,19 @@ class CommandModel(Protocol):
         """Returns whether the model would do something with the last message."""
         ...
 
+    async def may_become_command(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        """Returns whether more words behind the last message, which it does not understand, could
+        make it a command."""
+        ...
+
+
+class _CommandQuestion(Protocol):
+    async def __call__(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool: ...
+
 
 class ResponsePlanner:
     """Builds the plan, the prompt and the draft of responses in one conversation.
@@ -210,10 +223,26 @@ class ResponsePlanner:
         plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
         if not isinstance(plan.llm, CommandModel):
             return None
+        return await self._ask(plan, plan.llm.understands, words)
+
+    async def is_unfinished_command(self, words: str, language: str) -> bool | None:
+        """Returns True if a command model does not understand these words, but could with more of
+        them; False if it understands them.
+
+        None: the model takes any words, or knows no command with these. Raises EngineError.
+        """
+        plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
+        if not isinstance(plan.llm, CommandModel):
+            return None
+        if await self._ask(plan, plan.llm.understands, words):
+            return False
+        return await self._ask(plan, plan.llm.may_become_command, words) or None
+
+    async def _ask(self, plan: ResponsePlan, question: _CommandQuestion, words: str) -> bool:
         specs = self._services.toolbox.specs(self.context(plan), plan.tools)
         prompt = self.prompt(plan, words)
         with plugin_errors("llm", plan.llm.name, self._services.metrics):
-            return await plan.llm.understands(prompt, specs, language=plan.language)
+            return await question(prompt, specs, language=plan.language)
 
     def may_work_ahead(self) -> bool:
         """Returns whether speculation is worth it: turns are answered automatically, and the

@@ -90,7 +90,7 @@ class UserTurnController:
         self._settings, self._activity, self._responder = settings, activity, responder
         self._clock, self._emit, self._tasks = clock, emit, tasks
         self._turn_detector = TurnDetector(
-            engines.endpoint, responder.is_command, self._set_delay, tasks
+            engines.endpoint, responder.is_unfinished_command, self._set_delay, tasks
         )
         self._endpoint_timer = EndpointTimer(detector, clock)
         self._window = ContinuationWindow()

@@ -119,6 +119,11 @@ class TurnResponder(Protocol):
         """Returns whether the words are a complete command; None: unknown. Raises EngineError."""
         ...
 
+    async def is_unfinished_command(self, words: str, language: str) -> bool | None:
+        """Returns True if the words are no command but more words could make them one, False if
+        they are a complete command, None if neither is known. Raises EngineError."""
+        ...
+
     async def check_interruption(self, turn: Turn, words: str) -> None:
         """Checks whether these words are a command, if that decides whether they interrupt an
         answer. Called just before `UserTurnTranscribed`."""

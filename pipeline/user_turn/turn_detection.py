@@ -172,32 +172,33 @@ UNDERSTOOD = 0.85
 """Probability that the turn is over when its words are a complete command. Half a sentence can be
 one, too: `turn on the lights` before `in the kitchen`."""
 NOT_UNDERSTOOD = 0.15
-"""Probability that the turn is over when the words are no command, with an assistant that knows
-only commands: the command may be unfinished."""
+"""Probability that the turn is over when the words are no command, but may be the beginning of one,
+with an assistant that knows only commands. Words that begin no command say nothing: somebody who
+talks about something else may have finished."""
 
-CommandCheck = Callable[[str, str], Awaitable[bool | None]]
-"""Returns whether words (first argument) in a language (second) are a complete command; None:
-unknown."""
+UnfinishedCommandCheck = Callable[[str, str], Awaitable[bool | None]]
+"""Returns whether words (first argument) in a language (second) may become a command with more
+words (True), or are a complete one (False); None: neither is known."""
 
 
 class TurnDetector:
     """Estimates during a pause how likely the turn is over, from its sound, its words, and whether
     they are a complete command.
 
-    `engine`: judges the sound; None: only words count. `is_command`: checks for a complete
-    command. `set_delay(probability, pause)` is called whenever more is known; `pause` is the sample
-    at which the pause began.
+    `engine`: judges the sound; None: only words count. `is_unfinished_command`: checks whether a
+    command is complete. `set_delay(probability, pause)` is called whenever more is known; `pause`
+    is the sample at which the pause began.
     """
 
     def __init__(
         self,
         engine: EndOfTurnDetector | None,
-        is_command: CommandCheck,
+        is_unfinished_command: UnfinishedCommandCheck,
         set_delay: Callable[[float | None, int], None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        self._engine, self._is_command, self._set_delay = engine, is_command, set_delay
-        self._tasks = tasks
+        self._engine, self._is_unfinished_command = engine, is_unfinished_command
+        self._set_delay, self._tasks = set_delay, tasks
         self._pause: int | None = None
         "Sample at which the present pause began; None: there is no pause."
         self._by_sound: float | None = None
@@ -237,11 +238,11 @@ class TurnDetector:
 
     async def _judge_command(self, pause: int, words: str, language: str) -> None:
         try:
-            is_command = await self._is_command(words, language)
+            is_unfinished = await self._is_unfinished_command(words, language)
         except EarshotError:
             return  # the answer meets the same error and reports it
-        if pause == self._pause and is_command is not None:
-            self._by_command = UNDERSTOOD if is_command else NOT_UNDERSTOOD
+        if pause == self._pause and is_unfinished is not None:
+            self._by_command = NOT_UNDERSTOOD if is_unfinished else UNDERSTOOD
             self._update()
 
     def _update(self) -> None:

@@ -158,6 +158,21 @@ class IntentsLlm:
         unanswered = (*INTENTS_WITHOUT_SKILL, *UNRESOLVED)
         return not (has_more and any(step.intent in unanswered for step in found.steps))
 
+    async def may_become_command(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        """Returns whether more words could make the last sentence one that `understands` accepts.
+
+        With a house tool always True: what it knows is not known here.
+        """
+        if any(tool.house is not None for tool in tools):
+            return True
+        if language.partition("-")[0] not in self.languages:
+            return False
+        matcher, _ = await self._load(supported(language), names_of(tools))
+        _, pieces, _ = _last_exchange(messages)
+        return matcher.may_become_command(" ".join(pieces))
+
     async def _load(self, language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
         loaded = self._loaded.get((language, names))
         if loaded is None:

@@ -1,13 +1,20 @@
 """Matches a sentence to an intent and its slots, with hassil and the templates of one language."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from hassil.expression import Group, ListReference, RuleReference, TextChunk
-from hassil.intents import Intents, SlotList, TextSlotList
+from hassil.expression import (
+    Expression,
+    Group,
+    ListReference,
+    RuleReference,
+    Sequence,
+    TextChunk,
+)
+from hassil.intents import Intents, SlotList, TextSlotList, WildcardSlotList
 from hassil.recognize import RecognizeResult, recognize_best
 
 from engines.llm.intents.home_names import HomeNames
@@ -20,6 +27,7 @@ from engines.llm.intents.sentences import (
     sentences,
     target_sentences,
 )
+from engines.llm.intents.spoken_numbers import in_words
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_CHARS = 400  # of MAX_WORDS words
@@ -32,6 +40,7 @@ MAX_NAME_WORDS = 5  # of a timer; a longer one begins with a command that was no
 MAX_JOINED_WORDS = 3  # of a name with a conjunction in it: "rice and beans"
 # "cancel timer for": a name behind that many words contains no other command's beginning.
 MIN_WORDS_BEFORE_NAME = 3
+MIN_FOREIGN_LETTERS = 4  # of a word that shows that a sentence is no command: "in" may be misheard
 MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
 
 REPAIRED_INTENTS = (
@@ -93,6 +102,10 @@ class Grammar:
         self._splits = [_pattern(rf"[,.;!?] (?!{conjunction} )"), *words]
         self._between_targets = _pattern(rf",? {conjunction} |, ")
         self._target_word = _words_of(self._targets, self._lists)
+        self._command_word = _words_of(self._intents, self._lists, _number_words(language))
+        skipped = "|".join(map(re.escape, sorted(self._intents.skip_words, key=len, reverse=True)))
+        self._skipped = _pattern(rf"(?:(?:{skipped})\b\s*)+") if skipped else _NO_WORD
+        self._free_text_beginning = _free_text_beginning(self._intents, self._lists)
         self._negations = [_pattern(rf"(?<!\w){word}(?!\w)") for word in self._data.negations]
 
     def understand(self, text: str) -> IntentMatch | None:
@@ -120,6 +133,29 @@ class Grammar:
         if len(text) > MAX_CHARS or len(text.split()) > MAX_WORDS or self._is_negated(text):
             return None
         return self._joined_targets(self._repair(text)) or self.understand_misheard(text)
+
+    def may_become_command(self, text: str) -> bool:
+        """Returns False if the text is no command and no further words could make it one: it has a
+        word that no template and no name has.
+
+        A command with free text, such as an entry of the shopping list, may have any words. A word
+        that sounds like a name may be that name, misheard.
+        """
+        plain = _plain(self._repair(text))
+        if (skipped := self._skipped.match(plain)) is not None:
+            plain = plain[skipped.end() :]
+        words = _WORD.findall(plain)
+        if words and self._free_text_beginning.match(words[0]):
+            return True
+        return all(map(self._may_be_of_command, words))
+
+    def _may_be_of_command(self, word: str) -> bool:
+        return (
+            len(word) < MIN_FOREIGN_LETTERS
+            or any(letter.isdigit() for letter in word)
+            or self._command_word.fullmatch(word) is not None
+            or self._phonetic_matcher.is_like_name(word)
+        )
 
     def ends_negated(self, text: str) -> bool:
         """Returns True if the text breaks off at a negation: "don't"."""
@@ -282,10 +318,12 @@ def _with_words(
     return ([*before, *target, *after] for target in targets)
 
 
-def _words_of(intents: Intents, lists: Mapping[str, SlotList]) -> re.Pattern[str]:
-    """Returns a pattern for the words that the templates can match. A sentence with any other word
-    need not be tried."""
-    texts = set(intents.skip_words)
+def _words_of(
+    intents: Intents, lists: Mapping[str, SlotList], more: Iterable[str] = ()
+) -> re.Pattern[str]:
+    """Returns a pattern for the words that the templates can match, apart from free text and
+    numbers, and for `more` words. A sentence with any other word need not be tried."""
+    texts = {*intents.skip_words, *more}
     seen: set[str] = set()
 
     def add(part: Any) -> None:
@@ -296,11 +334,10 @@ def _words_of(intents: Intents, lists: Mapping[str, SlotList]) -> re.Pattern[str
             add(intents.expansion_rules[part.rule_name].expression)
         elif isinstance(part, ListReference) and part.list_name not in seen:
             seen.add(part.list_name)
-            values = lists.get(part.list_name) or intents.slot_lists[part.list_name]
-            if not isinstance(values, TextSlotList):
-                raise TypeError(f"list {part.list_name}: a target is no number and no free text")
-            for value in values.values:
-                add(value.text_in)
+            values = lists.get(part.list_name) or intents.slot_lists.get(part.list_name)
+            if isinstance(values, TextSlotList):
+                for value in values.values:
+                    add(value.text_in)
         elif isinstance(part, Group):
             for item in part.items:
                 add(item)
@@ -313,6 +350,57 @@ def _words_of(intents: Intents, lists: Mapping[str, SlotList]) -> re.Pattern[str
     longest_first = sorted(pieces, key=lambda piece: (-len(piece), piece))
     # Templates write "fan[s]": a word consists of one piece or of several.
     return re.compile(f"(?:{'|'.join(map(re.escape, longest_first))})+") if pieces else _NO_WORD
+
+
+def _free_text_beginning(intents: Intents, lists: Mapping[str, SlotList]) -> re.Pattern[str]:
+    """Returns a pattern for the first word of commands with free text, apart from those that begin
+    with the free text."""
+    pieces: set[str] = set()
+    for intent in intents.intents.values():
+        for sentence in (one for data in intent.data for one in data.sentences):
+            names = {part.list_name for part in _list_references(sentence.expression, intents)}
+            values = (lists.get(name) or intents.slot_lists.get(name) for name in names)
+            if any(isinstance(value, WildcardSlotList) for value in values):
+                pieces |= _first_words(sentence.expression, intents)[0]
+    # Templates write "schalt[e]": a long piece may be the beginning of a word.
+    choices = (re.escape(one) + ("" if len(one) >= MIN_FOREIGN_LETTERS else "$") for one in pieces)
+    return re.compile("|".join(choices)) if pieces else _NO_WORD
+
+
+def _list_references(part: Expression, intents: Intents) -> Iterator[ListReference]:
+    group = part if isinstance(part, Group) else Group([part])
+    return group.list_references(intents.expansion_rules)
+
+
+def _first_words(part: Expression, intents: Intents) -> tuple[set[str], bool]:
+    """Returns the first words that a part of a template can have, and whether it can be empty."""
+    if isinstance(part, TextChunk):
+        words = _WORD.findall(_plain(part.text))
+        return set(words[:1]), not words
+    if isinstance(part, RuleReference):
+        return _first_words(intents.expansion_rules[part.rule_name].expression, intents)
+    if not isinstance(part, Group):  # a list: a name or a number comes first
+        return set(), False
+    is_choice = not isinstance(part, Sequence)
+    found: set[str] = set()
+    is_empty = not is_choice
+    for item in part.items:
+        first, may_be_empty = _first_words(item, intents)
+        found |= first
+        if is_choice:
+            is_empty = is_empty or may_be_empty
+        elif not may_be_empty:
+            return found, False
+    return found, is_empty
+
+
+@lru_cache(maxsize=MAX_GRAMMARS)
+def _number_words(language: str) -> frozenset[str]:
+    """Returns the words of the numbers from 0 to 100, as far as they can be written out."""
+    try:
+        return frozenset(in_words(number, language) for number in range(101))
+    except ValueError:  # a language without rules for numbers
+        return frozenset()
 
 
 def _plain(text: str) -> str:

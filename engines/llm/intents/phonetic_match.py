@@ -80,6 +80,8 @@ class PhoneticMatcher:
             for pair in _pairs(key):
                 self._pairs[pair].append(index)
         self._longest = max((len(name.split()) for name, _ in self._names), default=0)
+        parts = {part for name in spelled for part in (name.replace(" ", ""), *name.split())}
+        self._name_parts = {key for part in parts if len(key := phonetic_key(part)) >= MIN_SOUNDS}
 
     def repaired(self, text: str) -> list[str]:
         """Returns the sentence with one run of words replaced by the name that it sounds like.
@@ -98,6 +100,14 @@ class PhoneticMatcher:
                 sentence = " ".join([*words[:start], name, *words[end:]])
                 found[sentence] = min(distance, found.get(sentence, 1.0))
         return sorted(found, key=lambda sentence: found[sentence])[:MAX_REPAIRS]
+
+    def is_like_name(self, word: str) -> bool:
+        """Returns whether the word sounds like a name or like a word of one."""
+        key = phonetic_key(word)
+        return any(
+            phonetic_distance(key, part) <= MAX_DISTANCE * max(len(key), len(part))
+            for part in self._name_parts
+        )
 
     def _runs(self, words: int) -> Iterator[tuple[int, int]]:
         """Yields (start, end) of the word runs that may be a name.

@@ -321,6 +321,11 @@ class Commands(EchoLlm):
     ) -> bool:
         return messages[-1].text in self.known
 
+    async def may_become_command(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        return True
+
 
 @pytest.mark.parametrize(
     ("known", "last"),

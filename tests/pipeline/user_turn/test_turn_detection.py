@@ -24,9 +24,9 @@ SILENCE, ONE = 0, 1000
 class Strict(EchoLlm):
     """A model that understands everything or nothing, or fails."""
 
-    def __init__(self, *, knows: bool | None) -> None:
+    def __init__(self, *, knows: bool | None, may_become: bool = True) -> None:
         super().__init__()
-        self.knows = knows
+        self.knows, self.may_become = knows, may_become
         self.judged: list[str] = []
 
     async def understands(
@@ -36,6 +36,12 @@ class Strict(EchoLlm):
         if self.knows is None:
             raise EngineError("llm", self.name, "fails on purpose")
         return self.knows
+
+    async def may_become_command(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        assert self.knows is False
+        return self.may_become
 
 
 class Sounds:
@@ -68,6 +74,11 @@ def test_a_text_that_the_model_understands_ends_sooner(knows: bool, evidence: fl
     llm = Strict(knows=knows)
     assert waited_ms(World(llm=llm)) == pytest.approx(endpoint_delay_ms("auto", evidence), abs=20)
     assert llm.judged == ["one"]
+
+
+def test_words_that_begin_no_command_say_nothing_about_the_end() -> None:
+    world = World(llm=Strict(knows=False, may_become=False))
+    assert waited_ms(world) == pytest.approx(DELAYS["auto"].unknown, abs=20)
 
 
 def test_a_model_that_fails_to_judge_changes_nothing() -> None:

@@ -252,6 +252,33 @@ def test_every_recorded_command_is_understood() -> None:
     assert len(texts) > 100
 
 
+def test_every_beginning_of_a_command_may_become_one() -> None:
+    lines = shared_data("commands", "transcripts.tsv").read_text().splitlines()[1:]
+    texts = {line.split("\t")[2] for line in lines}
+    begun = {" ".join(text.split()[:end]) for text in texts for end in range(len(text.split()))}
+    begun |= {"Please turn on the kitchen.", "could you set the fan", "turn on the kitschen"}
+    assert not [text for text in begun if not may_become_command(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "can I have a large espresso",
+        "Tell us a story.",
+        "why is the sky blue",
+        "get me a cappuccino with",
+    ],
+)
+def test_a_word_that_no_command_has_shows_that_it_is_none(text: str) -> None:
+    assert not may_become_command(text)
+
+
+def may_become_command(text: str) -> bool:
+    specs = Talk().specs()
+    llm = intents.create(intents.Settings())
+    return asyncio.run(llm.may_become_command([Message("user", text)], specs, language="en"))
+
+
 def test_without_tools_nothing_is_called() -> None:
     async def main() -> list[TextDelta | ToolCall]:
         llm = intents.create(intents.Settings())
