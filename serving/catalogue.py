@@ -1,4 +1,4 @@
-"""Catalogue of the Whisper models that are known by name: their source and their purpose.
+"""Catalogue of the models that are known by name: their kind, their source and their purpose.
 
 The table itself is `catalogue.toml`. Requests, the configuration and `earshot models` use a model's
 name; its folder in the models directory may have another name.
@@ -15,8 +15,12 @@ from msgspec import Meta, Struct, convert
 
 from core.errors import NotFound
 
-WeightsFormat = Literal["ct2", "openai"]
-"Format of weights: for CTranslate2, or OpenAI's .pt file."
+CatalogueKind = Literal["asr", "embed", "rerank"]
+"Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking."
+
+WeightsFormat = Literal["ct2", "openai", "text_encoder"]
+"""Format of weights: for CTranslate2, OpenAI's .pt file, or a text encoder as sentence-transformers
+writes it."""
 
 
 class UnknownModelError(NotFound):
@@ -28,7 +32,7 @@ class UnknownModelError(NotFound):
 class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One model of the catalogue."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
     "Name of the model."
     repository: str
     "Repository on the Hugging Face hub."
@@ -36,6 +40,7 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     "Size of the download in MB."
     suits: str
     "Purpose and hardware that the model is suitable for, as text."
+    kind: CatalogueKind = "asr"
     origin: str = ""
     "Repository of the unconverted checkpoint, for `earshot models convert`; its tokenizer fits."
     format: WeightsFormat = "ct2"
@@ -55,6 +60,11 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     "True: `auto` may choose it. These are the sizes from small to large."
     aliases: tuple[str, ...] = ()
     "Other names of the model."
+
+    @property
+    def is_loadable(self) -> bool:
+        """True if its folder can be loaded as it is pulled. False: it must be converted."""
+        return self.format != "openai"
 
     @property
     def folder(self) -> str:
@@ -103,8 +113,8 @@ def _by_name() -> Mapping[str, CatalogueEntry]:
     for entry in entries():
         entries_by_name |= {name.casefold(): entry for name in (entry.name, *entry.aliases)}
     for entry in entries():
-        if entry.format == "ct2":
-            for repository in (entry.repository, entry.origin):
+        if entry.is_loadable:
+            for repository in (entry.repository, entry.origin or entry.repository):
                 entries_by_name.setdefault(repository.casefold(), entry)
     return entries_by_name
 
@@ -115,7 +125,7 @@ def _by_folder() -> Mapping[str, CatalogueEntry]:
     a model."""
     entries_by_folder: dict[str, CatalogueEntry] = {}
     for entry in entries():
-        if entry.format == "ct2":
+        if entry.is_loadable:
             organisation, _, repository = entry.repository.casefold().partition("/")
             entries_by_folder.setdefault(repository, entry)
             entries_by_folder.setdefault(f"{organisation}--{repository}", entry)

@@ -24,13 +24,13 @@ def fetch(
     folder: Path,
     progress: DownloadProgress,
 ) -> None:
-    """Downloads the files into `folder` under their bare names; correct files that exist stay.
+    """Downloads the files into `folder` under their local paths; correct files that exist stay.
     Raises ModelsError; then the finished files and a part of the next one remain for another try.
     """
     folder.mkdir(parents=True, exist_ok=True)
     missing_files = [file for file in files if not _is_complete(file, folder)]
     present_bytes = sum(
-        (folder / file.name).stat().st_size for file in files if file not in missing_files
+        (folder / file.local_path).stat().st_size for file in files if file not in missing_files
     )
     parts = {file: _part_path(file, folder) for file in missing_files}
     _check_space(missing_files, parts, folder)
@@ -39,9 +39,10 @@ def fetch(
         present_bytes + sum(map(_size_bytes, parts.values())),
     )
     for file, part in parts.items():
+        part.parent.mkdir(parents=True, exist_ok=True)
         _fetch_one(hub, file, part, progress)
         _check_content(file, part)
-        part.replace(folder / file.name)
+        part.replace(folder / file.local_path)
     progress.finish()
 
 
@@ -54,7 +55,7 @@ def sha256(path: Path) -> str:
 def _part_path(file: HubFile, folder: Path) -> Path:
     """Returns the path of a partial file. It contains the content's hash: a file that changed on
     the hub is never continued."""
-    return folder / f"{file.name}.{file.identity[:16]}.part"
+    return folder / f"{file.local_path}.{file.identity[:16]}.part"
 
 
 def _size_bytes(path: Path) -> int:
@@ -62,7 +63,7 @@ def _size_bytes(path: Path) -> int:
 
 
 def _is_complete(file: HubFile, folder: Path) -> bool:
-    path = folder / file.name
+    path = folder / file.local_path
     return path.is_file() and bool(file.sha256 or file.git_sha1) and _mismatch(file, path) == ""
 
 

@@ -26,6 +26,9 @@ ATTEMPTS = 4
 MAX_LISTING_BYTES = 16 * 2**20
 "Limit of a repository's listing. Ten thousand files take 2 MB."
 
+MAX_CONFIG_BYTES = 2**20
+"Limit of a file that is read before the download. The config.json of a large model takes 100 kB."
+
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 "HTTP statuses after which another attempt may succeed."
 
@@ -69,11 +72,13 @@ class HubFile:
     "Checksum of a large file; empty if the hub does not say."
     git_sha1: str = ""
     "Checksum of a small file: git's hash of `blob <size>`, a zero byte and the content."
+    keeps_folders: bool = False
+    "True: the file has the same path in the model's folder. False: only its name is kept."
 
     @property
-    def name(self) -> str:
-        """File name without folders."""
-        return self.path.rpartition("/")[2]
+    def local_path(self) -> str:
+        """Path of the file within the model's folder."""
+        return self.path if self.keeps_folders else self.path.rpartition("/")[2]
 
     @property
     def identity(self) -> str:
@@ -126,6 +131,15 @@ class Hub:
         path = f"{quote(file.repository)}/resolve/{quote(file.commit)}/{quote(file.path)}"
         headers = {"Range": f"bytes={start}-"} if start else {}
         return self._open(path, headers, f"{file.repository}/{file.path}")
+
+    def read(self, file: HubFile) -> bytes:
+        """Returns the first MAX_CONFIG_BYTES of a small file. Raises ModelsError."""
+        with self.open(file, 0) as answer:
+            try:
+                content: bytes = answer.read(MAX_CONFIG_BYTES)
+            except (OSError, HTTPException) as error:
+                raise HubUnreachable(f"{self.endpoint}: {reason(error)}") from error
+        return content
 
     def unreachable(self, limit_s: float) -> str | None:
         """Returns why the hub cannot be used now; None if it answers within `limit_s` seconds with

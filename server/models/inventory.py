@@ -188,13 +188,15 @@ class SourceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     quantization: str = ""
     "Number type chosen when it was converted here; empty if it was not."
     files: dict[str, str] = {}
-    "File name -> sha256."
+    "Path within the folder -> sha256."
 
 
 def write_record(folder: Path, record: SourceRecord) -> None:
     """Writes the record with the checksum of every file in the folder."""
     files = {
-        path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != RECORD_FILE
+        path.relative_to(folder).as_posix(): sha256(path)
+        for path in sorted(_files(folder))
+        if path != folder / RECORD_FILE
     }
     complete_record = msgspec.structs.replace(record, files=files)
     data = msgspec.json.format(msgspec.json.encode(complete_record), indent=2)

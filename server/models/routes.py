@@ -18,7 +18,7 @@ from server.models.errors import ModelsError
 from server.models.inventory import ModelFolder, find_installed, installed, remove
 from server.models.pulls import MAX_NAME_CHARS, ModelPull, ModelPulls
 from server.models.wheel import wheel_of
-from serving.catalogue import CatalogueEntry, entries
+from serving.catalogue import CatalogueEntry, CatalogueKind, entries
 from serving.model import AnyModel
 from serving.registry import ModelRegistry
 from web.openai.json_body import decode_json, read_json
@@ -45,6 +45,7 @@ class AvailableModel(Struct, frozen=True):
     """One model of the catalogue."""
 
     name: str
+    kind: CatalogueKind
     size_bytes: int
     "Size of the download, rounded."
     languages: str
@@ -241,13 +242,15 @@ def model_routes(door: ModelsDoor) -> tuple[Route, ...]:
 
 
 def _available(entry: CatalogueEntry, folders: tuple[ModelFolder, ...]) -> AvailableModel:
+    folder_kind = "model" if entry.kind == "asr" else entry.kind
     return AvailableModel(
         entry.name,
+        entry.kind,
         entry.size_mb * 1_000_000,
         entry.languages if entry.is_multilingual else "English",
         entry.is_multilingual,
         entry.suits,
-        any(folder.name == entry.name and folder.kind == "model" for folder in folders),
+        any(folder.name == entry.name and folder.kind == folder_kind for folder in folders),
         wheel_of(entry) is not None,
     )
 

@@ -8,12 +8,14 @@ from urllib.parse import urlsplit
 
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
+from server.models.text_files import text_model_files
 from server.models.voices import voice_of
 from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
-SourceKind = Literal["ct2", "checkpoint", "voice"]
-"Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted."
+SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank"]
+"""Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
+embed, rerank: a model for embeddings or reranking."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."
@@ -86,7 +88,8 @@ def checkpoint_of(entry: CatalogueEntry) -> ModelSource:
 
 
 def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
-    """Lists the files to download. Raises ModelsError if the repository holds no Whisper model."""
+    """Lists the files to download. Raises ModelsError if the repository holds neither a Whisper nor
+    a model for embeddings or reranking."""
     repository_files = hub.files(source.repository, revision or source.revision)
     names = {file.path for file in repository_files}
     if source.paths:
@@ -104,6 +107,8 @@ def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
         elif missing:
             raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
         return DownloadPlan("ct2", files)
+    if (text_model := text_model_files(hub, repository_files)) is not None:
+        return DownloadPlan(text_model.kind, text_model.files)
     for pattern in WEIGHTS:
         if weights := tuple(file for file in repository_files if re.fullmatch(pattern, file.path)):
             return DownloadPlan(

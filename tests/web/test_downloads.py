@@ -19,6 +19,7 @@ pytestmark = pytest.mark.browser
 
 BASE = {
     "name": "base",
+    "kind": "asr",
     "size_bytes": 148_000_000,
     "languages": "99 languages",
     "is_multilingual": True,

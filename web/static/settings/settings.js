@@ -10,7 +10,7 @@ import { HousePanel } from "./home_assistant.js";
 import { ModelPanel } from "./language_model.js";
 import { RestartPanel } from "./restart.js";
 import { idOf, labelOf, settingField } from "./setting_field.js";
-import { recogniserList } from "./recogniser_list.js";
+import { recogniserList, textModelList } from "./model_list.js";
 import { SampleVoice } from "./sample_voice.js";
 
 /**
@@ -222,6 +222,11 @@ export class SettingsView {
           cancel: (model) => this.downloads.cancel(model),
           remove: (model) => this.downloads.remove(model),
           use: (model) => this.#change(field, model),
+        }),
+        textModelList(this.store.state.downloads, {
+          pull: (model) => this.downloads.pull(model),
+          cancel: (model) => this.downloads.cancel(model),
+          remove: (model) => this.downloads.remove(model),
         }),
       ];
     }

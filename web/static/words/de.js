@@ -318,6 +318,7 @@ export const DE = {
   set_hear: "Anhören",
   set_sample: "Hallo, so klinge ich.",
   set_recognisers: "Andere Spracherkenner",
+  set_text_models: "Modelle für Embeddings und Sortierung",
   set_free: "{size} sind auf der Platte des Servers frei.",
   set_get: "Holen",
   set_use: "Benutzen",

@@ -314,6 +314,7 @@ export const EN = {
   set_hear: "Hear it",
   set_sample: "Hello, this is how I sound.",
   set_recognisers: "Other recognisers",
+  set_text_models: "Models for embeddings and reranking",
   set_free: "{size} are free on the server's disk.",
   set_get: "Get it",
   set_use: "Use it",

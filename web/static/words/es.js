@@ -316,6 +316,7 @@ export const ES = {
   set_hear: "Escuchar",
   set_sample: "Hola, así sueno yo.",
   set_recognisers: "Otros reconocedores",
+  set_text_models: "Modelos de embeddings y reordenación",
   set_free: "{size} libres en el disco del servidor.",
   set_get: "Descargar",
   set_use: "Usar",

@@ -317,6 +317,7 @@ export const FR = {
   set_hear: "Écouter",
   set_sample: "Bonjour, voici ma voix.",
   set_recognisers: "Autres moteurs de reconnaissance",
+  set_text_models: "Modèles de plongements et de reclassement",
   set_free: "{size} libres sur le disque du serveur.",
   set_get: "Récupérer",
   set_use: "Utiliser",

@@ -315,6 +315,7 @@ export const IT = {
   set_hear: "Ascolta",
   set_sample: "Ciao, questa è la mia voce.",
   set_recognisers: "Altri riconoscitori",
+  set_text_models: "Modelli per embedding e riordinamento",
   set_free: "{size} liberi sul disco del server.",
   set_get: "Scarica",
   set_use: "Usa",

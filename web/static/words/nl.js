@@ -317,6 +317,7 @@ export const NL = {
   set_hear: "Beluisteren",
   set_sample: "Hallo, zo klink ik.",
   set_recognisers: "Andere herkenners",
+  set_text_models: "Modellen voor embeddings en herordening",
   set_free: "{size} vrij op de schijf van de server.",
   set_get: "Ophalen",
   set_use: "Gebruiken",

@@ -317,6 +317,7 @@ export const PT = {
   set_hear: "Ouvir",
   set_sample: "Olá, é assim que eu falo.",
   set_recognisers: "Outros reconhecedores",
+  set_text_models: "Modelos de embeddings e reordenação",
   set_free: "{size} livres no disco do servidor.",
   set_get: "Transferir",
   set_use: "Usar",

@@ -305,6 +305,7 @@ export const ZH = {
   set_hear: "试听",
   set_sample: "你好，这是我的声音。",
   set_recognisers: "其他识别引擎",
+  set_text_models: "嵌入和重排序模型",
   set_free: "服务器磁盘可用空间：{size}。",
   set_get: "下载",
   set_use: "使用",

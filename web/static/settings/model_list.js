@@ -1,4 +1,4 @@
-// Recognisers that can be fetched: how large each is, what it hears, how far its download is.
+// Models that can be fetched: how large each is, which languages it knows, how far its download is.
 
 import { pullOf } from "../server/downloads.js";
 import { h } from "../view/keyed.js";
@@ -25,42 +25,67 @@ export function progressOf({ model, state, done_bytes: done, total_bytes: total,
 }
 
 /**
+ * Lists the recognisers.
+ *
  * @param {DownloadsReport | null} report
  * @param {Actions} actions
  */
-export function recogniserList(report, actions) {
+export const recogniserList = (report, actions) =>
+  modelList("recognisers", "set_recognisers", ["asr"], report, actions);
+
+/**
+ * Lists the models for embeddings and reranking. Clients of the API name them, so none is chosen.
+ *
+ * @param {DownloadsReport | null} report
+ * @param {Omit<Actions, "use">} actions
+ */
+export const textModelList = (report, actions) =>
+  modelList("text-models", "set_text_models", ["embed", "rerank"], report, actions);
+
+/**
+ * @param {string} key
+ * @param {string} title key of its text
+ * @param {Available["kind"][]} kinds
+ * @param {DownloadsReport | null} report
+ * @param {Omit<Actions, "use"> & Partial<Actions>} actions
+ */
+function modelList(key, title, kinds, report, actions) {
   if (!report) return null;
+  const models = report.available.filter(({ kind }) => kinds.includes(kind));
   return h(
     "details",
-    { key: "recognisers", class: "setting-group", "data-testid": "recognisers" },
-    h("summary", {}, t("set_recognisers")),
+    { key, class: "setting-group", "data-testid": key },
+    h("summary", {}, t(title)),
     h("p", { class: "setting-help" }, t("set_free", { size: formatBytes(report.free_bytes) })),
     h(
       "ul",
       { class: "recognisers" },
-      ...report.available.map((one) => recogniser(one, pullOf(report, one.name), actions)),
+      ...models.map((one) => model(one, pullOf(report, one.name), actions)),
     ),
   );
 }
 
 /**
- * @param {Available} model
+ * @param {Available} available
  * @param {Pull | undefined} pull
- * @param {Actions} actions
+ * @param {Omit<Actions, "use"> & Partial<Actions>} actions
  */
-function recogniser(model, pull, { pull: fetchIt, cancel, remove, use }) {
-  const { name } = model;
+function model(available, pull, { pull: fetchIt, cancel, remove, use }) {
+  const { name } = available;
   const isRunning = pull?.state === "running";
   const buttons = isRunning
     ? [button(name, "fetch_cancel", () => cancel(name))]
-    : model.is_installed
-      ? [button(name, "set_use", () => use(name)), button(name, "set_remove", () => remove(name))]
+    : available.is_installed
+      ? [
+          use ? button(name, "set_use", () => use(name)) : null,
+          button(name, "set_remove", () => remove(name)),
+        ]
       : [button(name, "set_get", () => fetchIt(name))];
   return h(
     "li",
-    { key: name, "data-testid": `recogniser ${name}` },
+    { key: name, "data-testid": `model ${name}` },
     h("strong", {}, name),
-    h("span", { class: "setting-facts" }, `${formatBytes(model.size_bytes)} · ${model.languages}`),
+    h("span", { class: "setting-facts" }, `${formatBytes(available.size_bytes)} · ${available.languages}`),
     h("span", { class: "recogniser-buttons" }, ...buttons),
     h(
       "p",
