@@ -15,12 +15,13 @@ from msgspec import Meta, Struct, convert
 
 from core.errors import NotFound
 
-CatalogueKind = Literal["asr", "embed", "rerank"]
-"Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking."
+CatalogueKind = Literal["asr", "embed", "rerank", "endpoint"]
+"""Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking. endpoint: a
+model that hears whether a turn is over."""
 
-WeightsFormat = Literal["ct2", "openai", "text_encoder"]
-"""Format of weights: for CTranslate2, OpenAI's .pt file, or a text encoder as sentence-transformers
-writes it."""
+WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx"]
+"""Format of weights: for CTranslate2, OpenAI's .pt file, a text encoder as sentence-transformers
+writes it, or a single ONNX file."""
 
 
 class UnknownModelError(NotFound):
@@ -46,7 +47,7 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     format: WeightsFormat = "ct2"
     "Format of the weights. openai: a single .pt file, which must be converted."
     file: str = ""
-    "Path of an openai checkpoint in its repository."
+    "Path of the weights in their repository, if the format is a single file."
     mels: Literal[80, 128] = 80
     "Number of mel bands that the model takes as input."
     is_multilingual: bool = True

@@ -1,8 +1,8 @@
 """Engine for Smart Turn v3: a small network that tells by sound whether a sentence is finished.
 
 It is from pipecat (BSD-2-Clause), has 8 MB, takes Whisper's features and knows 23 languages. The
-weights come inside the pipecat-ai wheel: only the file is read, the package is never imported. The
-path of another smart-turn-v3 ONNX file can be set.
+weights come with `earshot models pull`, or inside an installed pipecat-ai: only the file is read,
+the package is never imported. The path of another smart-turn-v3 ONNX file can be set.
 """
 
 from importlib.util import find_spec
@@ -40,7 +40,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of the engine `smart_turn`."""
 
     path: str | None = None
-    "Path of a smart-turn-v3 ONNX file; None: the one inside an installed pipecat-ai."
+    """Path of a smart-turn-v3 ONNX file; None: the one in the models folder, else the one inside an
+    installed pipecat-ai."""
 
 
 class SmartTurnDetector:
@@ -92,7 +93,7 @@ def missing_weights() -> str:
     """Returns why the engine cannot run without a path; empty if it can."""
     if find_weights(Settings()) is not None:
         return ""
-    return "no weights; pip install pipecat-ai, or set the path of a smart-turn-v3 ONNX file"
+    return "no weights; `earshot models pull smart-turn-v3` fetches them"
 
 
 def create(settings: Settings) -> SmartTurnDetector:

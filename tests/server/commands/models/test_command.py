@@ -14,6 +14,8 @@ from msgspec.json import decode
 
 from server.commands.exit_codes import ExitCode
 from server.commands.models.command import HUB_TIMEOUT_S
+from server.compose.choices import choose_one, survey
+from server.config import Config, PathsConfig
 from server.models.inventory import partial_folder
 from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 from serving.placement.hardware import detect_hardware
@@ -30,18 +32,36 @@ AUTO = ("pull", "auto", "--best-effort")
 "What `make run` says."
 
 
+TURN_DETECTOR = {"smart-turn-v3.2-cpu.onnx": b"weights", "README.md": b"a page"}
+
+
 @pytest.fixture
 def fake() -> Iterator[FakeHub]:
     files = whisper_files()
     names = ["tiny", "base", "small"]
-    with serving(FakeHub({f"Systran/faster-whisper-{name}": files for name in names})) as fake:
+    repositories = {f"Systran/faster-whisper-{name}": files for name in names}
+    repositories["pipecat-ai/smart-turn-v3"] = TURN_DETECTOR
+    with serving(FakeHub(repositories)) as fake:
         yield fake
 
 
 def test_make_run_fetches_the_model_once(tmp_path: Path, fake: FakeHub) -> None:
-    line = last_line(tmp_path / "models", fake.url, *AUTO)
-    (folder,) = (tmp_path / "models").iterdir()
-    assert line == f"Speech recognition: fetched {folder}."
+    _, out, _ = earshot(tmp_path / "models", fake.url, *AUTO)
+    folder, turn_detector = sorted((tmp_path / "models").iterdir())
+    assert out.splitlines()[-2:] == [
+        f"Speech recognition: fetched {folder}.",
+        f"Turn detection: fetched {turn_detector}.",
+    ]
+    assert sorted(path.name for path in turn_detector.iterdir()) == [
+        "smart-turn-v3.2-cpu.onnx",
+        "source.json",
+    ]
+    config = Config(paths=PathsConfig(models_dir=str(tmp_path / "models")))
+    chosen = choose_one(config, "endpoint", survey(config.paths.models_dir, ["endpoint"]))
+    assert (chosen.name, chosen.options) == (
+        "smart_turn",
+        {"path": str(turn_detector / "smart-turn-v3.2-cpu.onnx")},
+    )
     line = last_line(tmp_path / "models", "http://127.0.0.1:9", *AUTO)
     assert line == f"Speech recognition: {folder} is present, nothing to download."
 
@@ -60,7 +80,7 @@ def test_auto_fetches_by_measured_decode_times(tmp_path: Path, fake: FakeHub) ->
     code, out, _ = earshot(tmp_path, fake.url, *AUTO)
     assert code == 0
     assert "too slow beyond 800 ms: faster-whisper-small takes 900 ms." in out
-    assert out.endswith("faster-whisper-base.\n")
+    assert out.splitlines()[-2].endswith("faster-whisper-base.")
     again = last_line(tmp_path, fake.url, *AUTO)
     assert again.endswith("faster-whisper-base is present, nothing to download.")
 
