@@ -89,6 +89,10 @@ class ModelsOfKind(Generic[ModelT]):
         assert self._default is not None
         return self._default
 
+    def is_default(self, model: AnyModel) -> bool:
+        """True if this is the default model. No model of an optional kind is."""
+        return model is self._default
+
     def __iter__(self) -> Iterator[str]:
         return (name for name, model in self._models.items() if model.problem is None)
 
@@ -252,7 +256,7 @@ class ModelRegistry:
         await asyncio.wait([lifetime.task])
 
     def _refuse_default(self, model: AnyModel) -> None:
-        if self._kinds[model.kind].default is model:
+        if self._kinds[model.kind].is_default(model):
             raise Conflict(
                 f"{model.offer.name} is the default model ({model.kind}), which is always kept",
                 code="model_is_default",

@@ -43,6 +43,8 @@ class EmbedItem:
     special tokens."""
     prompt: str = ""
     "Name of the model's prefix; empty: the model's default one."
+    is_cut: bool = False
+    "True: a text with too many tokens is cut to `max_tokens`. Token ids are never cut."
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class OnnxEmbedder:
 
     def embed(self, items: Sequence[EmbedItem]) -> list[EmbedResult]:
         """Computes all texts of the items together."""
-        inputs = [[self._tokens(one, item.prompt) for one in item.inputs] for item in items]
+        inputs = [[self._tokens(one, item) for one in item.inputs] for item in items]
         is_fit = [all(0 < len(one) <= self.info.max_tokens for one in item) for item in inputs]
         fitting = [one for item, fits in zip(inputs, is_fit, strict=True) if fits for one in item]
         rows = iter(self._encoder.run(fitting, self._vectors))
@@ -56,11 +56,14 @@ class OnnxEmbedder:
     def close(self) -> None:
         """Does nothing: the process ends."""
 
-    def _tokens(self, one: str | Sequence[int], prompt: str) -> Tokens:
+    def _tokens(self, one: str | Sequence[int], item: EmbedItem) -> Tokens:
         if not isinstance(one, str):
             return Tokens(one)
-        prefix = self._folder.prompts.get(prompt or self._folder.default_prompt, "")
-        return self._encoder.tokenize(prefix + one)
+        text = self._folder.prompts.get(item.prompt or self._folder.default_prompt, "") + one
+        tokens = self._encoder.tokenize(text)
+        if item.is_cut and len(tokens) > self.info.max_tokens:
+            return self._encoder.tokenize_cut(text, self.info.max_tokens)
+        return tokens
 
     def _vectors(self, hidden: Floats, mask: npt.NDArray[np.int64]) -> Floats:
         """Pools the vectors of the tokens and normalises the result."""

@@ -45,7 +45,7 @@ from server.http.edge import ErrorBoundary
 from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
 from server.http.named_keys import NamedKeysDoor, named_key_routes
 from server.models.pulls import ModelPulls
-from server.models.routes import ModelsDoor, model_routes
+from server.models.routes import FolderRemoval, ModelsDoor, model_routes
 from server.version import product_version
 from serving.registry import ModelListing
 from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
@@ -57,6 +57,7 @@ from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
 from web.ollama.door import OllamaDoor
+from web.ollama.models import OllamaModels, OllamaModelsDoor
 from web.ollama.routes import ollama_routes
 from web.openai.chat.door import ChatDoor
 from web.openai.chat.models import ASSISTANT, ChatModels
@@ -186,6 +187,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     pulls, cards = ModelPulls(models_dir), ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
     chat = _chat_door(backend)
+    texts = TextDoor(engines.embedders, engines.rerankers)
+    removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
@@ -214,11 +217,10 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.count_of)),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, cards, spools)),
-            *model_routes(
-                ModelsDoor(engines.registry, pulls, models_dir, cards, engines.kind_using)
-            ),
+            *model_routes(ModelsDoor(engines.registry, pulls, models_dir, cards, removal)),
             *_chat_routes(backend, chat),
-            *text_routes(TextDoor(engines.embedders, engines.rerankers)),
+            *_ollama_routes(backend, chat, texts, pulls, removal),
+            *text_routes(texts),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines, backend.speech_files, backend.languages
@@ -284,12 +286,27 @@ def _chat_door(backend: Backend) -> ChatDoor:
 def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
     """Returns the routes of the doors that share the chat door's models and limits."""
     clock = backend.session_services.clock
-    names = (ASSISTANT, backend.engines.choices["llm"].name)
-    ollama = OllamaDoor(chat, lambda: names, clock, product_version())
     return (
         *chat_routes(chat),
         *response_routes(ResponsesDoor(chat, chat.models, clock)),
-        *ollama_routes(ollama),
+    )
+
+
+def _ollama_routes(
+    backend: Backend,
+    chat: ChatDoor,
+    texts: TextDoor,
+    pulls: ModelPulls,
+    removal: FolderRemoval,
+) -> tuple[Route, ...]:
+    engines = backend.engines
+    names = (ASSISTANT, engines.choices["llm"].name)
+    models = OllamaModels(
+        lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal
+    )
+    return ollama_routes(
+        OllamaDoor(chat, backend.session_services.clock, product_version()),
+        OllamaModelsDoor(models),
     )
 
 

@@ -71,6 +71,8 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
     "ice_restart_unsupported": HTTPStatus.UNPROCESSABLE_ENTITY,
     "offer_not_acceptable": HTTPStatus.UNPROCESSABLE_ENTITY,
+    # a hub or the package index failed
+    "download_failed": HTTPStatus.BAD_GATEWAY,
     # a click on a device of Home Assistant
     "house_failed": HTTPStatus.BAD_GATEWAY,
     "house_refused": HTTPStatus.BAD_GATEWAY,

@@ -67,6 +67,32 @@ class Downloads(Struct, frozen=True):
     "Free space of the disk of the models folder."
 
 
+class FolderRemoval:
+    """Removes models from the models folder while the server runs."""
+
+    def __init__(
+        self, registry: ModelRegistry, models_dir: Path, kind_using: Callable[[Path], str]
+    ) -> None:
+        """`kind_using`: returns the kind of the engine that was chosen at start and uses this
+        folder; empty if none does."""
+        self._registry, self._models_dir, self._kind_using = registry, models_dir, kind_using
+
+    async def remove(self, name: str) -> None:
+        """Unloads a model and removes it from the disk. Raises NotFound model_not_found, Conflict
+        if it is in use."""
+        try:
+            folder = await asyncio.to_thread(find_installed, self._models_dir, name)
+        except ModelsError as error:
+            raise NotFound(str(error), code="model_not_found", param="model") from None
+        if kind := self._kind_using(folder.path):
+            message = f"{folder.path.name} is what this server uses ({kind}); choose another first"
+            raise Conflict(message, code="model_in_use")
+        served = self._registry.find(name)
+        if served is not None:
+            await self._registry.unload(served)
+        await asyncio.to_thread(remove, folder)
+
+
 class ModelsDoor:
     """Handlers of the models' routes."""
 
@@ -76,12 +102,10 @@ class ModelsDoor:
         pulls: ModelPulls,
         models_dir: Path,
         cards: ModelCardSource,
-        kind_using: Callable[[Path], str],
+        removal: FolderRemoval,
     ) -> None:
-        """`kind_using`: returns the kind of the engine that was chosen at start and uses this
-        folder; empty if none does."""
         self._registry, self._pulls, self._models_dir = registry, pulls, models_dir
-        self._cards, self._kind_using = cards, kind_using
+        self._cards, self._removal = cards, removal
 
     async def load(self, request: aioweb.Request) -> aioweb.Response:
         """Loads a model and answers when it is loaded. Callers that load the same model share the
@@ -111,18 +135,7 @@ class ModelsDoor:
 
     async def remove(self, request: aioweb.Request) -> aioweb.Response:
         """Removes a model from the disk. It is unloaded before, if it is loaded."""
-        name = request.match_info["model"]
-        try:
-            folder = await asyncio.to_thread(find_installed, self._models_dir, name)
-        except ModelsError as error:
-            raise NotFound(str(error), code="model_not_found", param="model") from None
-        if kind := self._kind_using(folder.path):
-            message = f"{folder.path.name} is what this server uses ({kind}); choose another first"
-            raise Conflict(message, code="model_in_use")
-        served = self._registry.find(name)
-        if served is not None:
-            await self._registry.unload(served)
-        await asyncio.to_thread(remove, folder)
+        await self._removal.remove(request.match_info["model"])
         return aioweb.Response(status=204)
 
     async def downloads(self, _: aioweb.Request) -> aioweb.Response:

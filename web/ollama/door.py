@@ -9,29 +9,25 @@ from typing import Any
 import msgspec
 from aiohttp import web as aioweb
 
-from core.errors import EarshotError, NotFound
+from core.errors import EarshotError
 from core.http.client_connection import ClientDisconnected, while_connected
-from core.http.routes import JSON
 from core.http.streaming import send
 from core.ports import Clock
 from web.ollama.fields import (
-    LATEST,
     OllamaChatFields,
     OllamaGenerateFields,
-    OllamaShowFields,
     chat_fields,
     chat_of,
     generate_as_chat,
     model_name,
 )
+from web.ollama.models import NDJSON, Line, json_response
 from web.openai.chat.completion import ChatAnswer
 from web.openai.chat.door import ChatDoor
 from web.openai.chat.fields import ChatFields
 from web.openai.chat.models import ChatModel, LatencyMarks
 from web.openai.json_body import decode_json
 
-NDJSON = "application/x-ndjson"
-Line = dict[str, Any]
 Shape = Callable[[str, Sequence[Line]], Line]
 "Returns the part of a line that holds the text and the calls."
 
@@ -49,14 +45,12 @@ class OllamaWork:
 
 
 class OllamaDoor:
-    """Handles Ollama's requests. `chat`: its limit of requests counts here, too. `model_names`:
-    returns the models that chat clients may name. `version`: version of this server."""
+    """Handles Ollama's requests for answers. `chat`: its limit of requests counts here, too.
+    `version`: version of this server."""
 
-    def __init__(
-        self, chat: ChatDoor, model_names: Callable[[], Sequence[str]], clock: Clock, version: str
-    ) -> None:
+    def __init__(self, chat: ChatDoor, clock: Clock, version: str) -> None:
         self._chat, self._models, self._clock = chat, chat.models, clock
-        self._model_names, self._version = model_names, version
+        self._version = version
 
     async def chat(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /api/chat`. Raises RequestError, OverloadedError, EngineError."""
@@ -70,49 +64,9 @@ class OllamaDoor:
         fields = decode_json(await request.read(), OllamaGenerateFields)
         return await self._answer(request, generate_as_chat(fields), _response, marks)
 
-    async def tags(self, _: aioweb.Request) -> aioweb.Response:
-        """Handles `GET /api/tags`."""
-        return _json({"models": [self._card(name) for name in self._model_names()]})
-
-    async def running(self, _: aioweb.Request) -> aioweb.Response:
-        """Handles `GET /api/ps`: the models are always ready."""
-        return await self.tags(_)
-
-    async def show(self, request: aioweb.Request) -> aioweb.Response:
-        """Handles `POST /api/show`. Raises NotFound model_not_found."""
-        fields = decode_json(await request.read(), OllamaShowFields)
-        name = model_name(fields.model or fields.name)
-        if name not in self._model_names():
-            raise NotFound(f"model {name[:64]!r} not found", code="model_not_found", param="model")
-        card = self._card(name)
-        return _json(
-            {
-                "details": card["details"],
-                "model_info": {},
-                "capabilities": ["completion", "tools"],
-                "modified_at": card["modified_at"],
-            }
-        )
-
     async def version(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /api/version`."""
-        return _json({"version": self._version})
-
-    def _card(self, name: str) -> Line:
-        return {
-            "name": f"{name}{LATEST}",
-            "model": f"{name}{LATEST}",
-            "modified_at": "1970-01-01T00:00:00Z",
-            "size": 0,
-            "digest": "",
-            "details": {
-                "format": "",
-                "family": "earshot",
-                "families": ["earshot"],
-                "parameter_size": "",
-                "quantization_level": "",
-            },
-        }
+        return json_response({"version": self._version})
 
     async def _answer(
         self,
@@ -133,7 +87,7 @@ class OllamaDoor:
         if not work.is_streamed:
             async with aclosing(lines):
                 (whole,) = [line async for line in lines]
-            return _json(whole)
+            return json_response(whole)
         response = aioweb.StreamResponse(headers={"Content-Type": NDJSON})
         try:
             async with aclosing(lines):
@@ -210,7 +164,3 @@ def _calls(answer: ChatAnswer) -> list[Line]:
         }
         for call in answer.calls
     ]
-
-
-def _json(body: Line) -> aioweb.Response:
-    return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)

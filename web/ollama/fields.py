@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from core.errors import RequestError
 from web.openai.chat.fields import MAX_MESSAGES, MAX_TOOLS, ChatFields, check_chat
+from web.openai.text.fields import check_texts
 
 LATEST = ":latest"
 "Tag that clients of Ollama add to names without one."
@@ -80,17 +81,56 @@ class OllamaGenerateFields(Struct, frozen=True, kw_only=True):
     options: OllamaOptions | None = None
 
 
-class OllamaShowFields(Struct, frozen=True, kw_only=True):
-    """Body of `POST /api/show`."""
+class OllamaEmbedFields(Struct, frozen=True, kw_only=True):
+    """Body of `POST /api/embed`."""
+
+    model: str
+    input: str | list[str] = ""
+    "A text or a list of texts. Nothing: the answer has no vectors."
+    truncate: bool | None = None
+    "True, or not given: texts that are too long are cut. False: they are an error."
+    dimensions: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    "Shorter vectors, only from models that were trained for it."
+
+    def texts(self) -> list[str]:
+        """Returns the texts one by one. Raises RequestError."""
+        texts = [self.input] if isinstance(self.input, str) else self.input
+        if texts in ([], [""]):
+            return []
+        check_texts("input", texts)
+        return texts
+
+
+class OllamaEmbeddingsFields(Struct, frozen=True, kw_only=True):
+    """Body of `POST /api/embeddings`, the older form for one text."""
+
+    model: str
+    prompt: str = ""
+
+
+class OllamaModelFields(Struct, frozen=True, kw_only=True):
+    """Body of requests about one model."""
 
     model: str = ""
     name: str = ""
     "The older name of `model`."
 
+    def chosen(self) -> str:
+        """Returns the name as this server knows it."""
+        return model_name(self.model or self.name)
+
+
+class OllamaPullFields(OllamaModelFields, frozen=True, kw_only=True):
+    """Body of `POST /api/pull`."""
+
+    stream: bool | None = None
+    "True if it is not given."
+
 
 def model_name(name: str) -> str:
-    """Returns a name without the tag that clients add."""
-    return name.removesuffix(LATEST)
+    """Returns a name without the tag that clients add, and without the address of the hub."""
+    name = name.removesuffix(LATEST)
+    return name.removeprefix("hf.co/").removeprefix("huggingface.co/")
 
 
 def chat_of(fields: OllamaChatFields) -> dict[str, Any]:

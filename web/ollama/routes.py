@@ -1,8 +1,19 @@
 """Lists the routes of Ollama's REST API."""
 
-from core.http.routes import Route
+from functools import partial
+
+from core.http.routes import HttpMethod, Route, RouteHandler
+from core.named_key import KeyScope
 from web.ollama.door import OllamaDoor
-from web.ollama.fields import OllamaChatFields, OllamaGenerateFields, OllamaShowFields
+from web.ollama.fields import (
+    OllamaChatFields,
+    OllamaEmbeddingsFields,
+    OllamaEmbedFields,
+    OllamaGenerateFields,
+    OllamaModelFields,
+    OllamaPullFields,
+)
+from web.ollama.models import OllamaModelsDoor
 
 _TAG = "ollama"
 _ERRORS = (
@@ -22,61 +33,98 @@ _ERRORS = (
     "unsupported_parameter",
 )
 
+_BODY_ERRORS = ("invalid_json", "invalid_value", "missing_required_parameter")
+_TEXT_ERRORS = (
+    *_BODY_ERRORS,
+    "array_above_max_length",
+    "client_gone",
+    "context_length_exceeded",
+    "empty_string",
+    "engine_busy",
+    "engine_crashed",
+    "engine_failed",
+    "engine_timeout",
+    "model_not_found",
+    "server_full",
+    "string_above_max_length",
+)
 
-def ollama_routes(door: OllamaDoor) -> tuple[Route, ...]:
+
+def ollama_routes(door: OllamaDoor, models: OllamaModelsDoor) -> tuple[Route, ...]:
     """Returns the routes. Their errors have Ollama's form."""
-    chats = (
-        Route(
-            "POST",
-            "/api/chat",
-            door.chat,
-            "Answer a conversation, for clients of Ollama.",
-            _TAG,
-            request=OllamaChatFields,
-            error_codes=_ERRORS,
-            has_plain_errors=True,
-            scope="talk",
-        ),
-        Route(
-            "POST",
-            "/api/generate",
-            door.generate,
-            "Answer one question, for clients of Ollama.",
-            _TAG,
-            request=OllamaGenerateFields,
-            error_codes=_ERRORS,
-            has_plain_errors=True,
-            scope="talk",
-        ),
-        Route(
-            "POST",
-            "/api/show",
-            door.show,
-            "Show what a model can do, for clients of Ollama.",
-            _TAG,
-            request=OllamaShowFields,
-            error_codes=("invalid_json", "invalid_value", "model_not_found"),
-            has_plain_errors=True,
-            scope="talk",
-        ),
-    )
-    lists = (
-        ("/api/tags", door.tags, "List the models that chat clients may name."),
-        ("/api/ps", door.running, "List the models that are ready."),
-        ("/api/version", door.version, "Show the version of this server."),
-    )
+    read = partial(_route, "GET", scope="talk")
+    talk = partial(_route, "POST", scope="talk")
+    change = partial(_route, "POST", scope="models")
     return (
-        *chats,
-        *(
-            Route(
-                "GET",
-                path,
-                handler,
-                f"{summary[:-1]}, for clients of Ollama.",
-                _TAG,
-                has_plain_errors=True,
-                scope="talk",
-            )
-            for path, handler, summary in lists
+        talk("/api/chat", door.chat, "Answer a conversation", OllamaChatFields, _ERRORS),
+        talk("/api/generate", door.generate, "Answer one question", OllamaGenerateFields, _ERRORS),
+        talk(
+            "/api/show",
+            models.show,
+            "Show what a model can do",
+            OllamaModelFields,
+            (*_BODY_ERRORS, "model_not_found"),
         ),
+        read("/api/tags", models.tags, "List the models for chats, embeddings and reranking"),
+        read("/api/ps", models.running, "List the models that are ready"),
+        read("/api/version", door.version, "Show the version of this server"),
+        change(
+            "/api/embed",
+            models.embed,
+            "Convert texts to vectors of length 1",
+            OllamaEmbedFields,
+            _TEXT_ERRORS,
+        ),
+        change(
+            "/api/embeddings",
+            models.embeddings,
+            "Convert one text to a vector",
+            OllamaEmbeddingsFields,
+            _TEXT_ERRORS,
+        ),
+        change(
+            "/api/pull",
+            models.pull,
+            "Download a model and stream the progress, one JSON object per line",
+            OllamaPullFields,
+            (
+                *_BODY_ERRORS,
+                "client_gone",
+                "download_failed",
+                "model_unknown",
+                "too_many_downloads",
+            ),
+        ),
+        _route(
+            "DELETE",
+            "/api/delete",
+            models.delete,
+            "Remove a model from the disk",
+            OllamaModelFields,
+            (*_BODY_ERRORS, "model_busy", "model_in_use", "model_not_found", "model_pinned"),
+            scope="models",
+        ),
+    )
+
+
+def _route(
+    method: HttpMethod,
+    path: str,
+    handler: RouteHandler,
+    summary: str,
+    request: type | None = None,
+    error_codes: tuple[str, ...] = (),
+    *,
+    scope: KeyScope,
+) -> Route:
+    return Route(
+        method,
+        path,
+        handler,
+        f"{summary}, for clients of Ollama.",
+        _TAG,
+        request=request,
+        error_codes=error_codes,
+        has_plain_errors=True,
+        scope=scope,
     )

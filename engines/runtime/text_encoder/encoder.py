@@ -67,6 +67,15 @@ class TextEncoder:
         encoding = self._tokenizer.encode(text, second)
         return Tokens(encoding.ids, encoding.type_ids)
 
+    def tokenize_cut(self, text: str, max_tokens: int) -> Tokens:
+        """Returns the first tokens of a text with special tokens, `max_tokens` in all."""
+        if self.folder.lowercases:
+            text = text.lower()
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding.truncate(max_tokens - self._tokenizer.num_special_tokens_to_add(False))
+        encoding = self._tokenizer.post_process(encoding)
+        return Tokens(encoding.ids, encoding.type_ids)
+
     def run(
         self, inputs: Sequence[Tokens], reduce: Callable[[Floats, npt.NDArray[np.int64]], Floats]
     ) -> list[Floats]:

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -79,6 +80,17 @@ class RerankScores(Struct, frozen=True):
     usage: TextUsage
 
 
+@dataclass(frozen=True, slots=True)
+class TextVectors:
+    """Vectors of all inputs of a request."""
+
+    model: str
+    "Name of the model that computed them."
+    rows: list[Floats]
+    tokens: int
+    "Number of tokens of all inputs, with special tokens."
+
+
 InputT = TypeVar("InputT", str, str | tuple[int, ...])
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -103,21 +115,9 @@ class TextDoor:
     async def _embed(
         self, fields: EmbeddingFields, inputs: Sequence[str | tuple[int, ...]]
     ) -> aioweb.Response:
-        model = _requested(self._embedders, fields.model, "embeddings")
-        info = model.info
-        dimensions = _dimensions(info, fields.dimensions)
-        _check_prompt(info, fields.input_type)
-        _check_token_ids(info, inputs)
-        chunks = _chunks(inputs)
-        priority = _priority(model, len(chunks))
-        rows: list[Floats] = []
-        tokens = 0
-        for chunk in chunks:
-            result = await model.compute(EmbedItem(chunk, fields.input_type), priority)
-            if not result.vectors:
-                raise _too_long(info, "input", len(rows), result.tokens, len(inputs))
-            tokens += sum(result.tokens)
-            rows += _shortened(result.vectors, info, dimensions)
+        vectors = await self.vectors(
+            fields.model, inputs, dimensions=fields.dimensions, prompt=fields.input_type
+        )
         as_text = fields.encoding_format == "base64"
         data = [
             Embedding(
@@ -125,9 +125,39 @@ class TextDoor:
                 index,
                 b64encode(row.astype("<f4").tobytes()).decode() if as_text else row.tolist(),
             )
-            for index, row in enumerate(rows)
+            for index, row in enumerate(vectors.rows)
         ]
-        return _json(EmbeddingList("list", data, model.offer.name, TextUsage(tokens, tokens)))
+        usage = TextUsage(vectors.tokens, vectors.tokens)
+        return _json(EmbeddingList("list", data, vectors.model, usage))
+
+    async def vectors(
+        self,
+        name: str,
+        inputs: Sequence[str | tuple[int, ...]],
+        *,
+        dimensions: int | None = None,
+        prompt: str = "",
+        is_cut: bool = False,
+    ) -> TextVectors:
+        """Returns the vectors of checked inputs. `name`: model as the request names it.
+        `dimensions`, `prompt`: as in `EmbeddingFields`. `is_cut`: True: texts that are too long are
+        cut. Raises RequestError, OverloadedError, EngineError."""
+        model = _requested(self._embedders, name, "embeddings")
+        info = model.info
+        length = _dimensions(info, dimensions)
+        _check_prompt(info, prompt)
+        _check_token_ids(info, inputs)
+        chunks = _chunks(inputs)
+        priority = _priority(model, len(chunks))
+        rows: list[Floats] = []
+        tokens = 0
+        for chunk in chunks:
+            result = await model.compute(EmbedItem(chunk, prompt, is_cut), priority)
+            if not result.vectors:
+                raise _too_long(info, "input", len(rows), result.tokens, len(inputs))
+            tokens += sum(result.tokens)
+            rows += _shortened(result.vectors, info, length)
+        return TextVectors(model.offer.name, rows, tokens)
 
     async def _rank(self, fields: RerankFields) -> aioweb.Response:
         model = _requested(self._rerankers, fields.model, "reranking")

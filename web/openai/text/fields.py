@@ -128,20 +128,21 @@ def decode_embeddings(body: bytes) -> tuple[EmbeddingFields, list[str | tuple[in
     """
     fields = decode_json(body, EmbeddingFields)
     inputs = fields.inputs()
-    _check_texts("input", inputs)
+    check_texts("input", inputs)
     return fields, inputs
 
 
 def decode_rerank(body: bytes) -> RerankFields:
     """Decodes a request for reranking. Raises as `decode_embeddings`."""
     fields = decode_json(body, RerankFields)
-    _check_texts("query", [fields.query])
-    _check_texts("documents", fields.texts(), len(fields.query))
+    check_texts("query", [fields.query])
+    check_texts("documents", fields.texts(), len(fields.query))
     return fields
 
 
-def _check_texts(param: str, texts: Sequence[str | Sequence[int]], further_chars: int = 0) -> None:
-    """Checks number and lengths. `further_chars`: characters that are computed with each text."""
+def check_texts(param: str, texts: Sequence[str | Sequence[int]], further_chars: int = 0) -> None:
+    """Checks number and lengths of the texts in the field `param`. `further_chars`: characters that
+    are computed with each text. Raises RequestError."""
     if not texts:
         raise RequestError(
             f"Invalid '{param}': empty array. Expected an array with at least one element.",
