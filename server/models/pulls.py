@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
 from pathlib import Path
@@ -84,9 +84,15 @@ class _Job:
 class ModelPulls:
     """The downloads of a server. `run` must run while downloads are started."""
 
-    def __init__(self, models_dir: Path, command: Sequence[str] = EARSHOT) -> None:
-        """`models_dir`: folder that gets the models. `command`: the program that downloads."""
-        self._models_dir, self._command = models_dir, command
+    def __init__(
+        self,
+        models_dir: Path,
+        command: Sequence[str] = EARSHOT,
+        on_done: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`models_dir`: folder that gets the models. `command`: the program that downloads.
+        `on_done`: called when a model is there, before anybody is told."""
+        self._models_dir, self._command, self._on_done = models_dir, command, on_done
         self._jobs: dict[str, _Job] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -183,7 +189,10 @@ class ModelPulls:
     async def _follow(self, job: _Job, process: Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            job.update(_with_event(job.pull, msgspec.json.decode(line, type=PullEvent)))
+            event = msgspec.json.decode(line, type=PullEvent)
+            if isinstance(event, PullDone):
+                self._on_done()
+            job.update(_with_event(job.pull, event))
         if job.pull.state == "running":
             code = await process.wait()
             message = f"the download ended without a result (exit code {code})"

@@ -91,6 +91,7 @@ class FolderRemoval:
         if served is not None:
             await self._registry.unload(served)
         await asyncio.to_thread(remove, folder)
+        self._registry.expire()
 
 
 class ModelsDoor:
