@@ -44,4 +44,28 @@ try:
     client.chat(model="assistant", messages=[question], options={"seed": 3})
 except ResponseError as error:
     told["refused"] = [error.status_code, error.error]
+
+name = "all-minilm"
+steps = list(client.pull(name, stream=True))
+vectors = client.embed(name, input=["cat", "dog sits"])
+told["embedder"] = {
+    "steps": [steps[0].status, steps[-1].status],
+    "is_whole": steps[-2].completed == steps[-2].total > 0,
+    "again": client.pull(name).status,
+    "can": client.show(name).capabilities,
+    "vectors": [list(one) for one in vectors.embeddings],
+    "tokens": vectors.prompt_eval_count,
+    "older": list(client.embeddings(name, prompt="cat").embedding),
+    "running": [one.model for one in client.ps().models],
+    "deleted": client.delete(name).status,
+    "left": [one.model for one in client.list().models],
+}
+try:
+    client.embed(name, input="cat")
+except ResponseError as error:
+    told["embedder"]["refused"] = error.status_code
+try:
+    client.pull("tinny")
+except ResponseError as error:
+    told["embedder"]["unknown"] = error.error
 print(json.dumps(told))
