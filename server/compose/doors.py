@@ -188,8 +188,6 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
     chat = _chat_door(backend)
-    texts = TextDoor(engines.embedders, engines.rerankers)
-    removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
@@ -218,10 +216,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.count_of)),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, cards, spools)),
-            *model_routes(ModelsDoor(engines.registry, pulls, models_dir, cards, removal)),
             *_chat_routes(backend, chat),
-            *_ollama_routes(backend, chat, texts, pulls, removal),
-            *text_routes(texts),
+            *_model_routes(backend, chat, models_dir, pulls, cards),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines, backend.speech_files, backend.languages
@@ -293,21 +289,22 @@ def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
     )
 
 
-def _ollama_routes(
-    backend: Backend,
-    chat: ChatDoor,
-    texts: TextDoor,
-    pulls: ModelPulls,
-    removal: FolderRemoval,
+def _model_routes(
+    backend: Backend, chat: ChatDoor, models_dir: Path, pulls: ModelPulls, cards: ModelCards
 ) -> tuple[Route, ...]:
+    """Returns the routes of the models, of embeddings and reranking, and Ollama's for both."""
     engines = backend.engines
+    texts = TextDoor(engines.embedders, engines.rerankers)
+    removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
     names = (ASSISTANT, engines.choices["llm"].name)
     models = OllamaModels(
         lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal
     )
-    return ollama_routes(
-        OllamaDoor(chat, backend.session_services.clock, product_version()),
-        OllamaModelsDoor(models),
+    ollama = OllamaDoor(chat, backend.session_services.clock, product_version())
+    return (
+        *model_routes(ModelsDoor(engines.registry, pulls, models_dir, cards, removal)),
+        *text_routes(texts),
+        *ollama_routes(ollama, OllamaModelsDoor(models)),
     )
 
 

@@ -30,7 +30,7 @@ MODULE_CONFIG = re.compile(r"\d+_[A-Za-z]+/config\.json")
 "Path of a module's own file, such as `1_Pooling/config.json`."
 
 
-class _Config(Struct):
+class _HubConfig(Struct):
     """Part of config.json."""
 
     model_type: str = ""
@@ -70,14 +70,14 @@ def text_model_files(hub: Hub, files: Sequence[HubFile]) -> TextModelFiles | Non
     )
 
 
-def _read_config(hub: Hub, file: HubFile) -> _Config:
+def _read_config(hub: Hub, file: HubFile) -> _HubConfig:
     try:
-        return msgspec.json.decode(hub.read(file), type=_Config)
+        return msgspec.json.decode(hub.read(file), type=_HubConfig)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelsError(f"{file.repository}: {CONFIG_FILE}: {error}") from error
 
 
-def _weights(config: _Config, paths: Container[str], origin: str) -> list[str]:
+def _weights(config: _HubConfig, paths: Container[str], origin: str) -> list[str]:
     """Returns the paths of the weights: the checkpoint if it can be loaded as it is, otherwise an
     exported network. Raises ModelsError if there is neither."""
     if CHECKPOINT_FILE in paths and config.model_type in CHECKPOINT_TYPES:
