@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from bench.asr import arguments as asr
+from bench.load import command as load
 from bench.talk.command import TalkExitCode
 from bench.voice import command as voice
 
@@ -22,12 +23,16 @@ def add_measurements(parser: argparse.ArgumentParser) -> None:
     )
     what = "measure word errors, real-time factor and latencies of speech recognition"
     asr.add_arguments(measurements.add_parser("asr", help=what))
+    for kind, aim in load.WHAT.items():
+        load.add_arguments(measurements.add_parser(kind, help=aim), kind)
 
 
 def main(options: argparse.Namespace) -> int:
     """Runs the chosen measurement; returns the exit code."""
     if options.measurement == "voice":
         return voice.main(options)
+    if options.measurement in load.WHAT:
+        return load.main(options)
     try:
         from bench.asr import command
     except ModuleNotFoundError as error:

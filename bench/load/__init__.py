@@ -1,0 +1,1 @@
+"""`earshot bench embeddings`, `rerank` and `chat`: load tests of any server with OpenAI's API."""

@@ -1,0 +1,164 @@
+"""Bodies of the requests of a load test, and the check of the answers."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+WORDS = (
+    "water",
+    "light",
+    "house",
+    "green",
+    "morning",
+    "river",
+    "paper",
+    "stone",
+    "window",
+    "garden",
+    "music",
+    "winter",
+    "summer",
+    "road",
+    "bread",
+    "table",
+    "chair",
+    "animal",
+    "color",
+    "number",
+    "story",
+    "letter",
+    "kitchen",
+    "island",
+    "mountain",
+    "forest",
+    "machine",
+    "market",
+    "doctor",
+    "school",
+)
+"Common words, each of which is one token of most models."
+
+SEED = 1
+"Seed of the texts: two runs send the same ones, and no two requests of a run are the same."
+
+
+@dataclass(frozen=True, slots=True)
+class LoadKind:
+    """One kind of load: where its requests go, and what they contain."""
+
+    name: str
+    path: str
+    body: Callable[[int], dict[str, Any]]
+    "Returns the body of a request, by its number."
+    expected: int
+    "Number of results that an answer must have; 0 for a stream."
+    is_streamed: bool = False
+
+
+def embeddings(model: str, *, words: int, inputs: int) -> LoadKind:
+    """Returns the load of `/v1/embeddings`: each request has `inputs` texts of `words` words."""
+    return LoadKind(
+        "embeddings",
+        "/v1/embeddings",
+        lambda number: {"model": model, "input": _texts(number, inputs, words)},
+        inputs,
+    )
+
+
+def rerank(model: str, *, words: int, documents: int) -> LoadKind:
+    """Returns the load of `/v1/rerank`: each request has `documents` texts of `words` words."""
+    return LoadKind(
+        "rerank",
+        "/v1/rerank",
+        lambda number: {
+            "model": model,
+            "query": _texts(-1 - number, 1, 4)[0],
+            "documents": _texts(number, documents, words),
+            "return_documents": False,
+        },
+        documents,
+    )
+
+
+def chat(model: str, *, prompt: str, max_tokens: int) -> LoadKind:
+    """Returns the load of `/v1/chat/completions`, streamed with the usage at its end."""
+    return LoadKind(
+        "chat",
+        "/v1/chat/completions",
+        lambda number: {
+            "model": model,
+            "messages": [{"role": "user", "content": f"{prompt} ({number})"}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        },
+        0,
+        is_streamed=True,
+    )
+
+
+class _Results(Struct, frozen=True):
+    data: list[msgspec.Raw] = []
+    results: list[msgspec.Raw] = []
+
+
+def count_results(body: bytes) -> int:
+    """Returns the number of vectors or scores of an answer. Raises msgspec.DecodeError."""
+    found = msgspec.json.decode(body, type=_Results)
+    return len(found.data or found.results)
+
+
+def _texts(number: int, count: int, words: int) -> list[str]:
+    source = random.Random(SEED * 1_000_003 + number)
+    return [" ".join(source.choices(WORDS, k=words)) for _ in range(count)]
+
+
+class ChunkReport:
+    """Collects what a streamed answer says: text, number of tokens, an error."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        "Pieces of text so far."
+        self.reported_tokens = 0
+        "Tokens that the server reports at the end; 0 if it does not."
+        self.error = ""
+        "Code of the error that ended the stream; empty if there was none."
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the answer: those that the server reports, or else the pieces."""
+        return self.reported_tokens or self.pieces
+
+    def push(self, data: str) -> None:
+        """Takes the data of one event. Raises msgspec.DecodeError."""
+        if data == "[DONE]":
+            return
+        chunk = msgspec.json.decode(data, type=_Chunk)
+        if chunk.error:
+            self.error = str(chunk.error.get("code") or "error")
+        if chunk.usage:
+            self.reported_tokens = chunk.usage.completion_tokens
+        self.pieces += sum(bool(choice.delta.content) for choice in chunk.choices)
+
+
+class _Delta(Struct, frozen=True):
+    content: str | None = None
+
+
+class _Choice(Struct, frozen=True):
+    delta: _Delta = _Delta()
+
+
+class _Usage(Struct, frozen=True):
+    completion_tokens: int = 0
+
+
+class _Chunk(Struct, frozen=True):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Mapping[str, Any] | None = None

@@ -1,0 +1,158 @@
+"""Clients of a load test: each sends one request after the other, all share one count."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
+
+from bench.client.http import Address, reaching, refusal
+from bench.load.bodies import ChunkReport, LoadKind, count_results
+from core.errors import RemoteProtocolError
+from engines.runtime.openai_http.sse import SseReader
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """One row of the table."""
+
+    address: Address
+    kind: LoadKind
+    clients: int
+    requests: int
+    "Number of requests of all clients together."
+    timeout_s: float
+    is_kept: bool
+    "True: each client keeps its connection. False: each request opens a new one."
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAnswer:
+    """One request, from its start to the last byte of the answer."""
+
+    took_ms: float
+    error: str = ""
+    "Empty, or the HTTP status, or what went wrong."
+    first_ms: float | None = None
+    "Time until the first piece of text, of a stream."
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What all clients saw."""
+
+    plan: LoadPlan
+    wall_s: float
+    "Time from the first request to the last answer."
+    answers: Sequence[LoadAnswer] = field(default=(), repr=False)
+
+    @property
+    def answered(self) -> list[LoadAnswer]:
+        """Answers without an error."""
+        return [one for one in self.answers if not one.error]
+
+    @property
+    def errors(self) -> Counter[str]:
+        """Number of failed requests by what went wrong."""
+        return Counter(one.error for one in self.answers if one.error)
+
+    @property
+    def requests_per_s(self) -> float:
+        """Answered requests by the wall time of all clients together."""
+        return len(self.answered) / self.wall_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of all answers by the wall time of all clients together."""
+        return sum(one.tokens for one in self.answered) / self.wall_s
+
+
+async def check_server(address: Address, kind: LoadKind, timeout_s: float) -> None:
+    """Sends one request, which also loads the model. Raises CannotConnect if it is not answered."""
+    async with _session(address, timeout_s, is_kept=False) as session:
+        with reaching(address):
+            async with _post(session, address, kind, kind.body(-1)) as response:
+                if response.status != HTTPStatus.OK:
+                    raise await refusal(response)
+                await response.read()
+
+
+async def run(plan: LoadPlan) -> LoadReport:
+    """Runs all clients until the requests of the plan are done."""
+    answers: list[LoadAnswer] = []
+    numbers = iter(range(plan.requests))
+    async with _session(plan.address, plan.timeout_s, is_kept=plan.is_kept) as session:
+        began_s = perf_counter()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(plan.clients, plan.requests)):
+                tasks.create_task(_run_client(plan, session, numbers, answers))
+        wall_s = perf_counter() - began_s
+    return LoadReport(plan, wall_s, answers)
+
+
+async def _run_client(
+    plan: LoadPlan, session: ClientSession, numbers: Iterator[int], answers: list[LoadAnswer]
+) -> None:
+    for number in numbers:
+        answer = await _send(plan, session, plan.kind.body(number))
+        answers.append(answer)
+
+
+async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, Any]) -> LoadAnswer:
+    began_s = perf_counter()
+    first_ms: float | None = None
+    chunks, error = ChunkReport(), ""
+    try:
+        async with _post(session, plan.address, plan.kind, body) as response:
+            if response.status != HTTPStatus.OK:
+                error = str(response.status)
+                await response.read()
+            elif plan.kind.is_streamed:
+                first_s = await _read_stream(response, chunks)
+                first_ms = None if first_s is None else 1000 * (first_s - began_s)
+                error = chunks.error or ("" if chunks.pieces else "no text")
+            elif count_results(await response.read()) != plan.kind.expected:
+                error = "wrong number of results"
+    except TimeoutError:
+        error = "timeout"
+    except ClientError as failure:
+        error = type(failure).__name__
+    except (msgspec.DecodeError, RemoteProtocolError):
+        error = "unreadable answer"
+    return LoadAnswer(1000 * (perf_counter() - began_s), error, first_ms, chunks.tokens)
+
+
+async def _read_stream(response: ClientResponse, chunks: ChunkReport) -> float | None:
+    """Reads the events to their end. Returns the time of the first piece of text; None without
+    one."""
+    events, first_s = SseReader(), None
+    async for data in response.content.iter_any():
+        for event in events.receive_data(data):
+            chunks.push(event)
+            if first_s is None and chunks.pieces:
+                first_s = perf_counter()
+    return first_s
+
+
+def _session(address: Address, timeout_s: float, *, is_kept: bool) -> ClientSession:
+    connector = TCPConnector(limit=0, force_close=not is_kept, ssl=address.ssl())
+    return ClientSession(
+        connector=connector, headers=address.headers, timeout=ClientTimeout(total=timeout_s)
+    )
+
+
+def _post(
+    session: ClientSession, address: Address, kind: LoadKind, body: dict[str, Any]
+) -> AbstractAsyncContextManager[ClientResponse]:
+    return session.post(
+        f"{address.url}{kind.path}",
+        data=msgspec.json.encode(body),
+        headers={"Content-Type": "application/json"},
+    )

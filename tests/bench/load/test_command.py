@@ -1,0 +1,95 @@
+"""`earshot bench embeddings`, `rerank` and `chat` as their users run them, against real servers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.scripted_server import answering
+from tests.engines.embed.tiny_model import write_embedder, write_reranker
+from tests.server.process import TIMEOUT_S, Running, environment
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with two small text models, and a language model that counts in 7 tokens."""
+    folder = tmp_path_factory.mktemp("server")
+    write_embedder(folder / "models/tiny-embedder")
+    write_reranker(folder / "models/tiny-reranker")
+    with answering(folder, EARSHOT_PATHS__MODELS_DIR=str(folder / "models")) as server:
+        yield server
+
+
+def bench(folder: Path, url: str, *arguments: str) -> tuple[int, str, str]:
+    """Runs `earshot bench`; returns its exit code, output and errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "server", "bench", *arguments, "--url", url],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def rows(output: str) -> list[list[str]]:
+    """Returns the cells of the table, without its head."""
+    lines = [line for line in output.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_embeddings_are_counted_by_the_wall_time(server: Running, tmp_path: Path) -> None:
+    code, said, _ = bench(
+        tmp_path,
+        server.url,
+        *("embeddings", "--clients", "1", "8", "--connections", "both", "--requests", "24"),
+        *("--words", "2", "--inputs", "3", "--json", "found.json"),
+    )
+    assert code == 0
+    assert [row[:4] for row in rows(said)] == [
+        [clients, connections, "24", "0"]
+        for clients in ("1", "8")
+        for connections in ("kept", "fresh")
+    ]
+    for run in json.loads((tmp_path / "found.json").read_text())["runs"]:
+        assert run["requests_per_s"] == pytest.approx(24 / run["wall_s"])
+        took_s = sum(one["took_ms"] for one in run["answers"]) / 1000
+        # with eight clients at once the requests overlap; alone they cannot
+        assert (took_s > run["wall_s"]) == (run["clients"] == 8)
+
+
+def test_documents_are_reranked(server: Running, tmp_path: Path) -> None:
+    code, said, _ = bench(
+        tmp_path,
+        server.url,
+        *("rerank", "--clients", "2", "--requests", "4", "--documents", "20", "--words", "2"),
+    )
+    assert (code, rows(said)[0][:4]) == (0, ["2", "kept", "4", "0"])
+
+
+def test_chat_counts_the_tokens_that_the_server_reports(server: Running, tmp_path: Path) -> None:
+    code, said, _ = bench(
+        tmp_path, server.url, "chat", "--clients", "1", "4", "--requests", "4", "--json", "c.json"
+    )
+    assert code == 0
+    assert [row[:4] for row in rows(said)] == [["1", "kept", "4", "0"], ["4", "kept", "4", "0"]]
+    for run in json.loads((tmp_path / "c.json").read_text())["runs"]:
+        assert run["tokens_per_s"] == pytest.approx(4 * 7 / run["wall_s"])
+        assert all(0 < one["first_ms"] <= one["took_ms"] for one in run["answers"])
+
+
+def test_a_first_request_that_is_refused_ends_the_test(server: Running, tmp_path: Path) -> None:
+    code, _, why = bench(tmp_path, server.url, "embeddings", "--words", "90", "--requests", "1")
+    assert (code, "the server answered 400" in why) == (5, True)
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    code, _, why = bench(tmp_path, "http://127.0.0.1:1", "chat")
+    assert (code, "http://127.0.0.1:1 cannot be reached" in why) == (5, True)
