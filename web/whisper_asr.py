@@ -20,6 +20,7 @@ from media.files.upload_spool import UploadSpool, UploadSpools
 from media.pcm import from_bytes
 from pipeline.shared.settings import DEFAULT
 from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
+from web.openai.limits import RequestLimit
 from web.openai.transcriptions.fields import File
 from web.openai.transcriptions.formats import (
     MODEL_HEADER,
@@ -104,16 +105,18 @@ class WhisperServiceDoor:
         spools: UploadSpools,
         decoder: FileDecoder,
         limits: FileLimits,
+        places: RequestLimit,
     ) -> None:
         self._transcriber, self._spools = transcriber, spools
-        self._decoder, self._limits = decoder, limits
+        self._decoder, self._limits, self._places = decoder, limits, places
 
     async def transcribe(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /asr`."""
         query = _read_query(request.query)
-        transcript = await while_connected(
-            request, self._transcribe_upload(request, query, _options(query))
-        )
+        async with self._places.take():
+            transcript = await while_connected(
+                request, self._transcribe_upload(request, query, _options(query))
+            )
         body, content_type = _format_transcript(query, transcript)
         headers = {MODEL_HEADER: self._transcriber.name_of(DEFAULT)}
         return aioweb.Response(
@@ -126,7 +129,8 @@ class WhisperServiceDoor:
         transcription = self._transcribe_upload(
             request, query, AsrOptions(), max_audio_s=DETECTION_S
         )
-        transcript = await while_connected(request, transcription)
+        async with self._places.take():
+            transcript = await while_connected(request, transcription)
         code = transcript.language
         detected = DetectedLanguage(name_of(code), code, round(transcript.language_probability, 4))
         return aioweb.Response(body=msgspec.json.encode(detected), content_type=JSON)

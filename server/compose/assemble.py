@@ -169,7 +169,7 @@ async def assemble(
                     backend.transcriber,
                     backend.speech_files,
                     backend.one_shot_responses,
-                    doors.chat,
+                    doors.limits,
                 ),
             ),
             is_loaded=engines.is_loaded,

@@ -61,6 +61,7 @@ from web.ollama.models import OllamaModels, OllamaModelsDoor
 from web.ollama.routes import ollama_routes
 from web.openai.chat.door import ChatDoor
 from web.openai.chat.models import ASSISTANT, ChatModels
+from web.openai.limits import RequestLimits
 from web.openai.models import ModelCard
 from web.openai.responses.door import ResponsesDoor
 from web.openai.routes import chat_routes, response_routes, speech_routes
@@ -118,8 +119,8 @@ class Doors:
     "Door that speaks no HTTP, on a listener of its own."
     plugins: Sequence[OpenedDoor]
     "Doors of other packages."
-    chat: ChatDoor
-    "Door of chat clients, which finishes its answers before the server stops."
+    limits: RequestLimits
+    "Limits of the REST API, which finishes its answers before the server stops."
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     pulls = ModelPulls(models_dir, on_done=engines.registry.expire)
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
-    chat = _chat_door(backend)
+    limits = config.limits.as_limits()
+    chat = _chat_door(backend, limits)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
@@ -215,12 +217,15 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             ),
             *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.count_of)),
             *xiaozhi_routes(xiaozhi),
-            *openai_routes(_transcription_door(backend, cards, spools)),
+            *openai_routes(_transcription_door(backend, cards, spools, limits)),
             *_chat_routes(backend, chat),
-            *_model_routes(backend, chat, models_dir, pulls, cards),
+            *_model_routes(backend, chat, limits, models_dir, pulls, cards),
             *speech_routes(
                 SpeechDoor(
-                    backend.session_services.engines, backend.speech_files, backend.languages
+                    backend.session_services.engines,
+                    backend.speech_files,
+                    backend.languages,
+                    limits.speech,
                 )
             ),
         ),
@@ -237,7 +242,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             **_plugin_tasks(plugins, ErrorBoundary(backend.session_services.metrics)),
         },
         wyoming=_wyoming_door(backend),
-        chat=chat,
+        limits=limits,
         plugins=plugins,
     )
 
@@ -271,13 +276,17 @@ async def _run_in_boundary(
     await error_boundary(background.run(), label)
 
 
-def _transcription_door(backend: Backend, cards: ModelCards, spools: UploadSpools) -> AudioDoor:
-    return AudioDoor(backend.transcriber, cards, spools, backend.decoder.share(UPLOADS))
+def _transcription_door(
+    backend: Backend, cards: ModelCards, spools: UploadSpools, limits: RequestLimits
+) -> AudioDoor:
+    decoder = backend.decoder.share(UPLOADS)
+    return AudioDoor(backend.transcriber, cards, spools, decoder, limits.transcriptions)
 
 
-def _chat_door(backend: Backend) -> ChatDoor:
+def _chat_door(backend: Backend, limits: RequestLimits) -> ChatDoor:
     services = backend.session_services
-    return ChatDoor(ChatModels(services, backend.one_shot_responses), services.clock)
+    models = ChatModels(services, backend.one_shot_responses)
+    return ChatDoor(models, services.clock, limits.chat)
 
 
 def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
@@ -290,11 +299,16 @@ def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
 
 
 def _model_routes(
-    backend: Backend, chat: ChatDoor, models_dir: Path, pulls: ModelPulls, cards: ModelCards
+    backend: Backend,
+    chat: ChatDoor,
+    limits: RequestLimits,
+    models_dir: Path,
+    pulls: ModelPulls,
+    cards: ModelCards,
 ) -> tuple[Route, ...]:
     """Returns the routes of the models, of embeddings and reranking, and Ollama's for both."""
     engines = backend.engines
-    texts = TextDoor(engines.embedders, engines.rerankers)
+    texts = TextDoor(engines.embedders, engines.rerankers, limits)
     removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
     names = (ASSISTANT, engines.choices["llm"].name)
     models = OllamaModels(

@@ -13,6 +13,7 @@ from server.config.sections.assistant import AssistantConfig
 from server.config.sections.devices import DevicesConfig
 from server.config.sections.home_assistant import HomeAssistantConfig
 from server.config.sections.ice import IceConfig
+from server.config.sections.limits import LimitsConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
 from server.config.sections.tools import ToolsConfig
 from server.config.sections.turn import TurnConfig
@@ -369,6 +370,7 @@ class Config(Section, frozen=True):
     endpoint: EngineConfig = EngineConfig()
     asr: AsrConfig = AsrConfig()
     models: ModelsConfig = ModelsConfig()
+    limits: LimitsConfig = LimitsConfig()
     llm: EngineConfig = EngineConfig()
     tts: EngineConfig = EngineConfig()
     turn: TurnConfig = TurnConfig()

@@ -11,10 +11,6 @@ from core.ports import Metrics
 from serving.scheduling.policy import ItemT, ResultT, SchedulingPolicy
 from serving.scheduling.queue import RequestQueue
 
-MAX_WAITING = 256
-"""Largest number of waiting requests. It bounds memory where calls are so fast that the expected
-wait stays below its limit. Beyond it the least urgent request is refused."""
-
 ExpectedWait = Callable[[IntEnum], float]
 "Function that returns the seconds until a new request of that priority would be taken by a worker."
 
@@ -48,13 +44,14 @@ class AdmissionControl(Generic[ItemT, ResultT]):
     def make_room(self, priority: IntEnum) -> None:
         """Drops the least urgent request from a full queue. Raises OverloadedError when no waiting
         request is less urgent than the new one."""
-        if len(self._queue) < MAX_WAITING:
+        if len(self._queue) < self._policy.max_waiting:
             return
         last = self._queue.least_urgent()
         is_newcomer = last.priority <= priority
         loser = priority if is_newcomer else last.priority
         # Both cases count as a refusal of the request that loses.
-        message = f"{len(self._queue)} {self._policy.work} requests wait, limit {MAX_WAITING}"
+        limit = self._policy.max_waiting
+        message = f"{len(self._queue)} {self._policy.work} requests wait, limit {limit}"
         error = self._refused(loser, message, self._expected_wait_s(loser))
         if is_newcomer:
             raise error

@@ -12,6 +12,10 @@ ItemT_contra = TypeVar("ItemT_contra", contravariant=True)
 ResultT = TypeVar("ResultT")
 "Type of the result of one item."
 
+MAX_WAITING = 256
+"""Largest number of waiting requests of most kinds of models. It bounds memory where calls are so
+fast that the expected wait stays below its limit. Beyond it the least urgent request is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class PriorityRule:
@@ -71,6 +75,8 @@ class SchedulingPolicy(Generic[ItemT]):
     "Name of the work in error messages, a noun such as recognition."
     rules: Mapping[IntEnum, PriorityRule]
     "Rule of each priority. A smaller number is more urgent."
+    max_waiting: int = MAX_WAITING
+    "Largest number of waiting requests."
     sequence_of: Callable[[ItemT], str | None] = _no_sequence
     "Returns the id of the sequence that an item belongs to; None: it stands alone."
     is_last: Callable[[ItemT], bool] = _always

@@ -41,6 +41,11 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
+MAX_WAITING_TEXTS = 4096
+"""Largest number of waiting requests of one model: more than for sound, because a short text takes
+about a millisecond. The limits of the doors are usually lower."""
+
+
 class TextPriority(IntEnum):
     """Priority of a request for embeddings or scores; a smaller number is served first."""
 
@@ -54,6 +59,7 @@ def _policy(kind: TextModelKind, work: str) -> SchedulingPolicy[Any]:
     return SchedulingPolicy(
         kind=kind,
         work=work,
+        max_waiting=MAX_WAITING_TEXTS,
         rules={
             TextPriority.SINGLE: PriorityRule(wait_limit_s=15.0, deadline_s=60.0),
             # An HTTP client waits: proxies and libraries do so for a minute.

@@ -7,7 +7,7 @@ import pytest
 from core.errors import EarshotError, EngineTimeout, OverloadedError
 from engines.base import AsrResult
 from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
-from serving.scheduling.admission import MAX_WAITING
+from serving.scheduling.policy import MAX_WAITING
 from tests.serving.scheduling.fakes import (
     CALL_S,
     AsrScheduler,

@@ -1,7 +1,7 @@
 """Serves chat and text completions of OpenAI's REST API."""
 
 from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Annotated, Any
 
 import msgspec
@@ -11,18 +11,14 @@ from msgspec import Meta, Struct
 from core.errors import EarshotError, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
-from core.limits import CapacityLimit
 from core.ports import Clock
 from pipeline.tools.arguments import is_too_deep
 from web.openai.chat.completion import ChatAnswer, DeltaPart, forwarded_body
 from web.openai.chat.fields import ChatFields, decode_chat, private_texts
-from web.openai.chat.models import RETRY_AFTER_S, ChatModel, ChatModels, LatencyMarks
+from web.openai.chat.models import ChatModel, ChatModels, LatencyMarks
 from web.openai.json_body import decode_json, read_json
+from web.openai.limits import RequestLimit
 from web.openai.transcriptions.sse import SseResponse, error_event
-
-MAX_REQUESTS = 64
-"""Most chat requests at once, those included that wait for the model: more would wait longer than
-their clients do."""
 
 CHAT, TEXT = "/chat/completions", "/completions"
 "Paths of a model server."
@@ -39,23 +35,13 @@ class CompletionFields(Struct, frozen=True, kw_only=True):
 class ChatDoor:
     """Handles the requests of chat clients."""
 
-    def __init__(self, models: ChatModels, clock: Clock) -> None:
-        self.models, self._clock = models, clock
-        self._places = CapacityLimit(
-            MAX_REQUESTS,
-            "{limit} chat requests are being answered, the limit",
-            retry_after_s=RETRY_AFTER_S,
-            code="too_many_requests",
-        )
+    def __init__(self, models: ChatModels, clock: Clock, limit: RequestLimit) -> None:
+        self.models, self._clock, self._limit = models, clock, limit
 
-    async def drain(self) -> None:
-        """Takes no new requests and waits until those under way are answered."""
-        await self._places.drain()
-
-    def place(self) -> AbstractContextManager[None]:
-        """Returns the context of one request. Raises OverloadedError too_many_requests,
-        draining."""
-        return self._places.take()
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """Returns the context of one request. Raises OverloadedError too_many_requests, draining;
+        EngineTimeout."""
+        return self._limit.take()
 
     async def chat_completions(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/chat/completions`. Raises RequestError, OverloadedError,
@@ -64,7 +50,7 @@ class ChatDoor:
         fields = decode_chat(sent)
         model = self.models.find(fields.model)
         self.models.check(model, fields)
-        with self.place():
+        async with self.place():
             if model.server is None:
                 work = self._answer(request, model, fields, marks)
             else:
@@ -89,7 +75,7 @@ class ChatDoor:
             )
         prompt = fields.prompt
         private = [prompt] if isinstance(prompt, str) else [p for p in prompt if isinstance(p, str)]
-        with self.place():
+        async with self.place():
             work = self._forward(request, model, TEXT, _object(sent), private, marks)
             return await while_connected(request, work)
 

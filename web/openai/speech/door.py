@@ -15,6 +15,7 @@ from core.http.streaming import send
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
+from web.openai.limits import RequestLimit
 from web.openai.speech.fields import SpeechFields, SpeechVoiceId, read_speech
 from web.openai.speech.voice_names import requested_voice, voice_list, voice_model_list
 from web.openai.transcriptions.languages import code_of
@@ -56,14 +57,20 @@ class SpeechDoor:
     """
 
     def __init__(
-        self, engines: EngineSet, reader: SpeechFiles, languages: TextLanguageDetector
+        self,
+        engines: EngineSet,
+        reader: SpeechFiles,
+        languages: TextLanguageDetector,
+        limit: RequestLimit,
     ) -> None:
         self._engines, self._reader, self._languages = engines, reader, languages
+        self._limit = limit
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/audio/speech`. Raises RequestError, OverloadedError, EngineError."""
         fields = await read_speech(request)
-        return await while_connected(request, self._speak(request, fields))
+        async with self._limit.take():
+            return await while_connected(request, self._speak(request, fields))
 
     async def voices(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /v1/audio/voices`."""

@@ -19,6 +19,7 @@ from pipeline.shared.settings import DEFAULT
 from serving.registry import ModelsOfKind
 from serving.text.model import Embedders, Rerankers, ServedTextModel, TextPriority
 from web.openai.json_body import read_json
+from web.openai.limits import RequestLimits
 from web.openai.text.fields import (
     EmbeddingFields,
     RerankDocument,
@@ -99,18 +100,20 @@ ResultT = TypeVar("ResultT")
 class TextDoor:
     """Handles the requests of `/v1/embeddings` and `/v1/rerank`."""
 
-    def __init__(self, embedders: Embedders, rerankers: Rerankers) -> None:
-        self._embedders, self._rerankers = embedders, rerankers
+    def __init__(self, embedders: Embedders, rerankers: Rerankers, limits: RequestLimits) -> None:
+        self._embedders, self._rerankers, self._limits = embedders, rerankers, limits
 
     async def embeddings(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/embeddings`. Raises RequestError, OverloadedError, EngineError."""
         fields, inputs = decode_embeddings(await read_json(request))
-        return await while_connected(request, self._embed(fields, inputs))
+        async with self._limits.embeddings.take():
+            return await while_connected(request, self._embed(fields, inputs))
 
     async def rerank(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/rerank`. Raises RequestError, OverloadedError, EngineError."""
         fields = decode_rerank(await read_json(request))
-        return await while_connected(request, self._rank(fields))
+        async with self._limits.rerank.take():
+            return await while_connected(request, self._rank(fields))
 
     async def _embed(
         self, fields: EmbeddingFields, inputs: Sequence[str | tuple[int, ...]]
@@ -190,6 +193,7 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
         "array_above_max_length",
         "client_gone",
         "context_length_exceeded",
+        "draining",
         "empty_array",
         "empty_string",
         "engine_busy",
@@ -203,6 +207,7 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
         "server_full",
         "string_above_max_length",
         "too_large",
+        "too_many_requests",
         "unsupported_media_type",
     )
     return (

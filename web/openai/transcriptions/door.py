@@ -16,6 +16,7 @@ from core.http.client_connection import while_connected
 from media.files.decode import FileDecoder, FileLimits
 from media.files.upload_spool import UploadSpool, UploadSpools
 from pipeline.transcription.recording import RecordingTranscription, Transcriber
+from web.openai.limits import RequestLimit
 from web.openai.models import ModelCardSource, model, model_list
 from web.openai.transcriptions.fields import TranscriptionFields, TranslationFields
 from web.openai.transcriptions.formats import MODEL_HEADER, answer
@@ -49,6 +50,7 @@ class AudioDoor:
         models: ModelCardSource,
         spools: UploadSpools,
         decoder: FileDecoder,
+        limit: RequestLimit,
         *,
         max_duration_s: float = 2 * 3600,
     ) -> None:
@@ -57,9 +59,9 @@ class AudioDoor:
         max_duration_s: longest recording that is accepted, in seconds.
         """
         self._transcriber, self._models, self._spools = transcriber, models, spools
-        self._decoder = decoder
+        self._decoder, self._limit = decoder, limit
         self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
-        self.whisper_service = WhisperServiceDoor(transcriber, spools, decoder, self._limits)
+        self.whisper_service = WhisperServiceDoor(transcriber, spools, decoder, self._limits, limit)
 
     @property
     def max_body_bytes(self) -> int:
@@ -68,13 +70,17 @@ class AudioDoor:
 
     async def transcriptions(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/audio/transcriptions`."""
-        return await while_connected(
-            request, self._run(request, TranscriptionFields, transcription)
-        )
+        async with self._limit.take():
+            return await while_connected(
+                request, self._run(request, TranscriptionFields, transcription)
+            )
 
     async def translations(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/audio/translations`."""
-        return await while_connected(request, self._run(request, TranslationFields, translation))
+        async with self._limit.take():
+            return await while_connected(
+                request, self._run(request, TranslationFields, translation)
+            )
 
     async def models(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /v1/models`."""

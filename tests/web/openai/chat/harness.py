@@ -14,6 +14,7 @@ from engines.llm.openai.settings import Settings
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.shared.settings import SessionSettings
+from server.config.sections.limits import LimitsConfig
 from tests.engines.llm.openai.completions_server import Server as Upstream
 from tests.pipeline.fakes import World
 from tests.server.http.harness import serving
@@ -60,7 +61,7 @@ async def _serving(services: SessionServices, world: World) -> AsyncIterator[Ser
         default_settings=lambda: SessionSettings(instructions="Be brief."),
     )
     models = ChatModels(services, assistant)
-    door = ChatDoor(models, services.clock)
+    door = ChatDoor(models, services.clock, LimitsConfig().as_limits().chat)
     responses = ResponsesDoor(door, models, services.clock)
     async with serving((*chat_routes(door), *response_routes(responses))) as client:
         yield Server(client, services, assistant, door)

@@ -15,6 +15,7 @@ from media.files.decode import decode_file
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
+from server.config.sections.limits import LimitsConfig
 from tests.pipeline.fakes import LoudVads
 from tests.server.http.harness import error_of
 from tests.web.openai.speech.harness import SPEECH, HeldTts, Server, against, until
@@ -295,7 +296,11 @@ def test_a_request_beyond_the_limit_gets_retry_after() -> None:
 def test_the_api_description_contains_it() -> None:
     tts = HeldTts()
     engines = EngineSet(LoudVads(), {}, {}, {"default": tts})
-    routes = speech_routes(SpeechDoor(engines, SpeechFiles(engines), TextLanguageDetector()))
+    routes = speech_routes(
+        SpeechDoor(
+            engines, SpeechFiles(engines), TextLanguageDetector(), LimitsConfig().as_limits().speech
+        )
+    )
     made = document(routes, title="T", version="1", description="D")
     described = msgspec.json.decode(msgspec.json.encode(made))
     validate(described)

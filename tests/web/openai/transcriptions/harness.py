@@ -17,6 +17,7 @@ from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, Token
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.services import EngineSet
 from pipeline.transcription.recording import Transcriber
+from server.config.sections.limits import LimitsConfig
 from serving.asr.scheduling import DecodePriority
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads, words_of
@@ -170,7 +171,12 @@ async def door(folder: Path, **limits: int) -> AsyncIterator[Server]:
         LoudVads(), {"default": listener, "listener": listener, "other": listener}, {}, {}
     )
     opened = AudioDoor(
-        Transcriber(engines), Cards(), spools, ThreadDecoder(), max_duration_s=MAX_DURATION_S
+        Transcriber(engines),
+        Cards(),
+        spools,
+        ThreadDecoder(),
+        LimitsConfig().as_limits().transcriptions,
+        max_duration_s=MAX_DURATION_S,
     )
     async with serving(routes(opened)) as client:
         yield Server(client, listener, spools)

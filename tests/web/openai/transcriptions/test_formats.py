@@ -11,6 +11,7 @@ from engines.base import Segment, TokenLogprob
 from media.files.upload_spool import UploadSpools
 from pipeline.services import EngineSet
 from pipeline.transcription.recording import Transcriber
+from server.config.sections.limits import LimitsConfig
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads
 from tests.web.openai.transcriptions.harness import Cards
@@ -107,7 +108,11 @@ def test_each_endpoint_knows_its_own_fields(
 def test_the_api_description_contains_the_fields() -> None:
     spools = UploadSpools()
     door = AudioDoor(
-        Transcriber(EngineSet(LoudVads(), {}, {}, {})), Cards(), spools, ThreadDecoder()
+        Transcriber(EngineSet(LoudVads(), {}, {}, {})),
+        Cards(),
+        spools,
+        ThreadDecoder(),
+        LimitsConfig().as_limits().transcriptions,
     )
     described = json.loads(
         msgspec.json.encode(document(routes(door), title="t", version="1", description="d"))

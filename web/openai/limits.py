@@ -1,0 +1,75 @@
+"""Limits of the REST API: one for each capability, so that a flood of one leaves the others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from core.errors import EngineTimeout
+from core.limits import CapacityLimit
+
+RETRY_AFTER_S = 2
+"Seconds that a refused client is asked to wait: several short requests are answered in that time."
+
+
+class RequestLimit:
+    """Largest number of requests of one capability at a time, and the longest time of each.
+
+    A request that waits for its model counts, too.
+    """
+
+    def __init__(self, stage: str, work: str, max_requests: int, timeout_s: float) -> None:
+        """`stage`: kind of the engine, in errors. `work`: what the requests ask for, a noun."""
+        self._stage, self._work, self._timeout_s = stage, work, timeout_s
+        self._places = CapacityLimit(
+            max_requests,
+            f"{{limit}} {work} requests are being answered, the limit",
+            retry_after_s=RETRY_AFTER_S,
+            code="too_many_requests",
+        )
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[None]:
+        """Holds a place for one request while the body runs, and cancels the body after the longest
+        time.
+
+        Raises OverloadedError too_many_requests, draining; EngineTimeout.
+        """
+        with self._places.take():
+            deadline = asyncio.timeout(self._timeout_s)
+            try:
+                async with deadline:
+                    yield
+            except TimeoutError:
+                if not deadline.expired():
+                    raise  # a time limit inside the work
+                why = f"no answer within {self._timeout_s:g} s"
+                raise EngineTimeout(self._stage, self._work, why) from None
+
+    async def drain(self) -> None:
+        """Takes no new requests and waits until those under way are answered."""
+        await self._places.drain()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """The limits of all capabilities."""
+
+    embeddings: RequestLimit
+    rerank: RequestLimit
+    chat: RequestLimit
+    "Also of `/v1/responses` and Ollama's API."
+    transcriptions: RequestLimit
+    speech: RequestLimit
+
+    async def drain(self) -> None:
+        """Takes no new requests and waits until those under way are answered."""
+        async with asyncio.TaskGroup() as tasks:
+            for limit in (
+                self.embeddings,
+                self.rerank,
+                self.chat,
+                self.transcriptions,
+                self.speech,
+            ):
+                tasks.create_task(limit.drain())
