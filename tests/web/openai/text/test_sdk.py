@@ -112,3 +112,5 @@ def test_both_models_are_listed_with_their_kind(url: str) -> None:
     kinds = {card["id"]: card["kind"] for card in cards}
     assert kinds["tiny-embedder"] == "embed"
     assert kinds["tiny-reranker"] == "rerank"
+    unloaded = httpx.post(f"{url}/v1/models/tiny-embedder/unload")
+    assert (unloaded.status_code, unloaded.json()["state"]) == (200, "unloaded")
