@@ -4,13 +4,14 @@ Labels have few values: never a session, a call, a path with an id or text of a 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from aiohttp import web as aioweb
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from core.http.routes import Route
+from engines.registry import EngineKind
 
 STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10)
 "Buckets for stages of a turn: dense where an answer feels instant (300 ms) or slow (1 s)."
@@ -51,9 +52,22 @@ class MetricDeclaration:
     "Upper limits of a histogram's buckets; empty for other kinds."
 
 
-def _text_model_metrics(kind: str, work: str) -> Mapping[str, MetricDeclaration]:
-    """Returns the metrics of the models of one kind. `work`: what they do, a noun."""
-    prefix = f"earshot_{kind}"
+WORK: Mapping[EngineKind, str] = {
+    "vad": "voice activity detection",
+    "wake": "wake words",
+    "endpoint": "end of turn detection",
+    "asr": "recognition",
+    "llm": "language",
+    "tts": "speech",
+    "embed": "embeddings",
+    "rerank": "reranking",
+}
+"Work of the models of each kind, a noun. A test holds that no kind is missing."
+
+
+def _scheduling_metrics(kind: EngineKind) -> Mapping[str, MetricDeclaration]:
+    """Returns what the scheduler counts of the models of one kind."""
+    prefix, work = f"earshot_{kind}", WORK[kind]
     return {
         f"{prefix}_queue_seconds": MetricDeclaration(
             "histogram",
@@ -79,6 +93,13 @@ def _text_model_metrics(kind: str, work: str) -> Mapping[str, MetricDeclaration]
         f"{prefix}_expired": MetricDeclaration(
             "counter", f"Requests for {work} that the worker did not begin in time.", ("priority",)
         ),
+    }
+
+
+def _registry_metrics(kind: EngineKind) -> Mapping[str, MetricDeclaration]:
+    """Returns what the registry counts of the models of one kind, which it may get at any time."""
+    prefix, work = f"earshot_{kind}", WORK[kind]
+    return {
         f"{prefix}_models_loaded": MetricDeclaration(
             "gauge", f"Models for {work} that are in memory now."
         ),
@@ -229,17 +250,13 @@ METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_asr_expired": MetricDeclaration(
         "counter", "Recognition requests that no worker began in time.", ("priority",)
     ),
-    "earshot_asr_models_loaded": MetricDeclaration(
-        "gauge", "Recognition models that are in memory now."
-    ),
-    "earshot_asr_load_seconds": MetricDeclaration(
-        "histogram", "Time to load and warm up one recognition model.", (), LOAD_BUCKETS_S
-    ),
-    "earshot_asr_evictions": MetricDeclaration(
-        "counter", "Recognition models unloaded because another one needed their memory."
-    ),
-    **_text_model_metrics("embed", "embeddings"),
-    **_text_model_metrics("rerank", "reranking"),
+    **_scheduling_metrics("embed"),
+    **_scheduling_metrics("rerank"),
+    **{
+        name: declaration
+        for kind in get_args(EngineKind)
+        for name, declaration in _registry_metrics(kind).items()
+    },
     "earshot_connection_loss_ratio": MetricDeclaration(
         "histogram",
         "Lost share of a call's latest packets, every 2 s. up: to the server, with late packets.",
