@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from core.errors import EngineError, EngineMissing
+from core.errors import Conflict, EngineError, EngineMissing
 from serving.model import ModelLoader, ServedModel
 from serving.placement.offers import LoadableModel
 from serving.registry import ModelsOfKind
@@ -115,6 +115,56 @@ def test_a_model_of_one_kind_can_evict_one_of_another_kind() -> None:
     run_virtual(main())
     assert world.metrics.counts["earshot_asr_evictions"] == 1
     assert world.metrics.counts["earshot_tts_evictions"] == 1
+
+
+def test_a_hundred_loads_and_unloads_between_requests_fail_none() -> None:
+    """The kind has no default model, so any of its models may be unloaded."""
+    world = World(offer("a", 50))
+    loads = 100
+    answers: list[int] = []
+    refusals: list[str] = []
+
+    async def main() -> None:
+        loader: ModelLoader[VoiceInfo, LoadedVoice] = ModelLoader(
+            "tts", lambda of: VoiceInfo(()), lambda of: started(LoadedVoice(of.name))
+        )
+        async with world.running():
+            registry = world.registry
+            voices: Voices = registry.add(
+                "tts", lambda: [offer("v")], lambda o: Voice(o, loader, registry), is_optional=True
+            )
+            voice = voices.get("v")
+            assert voice is not None
+
+            async def talk() -> None:
+                while True:
+                    answers.append(await voice.speak("hello"))
+                    await asyncio.sleep(0.01)
+
+            async with asyncio.TaskGroup() as tasks:
+                talkers = [tasks.create_task(talk()) for _ in range(3)]
+                observed = world.metrics.observed
+                while len(observed.get("earshot_tts_load_seconds", ())) < loads:
+                    await asyncio.sleep(0.007)
+                    try:
+                        await registry.unload(voice)
+                    except Conflict as busy:
+                        refusals.append(busy.code)
+                for talker in talkers:
+                    talker.cancel()
+            await voice.load()
+            await registry.unload(voice)
+            assert (voice.state, voice.uses, voice.memory_mb) == ("unloaded", 0, 0.0)
+            assert world.metrics.counts["earshot_tts_models_loaded"] == 0
+
+    run_virtual(main())
+    assert set(answers) == {5}
+    assert len(answers) >= loads
+    assert set(refusals) == {"model_busy"}
+
+
+async def started(voice: LoadedVoice) -> LoadedVoice:
+    return voice
 
 
 def test_errors_name_the_kind() -> None:

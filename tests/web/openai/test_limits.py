@@ -21,7 +21,8 @@ MAX_REQUESTS, CALLERS, CHAT_TIMEOUT_S = 3, 20, 1.0
 
 def test_the_time_limit_cancels_the_work_and_frees_its_place() -> None:
     async def scene() -> None:
-        limit, cancelled = RequestLimit("embed", "embeddings", 1, 5.0), []
+        limit = RequestLimit("embed", "embeddings", 1, 5.0)
+        cancelled: list[bool] = []
 
         async def work() -> None:
             async with limit.take():
