@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -37,6 +37,7 @@ from server.settings.routes import SettingsDoor, settings_routes
 from server.settings.service import SettingsService
 from server.version import product_version
 from web.docs import docs_routes
+from web.ingrain.door import IngrainPort
 from web.page import willow_page_routes, willow_pages
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,10 @@ class BoundListeners:
     "Listener of Willow's application server; None if it is off."
     was_gate: AccessGate
     "Access rules of `was`."
+    ingrain: Mapping[IngrainPort, BoundListener]
+    "Listeners for clients of Ingrain by what they serve."
+    ingrain_gate: AccessGate
+    "Access rules of `ingrain`."
     ingress: BoundListener | None
     "Listener for Home Assistant's ingress; None if it is off."
     wyoming: Sequence[socket.socket]
@@ -113,15 +118,18 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     willow_http = _bind_port(config, willow.http_port, "willow.http_port", stack)
     willow_https = _bind_port(config, willow.https_port, "willow.https_port", stack)
     was = _bind_port(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
+    ingrain = _bind_ingrain(config, stack)
     ingress_port = config.home_assistant.ingress_port
     ingress = _bind_port(config, ingress_port, "home_assistant.ingress_port", stack)
     wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
-    is_local, is_was_local = (
-        is_local_only(sockets) and not server.needs_key_here for sockets in (main, was)
+    ingrain_sockets = [one for listener in ingrain.values() for one in listener.sockets]
+    is_local, is_was_local, is_ingrain_local = (
+        is_local_only(sockets) and not server.needs_key_here
+        for sockets in (main, was, ingrain_sockets)
     )
-    needs_key = not (is_local and is_was_local)
+    needs_key = not (is_local and is_was_local and is_ingrain_local)
     notes = [*wyoming_notes, *restrict_access(config.paths.state_dir)]
     key = server.api_key or read_key(config.paths.state_dir)
     folder = Path(config.paths.state_dir).expanduser()
@@ -148,6 +156,8 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
         ],
         BoundListener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
         replace(gate, is_local=is_was_local),
+        ingrain,
+        replace(gate, is_local=is_ingrain_local),
         _bound_listener(config, ingress, None) if ingress else None,
         wyoming,
         notes,
@@ -167,6 +177,26 @@ def _bind_port(
     for listener in sockets:
         stack.callback(listener.close)
     return sockets
+
+
+def _bind_ingrain(config: Config, stack: ExitStack) -> Mapping[IngrainPort, BoundListener]:
+    """Binds the ports for clients of Ingrain. One port alone serves everything, as the first
+    server did."""
+    ingrain = config.ingrain
+    inference: IngrainPort = "inference" if ingrain.model_port else "all"
+    ports: tuple[tuple[IngrainPort, int, str], ...] = (
+        (inference, ingrain.port, "ingrain.port"),
+        ("models", ingrain.model_port, "ingrain.model_port"),
+    )
+    bound = {
+        kind: _bind_port(config, port, setting, stack, host=ingrain.host)
+        for kind, port, setting in ports
+    }
+    return {
+        kind: BoundListener(sockets, None, urls(ingrain.host, sockets, is_tls=False))
+        for kind, sockets in bound.items()
+        if sockets
+    }
 
 
 def _bind_wyoming(
@@ -262,6 +292,11 @@ async def _serve(
                     was_routes = _with_docs(assembly.was_routes)
                     was_gate = replace(listeners.was_gate, keys=assembly.named_keys)
                     applications.append((listeners.was, was_routes, was_gate))
+                ingrain_gate = replace(listeners.ingrain_gate, keys=assembly.named_keys)
+                applications += [
+                    (listener, _with_docs(assembly.ingrain_routes(kind)), ingrain_gate)
+                    for kind, listener in listeners.ingrain.items()
+                ]
                 if listeners.ingress is not None:
                     ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
                     applications.append((listeners.ingress, routes, ingress_gate))
@@ -287,6 +322,8 @@ async def _serve(
                     logger.info("Willow at %s", " ".join(listener.urls))
                 if listeners.was is not None:
                     logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
+                for kind, listener in listeners.ingrain.items():
+                    logger.info("Ingrain (%s) at %s", kind, " ".join(listener.urls))
                 if listeners.ingress is not None:
                     logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
                 await lifecycle.stopped()
@@ -355,7 +392,12 @@ def _settings(
     lifecycle: Lifecycle,
 ) -> Sequence[Route]:
     """Returns the routes with which the page changes the settings and restarts the server."""
-    optional = (listeners.was, listeners.ingress, *listeners.willow)
+    optional = (
+        listeners.was,
+        listeners.ingress,
+        *listeners.willow,
+        *listeners.ingrain.values(),
+    )
     others = [one for one in optional if one is not None]
     ports = {
         one.getsockname()[1] for listener in (listeners.main, *others) for one in listener.sockets

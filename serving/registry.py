@@ -130,18 +130,9 @@ class ModelsOfKind(Generic[ModelT]):
             for model in self._models.values()
         )
 
-    def _find(self, name: str) -> ModelT | None:
-        name = self._aliases.get(name, name)
-        if name not in self._models and (entry := find_entry(name)):
-            name = self._aliases.get(entry.name, entry.name)
-        return self._models.get(name)
-
-    def _refresh(self) -> bool:
-        """Finds the offers again if the last time was long enough ago. True if that was done."""
-        now_s = self._clock.now()
-        if now_s - self._refreshed_at_s < REFRESH_S:
-            return False
-        self._refreshed_at_s = now_s
+    def refresh(self) -> None:
+        """Finds the offers again, because one has come or gone."""
+        self._refreshed_at_s = self._clock.now()
         offers = {offer.name: offer for offer in self._find_offers()}
         for name, offer in offers.items():
             model = self._models.get(name)
@@ -151,6 +142,18 @@ class ModelsOfKind(Generic[ModelT]):
             if name not in offers and model.lifetime is None and model is not self._default:
                 del self._models[name]
         self._aliases = self._names_by_alias()
+
+    def _find(self, name: str) -> ModelT | None:
+        name = self._aliases.get(name, name)
+        if name not in self._models and (entry := find_entry(name)):
+            name = self._aliases.get(entry.name, entry.name)
+        return self._models.get(name)
+
+    def _refresh(self) -> bool:
+        """Finds the offers again if the last time was long enough ago. True if that was done."""
+        if self._clock.now() - self._refreshed_at_s < REFRESH_S:
+            return False
+        self.refresh()
         return True
 
     def _names_by_alias(self) -> dict[str, str]:

@@ -144,6 +144,8 @@ class Route:
     has_plain_errors: bool = False
     """True: errors are `{"error": "message"}`, as clients of Ollama read them, in place of OpenAI's
     object."""
+    error_field: str = "error"
+    "Name of the field with the message, if `has_plain_errors` is set."
     max_body_bytes: int | None = None
     """Largest body in bytes; None: the server's own limit. A handler with a larger one reads the
     body in pieces, and counts the bytes of those without a Content-Length."""

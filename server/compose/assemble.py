@@ -36,6 +36,7 @@ from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import collect_when_idle
 from serving.llm_slots import DraftBudget
 from serving.workers.file_decoder import DecoderProcess
+from web.ingrain.door import IngrainPort
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,8 @@ class ServerAssembly:
     "Routes of Willow's inference server, for the main listener and Willow's own listeners."
     was_routes: tuple[Route, ...]
     "Routes of Willow's application server. Only its own listener serves them."
+    ingrain_routes: Callable[[IngrainPort], tuple[Route, ...]]
+    "Returns the routes of one of the listeners for clients of Ingrain."
     plugin_doors: Sequence[OpenedDoor]
     "Doors of other packages, served by the main listener."
     wyoming: WyomingDoor
@@ -159,6 +162,7 @@ async def assemble(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
             was_routes=doors.was_routes,
+            ingrain_routes=doors.ingrain_routes,
             plugin_doors=doors.plugins,
             wyoming=doors.wyoming,
             named_keys=devices.named_keys,

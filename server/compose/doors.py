@@ -56,6 +56,8 @@ from signaling.realtime.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
+from web.ingrain.door import IngrainDoor, IngrainPort
+from web.ingrain.routes import ingrain_routes
 from web.ollama.door import OllamaDoor
 from web.ollama.models import OllamaModels, OllamaModelsDoor
 from web.ollama.routes import ollama_routes
@@ -113,6 +115,8 @@ class Doors:
     "Routes of Willow's inference server."
     was_routes: tuple[Route, ...]
     "Routes of Willow's application server, on a listener of its own."
+    ingrain_routes: Callable[[IngrainPort], tuple[Route, ...]]
+    "Returns the routes of one of the listeners for clients of Ingrain."
     background: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
     "Coroutine functions that run while the doors are open, by task name."
     wyoming: WyomingDoor
@@ -195,6 +199,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         "xiaozhi": xiaozhi.images.folder,
     }
     devices = _devices_door(backend, firmware)
+    removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
+    models = ModelsDoor(engines.registry, pulls, models_dir, cards, removal)
     willow = _willow_door(backend, spools, replace(call_settings(), ice=ice), was)
     named_keys.on_revoked.append(willow.calls.end_all_of)
     return Doors(
@@ -219,7 +225,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, cards, spools, limits)),
             *_chat_routes(backend, chat),
-            *_model_routes(backend, chat, limits, models_dir, pulls, cards),
+            *model_routes(models),
+            *_text_routes(backend, chat, limits, pulls, removal),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines,
@@ -231,6 +238,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         ),
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
+        ingrain_routes=partial(_ingrain_routes, backend, models, removal, limits),
         background={
             "calls": realtime.run,
             "devices": devices.run,
@@ -298,28 +306,43 @@ def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
     )
 
 
-def _model_routes(
+def _text_routes(
     backend: Backend,
     chat: ChatDoor,
     limits: RequestLimits,
-    models_dir: Path,
     pulls: ModelPulls,
-    cards: ModelCards,
+    removal: FolderRemoval,
 ) -> tuple[Route, ...]:
-    """Returns the routes of the models, of embeddings and reranking, and Ollama's for both."""
+    """Returns the routes of embeddings and reranking, and Ollama's."""
     engines = backend.engines
     texts = TextDoor(engines.embedders, engines.rerankers, limits)
-    removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
     names = (ASSISTANT, engines.choices["llm"].name)
     models = OllamaModels(
         lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal
     )
     ollama = OllamaDoor(chat, backend.session_services.clock, product_version())
-    return (
-        *model_routes(ModelsDoor(engines.registry, pulls, models_dir, cards, removal)),
-        *text_routes(texts),
-        *ollama_routes(ollama, OllamaModelsDoor(models)),
+    return (*text_routes(texts), *ollama_routes(ollama, OllamaModelsDoor(models)))
+
+
+def _ingrain_routes(
+    backend: Backend,
+    models: ModelsDoor,
+    removal: FolderRemoval,
+    limits: RequestLimits,
+    port: IngrainPort,
+) -> tuple[Route, ...]:
+    config, engines = backend.config, backend.engines
+    settings = config.ingrain.as_settings(trusts_this_machine=not config.server.needs_key_here)
+    door = IngrainDoor(
+        engines.embedders,
+        engines.registry,
+        settings,
+        models.download,
+        removal.remove,
+        limits.embeddings,
+        port,
     )
+    return ingrain_routes(door, settings, port)
 
 
 def _realtime_door(

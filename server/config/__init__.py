@@ -13,6 +13,7 @@ from server.config.sections.assistant import AssistantConfig
 from server.config.sections.devices import DevicesConfig
 from server.config.sections.home_assistant import HomeAssistantConfig
 from server.config.sections.ice import IceConfig
+from server.config.sections.ingrain import IngrainConfig
 from server.config.sections.limits import LimitsConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
 from server.config.sections.tools import ToolsConfig
@@ -391,6 +392,7 @@ class Config(Section, frozen=True):
     devices: DevicesConfig = DevicesConfig()
     willow: WillowConfig = WillowConfig()
     wyoming: WyomingConfig = WyomingConfig()
+    ingrain: IngrainConfig = IngrainConfig()
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()
     doors: Annotated[

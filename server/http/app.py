@@ -18,7 +18,7 @@ from server.http.auth import AccessGate
 from server.http.connection import HttpRunner, check_http_names
 from server.http.edge import (
     LIMIT_BYTES,
-    PLAIN_ERRORS,
+    PLAIN_ERROR_FIELD,
     add_common_headers,
     check_encoding,
     edge,
@@ -107,7 +107,7 @@ def _wrap_handler(route: Route, open_streams: _OpenStreams) -> Handler:
     setattr(handler, PUBLIC, route.is_public)
     setattr(handler, SCOPE, route.scope)
     setattr(handler, ADMITS, route.admits)
-    setattr(handler, PLAIN_ERRORS, route.has_plain_errors)
+    setattr(handler, PLAIN_ERROR_FIELD, route.error_field if route.has_plain_errors else "")
     setattr(handler, ADMITS_PEER, route.admits_peer)
     setattr(handler, ADMITS_PAGE, route.admits_page)
     setattr(handler, LIMIT_BYTES, route.max_body_bytes)

@@ -207,8 +207,9 @@ LIMIT_BYTES = "limit_bytes"
 "Attribute of a handler whose route has a body limit of its own, in bytes."
 
 
-PLAIN_ERRORS = "plain_errors"
-"Attribute of a handler: True if the body of its errors has only the message."
+PLAIN_ERROR_FIELD = "plain_error_field"
+"""Attribute of a handler: name of the field with the message, if the body of its errors has nothing
+else; empty: the body is OpenAI's object."""
 
 
 def _limit_bytes(request: aioweb.Request) -> int | None:
@@ -271,8 +272,8 @@ async def _respond_to_error(
     sent_response: aioweb.StreamResponse | None = request.get(PREPARED)
     if sent_response is None:
         response = error_response(answer)
-        if getattr(request.match_info.handler, PLAIN_ERRORS, False):
-            response.body = msgspec.json.encode({"error": str(answer)})
+        if name := getattr(request.match_info.handler, PLAIN_ERROR_FIELD, ""):
+            response.body = msgspec.json.encode({name: str(answer)})
         if isinstance(answer, Unauthorized) and request.path.startswith(BASIC_PATHS):
             response.headers.add("WWW-Authenticate", 'Basic realm="Earshot", charset="UTF-8"')
         if isinstance(error, aioweb.HTTPMethodNotAllowed):

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import Meta, Struct
 
-from core.errors import Conflict, NotFound
+from core.errors import Conflict, EngineMissing, NotFound
 from core.http.routes import JSON, Route
 from server.models.errors import ModelsError
 from server.models.inventory import ModelFolder, find_installed, installed, remove
@@ -138,6 +138,18 @@ class ModelsDoor:
         """Removes a model from the disk. It is unloaded before, if it is loaded."""
         await self._removal.remove(request.match_info["model"])
         return aioweb.Response(status=204)
+
+    async def download(self, name: str) -> None:
+        """Downloads a model, and waits for the end. The download goes on if the caller does not.
+
+        Raises NotFound, RequestError, OverloadedError, and EngineMissing if the download fails.
+        """
+        pull = self._pulls.start(name)
+        async with aclosing(self._pulls.events(name)) as states:
+            async for state in states:
+                pull = state
+        if pull.state != "done":
+            raise EngineMissing("model", name[:64], pull.message or f"its download {pull.state}")
 
     async def downloads(self, _: aioweb.Request) -> aioweb.Response:
         """Lists the catalogue, the downloads and the free space."""

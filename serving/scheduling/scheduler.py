@@ -26,6 +26,7 @@ from serving.scheduling.policy import (
     SchedulingPolicy,
 )
 from serving.scheduling.queue import QueuedRequest, RequestQueue
+from serving.scheduling.statistics import ModelStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +95,8 @@ class Scheduler(Generic[ItemT, ResultT]):
         self._calls: dict[int, _WorkerCall[ItemT, ResultT]] = {}
         "Present call by lane."
         self._last_order = 0
+        self.statistics = ModelStatistics()
+        "Numbers and times of requests since the model was loaded."
         self._info: BatchModelInfo | None = None
         self._has_stopped = False
 
@@ -329,11 +332,10 @@ class Scheduler(Generic[ItemT, ResultT]):
         """Computes one batch in a lane, and answers its requests."""
         kind, timeout = self._policy.kind, asyncio.timeout(None)
         call = self._calls[lane] = _WorkerCall(batch, self._clock.now(), timeout)
-        for request in batch:
+        waits_s = [call.began_s - request.arrived_s for request in batch]
+        for request, wait_s in zip(batch, waits_s, strict=True):
             self._metrics.observe(
-                f"earshot_{kind}_queue_seconds",
-                call.began_s - request.arrived_s,
-                priority=request.priority.name.lower(),
+                f"earshot_{kind}_queue_seconds", wait_s, priority=request.priority.name.lower()
             )
         self._metrics.observe(f"earshot_{kind}_batch_size", len(batch))
         try:
@@ -342,10 +344,13 @@ class Scheduler(Generic[ItemT, ResultT]):
         except TimeoutError:  # `_end_abandoned_call` ended the call: no caller waits for its items
             self._update_affinity(lane, batch)
         except EngineError as error:
+            self.statistics.failed(waits_s, self._clock.now() - call.began_s)
             self._fail_batch(lane, batch, error)
         else:
             took_s = self._clock.now() - call.began_s
             self._metrics.observe(f"earshot_{kind}_compute_seconds", took_s, batch=str(len(batch)))
+            now_ms = round(1000 * self._clock.wall().timestamp())
+            self.statistics.succeeded(waits_s, took_s, now_ms)
             self._costs.observe(call.priorities, took_s)
             self._load.add(call.priorities, took_s, self._clock.now())
             for request, result in zip(batch, results, strict=True):

@@ -140,7 +140,8 @@ class ServedTextModel(
             self.loaded.admit(priority)
 
 
-Embedders = ModelsOfKind[ServedTextModel[EmbedItem, EmbedResult]]
+Embedder = ServedTextModel[EmbedItem, EmbedResult]
+Embedders = ModelsOfKind[Embedder]
 Rerankers = ModelsOfKind[ServedTextModel[RerankItem, RerankResult]]
 
 EMBED_WARM_UP = EmbedItem(("warm",))

@@ -8,6 +8,7 @@ from tests.fuzz import (
     files,
     forms,
     home_assistant,
+    ingrain,
     names,
     realtime,
     streams,
@@ -22,7 +23,7 @@ TARGETS = tuple(
         module.TARGETS
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
-            *(files, streams),
+            *(files, streams, ingrain),
         )
     )
 )

@@ -118,8 +118,12 @@ def _unit_settings(
     if config.server.tls not in ("off", "auto"):
         certificate, _, key = config.server.tls.partition(":")
         certificate_files = Path(certificate).absolute(), Path(key).absolute()
-    willow = config.willow
-    ports = (config.server.port, willow.http_port, willow.https_port, willow.was_port)
+    willow, ingrain = config.willow, config.ingrain
+    ports = (
+        config.server.port,
+        *(willow.http_port, willow.https_port, willow.was_port),
+        *(ingrain.port, ingrain.model_port),
+    )
     return UnitSettings(
         program=program,
         working_folder=Path.cwd(),

@@ -55,6 +55,17 @@ def test_a_text_that_is_too_long_costs_only_its_own_item(tmp_path: Path) -> None
     assert (bad.tokens, bad.vectors) == ((3, 13), b"")
 
 
+def test_a_text_that_is_too_long_is_cut_before_its_last_token(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "m")
+    model = embed.create(embed.Settings(str(tmp_path / "m"), threads=1))
+    cut, fits = model.embed(
+        [EmbedItem(("cat " * 11,), is_cut=True), EmbedItem(("cat " * 10,), is_cut=True)]
+    )
+    assert cut.tokens == fits.tokens == (12,)
+    first, second = (np.frombuffer(result.vectors, "<f4") for result in (cut, fits))
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
 def test_scores_are_those_of_the_cross_encoder(tmp_path: Path) -> None:
     weights = write_reranker(tmp_path / "r")
     model = rerank.create(rerank.Settings(str(tmp_path / "r"), threads=1))

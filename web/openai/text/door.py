@@ -17,7 +17,13 @@ from core.http.routes import JSON, Route
 from engines.base.text import EmbedItem, RerankItem, TextModelInfo
 from pipeline.shared.settings import DEFAULT
 from serving.registry import ModelsOfKind
-from serving.text.model import Embedders, Rerankers, ServedTextModel, TextPriority
+from serving.text.model import (
+    Embedder,
+    Embedders,
+    Rerankers,
+    ServedTextModel,
+    TextPriority,
+)
 from web.openai.json_body import read_json
 from web.openai.limits import RequestLimits
 from web.openai.text.fields import (
@@ -106,8 +112,7 @@ class TextDoor:
     async def embeddings(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/embeddings`. Raises RequestError, OverloadedError, EngineError."""
         fields, inputs = decode_embeddings(await read_json(request))
-        async with self._limits.embeddings.take():
-            return await while_connected(request, self._embed(fields, inputs))
+        return await while_connected(request, self._embed(fields, inputs))
 
     async def rerank(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/rerank`. Raises RequestError, OverloadedError, EngineError."""
@@ -150,17 +155,8 @@ class TextDoor:
         length = _dimensions(info, dimensions)
         _check_prompt(info, prompt)
         _check_token_ids(info, inputs)
-        chunks = _chunks(inputs)
-        priority = _priority(model, len(chunks))
-        rows: list[Floats] = []
-        tokens = 0
-        for chunk in chunks:
-            result = await model.compute(EmbedItem(chunk, prompt, is_cut), priority)
-            if not result.vectors:
-                raise _too_long(info, "input", len(rows), result.tokens, len(inputs))
-            tokens += sum(result.tokens)
-            rows += _shortened(result.vectors, info, length)
-        return TextVectors(model.offer.name, rows, tokens)
+        async with self._limits.embeddings.take():
+            return await vectors_of(model, inputs, prompt, dimensions=length, is_cut=is_cut)
 
     async def _rank(self, fields: RerankFields) -> aioweb.Response:
         model = _requested(self._rerankers, fields.model, "reranking")
@@ -234,6 +230,31 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
             scope="models",
         ),
     )
+
+
+async def vectors_of(
+    model: Embedder,
+    inputs: Sequence[str | tuple[int, ...]],
+    prompt: str = "",
+    *,
+    dimensions: int | None = None,
+    is_cut: bool = False,
+) -> TextVectors:
+    """Computes the vectors of all inputs of a request. `prompt`: name of the model's prefix.
+    `dimensions`: length of the vectors; None: as the model has it. `is_cut`: a text that is too
+    long is cut. Raises RequestError context_length_exceeded, OverloadedError, EngineError."""
+    info = model.info
+    chunks = _chunks(inputs)
+    priority = _priority(model, len(chunks))
+    rows: list[Floats] = []
+    tokens = 0
+    for chunk in chunks:
+        result = await model.compute(EmbedItem(chunk, prompt, is_cut), priority)
+        if not result.vectors:
+            raise _too_long(info, "input", len(rows), result.tokens, len(inputs))
+        tokens += sum(result.tokens)
+        rows += _shortened(result.vectors, info, dimensions or info.dimensions)
+    return TextVectors(model.offer.name, rows, tokens)
 
 
 def _requested(

@@ -1,0 +1,29 @@
+# mypy: ignore-errors
+"""A user's program with Ingrain's client before 0.1. Run as `old_client.py INFERENCE MODELS NAME`.
+Prints one JSON object."""
+
+import json
+import sys
+
+import ingrain
+from ingrain.ingrain_errors import IngrainWebException
+
+inference, models, name = sys.argv[1:]
+client = ingrain.Client(inference_server_url=inference, model_server_url=models)
+model = client.load_sentence_transformer_model(name=name)
+told = {
+    "health": [one["message"] for one in client.health()],
+    "texts": client.infer_text(name=name, text=["cat", "dog sits on mat"])["embeddings"],
+    "one": model.infer_text(text="cat")["embeddings"],
+    "both": client.infer(name=name, text="cat")["textEmbeddings"],
+    "loaded": client.loaded_models(),
+    "listed": client.repository_models(),
+    "statistics": [one["inferenceCount"] for one in client.metrics()["modelStats"]],
+}
+try:
+    client.infer_image(name=name, image="x")
+except IngrainWebException as error:
+    told["refused"] = [error.status_code, error.body]
+told["unloaded"] = client.unload_model(name=name)["message"]
+told["deleted"] = client.delete_model(name=name)["message"]
+print(json.dumps(told))
