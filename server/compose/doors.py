@@ -147,7 +147,11 @@ class ModelCards:
         kinds: tuple[EngineKind, ...] = ("llm", "tts")
         others = (ModelCard(id=self._engines.choices[kind].name, kind=kind) for kind in kinds)
         # The default comes first, so the assistant comes last.
-        return (*served, *others, ModelCard(id=ASSISTANT, kind="llm"))
+        remote = (
+            ModelCard(id=model.name, kind=model.kind, owned_by="remote")
+            for model in self._engines.remote
+        )
+        return (*served, *others, *remote, ModelCard(id=ASSISTANT, kind="llm"))
 
     def knows(self, name: str) -> bool:
         """Returns True if requests may use this model name."""
@@ -315,7 +319,7 @@ def _text_routes(
 ) -> tuple[Route, ...]:
     """Returns the routes of embeddings and reranking, and Ollama's."""
     engines = backend.engines
-    texts = TextDoor(engines.embedders, engines.rerankers, limits)
+    texts = TextDoor(engines.embedders, engines.rerankers, engines.remote, limits)
     names = (ASSISTANT, engines.choices["llm"].name)
     models = OllamaModels(
         lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal

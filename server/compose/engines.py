@@ -45,6 +45,7 @@ from serving.placement.choose import KINDS, EngineSelection, unknown_model_messa
 from serving.placement.offers import LoadableModel, OfferInputs
 from serving.registry import ModelRegistry, ModelsOfKind
 from serving.text.model import Embedders, Rerankers, add_text_models
+from serving.text.remote import RemoteTextModel, RemoteTextModels
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ class Engines:
     "Models for embeddings, loaded or not."
     rerankers: Rerankers
     "Models for reranking, loaded or not."
+    remote: RemoteTextModels
+    "Models for embeddings and reranking of other servers."
     registry: ModelRegistry = field(repr=False)
     "Models that are loaded and unloaded while the server runs."
     languages: TextLanguageDetector = field(repr=False)
@@ -193,12 +196,16 @@ async def run_engines(
     )
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
     embedders, rerankers = add_text_models(registry, config.paths.models_dir, clock, metrics)
+    remote = RemoteTextModels(
+        [RemoteTextModel(name, settings) for name, settings in config.remote.items()]
+    )
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,
         asyncio.TaskGroup() as tasks,
         registry.running(),
     ):
+        stack.push_async_callback(remote.aclose)
         voice = await start_voice(choices["tts"], metrics, stack)
         (vad, wake, endpoint), llm, voices, _, _ = await asyncio.gather(
             _load_frame_engines(choices),
@@ -225,6 +232,7 @@ async def run_engines(
             choices,
             embedders,
             rerankers,
+            remote,
             registry,
             languages,
             inputs,

@@ -25,6 +25,7 @@ from server.config.types import PLUGIN_NAME, Section
 from server.net.addresses import is_loopback
 from server.net.allowlist import networks_of
 from server.runtime.state_dir import KEY_CHARS, KEY_PATTERN
+from serving.text.remote import RemoteModelSettings
 
 NameList = tuple[str, ...]
 
@@ -393,6 +394,17 @@ class Config(Section, frozen=True):
     willow: WillowConfig = WillowConfig()
     wyoming: WyomingConfig = WyomingConfig()
     ingrain: IngrainConfig = IngrainConfig()
+    remote: Annotated[
+        dict[Annotated[str, Meta(min_length=1, max_length=200)], RemoteModelSettings],
+        Meta(
+            title="tables with kind and base_url",
+            description=(
+                "Models for embeddings (kind embed) and reranking (rerank) on other servers with"
+                " OpenAI's API, by the name that requests use. Others of their fields: model,"
+                " api_key_file, max_requests, timeout_s, connect_timeout_s."
+            ),
+        ),
+    ] = field(default_factory=dict)
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()
     doors: Annotated[

@@ -255,13 +255,13 @@ class OpenAiHttpClient:
         return EngineError(self._stage, self._engine, why)
 
 
-async def read_limited(response: aiohttp.ClientResponse) -> bytes:
-    """Returns the whole body. Raises RemoteProtocolError above MAX_JSON_BYTES."""
+async def read_limited(response: aiohttp.ClientResponse, max_bytes: int = MAX_JSON_BYTES) -> bytes:
+    """Returns the whole body. Raises RemoteProtocolError above `max_bytes`."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
-        if len(body) > MAX_JSON_BYTES:
-            raise RemoteProtocolError(f"an answer of more than {MAX_JSON_BYTES} bytes")
+        if len(body) > max_bytes:
+            raise RemoteProtocolError(f"an answer of more than {max_bytes} bytes")
     return bytes(body)
 
 

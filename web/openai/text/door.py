@@ -1,7 +1,7 @@
 """Serves embeddings of OpenAI's REST API, and reranking in the form of Jina and Cohere."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -24,6 +24,7 @@ from serving.text.model import (
     ServedTextModel,
     TextPriority,
 )
+from serving.text.remote import RemoteKind, RemoteTextModel, RemoteTextModels
 from web.openai.json_body import read_json
 from web.openai.limits import RequestLimits
 from web.openai.text.fields import (
@@ -106,19 +107,45 @@ ResultT = TypeVar("ResultT")
 class TextDoor:
     """Handles the requests of `/v1/embeddings` and `/v1/rerank`."""
 
-    def __init__(self, embedders: Embedders, rerankers: Rerankers, limits: RequestLimits) -> None:
-        self._embedders, self._rerankers, self._limits = embedders, rerankers, limits
+    def __init__(
+        self,
+        embedders: Embedders,
+        rerankers: Rerankers,
+        remote: RemoteTextModels,
+        limits: RequestLimits,
+    ) -> None:
+        """`remote`: models of other servers, which come before our own of the same name."""
+        self._embedders, self._rerankers = embedders, rerankers
+        self._remote, self._limits = remote, limits
 
     async def embeddings(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/embeddings`. Raises RequestError, OverloadedError, EngineError."""
-        fields, inputs = decode_embeddings(await read_json(request))
+        sent = await read_json(request)
+        fields, inputs = decode_embeddings(sent)
+        if remote := self._remote_model("embed", fields.model, self._embedders):
+            texts = [one for one in inputs if isinstance(one, str)]
+            return await while_connected(request, _forwarded(remote, sent, texts))
         return await while_connected(request, self._embed(fields, inputs))
 
     async def rerank(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/rerank`. Raises RequestError, OverloadedError, EngineError."""
-        fields = decode_rerank(await read_json(request))
+        sent = await read_json(request)
+        fields = decode_rerank(sent)
+        if remote := self._remote_model("rerank", fields.model, self._rerankers):
+            texts = [fields.query, *fields.texts()]
+            return await while_connected(request, _forwarded(remote, sent, texts))
         async with self._limits.rerank.take():
             return await while_connected(request, self._rank(fields))
+
+    def _remote_model(
+        self, kind: RemoteKind, name: str, own: Iterable[str]
+    ) -> RemoteTextModel | None:
+        """Returns the model of another server that a request means; None if it means one of ours.
+        `own`: names of our models."""
+        model = self._remote.get(kind, name)
+        if model is None and _is_any(name) and not tuple(own):
+            model = self._remote.first(kind)
+        return model
 
     async def _embed(
         self, fields: EmbeddingFields, inputs: Sequence[str | tuple[int, ...]]
@@ -196,10 +223,12 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
         "engine_crashed",
         "engine_failed",
         "engine_timeout",
+        "engine_unreachable",
         "invalid_json",
         "invalid_value",
         "missing_required_parameter",
         "model_not_found",
+        "refused_by_model",
         "server_full",
         "string_above_max_length",
         "too_large",
@@ -262,7 +291,7 @@ def _requested(
 ) -> ServedTextModel[ItemT, ResultT]:
     """Returns the model that a request names. Raises NotFound model_not_found."""
     model = models.get(name)
-    if model is None and (name == DEFAULT or name.startswith(HOSTED_PREFIX)):
+    if model is None and _is_any(name):
         first = next(iter(models), None)
         model = None if first is None else models.get(first)
     if model is None:
@@ -273,6 +302,19 @@ def _requested(
             param="model",
         )
     return model
+
+
+def _is_any(name: str) -> bool:
+    """Returns True for a name that stands for the first model."""
+    return name == DEFAULT or name.startswith(HOSTED_PREFIX)
+
+
+async def _forwarded(
+    remote: RemoteTextModel, sent: bytes, private_texts: Sequence[str]
+) -> aioweb.Response:
+    body = msgspec.json.decode(sent, type=dict[str, Any])
+    answer = await remote.forward(body, private_texts)
+    return aioweb.Response(body=answer.encode(), content_type=JSON)
 
 
 def _chunks(inputs: Sequence[InputT]) -> list[tuple[InputT, ...]]:
