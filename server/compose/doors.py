@@ -58,6 +58,7 @@ from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
+from web.llama_cpp.door import LlamaCppDoor, llama_cpp_routes
 from web.ollama.door import OllamaDoor
 from web.ollama.models import OllamaModels, OllamaModelsDoor
 from web.ollama.routes import ollama_routes
@@ -317,7 +318,7 @@ def _text_routes(
     pulls: ModelPulls,
     removal: FolderRemoval,
 ) -> tuple[Route, ...]:
-    """Returns the routes of embeddings and reranking, and Ollama's."""
+    """Returns the routes of embeddings and reranking, llama.cpp's and Ollama's."""
     engines = backend.engines
     texts = TextDoor(engines.embedders, engines.rerankers, engines.remote, limits)
     names = (ASSISTANT, engines.choices["llm"].name)
@@ -325,7 +326,11 @@ def _text_routes(
         lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal
     )
     ollama = OllamaDoor(chat, backend.session_services.clock, product_version())
-    return (*text_routes(texts), *ollama_routes(ollama, OllamaModelsDoor(models)))
+    return (
+        *text_routes(texts),
+        *llama_cpp_routes(LlamaCppDoor(texts, chat)),
+        *ollama_routes(ollama, OllamaModelsDoor(models)),
+    )
 
 
 def _ingrain_routes(

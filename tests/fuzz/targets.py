@@ -9,6 +9,7 @@ from tests.fuzz import (
     forms,
     home_assistant,
     ingrain,
+    llama_cpp,
     names,
     realtime,
     streams,
@@ -23,7 +24,7 @@ TARGETS = tuple(
         module.TARGETS
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
-            *(files, streams, ingrain),
+            *(files, streams, ingrain, llama_cpp),
         )
     )
 )

@@ -99,6 +99,18 @@ class TextVectors:
     "Number of tokens of all inputs, with special tokens."
 
 
+@dataclass(frozen=True, slots=True)
+class TextRanking:
+    """Scores of all documents of a request."""
+
+    model: str
+    "Name of the model that computed them."
+    scores: list[float]
+    order: list[int]
+    "Positions of the documents, the best one first."
+    tokens: int
+
+
 InputT = TypeVar("InputT", str, str | tuple[int, ...])
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -134,8 +146,7 @@ class TextDoor:
         if remote := self._remote_model("rerank", fields.model, self._rerankers):
             texts = [fields.query, *fields.texts()]
             return await while_connected(request, _forwarded(remote, sent, texts))
-        async with self._limits.rerank.take():
-            return await while_connected(request, self._rank(fields))
+        return await while_connected(request, self._rank(fields))
 
     def _remote_model(
         self, kind: RemoteKind, name: str, own: Iterable[str]
@@ -186,55 +197,67 @@ class TextDoor:
             return await vectors_of(model, inputs, prompt, dimensions=length, is_cut=is_cut)
 
     async def _rank(self, fields: RerankFields) -> aioweb.Response:
-        model = _requested(self._rerankers, fields.model, "reranking")
         texts = fields.texts()
-        chunks = _chunks(texts)
-        priority = _priority(model, len(chunks))
-        scores: list[float] = []
-        tokens = 0
-        for chunk in chunks:
-            result = await model.compute(RerankItem(fields.query, chunk), priority)
-            if not result.scores:
-                raise _too_long(model.info, "documents", len(scores), result.tokens, len(texts))
-            tokens += sum(result.tokens)
-            scores += result.scores
-        order = sorted(range(len(scores)), key=lambda index: -scores[index])[: fields.top_n]
+        ranking = await self.ranking(fields)
         results = [
             RerankScore(
                 index,
-                scores[index],
+                ranking.scores[index],
                 RerankDocument(texts[index]) if fields.return_documents else None,
             )
-            for index in order
+            for index in ranking.order[: fields.top_n]
         ]
-        return _json(RerankScores(model.offer.name, results, TextUsage(tokens, tokens)))
+        usage = TextUsage(ranking.tokens, ranking.tokens)
+        return _json(RerankScores(ranking.model, results, usage))
+
+    async def ranking(self, fields: RerankFields) -> TextRanking:
+        """Returns the scores of the documents of a checked request. Raises RequestError
+        context_length_exceeded, OverloadedError, EngineError."""
+        model = _requested(self._rerankers, fields.model, "reranking")
+        texts = fields.texts()
+        async with self._limits.rerank.take():
+            chunks = _chunks(texts)
+            priority = _priority(model, len(chunks))
+            scores: list[float] = []
+            tokens = 0
+            for chunk in chunks:
+                result = await model.compute(RerankItem(fields.query, chunk), priority)
+                if not result.scores:
+                    raise _too_long(model.info, "documents", len(scores), result.tokens, len(texts))
+                tokens += sum(result.tokens)
+                scores += result.scores
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])
+        return TextRanking(model.offer.name, scores, order, tokens)
+
+
+TEXT_ERRORS = (
+    "array_above_max_length",
+    "client_gone",
+    "context_length_exceeded",
+    "draining",
+    "empty_array",
+    "empty_string",
+    "engine_busy",
+    "engine_crashed",
+    "engine_failed",
+    "engine_timeout",
+    "engine_unreachable",
+    "invalid_json",
+    "invalid_value",
+    "missing_required_parameter",
+    "model_not_found",
+    "refused_by_model",
+    "server_full",
+    "string_above_max_length",
+    "too_large",
+    "too_many_requests",
+    "unsupported_media_type",
+)
+"Codes of the errors of embeddings and reranking."
 
 
 def text_routes(door: TextDoor) -> tuple[Route, ...]:
     """Returns the routes of embeddings and reranking."""
-    codes = (
-        "array_above_max_length",
-        "client_gone",
-        "context_length_exceeded",
-        "draining",
-        "empty_array",
-        "empty_string",
-        "engine_busy",
-        "engine_crashed",
-        "engine_failed",
-        "engine_timeout",
-        "engine_unreachable",
-        "invalid_json",
-        "invalid_value",
-        "missing_required_parameter",
-        "model_not_found",
-        "refused_by_model",
-        "server_full",
-        "string_above_max_length",
-        "too_large",
-        "too_many_requests",
-        "unsupported_media_type",
-    )
     return (
         Route(
             "POST",
@@ -244,7 +267,7 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
             "openai",
             request=EmbeddingFields,
             responses={200: EmbeddingList},
-            error_codes=codes,
+            error_codes=TEXT_ERRORS,
             scope="models",
         ),
         Route(
@@ -255,7 +278,7 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
             "openai",
             request=RerankFields,
             responses={200: RerankScores},
-            error_codes=codes,
+            error_codes=TEXT_ERRORS,
             scope="models",
         ),
     )

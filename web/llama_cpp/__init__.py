@@ -1,0 +1,1 @@
+"""Paths of llama.cpp's server for embeddings and reranking, for clients that know no other."""
