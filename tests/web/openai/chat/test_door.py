@@ -203,8 +203,8 @@ def test_requests_wait_behind_spoken_turns_and_give_their_slot_to_one(
 def test_a_draining_server_refuses_and_finishes_what_is_under_way() -> None:
     async def scene(server: Server) -> None:
         asked = asyncio.ensure_future(server.post(model="echo"))
-        await until(lambda: server.door._places.taken)
-        draining = asyncio.ensure_future(server.door.drain())
+        await until(lambda: server.door._limit._places.taken)
+        draining = asyncio.ensure_future(server.door._limit.drain())
         await asyncio.sleep(0)
         refused = await server.post(model="echo")
         assert (refused.status, (await error_of(refused))["code"]) == (503, "draining")
