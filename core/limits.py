@@ -36,6 +36,11 @@ class CapacityLimit:
         """Number of places that are taken."""
         return self._taken
 
+    @property
+    def is_closed(self) -> bool:
+        """True if no more places are given, because the server is draining."""
+        return self._is_draining
+
     def check_open(self) -> None:
         """Raises OverloadedError if the server is draining."""
         if self._is_draining:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,9 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from core.acceptor import AddressLimit, exempt_addresses
+from core.errors import ConfigError
 from core.http.routes import Route
 from core.ip_addresses import IpNetwork
 from server.compose.assemble import ServerAssembly, assemble
+from server.compose.doors import KserveDoors
 from server.compose.plugins import plugin_routes
 from server.config import Config
 from server.config.sections.wyoming import USUAL_PORT, WyomingConfig
@@ -74,6 +77,13 @@ class BoundListeners:
     "Listeners for clients of Ingrain by what they serve."
     ingrain_gate: AccessGate
     "Access rules of `ingrain`."
+    kserve: BoundListener | None
+    "Listener for KServe's protocol over HTTP; None if it is off."
+    kserve_grpc: Sequence[socket.socket]
+    """Sockets that keep the port for gRPC until its server, which opens its own, starts; empty if
+    it is off."""
+    kserve_gate: AccessGate
+    "Access rules of `kserve` and of gRPC."
     ingress: BoundListener | None
     "Listener for Home Assistant's ingress; None if it is off."
     wyoming: Sequence[socket.socket]
@@ -119,17 +129,24 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     willow_https = _bind_port(config, willow.https_port, "willow.https_port", stack)
     was = _bind_port(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
     ingrain = _bind_ingrain(config, stack)
+    kserve, kserve_grpc = (
+        _bind_port(config, port, setting, stack, host=config.kserve.host)
+        for port, setting in (
+            (config.kserve.http_port, "kserve.http_port"),
+            (config.kserve.grpc_port, "kserve.grpc_port"),
+        )
+    )
     ingress_port = config.home_assistant.ingress_port
     ingress = _bind_port(config, ingress_port, "home_assistant.ingress_port", stack)
     wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
     ingrain_sockets = [one for listener in ingrain.values() for one in listener.sockets]
-    is_local, is_was_local, is_ingrain_local = (
+    is_local, is_was_local, is_ingrain_local, is_kserve_local = (
         is_local_only(sockets) and not server.needs_key_here
-        for sockets in (main, was, ingrain_sockets)
+        for sockets in (main, was, ingrain_sockets, [*kserve, *kserve_grpc])
     )
-    needs_key = not (is_local and is_was_local and is_ingrain_local)
+    needs_key = not (is_local and is_was_local and is_ingrain_local and is_kserve_local)
     notes = [*wyoming_notes, *restrict_access(config.paths.state_dir)]
     key = server.api_key or read_key(config.paths.state_dir)
     folder = Path(config.paths.state_dir).expanduser()
@@ -158,6 +175,11 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
         replace(gate, is_local=is_was_local),
         ingrain,
         replace(gate, is_local=is_ingrain_local),
+        BoundListener(kserve, None, urls(config.kserve.host, kserve, is_tls=False))
+        if kserve
+        else None,
+        kserve_grpc,
+        replace(gate, is_local=is_kserve_local),
         _bound_listener(config, ingress, None) if ingress else None,
         wyoming,
         notes,
@@ -297,6 +319,10 @@ async def _serve(
                     (listener, _with_docs(assembly.ingrain_routes(kind)), ingrain_gate)
                     for kind, listener in listeners.ingrain.items()
                 ]
+                kserve_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
+                if listeners.kserve is not None:
+                    kserve_routes = _with_docs(assembly.kserve.routes(has_own_port=True))
+                    applications.append((listeners.kserve, kserve_routes, kserve_gate))
                 if listeners.ingress is not None:
                     ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
                     applications.append((listeners.ingress, routes, ingress_gate))
@@ -316,6 +342,10 @@ async def _serve(
                     await stack.enter_async_context(
                         _run_wyoming(config, listeners.wyoming, assembly, limit)
                     )
+                if listeners.kserve_grpc:
+                    await stack.enter_async_context(
+                        _run_grpc(listeners.kserve_grpc, assembly.kserve, kserve_gate, metrics)
+                    )
                 startup_s = time.monotonic() - started_s
                 logger.info("ready in %.1f s at %s", startup_s, " ".join(listeners.main.urls))
                 for listener in listeners.willow:
@@ -324,6 +354,8 @@ async def _serve(
                     logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
                 for kind, listener in listeners.ingrain.items():
                     logger.info("Ingrain (%s) at %s", kind, " ".join(listener.urls))
+                if listeners.kserve is not None:
+                    logger.info("KServe at %s", " ".join(listeners.kserve.urls))
                 if listeners.ingress is not None:
                     logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
                 await lifecycle.stopped()
@@ -348,6 +380,35 @@ async def _run_wyoming(
         async with mdns_service(port, addresses) if is_announced else nullcontext():
             yield
         server_task.cancel()
+
+
+@asynccontextmanager
+async def _run_grpc(
+    sockets: Sequence[socket.socket],
+    kserve: KserveDoors,
+    gate: AccessGate,
+    metrics: PrometheusMetrics,
+) -> AsyncIterator[None]:
+    """Runs KServe's gRPC service on the port of the sockets until the context is left. Raises
+    ConfigError."""
+    # Our worker processes never call gRPC, so it need not stop its threads when they are started.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+    try:
+        from server.grpc.edge import GrpcEdge
+        from server.grpc.kserve import KserveGrpcDoor, run_grpc
+    except ImportError as error:
+        raise ConfigError(
+            "config.kserve.grpc_port needs gRPC's library:"
+            f" pip install 'earshot-server[kserve]' ({error})"
+        ) from error
+    names = [listener.getsockname() for listener in sockets]
+    for listener in sockets:
+        listener.close()  # gRPC's library opens its own
+    addresses = [f"{url_host(name[0])}:{name[1]}" for name in names]
+    door = KserveGrpcDoor(kserve.service, GrpcEdge(gate, kserve.settings, metrics))
+    async with run_grpc(door, addresses, kserve.settings.max_message_bytes):
+        logger.info("KServe (gRPC) at %s", " ".join(addresses))
+        yield
 
 
 def _routes(
@@ -395,6 +456,7 @@ def _settings(
     optional = (
         listeners.was,
         listeners.ingress,
+        listeners.kserve,
         *listeners.willow,
         *listeners.ingrain.values(),
     )
@@ -402,6 +464,7 @@ def _settings(
     ports = {
         one.getsockname()[1] for listener in (listeners.main, *others) for one in listener.sockets
     }
+    ports |= {one.getsockname()[1] for one in listeners.kserve_grpc}
     service = SettingsService(file, config, assembly.settings_host)
     door = RestartDoor(
         file,

@@ -24,7 +24,7 @@ from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices, device_services
-from server.compose.doors import Backend, Doors, open_doors
+from server.compose.doors import Backend, Doors, KserveDoors, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
@@ -84,6 +84,8 @@ class ServerAssembly:
     "Routes of Willow's application server. Only its own listener serves them."
     ingrain_routes: Callable[[IngrainPort], tuple[Route, ...]]
     "Returns the routes of one of the listeners for clients of Ingrain."
+    kserve: KserveDoors
+    "Doors for clients of KServe's protocol, on listeners of their own besides the main one."
     plugin_doors: Sequence[OpenedDoor]
     "Doors of other packages, served by the main listener."
     wyoming: WyomingDoor
@@ -163,6 +165,7 @@ async def assemble(
             willow_routes=doors.willow_routes,
             was_routes=doors.was_routes,
             ingrain_routes=doors.ingrain_routes,
+            kserve=doors.kserve,
             plugin_doors=doors.plugins,
             wyoming=doors.wyoming,
             named_keys=devices.named_keys,
@@ -174,6 +177,7 @@ async def assemble(
                     backend.speech_files,
                     backend.one_shot_responses,
                     doors.limits,
+                    doors.kserve.service,
                 ),
             ),
             is_loaded=engines.is_loaded,

@@ -58,6 +58,11 @@ from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
+from web.kserve.http import KserveHttpDoor, kserve_routes
+from web.kserve.sequences import Sequences
+from web.kserve.service import KserveService
+from web.kserve.settings import KserveSettings
+from web.kserve.speech import SpeechModels
 from web.llama_cpp.door import LlamaCppDoor, llama_cpp_routes
 from web.ollama.door import OllamaDoor
 from web.ollama.models import OllamaModels, OllamaModelsDoor
@@ -118,6 +123,8 @@ class Doors:
     "Routes of Willow's application server, on a listener of its own."
     ingrain_routes: Callable[[IngrainPort], tuple[Route, ...]]
     "Returns the routes of one of the listeners for clients of Ingrain."
+    kserve: "KserveDoors"
+    "Doors for clients of KServe's protocol."
     background: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
     "Coroutine functions that run while the doors are open, by task name."
     wyoming: WyomingDoor
@@ -126,6 +133,21 @@ class Doors:
     "Doors of other packages."
     limits: RequestLimits
     "Limits of the REST API, which finishes its answers before the server stops."
+
+
+@dataclass(frozen=True, slots=True)
+class KserveDoors:
+    """What the listeners for KServe's protocol need."""
+
+    service: KserveService
+    settings: KserveSettings
+    sequences: Sequences
+
+    def routes(self, *, has_own_port: bool) -> tuple[Route, ...]:
+        """Returns the HTTP routes: of the main port, or of the port whose clients may need no
+        key."""
+        door = KserveHttpDoor(self.service, self.settings)
+        return kserve_routes(door, self.settings, has_own_port=has_own_port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +220,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
     limits = config.limits.as_limits()
-    chat = _chat_door(backend, limits)
+    chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
@@ -232,6 +254,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *_chat_routes(backend, chat),
             *model_routes(models),
             *_text_routes(backend, chat, limits, pulls, removal),
+            *kserve.routes(has_own_port=False),
             *speech_routes(
                 SpeechDoor(
                     backend.session_services.engines,
@@ -244,11 +267,13 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
         ingrain_routes=partial(_ingrain_routes, backend, models, removal, limits),
+        kserve=kserve,
         background={
             "calls": realtime.run,
             "devices": devices.run,
             "downloads": pulls.run,
             "files": backend.decoder.run,
+            "kserve-sequences": kserve.sequences.run,
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,
@@ -352,6 +377,21 @@ def _ingrain_routes(
         port,
     )
     return ingrain_routes(door, settings, port)
+
+
+def _kserve_doors(backend: Backend) -> KserveDoors:
+    engines, services, config = backend.engines, backend.session_services, backend.config
+    sequences = Sequences(backend.transcriber, ErrorBoundary(services.metrics))
+    service = KserveService(
+        SpeechModels(backend.transcriber, sequences, services.engines.recogniser),
+        engines.registry,
+        services.clock,
+        engines.is_loaded,
+        product_version(),
+    )
+    trusts_this_machine = not config.server.needs_key_here
+    settings = config.kserve.as_settings(trusts_this_machine=trusts_this_machine)
+    return KserveDoors(service, settings, sequences)
 
 
 def _realtime_door(

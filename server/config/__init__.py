@@ -14,6 +14,7 @@ from server.config.sections.devices import DevicesConfig
 from server.config.sections.home_assistant import HomeAssistantConfig
 from server.config.sections.ice import IceConfig
 from server.config.sections.ingrain import IngrainConfig
+from server.config.sections.kserve import KserveConfig
 from server.config.sections.limits import LimitsConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
 from server.config.sections.tools import ToolsConfig
@@ -405,6 +406,7 @@ class Config(Section, frozen=True):
             ),
         ),
     ] = field(default_factory=dict)
+    kserve: KserveConfig = KserveConfig()
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()
     doors: Annotated[

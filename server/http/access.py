@@ -50,7 +50,7 @@ EXPOSED_HEADERS = (
 def guard(gate: AccessGate) -> Middleware:
     """Returns the middleware that lets a request in or answers 401 or 403. It runs before routing
     shows whether the path exists."""
-    limiter, running = KeyAttemptLimiter(), _KeyRequests()
+    limiter, running = KeyAttemptLimiter(), KeyRequests()
     if gate.keys is not None:
         gate.keys.on_revoked.append(running.end)
 
@@ -98,7 +98,7 @@ def guard(gate: AccessGate) -> Middleware:
     return check_access
 
 
-class _KeyRequests:
+class KeyRequests:
     """Running requests with named keys, streams and WebSockets included. Those of a key end when
     it is revoked."""
 

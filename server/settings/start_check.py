@@ -51,7 +51,7 @@ def start_problems(config: Config, own_ports: Collection[int]) -> Iterator[str]:
 
 def _check_ports(config: Config, own_ports: Collection[int]) -> None:
     """Opens the ports that the running server has not. Raises AddressInUse or ConfigError."""
-    host, willow, ingrain = config.server.host, config.willow, config.ingrain
+    host, willow, ingrain, kserve = config.server.host, config.willow, config.ingrain, config.kserve
     listeners = (
         (host, config.server.port, "--port"),
         (host, willow.http_port, "willow.http_port"),
@@ -59,6 +59,8 @@ def _check_ports(config: Config, own_ports: Collection[int]) -> None:
         (willow.was_host or host, willow.was_port, "willow.was_port"),
         (ingrain.host, ingrain.port, "ingrain.port"),
         (ingrain.host, ingrain.model_port, "ingrain.model_port"),
+        (kserve.host, kserve.http_port, "kserve.http_port"),
+        (kserve.host, kserve.grpc_port, "kserve.grpc_port"),
         (host, config.home_assistant.ingress_port, "home_assistant.ingress_port"),
     )
     for address, port, setting in listeners:

@@ -123,6 +123,7 @@ def _unit_settings(
         config.server.port,
         *(willow.http_port, willow.https_port, willow.was_port),
         *(ingrain.port, ingrain.model_port),
+        *(config.kserve.http_port, config.kserve.grpc_port),
     )
     return UnitSettings(
         program=program,

@@ -45,6 +45,14 @@ HOSTED_PREFIX = "text-embedding-"
 Floats = npt.NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True)
+class TextVectors:
+    """Vectors of all inputs of a request, in their order, and the number of tokens."""
+
+    rows: list[Floats]
+    tokens: int
+
+
 class TextUsage(Struct, frozen=True):
     """Tokens of the request, with special tokens."""
 
@@ -191,7 +199,7 @@ class TextDoor:
         model = _requested(self._embedders, name, "embeddings")
         info = model.info
         length = _dimensions(info, dimensions)
-        _check_prompt(info, prompt)
+        check_prompt(info, prompt)
         _check_token_ids(info, inputs)
         async with self._limits.embeddings.take():
             return await vectors_of(model, inputs, prompt, dimensions=length, is_cut=is_cut)
@@ -291,10 +299,12 @@ async def vectors_of(
     *,
     dimensions: int | None = None,
     is_cut: bool = False,
+    param: str = "input",
 ) -> TextVectors:
     """Computes the vectors of all inputs of a request. `prompt`: name of the model's prefix.
     `dimensions`: length of the vectors; None: as the model has it. `is_cut`: a text that is too
-    long is cut. Raises RequestError context_length_exceeded, OverloadedError, EngineError."""
+    long is cut. `param`: name of the inputs in errors. Raises RequestError context_length_exceeded,
+    OverloadedError, EngineError."""
     info = model.info
     chunks = _chunks(inputs)
     priority = _priority(model, len(chunks))
@@ -303,7 +313,7 @@ async def vectors_of(
     for chunk in chunks:
         result = await model.compute(EmbedItem(chunk, prompt, is_cut), priority)
         if not result.vectors:
-            raise _too_long(info, "input", len(rows), result.tokens, len(inputs))
+            raise _too_long(info, param, len(rows), result.tokens, len(inputs))
         tokens += sum(result.tokens)
         rows += _shortened(result.vectors, info, dimensions or info.dimensions)
     return TextVectors(model.offer.name, rows, tokens)
@@ -373,7 +383,8 @@ def _dimensions(info: TextModelInfo, wanted: int | None) -> int:
     )
 
 
-def _check_prompt(info: TextModelInfo, name: str) -> None:
+def check_prompt(info: TextModelInfo, name: str) -> None:
+    """Raises RequestError if the model has no prefix of that name."""
     if name and name not in info.prompts:
         allowed = ", ".join(info.prompts) or "none, because the model has no prefixes"
         raise RequestError(

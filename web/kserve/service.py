@@ -1,0 +1,281 @@
+"""The models of KServe's protocol and what may be asked of them, for the HTTP and the gRPC door.
+Answers are fields with the names of the protocol's messages."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from time import perf_counter_ns
+from typing import Any
+
+from core.errors import NotFound, RequestError
+from core.limits import CapacityLimit
+from core.ports import Clock
+from engines.registry import EngineKind
+from serving.model import AnyModel
+from serving.registry import ModelListing, ModelRegistry
+from serving.text.model import Embedder
+from web.kserve import speech, texts
+from web.kserve.speech import SpeechModels, sequence_step, speech_items, transcripts
+from web.kserve.statistics import ModelStatistics, Stage
+from web.kserve.tensors import InferRequest, InferResponse, Tensor
+
+SPEECH_NAMES = (
+    "infer_bls",
+    "whisper_bls",
+    "whisper",
+    "transducer",
+    "attention_rescoring",
+    "streaming_wenet",
+    "infer_pipeline",
+    "sensevoice",
+)
+"Names of deployments of Triton for speech. All of them mean the default recogniser."
+
+KINDS: tuple[EngineKind, ...] = ("asr", "embed")
+"Kinds of models that this protocol serves."
+
+VERSION = "1"
+"The one version that each model has."
+PLATFORM = "earshot"
+EXTENSIONS = (
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "sequence",
+    "statistics",
+)
+
+MAX_CALLS = 64
+"Largest number of requests to compute at the same time: each may hold a message in memory."
+RETRY_AFTER_S = 2
+
+Fields = dict[str, Any]
+
+
+class KserveService:
+    """What both doors share."""
+
+    def __init__(
+        self,
+        speech_models: SpeechModels,
+        registry: ModelRegistry,
+        clock: Clock,
+        is_loaded: Callable[[], bool],
+        version: str,
+    ) -> None:
+        """`is_loaded`: returns True while the default recogniser is loaded. `version`: that of
+        this server."""
+        self._speech, self._registry = speech_models, registry
+        self._clock, self._is_loaded, self._server_version = clock, is_loaded, version
+        self._statistics: dict[str, ModelStatistics] = {}
+        self._calls = CapacityLimit(
+            MAX_CALLS,
+            "{limit} requests are being computed, the limit",
+            retry_after_s=RETRY_AFTER_S,
+            code="too_many_requests",
+        )
+
+    def place(self) -> AbstractContextManager[None]:
+        """Holds a place for a request to compute. Raises OverloadedError."""
+        return self._calls.take()
+
+    async def drain(self) -> None:
+        """Accepts no new requests, and waits until those that run are done."""
+        await self._calls.drain()
+
+    def is_ready(self) -> bool:
+        """Returns True if the default recogniser is loaded and the server does not stop."""
+        return self._is_loaded() and not self._calls.is_closed
+
+    def is_model_ready(self, name: str, version: str = "") -> bool:
+        """Returns True if the model is loaded. Raises NotFound."""
+        return self._find(name, version).is_ready
+
+    def server_metadata(self) -> Fields:
+        """Returns name, version and extensions of the server."""
+        return {
+            "name": PLATFORM,
+            "version": self._server_version,
+            "extensions": list(EXTENSIONS),
+        }
+
+    def metadata(self, name: str, version: str = "") -> Fields:
+        """Returns the inputs and outputs of a model. Raises NotFound, EngineError."""
+        inputs, _, outputs, _ = self._form(self._find(name, version))
+        return {
+            "name": name,
+            "versions": [VERSION],
+            "platform": PLATFORM,
+            "inputs": list(inputs),
+            "outputs": list(outputs),
+        }
+
+    def config(self, name: str, version: str = "") -> Fields:
+        """Returns the configuration of a model; data types have the names of the protocol. Raises
+        NotFound, EngineError."""
+        inputs, optional, outputs, max_batch = self._form(self._find(name, version))
+        return {
+            "name": name,
+            "platform": PLATFORM,
+            "backend": PLATFORM,
+            "max_batch_size": max_batch,
+            # The first dimension is that of the batch, which a configuration leaves out.
+            "input": [
+                {
+                    "name": one["name"],
+                    "data_type": one["datatype"],
+                    "dims": one["shape"][1:] or [1],
+                    "optional": one["name"] in optional,
+                }
+                for one in inputs
+            ],
+            "output": [
+                {
+                    "name": one["name"],
+                    "data_type": one["datatype"],
+                    "dims": one["shape"][1:] or [1],
+                }
+                for one in outputs
+            ],
+        }
+
+    def statistics(self, name: str = "", version: str = "") -> Fields:
+        """Returns the statistics of a model, or of all that had a request. Raises NotFound."""
+        if name:
+            self._find(name, version)
+        names = [name] if name else sorted(self._statistics)
+        return {
+            "model_stats": [
+                self._statistics.get(one, ModelStatistics()).fields(one, VERSION) for one in names
+            ]
+        }
+
+    def index(self, *, only_ready: bool = False) -> list[Fields]:
+        """Returns all models with their states."""
+        listings = self._registry.listing()
+        found = [_entry(listing) for kind in KINDS for listing in listings.get(kind, ())]
+        default = self._find(SPEECH_NAMES[0])
+        state = {"state": "READY"} if default.is_ready else {"state": "UNAVAILABLE", "reason": ""}
+        found += [{"name": name, "version": VERSION, **state} for name in SPEECH_NAMES]
+        return [one for one in found if one["state"] == "READY" or not only_ready]
+
+    async def load(self, name: str) -> None:
+        """Loads a model, and waits for it. Raises NotFound, OverloadedError, EngineError."""
+        model = self._find(name)
+        with model.in_use():
+            await model.load()
+
+    async def unload(self, name: str) -> None:
+        """Unloads a model, and waits for it. Raises NotFound; Conflict for one that is in use."""
+        await self._registry.unload(self._find(name))
+
+    async def infer(self, request: InferRequest, caller: str, arrived_ns: int) -> InferResponse:
+        """Computes a request. `caller`: address of the client, to which its sequences belong.
+        `arrived_ns`: `perf_counter_ns()` when it arrived.
+
+        Raises RequestError, OverloadedError, EngineError, possibly in a group.
+        """
+        model = self._find(request.model, request.version)
+        began_ns = perf_counter_ns()
+        statistics = self._statistics.setdefault(request.model, ModelStatistics())
+        try:
+            if model.kind == "asr":
+                outputs, size, computed = await self._recognise(request, caller)
+            else:
+                outputs, size, computed = await self._embed(request, model)
+        except BaseException:
+            statistics.fail.add(perf_counter_ns() - arrived_ns)
+            raise
+        response = InferResponse(request.model, VERSION, request.id, (outputs,))
+        stages: Mapping[Stage, int] = {
+            "queue": began_ns - arrived_ns,
+            "compute_input": computed[0] - began_ns,
+            "compute_infer": computed[1] - computed[0],
+            "compute_output": perf_counter_ns() - computed[1],
+        }
+        statistics.add(size, stages, int(1000 * self._clock.wall().timestamp()))
+        return response
+
+    async def _recognise(
+        self, request: InferRequest, caller: str
+    ) -> tuple[Tensor, int, tuple[int, int]]:
+        """Returns the output, the number of recordings, and the times before and after
+        recognition."""
+        _check_outputs(request, speech.OUTPUTS)
+        name = _recogniser_name(request.model)
+        items = await asyncio.to_thread(speech_items, request)
+        options, step = self._speech.options(name, items), sequence_step(request)
+        began_ns = perf_counter_ns()
+        if step is not None:
+            words = [await self._speech.push(caller, name, step, items, options)]
+        else:
+            words = await self._speech.transcribe(name, items, options)
+        times = began_ns, perf_counter_ns()
+        return transcripts(words), len(items), times
+
+    async def _embed(
+        self, request: InferRequest, model: Embedder
+    ) -> tuple[Tensor, int, tuple[int, int]]:
+        _check_outputs(request, texts.outputs(model.info))
+        asked = texts.embedding_request(request, model.info)
+        began_ns = perf_counter_ns()
+        output = await texts.embed(model, asked)
+        return output, len(asked.texts), (began_ns, perf_counter_ns())
+
+    def _form(
+        self, model: AnyModel
+    ) -> tuple[Sequence[Fields], frozenset[str], Sequence[Fields], int]:
+        """Returns inputs, names of the optional ones, outputs, and the largest batch."""
+        if model.kind == "asr":
+            return speech.INPUTS, speech.OPTIONAL_INPUTS, speech.OUTPUTS, speech.MAX_BATCH
+        return texts.INPUTS, frozenset(), texts.outputs(model.info), texts.MAX_INPUTS
+
+    def _find(self, name: str, version: str = "") -> AnyModel:
+        """Returns a model. Raises NotFound."""
+        if version not in ("", VERSION):
+            raise NotFound(
+                f"Model {name[:64]!r} has no version {version[:16]!r}; it has {VERSION!r}.",
+                code="model_not_found",
+                param="version",
+            )
+        found = (self._registry.get(kind, _recogniser_name(name)) for kind in KINDS)
+        model = next((one for one in found if one is not None), None)
+        if model is None:
+            listings = self._registry.listing()
+            names = [one.offer.name for kind in KINDS for one in listings.get(kind, ())]
+            raise NotFound(
+                f"Unknown model {name[:64]!r}. Allowed: {', '.join((*names, *SPEECH_NAMES))}.",
+                code="model_not_found",
+                param="model",
+            )
+        return model
+
+
+def _recogniser_name(name: str) -> str:
+    return "default" if name in SPEECH_NAMES else name
+
+
+def _entry(listing: ModelListing) -> Fields:
+    is_ready = listing.state == "loaded"
+    return {
+        "name": listing.offer.name,
+        "version": VERSION,
+        "state": "READY"
+        if is_ready
+        else "LOADING"
+        if listing.state == "loading"
+        else "UNAVAILABLE",
+        **({} if is_ready else {"reason": listing.problem or "unloaded"}),
+    }
+
+
+def _check_outputs(request: InferRequest, allowed: Sequence[Fields]) -> None:
+    names = [one["name"] for one in allowed]
+    for name in request.outputs:
+        if name not in names:
+            raise RequestError(
+                f"Unknown output {name[:64]!r}. Allowed: {', '.join(names)}.",
+                code="unsupported_parameter",
+                param=name[:64],
+            )
