@@ -9,6 +9,7 @@ from tests.fuzz import (
     forms,
     home_assistant,
     ingrain,
+    kserve,
     llama_cpp,
     names,
     realtime,
@@ -24,7 +25,7 @@ TARGETS = tuple(
         module.TARGETS
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
-            *(files, streams, ingrain, llama_cpp),
+            *(files, streams, ingrain, llama_cpp, kserve),
         )
     )
 )

@@ -13,7 +13,7 @@ from core.ports import Clock
 from engines.registry import EngineKind
 from serving.model import AnyModel
 from serving.registry import ModelListing, ModelRegistry
-from serving.text.model import Embedder
+from serving.text.model import Embedder, ServedTextModel
 from web.kserve import speech, texts
 from web.kserve.speech import SpeechModels, sequence_step, speech_items, transcripts
 from web.kserve.statistics import ModelStatistics, Stage
@@ -183,6 +183,7 @@ class KserveService:
             if model.kind == "asr":
                 outputs, size, computed = await self._recognise(request, caller)
             else:
+                assert isinstance(model, ServedTextModel)
                 outputs, size, computed = await self._embed(request, model)
         except BaseException:
             statistics.fail.add(perf_counter_ns() - arrived_ns)

@@ -45,14 +45,6 @@ HOSTED_PREFIX = "text-embedding-"
 Floats = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class TextVectors:
-    """Vectors of all inputs of a request, in their order, and the number of tokens."""
-
-    rows: list[Floats]
-    tokens: int
-
-
 class TextUsage(Struct, frozen=True):
     """Tokens of the request, with special tokens."""
 
