@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Uses `tritonclient` as its examples do; prints what it got as JSON."""
 
 import json

@@ -15,8 +15,8 @@ USUAL = "<|startoftranscript|><|en|><|transcribe|><|notimestamps|>"
 PLAIN = AsrInfo(
     name="x", model="x", languages=("en", "de"), max_batch=1, is_incremental=False, tells_noise=True
 )
-WHISPER = replace(PLAIN, supports=frozenset({"prefix", "task"}))
-ENGLISH = replace(PLAIN, languages=("en",), supports=frozenset({"prefix"}))
+WHISPER = replace(PLAIN, supports=("prefix", "task"))
+ENGLISH = replace(PLAIN, languages=("en",), supports=("prefix",))
 
 
 @pytest.mark.parametrize(
