@@ -26,12 +26,11 @@ from bench.measurements.turn_taking.operating_points import (
     budget_row,
     curve,
 )
-from bench.measurements.turn_taking.session import (
+from bench.measurements.turn_taking.session import DECODE_S, TurnOutcome, hear
+from bench.tools.remembered_results import (
     RememberedResults,
     RememberingDetector,
     RememberingRecogniser,
-    TurnOutcome,
-    hear,
 )
 from bench.tools.stats import markdown, percentile
 from core.errors import EarshotError
@@ -190,11 +189,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--cache", type=Path, help="file that keeps decodes and judgements for the next run"
     )
     args = parser.parse_args(argv)
-    results = RememberedResults.read(args.cache)
     try:
+        results = RememberedResults.read(args.cache)
         vad: VadEngine = load("vad", "gated", {})
         recogniser = RememberingRecogniser(
-            load("asr", "faster_whisper", {"model": args.model, "cpu_threads": 1}), results
+            load("asr", "faster_whisper", {"model": args.model, "cpu_threads": 1}),
+            results,
+            DECODE_S,
         )
         endpoint = None
         if args.smart_turn:
@@ -206,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             measured.append(row)
             results.write(args.cache)
             print(*setting_row(row), sep="\t", file=sys.stderr, flush=True)
-    except (EarshotError, OSError) as error:
+    except (EarshotError, OSError, ValueError) as error:
         print(f"bench.measurements.turn_taking: {error}", file=sys.stderr)
         return 5
     print(*report(measured), sep="\n")

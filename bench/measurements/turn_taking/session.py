@@ -7,22 +7,17 @@ it is the same with every setting.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
-
-import msgspec
 
 from bench.measurements.turn_taking.clips import SpokenTurn
 from bench.server.stub_engines import llm, tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
+from bench.tools.remembered_results import RememberingRecogniser
 from bench.tools.virtual_time import run_virtual
-from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm
-from core.errors import SupersededError
+from core.audio import ASR_RATE_HZ, PTIME_MS
 from core.events import InputCommitted, ItemDeleted, SessionEvent, TranscriptionCompleted
-from engines.base import AsrItem, AsrModel, AsrResult, EndOfTurnDetector, VadEngine
+from engines.base import EndOfTurnDetector, VadEngine
 from media.pcm import Framer
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
@@ -30,7 +25,6 @@ from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings, TurnDetection
 from pipeline.tools.toolbox import Toolbox
-from serving.asr.scheduling import DecodePriority
 
 DECODE_S = 0.1
 LLM_MS = 150
@@ -40,77 +34,6 @@ ANSWER_MS = 1500
 
 AFTER_PAUSE_S = 0.06
 "Time after a pause in which an end still belongs to it: a start of speech takes as long."
-
-
-class RememberedResults(msgspec.Struct):
-    """Results by the audio that they were computed from."""
-
-    texts: dict[str, tuple[str, float, str]] = msgspec.field(default_factory=dict)
-    "Text, confidence and language by audio."
-    probabilities: dict[str, float | None] = msgspec.field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path | None) -> "RememberedResults":
-        """Reads them from a file; none if there is no file."""
-        if path is None or not path.exists():
-            return cls()
-        return msgspec.json.decode(path.read_bytes(), type=cls)
-
-    def write(self, path: Path | None) -> None:
-        """Writes them to the file, if one is named."""
-        if path is not None:
-            path.write_bytes(msgspec.json.encode(self))
-
-
-def audio_key(pcm: Pcm, engine: str) -> str:
-    """Returns a key for the result of `engine` for this audio."""
-    return sha256(engine.encode() + pcm.tobytes()).hexdigest()[:32]
-
-
-class RememberingRecogniser:
-    """`Recogniser` in this process. A decode takes `DECODE_S` of virtual time, and is not computed
-    if it is cancelled before. Partials are refused, as under load: they decide no end of a turn.
-    """
-
-    def __init__(self, model: AsrModel, results: RememberedResults) -> None:
-        self.info = model.info
-        self._model, self._results = model, results
-
-    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
-        if not item.is_final:
-            raise SupersededError("no partials in this measurement")
-        await asyncio.sleep(DECODE_S)
-        key = audio_key(item.pcm, self.info.model)
-        if key not in self._results.texts:
-            result = self._model.decode([item])[0]
-            self._results.texts[key] = result.text, result.confidence, result.language
-        text, confidence, language = self._results.texts[key]
-        return AsrResult(text, confidence, language)
-
-    def forget(self, utterance: str) -> None:
-        self._model.forget(utterance)
-
-    def hold(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def admit(self, priority: DecodePriority) -> None: ...
-
-    def promote(self, utterance: str) -> None: ...
-
-
-class RememberingDetector:
-    """`EndOfTurnDetector` that judges the same audio once."""
-
-    def __init__(self, detector: EndOfTurnDetector, results: RememberedResults) -> None:
-        self.name = detector.name
-        self._detector, self._results = detector, results
-
-    def probability(self, pcm: Pcm) -> float | None:
-        """See `EndOfTurnDetector.probability`."""
-        key = audio_key(pcm, self.name)
-        if key not in self._results.probabilities:
-            self._results.probabilities[key] = self._detector.probability(pcm)
-        return self._results.probabilities[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,66 +1,33 @@
-"""Words of live doors against those of the whole file, with a scripted recogniser."""
+"""Words of live doors against those of the whole file: the cells of the table, and the corpora."""
 
 import wave
-from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
-import numpy as np
 import pytest
 
-from bench.measurements.live_errors import Door, HeardClip, UnhurriedRecogniser, cell, corpus, hear
-from core.audio import ASR_RATE_HZ, Pcm
-from engines.base import AsrInfo, AsrItem, AsrResult
-from tests.pipeline.fakes import FRAME, LoudVads, words_of
-
-ONE, TWO = 1000, 2000
+from bench.measurements.live_errors import HeardClip, cell, corpus, main
+from bench.tools.live_doors import HeardSpeech
+from core.audio import ASR_RATE_HZ
+from tests.bench.tools.test_live_doors import ONE, spoken
 
 
-class LevelModel:
-    """Reads words from levels, as `LevelAsr`, and counts its calls."""
-
-    info = AsrInfo("level", "level", ("en",), 4, is_incremental=False)
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        self.calls += 1
-        return [AsrResult(words_of(item.pcm), 0.9, "en") for item in items]
-
-    def forget(self, utterance: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def spoken(*script: tuple[int, int]) -> Pcm:
-    return np.concatenate([np.full(FRAME * ms // 20, level, np.int16) for level, ms in script])
-
-
-@pytest.mark.parametrize("door", [door for door in get_args(Door) if door != "opus"])
-def test_each_door_gives_the_words_of_the_whole_file(door: Door) -> None:
-    pcm = spoken((0, 300), (ONE, 600), (0, 700), (TWO, 600), (0, 300))
-    assert hear(UnhurriedRecogniser(LevelModel()), LoudVads(), door, pcm) == "one two"
-
-
-def test_the_same_audio_is_decoded_once() -> None:
-    model = LevelModel()
-    recogniser = UnhurriedRecogniser(model)
-    item = AsrItem("a", spoken((ONE, 600)), is_final=True)
-    assert recogniser.result(item) is recogniser.result(item)
-    assert model.calls == 1
-
-
-def test_a_cell_has_errors_differences_and_missing_words() -> None:
+def test_a_cell_has_errors_differences_missing_words_and_what_the_filter_took() -> None:
     found = [
-        HeardClip("a", "turn on the lamp", "turn on the lamb", "turn the lamb"),
-        HeardClip("b", "stop", "stop", "stop it"),
+        HeardClip("a", "turn on the lamp", "turn on the lamb", HeardSpeech("turn the lamb", 1, 2)),
+        HeardClip("b", "stop", "stop", HeardSpeech("stop it", 0, 1)),
     ]
-    assert cell(found) == "60.0 (2, 1)"
+    assert cell(found) == "60.0 +40.0 (2, 1) 1, 3"
 
 
 def test_without_a_transcript_the_whole_file_is_the_reference() -> None:
-    assert cell([HeardClip("a", "", "one large mocha", "one large marker")]) == "33.3 (1, 0)"
+    found = [HeardClip("a", "", "one large mocha", HeardSpeech("one large marker"))]
+    assert cell(found) == "33.3 +33.3 (1, 0) 0, 0"
+
+
+def test_a_door_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--doors", "upload,window"])
+    assert "'window' is none of upload" in capsys.readouterr().err
 
 
 def test_a_corpus_with_labels_has_no_texts(tmp_path: Path) -> None:

@@ -14,14 +14,9 @@ from bench.measurements.turn_taking.operating_points import (
     delay_at,
     frontier,
 )
-from bench.measurements.turn_taking.session import (
-    RememberedResults,
-    RememberingDetector,
-    RememberingRecogniser,
-    hear,
-    outcome,
-)
+from bench.measurements.turn_taking.session import hear, outcome
 from bench.server.stub_engines import tts
+from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
 from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, samples_to_ms, silence
 from engines.base import AsrInfo, AsrItem, AsrResult, Vad
 from pipeline.shared.settings import TurnDetection
@@ -64,17 +59,6 @@ class GrowingAsr:
     def close(self) -> None: ...
 
 
-class CountingDetector:
-    """An `EndOfTurnDetector` that counts its judgements."""
-
-    name = "counting"
-    count = 0
-
-    def probability(self, pcm: Pcm) -> float | None:
-        self.count += 1
-        return 0.9
-
-
 def voice(length_ms: float) -> Pcm:
     tone = tts.tone(2 * length_ms)  # at 24 kHz: more than enough samples at 16 kHz
     return tone[: ms_to_samples(length_ms, ASR_RATE_HZ)]
@@ -112,7 +96,7 @@ def test_a_recording_without_speech_is_no_turn() -> None:
 
 
 def played(spoken: SpokenTurn, silence_ms: int) -> tuple[int, int, int, int]:
-    recogniser = RememberingRecogniser(GrowingAsr(), RememberedResults())
+    recogniser = RememberingRecogniser(GrowingAsr(), RememberedResults(), decode_s=0.1)
     detection = TurnDetection(silence_ms=silence_ms)
     heard = hear(spoken, detection, LevelVadEngine(), recogniser, None)
     assert heard.delay_ms is not None
@@ -152,14 +136,6 @@ def test_a_turn_that_never_ends_has_no_delay() -> None:
     spoken = SpokenTurn("t", ORDERS, silence(0, ASR_RATE_HZ), (), at(3000), True)
     found = outcome(spoken, [], set(), {}, [])
     assert (found.delay_ms, found.answer_ms, found.answers) == (None, None, 0)
-
-
-def test_the_same_audio_is_judged_once() -> None:
-    judge, results = CountingDetector(), RememberedResults()
-    remembering = RememberingDetector(judge, results)
-    for pcm in (voice(100), voice(100), voice(200)):
-        assert remembering.probability(pcm) == 0.9
-    assert judge.count == 2
 
 
 def points(*pairs: tuple[float, float]) -> Sequence[OperatingPoint]:

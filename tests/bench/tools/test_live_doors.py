@@ -1,0 +1,86 @@
+"""Recordings at each door, with a scripted recogniser."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from bench.tools.live_doors import (
+    DOORS,
+    AudioPacket,
+    HeardSpeech,
+    hear,
+    hear_alone,
+    realtime_packets,
+    webrtc_packets,
+    xiaozhi_packets,
+)
+from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
+from core.audio import ASR_RATE_HZ, Pcm
+from engines.base import AsrInfo, AsrItem, AsrResult
+from tests.pipeline.fakes import FRAME, LoudVads, words_of
+
+ONE, TWO = 1000, 2000
+HEARD = HeardSpeech("one two")
+
+
+class LevelModel:
+    """Reads words from levels, as `LevelAsr`; a codec changes the levels, so it rounds them."""
+
+    info = AsrInfo("level", "level", ("en",), 4, is_incremental=False)
+
+    def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        return [AsrResult(words_of(rounded(item.pcm)), 0.9, "en") for item in items]
+
+    def forget(self, utterance: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def rounded(pcm: Pcm) -> Pcm:
+    """Returns the audio with the mean level of each frame, in steps of 1000."""
+    whole = pcm[: len(pcm) // FRAME * FRAME].reshape(-1, FRAME)
+    levels = np.sqrt(np.mean(np.square(whole.astype(np.float64)), axis=1))
+    return np.repeat(np.round(levels / ONE).astype(np.int16) * ONE, FRAME)
+
+
+def spoken(*script: tuple[int, int]) -> Pcm:
+    """Returns audio of several levels, each for a time in ms. The sign changes with each sample
+    pair, so that a codec keeps the level."""
+    loud = np.concatenate([np.full(FRAME * ms // 20, level, np.int16) for level, ms in script])
+    return loud * np.where(np.arange(len(loud)) // 16 % 2, -1, 1).astype(np.int16)
+
+
+PCM = spoken((0, 300), (ONE, 600), (0, 700), (TWO, 600), (0, 300))
+
+
+def recogniser() -> RememberingRecogniser:
+    return RememberingRecogniser(LevelModel(), RememberedResults(), decode_s=0.27)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_each_door_gives_the_words_of_the_whole_file(door: str) -> None:
+    heard = hear(recogniser(), LoudVads(), door, PCM)
+    assert set(heard.text.split()) == {"one", "two"}
+    assert heard.empty_utterances == heard.rejected_words == 0
+
+
+def test_the_recogniser_alone_gives_the_same() -> None:
+    assert hear_alone(recogniser(), PCM) == HEARD.text
+
+
+def test_words_that_the_filter_takes_are_counted() -> None:
+    short = spoken((0, 300), (ONE, 100), (0, 300))
+    heard = hear(recogniser(), LoudVads(), "realtime/server_vad", short, "strict")
+    assert heard == HeardSpeech("", empty_utterances=1, rejected_words=1)
+
+
+@pytest.mark.parametrize(
+    ("packets", "frames"), [(realtime_packets, 1), (webrtc_packets, 1), (xiaozhi_packets, 3)]
+)
+def test_a_carrier_keeps_the_length_of_the_sound(
+    packets: Callable[[Pcm], Iterator[AudioPacket]], frames: int
+) -> None:
+    came = list(packets(spoken((ONE, 600))))
+    assert {len(packet) for packet in came} == {frames}
+    assert sum(len(frame.pcm) for packet in came for frame in packet) == 0.6 * ASR_RATE_HZ
