@@ -3,6 +3,7 @@ audio. Stateful, one per session; no I/O."""
 
 from collections import deque
 from collections.abc import Iterator
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +28,21 @@ MAX_PADDING_MS = 2000
 FAINT_MS = 3000
 """Longest sound before the VAD's start that is decoded with it. Of soft, hoarse or distant speech a
 VAD may miss the first clause, which a recogniser understands."""
-FAINT_GAP_MS = 500
-"Longest quiet moment within such sound: a pause between clauses. Sound before it is another sound."
+FAINT_GAP_MS = 1000
+"""Longest quiet moment within such sound: a pause within a sentence, as for utterances that are
+joined. Sound before it is another sound."""
 FAINT_ABOVE_FLOOR_DB = 6
 "Distance of such sound above the quietest recent moments. Steady noise stays below it."
 FAINT_LEAST_RMS = 1.0
 "Least RMS of such sound in sample values. Below is a converter's own noise."
+LOUD_RMS = 300.0
+"""RMS in sample values of the loudest recent frame, from which on the VAD gets the sound as it is.
+Speech with a peak of -30 dBFS has about this, and the VAD finds it as well as louder speech."""
+MOST_GAIN = 10.0
+"Most by which fainter sound is amplified for the VAD: speech with a peak of -50 dBFS needs it all."
+LEVEL_MS = 3000
+"""Time for which a loud frame keeps the gain down. It is longer than a pause within a turn, so that
+no sound of a pause is amplified."""
 NEVER_MS = 1e12
 "Silence in ms that never passes: nothing ends by itself, because the client commits."
 
@@ -61,6 +71,46 @@ def faint_start(pcm: Pcm, speech: int) -> int:
     return begin + first * _LEVEL
 
 
+class FaintSoundGain:
+    """Amplifies faint sound for the VAD, which misses soft voices. Nothing else gets the result.
+
+    The loudest frame of the last `LEVEL_MS` decides, so that loud sound and its pauses stay as they
+    are. Steady noise does not become speech by this: a VAD ignores it at any level.
+    """
+
+    def __init__(self) -> None:
+        self._powers = deque[float]()
+        """Mean square of each recent frame that no later one exceeds: the first is that of the
+        loudest."""
+        self._ends = deque[int]()
+        "Sample one past each of these frames."
+        self._samples = 0
+
+    def push(self, pcm: Pcm, *, is_off: bool) -> Pcm:
+        """Takes the next frame; returns it with the gain for the recent level. `is_off`: returns
+        the frame itself."""
+        self._take(pcm)
+        power = self._powers[0]
+        if is_off or power >= LOUD_RMS**2:
+            return pcm
+        gain = min(MOST_GAIN, LOUD_RMS / sqrt(power)) if power else 1.0
+        # No frame is louder than the loudest, so no sample can overflow.
+        return (pcm * np.float32(gain)).astype(np.int16)
+
+    def _take(self, pcm: Pcm) -> None:
+        samples = pcm.astype(np.float32)
+        power = float(np.dot(samples, samples)) / len(pcm)
+        self._samples += len(pcm)
+        while self._powers and self._powers[-1] <= power:
+            self._powers.pop()
+            self._ends.pop()
+        self._powers.append(power)
+        self._ends.append(self._samples)
+        if self._samples - self._ends[0] >= ms_to_samples(LEVEL_MS, ASR_RATE_HZ):
+            self._powers.popleft()
+            self._ends.popleft()
+
+
 class DetectedFrame(NamedTuple):
     """One VAD frame, or at a start the pre-roll and all audio since. A tuple for speed, like
     `AudioFrame`."""
@@ -86,6 +136,7 @@ class SpeechDetector:
     def __init__(self, vad: Vad, late_ms: float = 0) -> None:
         """`late_ms`: minimum age of the audio when it arrives (delay of the codec), in ms."""
         self._vad, self._late_ms = vad, late_ms
+        self._gain = FaintSoundGain()
         self._endpointer = Endpointer()
         self._speech_offset = SpeechOffset(late_ms)
         self._eagerness: Eagerness | None = None
@@ -175,7 +226,9 @@ class SpeechDetector:
         """Runs the VAD over one frame, and finds its edge."""
         self.samples += len(pcm)
         was_in_speech = self._endpointer.in_speech
-        probability = self._vad.push(pcm)
+        # While the assistant is audible, faint sound is what is left of its echo.
+        heard = self._gain.push(pcm, is_off=self._endpointer.is_guarded)
+        probability = self._vad.push(heard)
         edge = self._edge(pcm, probability)
         if edge is not None and edge.edge is EdgeKind.STARTED:
             self._remember(pcm)
