@@ -89,18 +89,17 @@ class FaintSoundGain:
     def push(self, pcm: Pcm, *, is_off: bool) -> Pcm:
         """Takes the next frame; returns it with the gain for the recent level. `is_off`: returns
         the frame itself."""
-        self._take(pcm)
-        power = self._powers[0]
-        if is_off or power >= LOUD_RMS**2:
-            return pcm
-        gain = min(MOST_GAIN, LOUD_RMS / sqrt(power)) if power else 1.0
-        # No frame is louder than the loudest, so no sample can overflow.
-        return (pcm * np.float32(gain)).astype(np.int16)
-
-    def _take(self, pcm: Pcm) -> None:
         samples = pcm.astype(np.float32)
-        power = float(np.dot(samples, samples)) / len(pcm)
-        self._samples += len(pcm)
+        self._take(float(samples @ samples) / len(pcm), len(pcm))
+        loudest = self._powers[0]
+        if is_off or not 0 < loudest < LOUD_RMS**2:
+            return pcm
+        # No frame is louder than the loudest, so no sample can overflow.
+        gain = min(MOST_GAIN, LOUD_RMS / sqrt(loudest))
+        return (samples * np.float32(gain)).astype(np.int16)
+
+    def _take(self, power: float, samples: int) -> None:
+        self._samples += samples
         while self._powers and self._powers[-1] <= power:
             self._powers.pop()
             self._ends.pop()
