@@ -26,11 +26,10 @@ from media.files.raw import RawDecoder
 from media.resample import Resampler
 from media.webrtc.tracks import TrackSource
 from pipeline.conversation.conversation import Conversations
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import DEFAULT, SessionSettings, TurnDetection
+from pipeline.shared.settings import DEFAULT, PlayoutPacing, SessionSettings, TurnDetection
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechMode
 from pipeline.transcription.recording import Transcriber
