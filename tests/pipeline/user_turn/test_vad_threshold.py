@@ -14,7 +14,7 @@ from tests.pipeline.fakes import LoudVad, LoudVads, World, speak
 from tests.pipeline.scenes import of, run_session
 
 SURE = 0.6
-WORD_MS = 1600
+WORD_MS = 1800
 
 
 class UnsureVad(LoudVad):
@@ -33,7 +33,7 @@ def with_threshold(threshold: float) -> SessionSettings:
 
 
 async def word(session: Session) -> None:
-    await speak(session, (0, 400), (1000, 600), (0, 600))
+    await speak(session, (0, 400), (1000, 600), (0, 800))
 
 
 @pytest.mark.parametrize(("threshold", "found"), [(0.5, 1), (SURE, 1), (0.7, 0)])
