@@ -1,5 +1,6 @@
 """The settings view of the page, over the real routes and a real file."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from core.errors import Conflict, RequestError
 from server.settings.language_models import LanguageModelFinder
 from server.settings.routes import SettingsDoor, settings_routes
-from tests.server.settings.harness import service
+from tests.server.settings.harness import Host, service
 from tests.web.browser import Stub, serving
 
 pytestmark = pytest.mark.browser
@@ -345,3 +346,46 @@ def test_the_microphone_is_chosen_in_the_browser(page: Page, server: Server) -> 
     opened(page)
     expect(microphone).to_have_value(chosen)
     assert server.file.read_text() == FILE
+
+
+def _texts_of(folder: Path, words: dict[str, Any]) -> set[str]:
+    """What the server's form has in English and `words` does not translate."""
+    texts = set()
+    openai = '[llm]\nengine = "openai"\n[llm.options]\nbase_url = "http://127.0.0.1:9/v1"\n'
+    for file in (FILE, openai):
+        for one in service(folder, file).report().fields:
+            is_option = one.key.startswith("llm.options.")
+            name = one.key.split(".")[-1] if is_option else one.key.replace(".", "_")
+            texts |= {one.help} | ({one.label} if f"set_{name}" not in words else set())
+            if one.key not in Host().choices():
+                values = {choice.value for choice in one.choices} - {"auto"}
+                texts |= {value for value in values if f"set_choice_{value}" not in words}
+    return texts
+
+
+def test_every_text_of_the_form_is_translated(page: Page, tmp_path: Path) -> None:
+    english = page.evaluate("import('/static/words/en.js').then(({ EN }) => EN)")
+    folder = tmp_path / "form"
+    folder.mkdir()
+    needed = _texts_of(folder, english)
+    for language in ("de", "fr", "es", "it", "nl", "pt", "zh"):
+        texts = page.evaluate(
+            "(one) => import(`/static/words/settings/${one}.js`).then((m) => m.SETTING_TEXTS)",
+            language,
+        )
+        assert set(texts) == needed, language
+        same = [text for text, translated in texts.items() if text == translated]
+        assert not [text for text in same if len(text) > 12], language
+        for text, translated in texts.items():
+            code = sorted(re.findall(r"`[^`]+`|https?://\S+[0-9]|\w+_\w+_\w+", text))
+            assert [one for one in code if one not in translated] == [], language
+
+
+def test_the_form_speaks_the_language_of_the_page(page: Page) -> None:
+    page.get_by_test_id("page-language").select_option("de")
+    opened(page)
+    speed = page.get_by_test_id("setting assistant.speed")
+    expect(speed).to_have_accessible_description(re.compile("^Sprechtempo der Stimme"))
+    page.get_by_text("Mehr zu Gesprächen").click()
+    barge_in = page.get_by_label("Unterbrechen durch Sprechen")
+    expect(barge_in.locator("option:checked")).to_have_text("An")

@@ -20,22 +20,23 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     api_key_file: str = ""
     "File with the key, read at start; replaces `api_key`."
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    "Sampling temperature; None: the server's default."
+    "Sampling temperature. Not set: the server's default."
     max_output_tokens: Annotated[int, Meta(ge=1)] = 512
     """Longest answer, including thoughts; a spoken answer has 50 to 150 tokens. Never more than a
     quarter of the context is used: servers refuse a prompt that leaves no room for the answer."""
     context_tokens: Annotated[int, Meta(ge=256)] | None = None
-    "Size of the context; None: as the server says (vLLM, llama.cpp, Ollama), else 8192."
+    "Size of the context. Not set: as the server says (vLLM, llama.cpp, Ollama), else 8192."
     tools: bool = True
-    "False: for models that cannot call tools."
+    "Whether the model may call tools. Off for models that cannot."
     images: bool = False
-    "True: for models that take images, which no server announces."
+    "Whether the model takes images, which no server announces."
     thinking: bool = False
-    "True: the model may think before it answers, which takes seconds if it can."
+    "Whether the model may think before it answers, which takes seconds if it can."
     starts_thinking: bool = False
-    "True: the chat template itself opens the thought; text before `</think>` is not spoken."
+    """Whether the chat template itself opens the thought. Text before `</think>` is not spoken
+    then."""
     languages: tuple[str, ...] = ()
-    "ISO 639-1 codes of the languages that the model understands; (): any."
+    "ISO 639-1 codes of the languages that the model understands. Empty: any."
     connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
     "Longest wait for a connection."
     first_token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 15.0

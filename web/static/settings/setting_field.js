@@ -2,6 +2,7 @@
 
 import { h } from "../view/keyed.js";
 import { languageName, t } from "../words/translate.js";
+import { settingText } from "./setting_texts.js";
 
 /**
  * @typedef {string | number | boolean | string[] | null} Value null: the default
@@ -27,7 +28,7 @@ export const idOf = (key) => `setting-${key.replaceAll(".", "-")}`;
 export function labelOf({ key, label }) {
   const name = key.startsWith("llm.options.") ? key.split(".").at(-1) : key.replaceAll(".", "_");
   const word = t(`set_${name}`);
-  return word === `set_${name}` ? label : word;
+  return word === `set_${name}` ? settingText(label) : word;
 }
 
 /**
@@ -53,7 +54,7 @@ export function settingField(field, shown) {
     "div",
     { key: field.key, class: isCheck ? "setting check" : "setting" },
     ...(isCheck ? [made, label] : [label, h("div", { class: "setting-row" }, made, action)]),
-    h("p", { key: "help", id: `${id}-help`, class: "setting-help" }, field.help),
+    h("p", { key: "help", id: `${id}-help`, class: "setting-help" }, settingText(field.help)),
     facts(field, shown, `${id}-facts`),
     problem && h("p", { key: "problem", id: `${id}-problem`, class: "setting-problem" }, problem),
   );
@@ -215,5 +216,5 @@ function named({ key }, { value, label }) {
   if (value === "auto" || value === "default") return t("automatic");
   if (key === "assistant.wake_word" && value === "") return t("wake_off");
   const word = t(`set_choice_${value}`);
-  return word === `set_choice_${value}` ? label : word;
+  return word === `set_choice_${value}` ? settingText(label) : word;
 }

@@ -12,6 +12,7 @@ import { RestartPanel } from "./restart.js";
 import { idOf, labelOf, settingField } from "./setting_field.js";
 import { recogniserList, textModelList } from "./model_list.js";
 import { SampleVoice } from "./sample_voice.js";
+import { loadSettingTexts } from "./setting_texts.js";
 
 /**
  * @typedef {import("./setting_field.js").Field} Field
@@ -118,6 +119,7 @@ export class SettingsView {
     this.#reload();
     this.downloads.look();
     readDevices().then(() => this.#draw());
+    loadSettingTexts(this.store.state.language).then(() => this.#draw());
   }
 
   async #reload() {
