@@ -459,4 +459,7 @@ def test_nothing_overflows_a_narrow_screen(page: Page, width: int) -> None:
     say(page, *a_turn(1, "turn on " + "every " * 40 + "light", "Done" + "o" * 120))
     expect(page.get_by_test_id("turn")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    header = page.get_by_role("banner").bounding_box()
+    assert header is not None
+    assert header["height"] < 3 * 40  # two rows at most
     expect(page.get_by_test_id("mic")).to_be_in_viewport()

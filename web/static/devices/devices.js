@@ -2,6 +2,7 @@
 // edit, update and block them, and announce something on them.
 
 import { getJson } from "../server/api.js";
+import { icon } from "../view/icon.js";
 import { byId, h, update } from "../view/keyed.js";
 import { t } from "../words/translate.js";
 import { deviceCard } from "./device_card.js";
@@ -44,6 +45,7 @@ export class DevicesView {
     this.feed = feed;
     this.dialog = /** @type {HTMLDialogElement} */ (byId("devices"));
     update(byId("devices-open"), { click: () => router.go(PATH) });
+    update(byId("devices-icon"), {}, [icon("speaker")]);
     update(byId("devices-close"), { click: () => this.dialog.close() });
     // The dialog is closed by its button or by Esc. Text typed into an open form is dropped.
     this.dialog.addEventListener("close", () => {

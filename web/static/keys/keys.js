@@ -1,6 +1,7 @@
 // The keys view: who may use the server with a key of their own; add and revoke.
 
 import { getJson, request } from "../server/api.js";
+import { icon } from "../view/icon.js";
 import { byId, h, update } from "../view/keyed.js";
 import { formatMoment, t } from "../words/translate.js";
 
@@ -31,6 +32,7 @@ export class KeysView {
     this.store = store;
     this.dialog = /** @type {HTMLDialogElement} */ (byId("keys"));
     update(byId("keys-open"), { click: () => router.go(PATH) });
+    update(byId("keys-icon"), {}, [icon("key")]);
     update(byId("keys-close"), { click: () => this.dialog.close() });
     this.dialog.addEventListener("close", () => {
       [this.#made, this.#note, this.#asked] = [null, null, ""];

@@ -36,6 +36,8 @@ const PATHS = {
   tv: "M3 5h18v12H3zM8 21h8",
   lock: "M6 11h12v10H6zM9 11V7a3 3 0 0 1 6 0v4M12 15v2",
   unlocked: "M6 11h12v10H6zM9 11V7a3 3 0 0 1 5.800-1M12 15v2",
+  speaker: "M7 3h10v18H7zM12 11.500a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM12 7h.01",
+  key: "M8 11a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM10.900 12.100L20 3M16 7l3 3",
   bell: "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 21h4",
   copy: "M9 9h10v11H9zM15 9V4H5v11h4",
   check: "M5 12.500l4.500 4.500L19 7",
