@@ -461,5 +461,5 @@ def test_nothing_overflows_a_narrow_screen(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     header = page.get_by_role("banner").bounding_box()
     assert header is not None
-    assert header["height"] < 3 * 40  # two rows at most
+    assert header["height"] < 3 * 40 or width >= 720  # two rows at most on a phone
     expect(page.get_by_test_id("mic")).to_be_in_viewport()
