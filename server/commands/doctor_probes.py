@@ -185,7 +185,8 @@ async def probe_mcp(server: McpToolProvider) -> ProbeResult:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
             await server.tried()
-            result = ProbeResult("ok", f"mcp {server.name}: {server.count} tools")
+            tools = _count_text(server.count, "tool", "tools")
+            result = ProbeResult("ok", f"mcp {server.name}: {tools}")
             if not server.is_connected:
                 problem = f"mcp {server.name}: {server.reason}; its tools are missing"
                 result = ProbeResult("note", problem)
@@ -196,9 +197,14 @@ async def probe_mcp(server: McpToolProvider) -> ProbeResult:
 async def probe_home_assistant(config: Config) -> ProbeResult:
     """Reads Home Assistant's entities. Without it, the built-in tools still work."""
     home = await fetch_once(config.home_assistant.as_settings())
-    counts = f"{len(home.entities)} exposed entities in {len(home.areas)} areas"
+    entities = _count_text(len(home.entities), "exposed entity", "exposed entities")
+    counts = f"{entities} in {_count_text(len(home.areas), 'area', 'areas')}"
     verdict: ProbeVerdict = "ok" if home.entities else "note"
     return ProbeResult(verdict, f"home assistant at {config.home_assistant.url}: {counts}")
+
+
+def _count_text(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
 
 
 def _disk_probe(setting: str, path: str) -> Awaitable[ProbeResult]:

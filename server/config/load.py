@@ -196,7 +196,7 @@ def _add_setting(draft: _ConfigDraft, path: SettingPath, value: Any, origin: str
         draft.problems.append(f"{label}: not UTF-8")
         return
     if inner_path:  # a key of an open table, e.g. EARSHOT_ASR__OPTIONS__MODEL
-        draft.put(path, _parse_toml_value(value), origin)
+        draft.put(path, _entry_value(kind, inner_path, value), origin)
         return
     if is_text:
         value = _from_text(kind, value)
@@ -221,7 +221,9 @@ def _from_text(kind: inspect.Type, text: str) -> Any:
     """Returns the value of a variable or flag in the form that msgspec can convert to the type."""
     match kind:
         case inspect.VarTupleType() | inspect.ListType():
-            return [item.strip() for item in text.split(",") if item.strip()]
+            parsed = _parse_toml_value(text)
+            is_list = isinstance(parsed, list)
+            return parsed if is_list else [part.strip() for part in text.split(",") if part.strip()]
         case inspect.DictType():
             return _parse_toml_value(text)
         case _:
@@ -236,10 +238,41 @@ def setting_value(path: SettingPath, text: str) -> Any:
         name = ".".join(path)
         known = [".".join(one) for one in setting_paths()]
         raise ConfigError(f"{name}: unknown setting{_suggestion(name, known)}")
-    if inside or not isinstance(kind, inspect.StrType | inspect.LiteralType):
-        value = _from_text(kind, text)
-        return _parse_toml_value(value)
+    if inside:
+        return _entry_value(kind, inside, text)
+    if not isinstance(kind, inspect.StrType | inspect.LiteralType):
+        return _parse_toml_value(_from_text(kind, text))
     return text
+
+
+def _entry_value(table: inspect.Type, path: SettingPath, value: Any) -> Any:
+    """Returns what text means for an entry of an open table, such as `tools.mcp.files.args`. It is
+    TOML; where the type of the entry is known, a list may also be written with commas, and text
+    needs no quotes."""
+    if not isinstance(value, str):
+        return value
+    match _entry_type(table, path):
+        case inspect.VarTupleType() | inspect.ListType() as kind:
+            return _from_text(kind, value)
+        case inspect.StrType():
+            parsed = _parse_toml_value(value)
+            return parsed if isinstance(parsed, str) else value
+        case _:
+            return _parse_toml_value(value)
+
+
+def _entry_type(table: inspect.Type, path: SettingPath) -> inspect.Type | None:
+    """Returns the type of an entry of an open table; None if only an engine or a plugin knows."""
+    kind: inspect.Type | None = table
+    for name in path:
+        match kind:
+            case inspect.DictType():
+                kind = kind_of(kind.value_type)
+            case inspect.StructType():
+                kind = next((kind_of(one.type) for one in kind.fields if one.name == name), None)
+            case _:
+                return None
+    return kind
 
 
 def _parse_toml_value(text: Any) -> Any:

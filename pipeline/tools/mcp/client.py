@@ -228,7 +228,7 @@ class McpToolProvider:
             self._client, self._had_client = client, True
             self._last_reason = ""
             self._was_tried.set()
-            logger.info("= mcp %s: connected, %d tools", self.name, len(self._specs))
+            logger.info("= mcp %s: connected, tools: %d", self.name, len(self._specs))
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._listen(client), name=f"mcp-{self.name}")

@@ -40,7 +40,7 @@ def test_a_language_model_uses_the_tools_of_home_assistant(
             assert switched.calls == [{"name": "Kitchen Lights", "domain": ["light"]}]
 
     run(main())
-    assert log_lines(caplog)[0] == "= mcp home_assistant: connected, 2 tools"
+    assert log_lines(caplog)[0] == "= mcp home_assistant: connected, tools: 2"
 
 
 def test_a_token_refused_by_the_mcp_server_is_sent_once(

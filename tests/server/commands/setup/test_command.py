@@ -89,6 +89,21 @@ def test_flags_write_without_a_question(file: Path, capsys: pytest.CaptureFixtur
     assert config.assistant.instructions == "Be brief."
 
 
+def test_an_entry_of_an_open_table_is_written_in_the_type_that_it_has(file: Path) -> None:
+    names = {"command": "123", "args": "--root, /srv/files", "env.PORT": "1"}
+    flags = [part for key, text in names.items() for part in ("--set", f"tools.mcp.f.{key}={text}")]
+    assert main(["setup", "--yes", "--json", *flags]) == ExitCode.OK
+    server = load({}).config.tools.mcp["f"]
+    assert (server.command, server.args) == ("123", ("--root", "/srv/files"))
+    assert server.env == {"PORT": "1"}
+    assert main(["setup", "--yes", "--set", 'tools.mcp.f.args=["a, b"]']) == ExitCode.OK
+    assert load({}).config.tools.mcp["f"].args == ("a, b",)
+    assert main(["setup", "--yes", "--set", "tools.mcp.f.args="]) == ExitCode.OK
+    assert load({}).config.tools.mcp["f"].args == ()
+    assert load({"EARSHOT_TOOLS__MCP__F__ARGS": "a,b"}).config.tools.mcp["f"].args == ("a", "b")
+    assert load({"EARSHOT_PROMPTS__P__TEXT": "7"}).config.prompts["p"].text == "7"
+
+
 def test_json_without_yes_only_shows(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["setup", "--json", "--set", "turn.silence_ms=700"]) == ExitCode.OK
     assert not json.loads(capsys.readouterr().out)["is_saved"]
