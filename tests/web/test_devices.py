@@ -37,7 +37,7 @@ def view(page: Page) -> None:
 
 def test_a_new_device_appears_and_is_approved_by_its_code(page: Page, house: House) -> None:
     view(page)
-    expect(page.get_by_test_id("device-list")).to_contain_text("No device has come yet")
+    expect(page.get_by_test_id("device-list")).to_contain_text("No device has connected yet")
     device = house.new(name="box", board="esp-box-3", firmware="2.0.3")
     card = page.get_by_test_id("device")
     expect(card).to_contain_text(device.pairing_code)
@@ -146,7 +146,7 @@ def test_an_announcement_shows_whether_it_was_played(page: Page, house: House) -
     view(page)
     announce(page, "dinner is ready")
     expect(page.get_by_test_id("devices-note")).to_contain_text("is away")
-    expect(page.get_by_test_id("device-waiting")).to_have_text("1 notice waits until it comes")
+    expect(page.get_by_test_id("device-waiting")).to_have_text("1 notice waits until it connects")
     house.connect(device, board)
     announce(page, "come down")
     expect(page.get_by_test_id("devices-note")).to_contain_text("Said on")

@@ -163,9 +163,9 @@ def test_speculative_work_is_marked(page: Page) -> None:
     say(page, *events)
     for name, is_ahead in (("asr", "true"), ("llm", "true"), ("playout", "false")):
         expect(page.get_by_test_id(f"stage-{name}")).to_have_attribute("data-ahead", is_ahead)
-    expect(page.get_by_test_id("ahead-note")).to_contain_text("done ahead")
+    expect(page.get_by_test_id("ahead-note")).to_contain_text("begun early")
     page.get_by_test_id("stage-asr").hover()
-    expect(page.get_by_test_id("stage-asr").locator(".tip")).to_contain_text("done ahead")
+    expect(page.get_by_test_id("stage-asr").locator(".tip")).to_contain_text("begun early")
 
 
 def test_medians_include_every_turn_of_the_session(page: Page) -> None:

@@ -271,7 +271,7 @@ export const DE = {
   save_sound: "Ton herunterladen",
   keep_conversation: "Dieses Gespräch behalten",
   keep_conversation_note:
-    "Sein Text bleibt in diesem Browser, bis du ihn löschst, und der Server merkt es sich, bis er neu startet oder den Platz braucht. Sonst endet es mit diesem Tab.",
+    "Sein Text bleibt in diesem Browser, bis du ihn löschst oder ein neues Gespräch beginnst: Dieser Browser behält nur eines. Der Server merkt es sich, bis er neu startet oder den Speicher braucht. Sonst endet es mit diesem Tab.",
   keep_on_server: "Meine Gespräche auf dem Server behalten",
   keep_on_server_note:
     "Ihr Text liegt in der Datenbank von {host}, bis {days} Tage nach der letzten Änderung. Wer denselben Schlüssel hat, kann sie in einem anderen Browser öffnen. Behaltenes bleibt nach dem Ausschalten, bis Sie es löschen.",

@@ -270,7 +270,7 @@ export const FR = {
   save_sound: "Télécharger le son",
   keep_conversation: "Garder cette conversation",
   keep_conversation_note:
-    "Son texte reste dans ce navigateur jusqu’à ce que vous le supprimiez, et le serveur s’en souvient jusqu’à son redémarrage ou tant qu’il a la place. Sinon elle finit avec cet onglet.",
+    "Son texte reste dans ce navigateur jusqu’à ce que vous le supprimiez ou commenciez une nouvelle conversation : ce navigateur n’en garde qu’une. Le serveur s’en souvient jusqu’à son redémarrage ou tant qu’il a la place. Sinon elle finit avec cet onglet.",
   keep_on_server: "Garder mes conversations sur le serveur",
   keep_on_server_note:
     "Leur texte se trouve dans la base de données de {host}, jusqu’à {days} jours après la dernière modification. Toute personne qui a la même clé peut les ouvrir dans un autre navigateur. Ce qui est gardé reste après l’arrêt, jusqu’à ce que vous le supprimiez.",

@@ -270,7 +270,7 @@ export const PT = {
   save_sound: "Descarregar o som",
   keep_conversation: "Guardar esta conversa",
   keep_conversation_note:
-    "O texto fica neste navegador até o apagares, e o servidor lembra-se dele até reiniciar ou precisar do espaço. Caso contrário, termina com este separador.",
+    "O texto fica neste navegador até o apagares ou começares uma nova conversa: este navegador guarda apenas uma. O servidor lembra-se dela até reiniciar ou precisar do espaço. Caso contrário, termina com este separador.",
   keep_on_server: "Guardar as minhas conversas no servidor",
   keep_on_server_note:
     "O texto fica na base de dados de {host}, até {days} dias após a última alteração. Quem tiver a mesma chave pode abri-las noutro navegador. O que está guardado permanece ao desligar, até que o apague.",
