@@ -11,7 +11,7 @@ KeyScope = Literal["talk", "manage", "models"]
 SCOPES: Mapping[KeyScope, str] = {
     "talk": "sessions, transcription, speech and questions",
     "manage": "devices, settings, keys, the home and metrics",
-    "models": "embeddings and reranking; loading, removing and downloading models",
+    "models": "embeddings, reranking, raw language models; loading and downloading models",
 }
 "Scope -> what it opens, in the order in which scopes are listed."
 

@@ -185,7 +185,7 @@ class ModelsDoor:
         if found is None:
             known = ", ".join(card.id for card in self._cards.cards())
             raise NotFound(
-                f"Unknown model {name[:64]!r}, or one that is always loaded. Known: {known}.",
+                f"No model {name[:64]!r} can be loaded or unloaded. Known models: {known}.",
                 code="model_not_found",
                 param="model",
             )

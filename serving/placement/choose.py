@@ -36,17 +36,17 @@ SMART_TURN = "smart_turn"
 
 PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
     "vad": (
-        ("gated", "a cheap gate in front of the best detector"),
+        ("gated", "a cheap detector passes possible speech to the best one"),
         ("silero", "the best detector"),
         ("webrtc", "the detector that needs nothing else"),
     ),
     "wake": (
-        ("micro", "listens for wake words at next to no cost"),
+        ("micro", "detects wake words with very little processor time"),
         ("none", "no library for wake words runs here"),
     ),
     "endpoint": (
-        (SMART_TURN, "hears whether a sentence is finished, and its weights are there"),
-        ("silence", "there are no weights of one that hears whether a sentence is finished"),
+        (SMART_TURN, "judges by the sound whether a sentence is finished"),
+        ("silence", "waits for silence, because no weights of smart_turn are installed"),
     ),
     "asr": (("pocketsphinx", "pocketsphinx needs none"),),
     "llm": (("intents", "understands home commands without a language model"),),

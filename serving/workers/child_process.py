@@ -222,7 +222,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 self._writer = None
             await self._reap(process)
             self._process = None
-        phase = "while it loaded" if self._is_loading else "in service"
+        phase = "while it loaded" if self._is_loading else "while it served"
         why = f"its worker process died {phase} (exit status {process.returncode})"
         raise EngineCrashed(self._kind, self._name, why)
 

@@ -37,7 +37,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     add.add_argument("--requests", type=int, metavar="N", help="most requests within a minute")
     what = "list the keys with scopes, limits, last use and live sessions"
     listing = actions.add_parser("list", help=what, description=what)
-    what = "revoke a key: what it has open ends at once"
+    what = "revoke a key: its sessions and requests end at once"
     revoke = actions.add_parser("revoke", help=what, description=what)
     _add_name(revoke)
     for action in (add, listing, revoke):

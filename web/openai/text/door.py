@@ -320,9 +320,10 @@ def _requested(
         first = next(iter(models), None)
         model = None if first is None else models.get(first)
     if model is None:
-        names = ", ".join(models) or f"none: no model for {work} is installed"
+        names = ", ".join(models)
+        allowed = f"Allowed: {names}." if names else f"No model for {work} is installed."
         raise NotFound(
-            f"Unknown model {name[:64]!r}. Allowed: {names}.",
+            f"Unknown model {name[:64]!r}. {allowed}",
             code="model_not_found",
             param="model",
         )
