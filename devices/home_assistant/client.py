@@ -99,7 +99,7 @@ class HomeAssistantClient:
             async with asyncio.timeout(timeout_s):
                 await self._first_attempt_over.wait()
         except TimeoutError:
-            logger.info("home assistant: no names after %g s; starting without", timeout_s)
+            logger.info("home assistant: no names within %g s; starting without them", timeout_s)
 
     async def wait_for_state(self, *states: ConnectionState) -> None:
         """Waits for one of these states."""

@@ -64,4 +64,4 @@ def pending_identity(row: Row[Any]) -> bytes | None:
 def log_adopted(row: Row[Any]) -> None:
     """Logs that a device approved before identities were stored has one now: a person may want to
     know when."""
-    logger.info("= device %s: identity adopted, from now on it is known by it", row.id)
+    logger.info("= device %s: identity adopted: the device is recognised by it from now on", row.id)

@@ -197,7 +197,7 @@ class KeptConversations:
             lambda one: one.execute(delete(kept_conversations).where(old)).rowcount
         )
         if count:
-            logger.info("= %d kept conversations were deleted: they were old enough", count)
+            logger.info("= %d kept conversations were deleted: older than history.days", count)
 
     def _oldest(self) -> datetime:
         return self._clock.wall() - timedelta(days=self._days)
