@@ -139,8 +139,7 @@ async def assemble(
         )
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
         providers = (*home_tools, *skills, devices.tools, *configured_providers)
-        timeout_s = config.tools.timeout_s
-        offers_all = config.tools.offered == "all"
+        timeout_s, offers_all = config.tools.timeout_s, config.tools.offered == "all"
         toolbox = Toolbox(
             providers, metrics, timeout_s=timeout_s, override=tool_override, offers_all=offers_all
         )

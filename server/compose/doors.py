@@ -211,10 +211,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     named_keys = backend.devices.named_keys
     # The sessions end first: what a client secret of the key has opened is one of them.
     named_keys.on_revoked += [backend.sessions.end_all_of, secrets.forget_made_by]
-    realtime, whip = (
-        _realtime_door(backend, peer_settings, secrets),
-        _whip_door(backend, peer_settings),
-    )
+    realtime = _realtime_door(backend, peer_settings, secrets)
+    whip = _whip_door(backend, peer_settings)
     models_dir = Path(config.paths.models_dir).expanduser().absolute()
     pulls = ModelPulls(models_dir, on_done=engines.registry.expire)
     cards = ModelCards(engines, config.models.strict)
