@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeVar
 
 import msgspec
 from aiohttp import web as aioweb
 
-from core.errors import RequestError
+from core.http.json_body import decode_json_body
 from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from pipeline.tools.home import Home, HomeState
@@ -18,9 +17,6 @@ MAX_WATCHERS = 256
 "Limit of open event streams. Each holds a socket and gets the whole home at every change."
 
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
-
-
-T = TypeVar("T")
 
 
 class SwitchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +70,7 @@ def home_routes(
             "page",
             request=SwitchRequest,
             responses={204: None},
-            error_codes=("not_found", "not_switchable"),
+            error_codes=("invalid_json", "invalid_value", "not_found", "not_switchable"),
             scope="manage",
         ),
         Route(
@@ -85,7 +81,7 @@ def home_routes(
             "page",
             request=TickRequest,
             responses={204: None},
-            error_codes=("not_found",),
+            error_codes=("invalid_json", "invalid_value", "not_found"),
             scope="manage",
         ),
         Route(
@@ -106,13 +102,6 @@ def encode_event(state: HomeState) -> bytes:
     return b"event: home\nid: %d\ndata: %b\n\n" % (state.revision, msgspec.json.encode(state))
 
 
-def _read(body: bytes, wanted: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=wanted)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise RequestError(f"the body is not valid: {error}", code="invalid_value") from None
-
-
 class _HomeDoor:
     """Handlers of the routes."""
 
@@ -129,12 +118,12 @@ class _HomeDoor:
         )
 
     async def switch(self, request: aioweb.Request) -> aioweb.Response:
-        wanted = _read(await request.read(), SwitchRequest)
+        wanted = decode_json_body(await request.read(), SwitchRequest)
         await self._buttons.switch(request.match_info["id"], wanted.state)
         return aioweb.Response(status=204)
 
     async def tick(self, request: aioweb.Request) -> aioweb.Response:
-        wanted = _read(await request.read(), TickRequest)
+        wanted = decode_json_body(await request.read(), TickRequest)
         self._buttons.tick(request.match_info["id"], is_done=wanted.done)
         return aioweb.Response(status=204)
 

@@ -9,6 +9,7 @@ from aiohttp import web as aioweb
 from msgspec import UNSET
 
 from core.errors import Conflict, EarshotError, NotFound, RequestError, StorageError
+from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from core.tasks import run_in_thread
@@ -27,7 +28,6 @@ from devices.api.views import (
     NotificationRequest,
     NotificationResult,
     PairRequest,
-    read_body,
     view_of,
 )
 from devices.directory import Device, DeviceKind, DeviceProfile
@@ -106,11 +106,11 @@ class DevicesDoor:
         return _json(DeviceLog([*self._event_log.entries_of(device.id)]))
 
     async def pair(self, request: aioweb.Request) -> aioweb.Response:
-        body = read_body(await request.read(), PairRequest)
+        body = decode_json_body_or_empty(await request.read(), PairRequest)
         return await self._approved(self._registry.pair(body.code))
 
     async def approve(self, request: aioweb.Request) -> aioweb.Response:
-        body = read_body(await request.read(), ApproveRequest)
+        body = decode_json_body_or_empty(await request.read(), ApproveRequest)
         return await self._approved(self._registry.approve(_id_of(request), body.code))
 
     async def block(self, request: aioweb.Request) -> aioweb.Response:
@@ -119,7 +119,7 @@ class DevicesDoor:
         return self._report_decision(device, "blocked")
 
     async def edit(self, request: aioweb.Request) -> aioweb.Response:
-        body = read_body(await request.read(), DeviceEdit)
+        body = decode_json_body_or_empty(await request.read(), DeviceEdit)
         if body.name and not sanitize_line(body.name):
             raise RequestError(
                 f"name: 1 to {MAX_NAME_CHARS} characters, not only spaces",
@@ -175,7 +175,7 @@ class DevicesDoor:
         return await _start_action(live.restart(), device, "be restarted")
 
     async def update(self, request: aioweb.Request) -> aioweb.Response:
-        body = read_body(await request.read(), FirmwareUpdateRequest)
+        body = decode_json_body_or_empty(await request.read(), FirmwareUpdateRequest)
         device, live = await self._connected_device(request)
         folder = self._images.get(device.kind)
         if folder and await image_for(folder, device.board, body.firmware) is None:
@@ -286,7 +286,7 @@ def _id_of(request: aioweb.Request) -> str:
 
 
 async def _notice(request: aioweb.Request) -> DeviceNotification:
-    body = read_body(await request.read(), NotificationRequest)
+    body = decode_json_body_or_empty(await request.read(), NotificationRequest)
     return DeviceNotification(text=body.text, audio_url=body.audio_url)
 
 

@@ -1,16 +1,14 @@
 """JSON bodies of the HTTP API of the devices, requests and responses. docs/devices.md shows
 them."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from core.errors import RequestError
 from devices.directory import ApprovalState, Device, DeviceEcho, DeviceKind, DeviceProfile
 from devices.presence import ConnectedDevice, DeviceActivity
 from devices.registry.sanitize import MAX_NAME_CHARS
@@ -19,8 +17,6 @@ MAX_NOTICE_CHARS = 1000
 "About a minute of speech."
 
 MAX_URL_CHARS = 2000
-
-T = TypeVar("T")
 
 
 class DeviceView(Struct, frozen=True):
@@ -173,29 +169,3 @@ def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> Devic
 
 
 _SHARED_FIELDS = tuple(column.name for column in fields(Device) if column.name != "identity")
-
-_ERROR_LOCATION = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
-_FIELD_IN_ERROR = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")
-
-
-def read_body(body: bytes, wanted: type[T]) -> T:
-    """Decodes a JSON body; an empty body counts as `{}`.
-
-    Raises RequestError invalid_json, or invalid_value with the field and the allowed values.
-    """
-    try:
-        return msgspec.json.decode(body or b"{}", type=wanted)
-    except msgspec.ValidationError as error:
-        raise _invalid(str(error), wanted) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RequestError(f"the body is not JSON: {error}", code="invalid_json") from None
-
-
-def _invalid(text: str, wanted: Any) -> RequestError:
-    located = _ERROR_LOCATION.match(text)
-    param, why = (located["param"] or "", located["why"]) if located else ("", text)
-    if named := _FIELD_IN_ERROR.search(why):
-        param = ".".join(filter(None, (param, named["name"][:MAX_NAME_CHARS])))
-        taken = ProfileEdit if param.startswith("profile.") else wanted
-        why = f"{why}; there are {', '.join(taken.__struct_fields__)}"
-    return RequestError(f"{param or 'body'}: {why}", code="invalid_value", param=param or None)

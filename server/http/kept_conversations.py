@@ -10,8 +10,8 @@ from aiohttp import web as aioweb
 from msgspec import Meta, Struct
 
 from core.errors import RequestError
+from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
-from devices.api.views import read_body
 from devices.registry.kept_conversations import KeptConversations, KeptTurn
 
 MAX_ID_CHARS = 64
@@ -105,7 +105,7 @@ class KeptConversationsDoor:
         return _empty()
 
     async def add(self, request: aioweb.Request) -> aioweb.Response:
-        body = read_body(await request.read(), NewTurns)
+        body = decode_json_body_or_empty(await request.read(), NewTurns)
         turns = [KeptTurn(turn.id, turn.said, turn.reply) for turn in body.turns]
         await self._kept.add(request.match_info["id"], turns)
         return _empty()

@@ -7,9 +7,9 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import Forbidden, RequestError
+from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
 from core.named_key import CALLER_KEY, SCOPES, KeyScope, NamedKey
-from devices.api.views import read_body
 from devices.registry.named_keys import NamedKeyRecord, NamedKeys
 from server.http.named_key_views import NamedKeyList, NamedKeyRequest, NamedKeyView, NewNamedKey
 
@@ -100,7 +100,7 @@ def named_key_routes(door: NamedKeysDoor) -> tuple[Route, ...]:
 def _read_request(body: bytes) -> NamedKeyRequest:
     """Decodes a request for a key. Raises RequestError, which lists the scopes if one is wrong."""
     try:
-        return read_body(body, NamedKeyRequest)
+        return decode_json_body_or_empty(body, NamedKeyRequest)
     except RequestError as error:
         if error.param is None or not error.param.startswith("scopes"):
             raise

@@ -5,14 +5,13 @@ They need the key like every other route, and accept no client secret and no key
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
-from typing import TypeVar
 
 import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import Conflict, RequestError
+from core.http.json_body import decode_json_body
 from core.http.routes import JSON, Route
 from server.net.mdns import FoundHomeAssistant, find_home_assistants
 from server.settings.checks import SettingValue
@@ -29,8 +28,6 @@ from server.settings.service import (
     SettingsSaved,
     SettingsService,
 )
-
-T = TypeVar("T")
 
 MAX_CHANGES = 500
 "Most settings of one change; the form has less than a hundred."
@@ -84,7 +81,7 @@ class SettingsDoor:
             return _json(await self._finder.search())
 
     async def test(self, request: aioweb.Request) -> aioweb.Response:
-        asked = _decoded(await request.read(), LanguageModelTest)
+        asked = decode_json_body(await request.read(), LanguageModelTest)
         key = asked.api_key
         if key is None:
             key = await asyncio.to_thread(self._service.stored_secret, asked.base_url)
@@ -187,21 +184,10 @@ def settings_routes(door: SettingsDoor) -> tuple[Route, ...]:
 
 
 def _change(body: bytes) -> SettingsChange:
-    change = _decoded(body, SettingsChange)
+    change = decode_json_body(body, SettingsChange)
     if len(change.changes) > MAX_CHANGES:
         raise RequestError(f"more than {MAX_CHANGES} changes", code="invalid_value")
     return change
-
-
-def _decoded(body: bytes, wanted: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=wanted)
-    except msgspec.ValidationError as error:
-        place = re.search(r" - at `\$\.?([^`]*)`$", str(error))
-        param = place[1][:100] if place else None
-        raise RequestError(str(error), code="invalid_value", param=param or None) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RequestError(f"the body is not JSON: {error}", code="invalid_json") from None
 
 
 def _json(body: msgspec.Struct) -> aioweb.Response:

@@ -7,13 +7,13 @@ from mcp_types import CallToolResult, ListToolsResult
 from pydantic import ValidationError
 
 from core.errors import RemoteProtocolError, RequestError
+from core.http.json_body import decode_json_body_or_empty
 from devices.api.views import (
     DeviceEdit,
     FirmwareUpdateRequest,
     NotificationRequest,
     PairRequest,
     ProfileEdit,
-    read_body,
 )
 from devices.directory import DeviceProfile
 from engines.llm.openai.chunks import read_chunk
@@ -115,7 +115,7 @@ def edits(data: bytes) -> None:
         NamedKeyRequest,
     ):
         try:
-            asked = read_body(data, wanted)
+            asked = decode_json_body_or_empty(data, wanted)
         except RequestError as error:
             assert error.code in {"invalid_json", "invalid_value"}
             str(error).encode()
