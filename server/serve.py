@@ -460,11 +460,13 @@ def _settings(
         *listeners.willow,
         *listeners.ingrain.values(),
     )
-    others = [one for one in optional if one is not None]
+    others = [listener for listener in optional if listener is not None]
     ports = {
-        one.getsockname()[1] for listener in (listeners.main, *others) for one in listener.sockets
+        bound_socket.getsockname()[1]
+        for listener in (listeners.main, *others)
+        for bound_socket in listener.sockets
     }
-    ports |= {one.getsockname()[1] for one in listeners.kserve_grpc}
+    ports |= {bound_socket.getsockname()[1] for bound_socket in listeners.kserve_grpc}
     service = SettingsService(file, config, assembly.settings_host)
     door = RestartDoor(
         file,

@@ -34,12 +34,12 @@ class MemoryBudget:
 
     def unpin(self, model: AnyModel) -> None:
         """Ends `pin`: the model may be unloaded again when another needs its room."""
-        self._pinned = [one for one in self._pinned if one is not model]
+        self._pinned = [pinned for pinned in self._pinned if pinned is not model]
         self.retry()
 
     def is_pinned(self, model: AnyModel) -> bool:
         """Returns True if the model is permanent."""
-        return any(model is one for one in self._pinned)
+        return any(model is pinned for pinned in self._pinned)
 
     def unload(self, lifetime: ModelLifetime[Any]) -> None:
         """Ends a model's time in memory. A request for the model that comes from now on loads it
@@ -78,7 +78,7 @@ class MemoryBudget:
         """Has as many idle models unloaded as necessary, in addition to those that are being
         unloaded already."""
         while full := self._full_devices(
-            need_mb, [one for one in self.lifetimes if not one.unload.is_set()]
+            need_mb, [lifetime for lifetime in self.lifetimes if not lifetime.unload.is_set()]
         ):
             victim = self._idle_longest(full)
             if victim is None:
@@ -87,12 +87,12 @@ class MemoryBudget:
             self.unload(victim)
 
     def _refuse_if_too_large(self, model: AnyModel, need_mb: Mapping[str, float]) -> None:
-        loaded = [(one, one.lifetime.memory_mb) for one in self._pinned if one.lifetime]
+        loaded = [(pinned, pinned.lifetime.memory_mb) for pinned in self._pinned if pinned.lifetime]
         for device, mb in need_mb.items():
             room_mb = self._room.get(device, 0.0)
             kept_mb = sum(memory_mb.get(device, 0.0) for _, memory_mb in loaded)
             if mb > room_mb - kept_mb:
-                keepers = " and ".join(one.offer.name for one in self._pinned)
+                keepers = " and ".join(pinned.offer.name for pinned in self._pinned)
                 raise EngineError(
                     model.kind,
                     model.offer.name,
@@ -101,7 +101,9 @@ class MemoryBudget:
                 )
 
     def _full_error(self, model: AnyModel) -> OverloadedError:
-        names = ", ".join(sorted(one.model.offer.name for one in self.lifetimes if one.memory_mb))
+        names = ", ".join(
+            sorted(lifetime.model.offer.name for lifetime in self.lifetimes if lifetime.memory_mb)
+        )
         return OverloadedError(
             f"not enough memory for {model.offer.name} in addition to {names}, which are in use",
             retry_after_s=int(ROOM_WAIT_S),

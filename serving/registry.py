@@ -426,7 +426,8 @@ class ModelRegistry:
 
     def _count_loaded(self, kind: EngineKind) -> None:
         loaded = sum(
-            one.loaded is not None and one.model.kind == kind for one in self._budget.lifetimes
+            lifetime.loaded is not None and lifetime.model.kind == kind
+            for lifetime in self._budget.lifetimes
         )
         self._metrics.gauge(f"earshot_{kind}_models_loaded", loaded)
 

@@ -369,7 +369,7 @@ class LlmOptions:
     def resolve_temperature(self, configured: float | None) -> float | None:
         """Returns the temperature to use. `configured`: the one in the engine's settings."""
         chosen = (self.temperature, configured, self.usual_temperature)
-        return next((one for one in chosen if one is not None), None)
+        return next((value for value in chosen if value is not None), None)
 
 
 AS_CONFIGURED = LlmOptions()

@@ -41,9 +41,13 @@ class OnnxEmbedder:
 
     def embed(self, items: Sequence[EmbedItem]) -> list[EmbedResult]:
         """Computes all texts of the items together."""
-        inputs = [[self._tokens(one, item) for one in item.inputs] for item in items]
-        is_fit = [all(0 < len(one) <= self.info.max_tokens for one in item) for item in inputs]
-        fitting = [one for item, fits in zip(inputs, is_fit, strict=True) if fits for one in item]
+        inputs = [[self._tokens(text, item) for text in item.inputs] for item in items]
+        is_fit = [
+            all(0 < len(tokens) <= self.info.max_tokens for tokens in item) for item in inputs
+        ]
+        fitting = [
+            tokens for item, fits in zip(inputs, is_fit, strict=True) if fits for tokens in item
+        ]
         rows = iter(self._encoder.run(fitting, self._vectors))
         return [
             EmbedResult(
@@ -56,10 +60,10 @@ class OnnxEmbedder:
     def close(self) -> None:
         """Does nothing: the process ends."""
 
-    def _tokens(self, one: str | Sequence[int], item: EmbedItem) -> Tokens:
-        if not isinstance(one, str):
-            return Tokens(one)
-        text = self._folder.prompts.get(item.prompt or self._folder.default_prompt, "") + one
+    def _tokens(self, text: str | Sequence[int], item: EmbedItem) -> Tokens:
+        if not isinstance(text, str):
+            return Tokens(text)
+        text = self._folder.prompts.get(item.prompt or self._folder.default_prompt, "") + text
         tokens = self._encoder.tokenize(text)
         if item.is_cut and len(tokens) > self.info.max_tokens:
             return self._encoder.tokenize_cut(text, self.info.max_tokens)

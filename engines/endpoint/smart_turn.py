@@ -122,6 +122,6 @@ def _load(path: Path) -> Any:
     except (Fail, InvalidGraph, InvalidProtobuf) as exc:
         raise EngineError("endpoint", "smart_turn", f"{path} is not an ONNX model") from exc
     wanted = [(_INPUT, _INPUT_SHAPE)]
-    if [(one.name, one.shape[1:]) for one in session.get_inputs()] != wanted:
+    if [(node.name, node.shape[1:]) for node in session.get_inputs()] != wanted:
         raise EngineError("endpoint", "smart_turn", f"{path} is not a smart-turn-v3 model")
     return session

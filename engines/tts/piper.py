@@ -111,7 +111,10 @@ def _timed(voice: _PiperVoice, clause: str, factor: float, listener: ClauseRecei
         sentences.append(
             [("a", total_ms)]
             if known is None
-            else [(one.phoneme, 1000 * one.num_samples / chunk.sample_rate) for one in known]
+            else [
+                (phoneme.phoneme, 1000 * phoneme.num_samples / chunk.sample_rate)
+                for phoneme in known
+            ]
         )
     if parts:
         listener.put(SpeechChunk(np.concatenate(parts), spoken_words(clause, sentences)))
@@ -171,8 +174,8 @@ def _files(model: str) -> list[Path]:
     found = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
     if not found:
         raise EngineMissing("tts", "piper", f"no .onnx file in {path}")
-    for one in found:
-        for needed in (one, Path(f"{one}.json")):
+    for voice_file in found:
+        for needed in (voice_file, Path(f"{voice_file}.json")):
             if not needed.is_file():
                 raise EngineMissing("tts", "piper", f"no file {needed}")
     return found

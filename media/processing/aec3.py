@@ -193,7 +193,9 @@ class EchoCanceller:
         """Looks for the echo in the last second: before the canceller and, if it is there, after
         it."""
         far = self._reference.read(now - FAR, now)
-        heard, cleaned = (np.concatenate(one)[-NEAR:] for one in (self._microphone, self._cleaned))
+        heard, cleaned = (
+            np.concatenate(frames)[-NEAR:] for frames in (self._microphone, self._cleaned)
+        )
         found = estimate_delay(far, heard)
         if found.sharpness < IS_ECHO:
             sounding = int(np.count_nonzero(far[-NEAR:]))

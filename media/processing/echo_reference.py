@@ -115,7 +115,7 @@ class EchoReference:
             room[: len(kept)] = kept
             self._pcm, self._base = room, oldest
         self._pcm[max(0, self._end - self._base) : max(0, start - self._base)] = 0
-        self._sounds = [one for one in self._sounds if one[1] > oldest]
+        self._sounds = [span for span in self._sounds if span[1] > oldest]
 
     def _sounding(self, start: int) -> None:
         """Notes that the audio from `start` to the end is not silent. Short pauses do not end a

@@ -72,7 +72,7 @@ class Peer:
         )
         self._audio = self._path.audio
         codecs = RTCRtpSender.getCapabilities("audio").codecs
-        opus = [one for one in codecs if one.mimeType.lower() == "audio/opus"]
+        opus = [codec for codec in codecs if codec.mimeType.lower() == "audio/opus"]
         self._audio.setCodecPreferences(opus)
         self._failure: Exception | None = None
         self._reason: CloseReason | None = None

@@ -235,7 +235,9 @@ class Conversations:
         from small ones. Unused conversations are forgotten; those in use lose old items."""
         while self._bytes > self._max_bytes:
             by_size = sorted(
-                self._conversations.values(), key=lambda one: one.size_bytes, reverse=True
+                self._conversations.values(),
+                key=lambda conversation: conversation.size_bytes,
+                reverse=True,
             )
             if not any(self._free_memory(conversation) for conversation in by_size):
                 return

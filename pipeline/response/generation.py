@@ -293,7 +293,9 @@ def _failed(approved: Sequence[ApprovalDecision], messages: Sequence[Message]) -
 
     Denied calls are left out: the user expects nothing from them.
     """
-    allowed = {one.call.call_id: one.call.name for one in approved if one.approve}
+    allowed = {
+        decision.call.call_id: decision.call.name for decision in approved if decision.approve
+    }
     results = {message.call_id: message.text for message in messages if message.role == "tool"}
     return {name for call_id, name in allowed.items() if is_error(results[call_id])}
 

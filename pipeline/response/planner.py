@@ -263,7 +263,9 @@ def _decided(plan: ResponsePlan) -> set[str]:
 
     Their calls and results come last.
     """
-    return {one.request_id for one in plan.mcp_offer.approved} if plan.mcp_offer else set()
+    return (
+        {decision.request_id for decision in plan.mcp_offer.approved} if plan.mcp_offer else set()
+    )
 
 
 def _chosen(requested: T | None, configured: T) -> T:
@@ -280,9 +282,13 @@ def _user_message_last(items: tuple[Item, ...], item_id: str | None) -> tuple[It
         if not isinstance(item, MessageItem):
             break  # tool calls and results stay where they are
         if item.id == item_id:
-            later = [one for one in items[index:] if isinstance(one, MessageItem)]
-            answers = [one for one in later if one.role == "assistant"]
-            return (*items[:index], *answers, *(one for one in later if one.role != "assistant"))
+            later = [item for item in items[index:] if isinstance(item, MessageItem)]
+            answers = [item for item in later if item.role == "assistant"]
+            return (
+                *items[:index],
+                *answers,
+                *(message for message in later if message.role != "assistant"),
+            )
     return items
 
 

@@ -209,9 +209,9 @@ class ResponseQueue:
             self._out_of_band.append(response)
             self._tasks.create_task(self._run_out_of_band(response), name=response.response_id)
             return
-        # it answers the words of the automatic response that waits already, too
+        # It also answers the words that a waiting automatic response would answer.
         if entry.answers_all:
-            self._drop_if(lambda one: one.answers_all and one.cancelled is None)
+            self._drop_if(lambda waiting: waiting.answers_all and waiting.cancelled is None)
         answers = [e for e in self._waiting if not (e.is_announcement or e.is_out_of_band)]
         if len(answers) >= MAX_WAITING:
             logger.warning("! %d answers are waiting; the oldest is dropped", MAX_WAITING)

@@ -125,7 +125,7 @@ class Retraction:
         """Deletes items that were replaced, once no response to them is running. Called whenever a
         response begins or the queue is idle."""
         for turn_id, continuation in [
-            one for one in self._continuations.items() if one[1].is_taken
+            entry for entry in self._continuations.items() if entry[1].is_taken
         ]:
             if not all(response.is_done for response in self._responses(continuation.former.turns)):
                 continue

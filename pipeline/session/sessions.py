@@ -126,7 +126,7 @@ class Sessions:
 
     def count_of(self, named_key: NamedKey) -> int:
         """Returns the number of live sessions that a named key has opened."""
-        return sum(one.id == named_key.id for one in self._named_keys.values())
+        return sum(key.id == named_key.id for key in self._named_keys.values())
 
     def end_all_of(self, named_key: NamedKey) -> None:
         """Ends the sessions that a named key has opened, without waiting."""

@@ -234,11 +234,13 @@ class ConversationProfile:
     @classmethod
     def of(cls, settings: SessionSettings) -> "ConversationProfile":
         """Returns the profile of these settings."""
-        return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
+        return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
 
     def apply_to(self, settings: SessionSettings) -> SessionSettings:
         """Returns the settings with those of the profile in place of their own."""
-        return replace(settings, **{one.name: getattr(self, one.name) for one in fields(self)})
+        return replace(
+            settings, **{field.name: getattr(self, field.name) for field in fields(self)}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,10 @@ def _is_open(text: str, kinds: str = "[`(") -> bool:
     tail = text[-MAX_BRACKET_CHARS:]
     if "`" in kinds and tail.count("`") % 2:
         return True
-    return any(one in kinds and tail.rfind(one) > tail.rfind(other) for one, other in ("[]", "()"))
+    return any(
+        opening in kinds and tail.rfind(opening) > tail.rfind(closing)
+        for opening, closing in ("[]", "()")
+    )
 
 
 def _is_wide(char: str) -> bool:

@@ -56,8 +56,8 @@ def _in_order(engines: Mapping[str, Tts]) -> dict[str, Tts]:
     order: dict[str, Tts] = {}
     default = engines.get(DEFAULT)
     for name, tts in [*([(DEFAULT, default)] if default else []), *engines.items()]:
-        if not any(tts is one for one in order.values()):
-            own = next((n for n, one in engines.items() if one is tts and n != DEFAULT), name)
+        if not any(tts is engine for engine in order.values()):
+            own = next((n for n, engine in engines.items() if engine is tts and n != DEFAULT), name)
             order[own] = tts
     return order
 

@@ -90,7 +90,7 @@ def _what(error: ValidationError) -> str:
 def _ways(rules: Sequence[Any]) -> str:
     """Returns what any of these schemas accepts, as far as that is short."""
     known = [rule for rule in rules if isinstance(rule, dict)]
-    choices = [one for rule in known for one in rule.get("enum", ())]
+    choices = [value for rule in known for value in rule.get("enum", ())]
     kinds = [str(rule["type"]) for rule in known if "type" in rule]
     return f"one of {_choices(choices)}" if choices else " or ".join(kinds) or "valid here"
 
@@ -129,4 +129,4 @@ def is_too_deep(value: object, levels: int = MAX_DEPTH) -> bool:
     if not isinstance(value, dict | list):
         return False
     below = value.values() if isinstance(value, dict) else value
-    return levels <= 0 or any(is_too_deep(one, levels - 1) for one in below)
+    return levels <= 0 or any(is_too_deep(child, levels - 1) for child in below)

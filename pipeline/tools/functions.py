@@ -132,12 +132,12 @@ class FunctionTools:
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
         made = [_FunctionTool.of(function) for function in functions]
-        self._made = {one.spec.name: one for one in made}
+        self._made = {tool.spec.name: tool for tool in made}
         if len(self._made) < len(made):
-            names = [one.spec.name for one in made]
+            names = [tool.spec.name for tool in made]
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"tools.modules: more than one function is called {', '.join(twice)}")
-        self._specs = tuple(one.spec for one in made)
+        self._specs = tuple(tool.spec for tool in made)
         self._threads = ToolThreads()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:

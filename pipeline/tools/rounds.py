@@ -102,7 +102,7 @@ def offer_tools(
         for spec in toolbox.specs(context, plan.tools)
         if spec.name not in own and spec.name not in mcp_tools
     ]
-    clients = (*plan.client_tools, *(one.spec for one in mcp_tools.values()))
+    clients = (*plan.client_tools, *(tool.spec for tool in mcp_tools.values()))
     specs += (replace(spec, is_clients=True) for spec in clients)
     if is_first:
         specs = _chosen(specs, choice, mcp_tools)
@@ -246,19 +246,19 @@ async def run_decided_calls(
 
     Returns the messages for the model, denied ones included.
     """
-    allowed = [one for one in approved if one.approve]
+    allowed = [decision for decision in approved if decision.approve]
     batch = ToolCallBatch(
-        [one.call for one in allowed],
-        mcp_tools={one.call.name: one.tool for one in allowed},
-        requests={one.call.call_id: one.request_id for one in allowed},
+        [decision.call for decision in allowed],
+        mcp_tools={decision.call.name: decision.tool for decision in allowed},
+        requests={decision.call.call_id: decision.request_id for decision in allowed},
     )
     results = await run_calls(batch, access, silence) if allowed else []
     messages: list[Message] = []
-    for one in approved:
-        if not one.approve:
-            messages += call_messages(one.call, refused_result(one.reason))
-    for one, result in zip(allowed, results, strict=True):
-        messages += call_messages(one.call, result)
+    for decision in approved:
+        if not decision.approve:
+            messages += call_messages(decision.call, refused_result(decision.reason))
+    for decision, result in zip(allowed, results, strict=True):
+        messages += call_messages(decision.call, result)
     return messages
 
 

@@ -100,11 +100,11 @@ def _surest_of(*frames: tuple[float, float]) -> tuple[tuple[float, float], ...]:
     """Returns the frames with the highest probability, in the form of
     `NoSpeechFilter.surest_frames`."""
     kept, total_ms = [], 0.0
-    for one in sorted(frames, reverse=True):
+    for frame in sorted(frames, reverse=True):
         if total_ms >= SUREST_MS:
             break
-        kept.append(one)
-        total_ms += one[1]
+        kept.append(frame)
+        total_ms += frame[1]
     return tuple(kept)
 
 

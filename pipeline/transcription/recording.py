@@ -291,7 +291,9 @@ class RecordingTranscription:
         item = AsrItem(utterance, segment.pcm, True, self._options)
         decode = self._decode(item, segment)
         task = self._tasks.create_task(decode, name=utterance)
-        self._running = [one for one in self._running if not one[0].done()] + [(task, utterance)]
+        self._running = [entry for entry in self._running if not entry[0].done()] + [
+            (task, utterance)
+        ]
         return task
 
     async def _decode(self, item: AsrItem, segment: AudioSegment) -> _Outcome:

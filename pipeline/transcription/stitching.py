@@ -70,12 +70,12 @@ def without_lead(result: AsrResult, lead: int, samples: int) -> AsrResult:
     return replace(
         result,
         segments=tuple(
-            replace(one, start_ms=moved(one.start_ms), end_ms=moved(one.end_ms))
-            for one in result.segments
+            replace(segment, start_ms=moved(segment.start_ms), end_ms=moved(segment.end_ms))
+            for segment in result.segments
         ),
         words=tuple(
-            replace(one, start_ms=moved(one.start_ms), end_ms=moved(one.end_ms))
-            for one in result.words
+            replace(word, start_ms=moved(word.start_ms), end_ms=moved(word.end_ms))
+            for word in result.words
         ),
     )
 

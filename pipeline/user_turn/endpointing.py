@@ -276,7 +276,7 @@ def combine_probabilities(*probabilities: float | None) -> float | None:
     `probabilities`: probabilities (0 to 1) by sound, by words and by whether the command is
     understood. Their odds are multiplied, as for independent observations.
     """
-    known = [_log_odds(one) for one in probabilities if one is not None]
+    known = [_log_odds(probability) for probability in probabilities if probability is not None]
     return 1 / (1 + exp(-sum(known))) if known else None
 
 

@@ -81,7 +81,7 @@ async def check_release(installed: str, index: str, python: str) -> ProbeResult:
     # only who runs a pre-release is told of one
     has_pre = _version(installed) is not None and Version(installed).is_prerelease
     newest = max(
-        (one for one in _versions(listing, python) if has_pre or not one.is_prerelease),
+        (version for version in _versions(listing, python) if has_pre or not version.is_prerelease),
         default=None,
     )
     if newest is None:

@@ -51,21 +51,25 @@ class RunningEngines:
         report = engines.report(self._language)
         voices = voice_list(engines.tts, self._language).voices
         return {
-            "language": [SettingOption(one, one) for one in self._languages(report.languages)],
+            "language": [
+                SettingOption(language, language) for language in self._languages(report.languages)
+            ],
             "assistant.voice": [
-                SettingOption(one.id, one.id if one.id == DEFAULT else f"{one.language}: {one.id}")
-                for one in voices
+                SettingOption(
+                    voice.id, voice.id if voice.id == DEFAULT else f"{voice.language}: {voice.id}"
+                )
+                for voice in voices
             ],
             "assistant.wake_word": [
                 SettingOption("", "-"),
-                *(SettingOption(one.name, one.phrase) for one in report.wake_words),
+                *(SettingOption(word.name, word.phrase) for word in report.wake_words),
             ],
             "asr.model": [
                 SettingOption("auto", "auto"),
                 *(
-                    SettingOption(one.name, one.name)
-                    for one in report.asr.available
-                    if one.installed
+                    SettingOption(model.name, model.name)
+                    for model in report.asr.available
+                    if model.installed
                 ),
             ],
             "llm.engine": [SettingOption(one, one) for one in LANGUAGE_MODELS],
@@ -73,9 +77,9 @@ class RunningEngines:
             "tts.engine": [
                 SettingOption("auto", "auto"),
                 *(
-                    SettingOption(one.name, one.name)
-                    for one in report.tts.available
-                    if one.installed and not one.reason and _needs_no_options(one.name)
+                    SettingOption(engine.name, engine.name)
+                    for engine in report.tts.available
+                    if engine.installed and not engine.reason and _needs_no_options(engine.name)
                 ),
             ],
         }

@@ -236,7 +236,7 @@ def setting_value(path: SettingPath, text: str) -> Any:
     kind, inside = _resolve(path)
     if kind is None or isinstance(kind, inspect.StructType):
         name = ".".join(path)
-        known = [".".join(one) for one in setting_paths()]
+        known = [".".join(path) for path in setting_paths()]
         raise ConfigError(f"{name}: unknown setting{_suggestion(name, known)}")
     if inside:
         return _entry_value(kind, inside, text)

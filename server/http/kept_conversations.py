@@ -82,8 +82,8 @@ class KeptConversationsDoor:
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
         entries = [
-            KeptConversationEntry(one.id, one.title, one.changed)
-            for one in await self._kept.list_all()
+            KeptConversationEntry(conversation.id, conversation.title, conversation.changed)
+            for conversation in await self._kept.list_all()
         ]
         return _json(KeptConversationList(self._kept.days, tuple(entries)))
 

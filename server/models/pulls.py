@@ -120,9 +120,9 @@ class ModelPulls:
         job = self._jobs.get(model)
         if job is not None and job.pull.state == "running":
             return job.pull
-        running = [one for one in self._jobs.values() if one.pull.state == "running"]
+        running = [job for job in self._jobs.values() if job.pull.state == "running"]
         if len(running) >= MAX_RUNNING or self._tasks is None:
-            names = ", ".join(one.pull.model for one in running) or "none, the server is stopping"
+            names = ", ".join(job.pull.model for job in running) or "none, the server is stopping"
             raise OverloadedError(
                 f"at most {MAX_RUNNING} models are downloaded at a time; now: {names}",
                 retry_after_s=RETRY_AFTER_S,

@@ -105,7 +105,9 @@ async def find_home_assistants(limit_s: float = FIND_LIMIT_S) -> tuple[FoundHome
     finally:
         await asker.async_close()
     found = {_home_assistant(info) for info, is_known in zip(infos, known, strict=True) if is_known}
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.url))
+    return tuple(
+        sorted((server for server in found if server is not None), key=lambda server: server.url)
+    )
 
 
 def _home_assistant(info: Any) -> FoundHomeAssistant | None:
@@ -118,7 +120,7 @@ def _home_assistant(info: Any) -> FoundHomeAssistant | None:
     title = "".join(filter(str.isprintable, texts.get("location_name") or name))[:MAX_NAME_CHARS]
     url = texts.get("internal_url", "").rstrip("/")
     if not _is_plain_address(url):
-        address = next((one for one in info.parsed_addresses() if "." in one), None)
+        address = next((address for address in info.parsed_addresses() if "." in address), None)
         if address is None or not info.port:
             return None
         url = f"http://{address}:{info.port}"

@@ -111,7 +111,7 @@ class LanguageModelFinder:
             found = await asyncio.gather(
                 *(self._models(client, port, name) for port, name in asked.items())
             )
-        servers = tuple(one for one in found if one is not None)
+        servers = tuple(server for server in found if server is not None)
         return LanguageModelSearch(servers, tuple(_address(port) for port in asked))
 
     async def _models(
@@ -131,7 +131,7 @@ class LanguageModelFinder:
             models = convert(json.decode(body), _ModelList).data[:MAX_MODELS]
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError):
             return None  # no server, or another program
-        return FoundLanguageModels(name, url, tuple(one.id for one in models))
+        return FoundLanguageModels(name, url, tuple(model.id for model in models))
 
 
 async def test_language_model(asked: LanguageModelTest, api_key: str) -> LanguageModelAnswer:

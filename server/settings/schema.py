@@ -282,7 +282,11 @@ def _without_none(kind: inspect.Type) -> tuple[inspect.Type, bool]:
     inner = kind_of(kind)
     if not isinstance(inner, inspect.UnionType):
         return inner, False
-    others = [kind_of(one) for one in inner.types if not isinstance(kind_of(one), inspect.NoneType)]
+    others = [
+        kind_of(option)
+        for option in inner.types
+        if not isinstance(kind_of(option), inspect.NoneType)
+    ]
     return others[0], len(others) < len(inner.types)
 
 
@@ -291,8 +295,8 @@ def _options(
 ) -> tuple[SettingOption, ...]:
     """Returns the allowed values. The present one is always among them."""
     if isinstance(kind, inspect.LiteralType):
-        return tuple(SettingOption(str(one), str(one)) for one in kind.values)
-    if known and not any(one.value == value for one in known):
+        return tuple(SettingOption(str(literal), str(literal)) for literal in kind.values)
+    if known and not any(option.value == value for option in known):
         return (*known, SettingOption(str(value), str(value)))
     return tuple(known)
 
@@ -319,7 +323,7 @@ def _type_of(name: str, kind: inspect.Type, options: Sequence[SettingOption]) ->
 
 def _bound(kind: inspect.Type, *names: str) -> float | None:
     found = [getattr(kind, name, None) for name in names]
-    return next((float(one) for one in found if one is not None), None)
+    return next((float(limit) for limit in found if limit is not None), None)
 
 
 def label_of(name: str) -> str:

@@ -143,7 +143,7 @@ class SettingsService:
         draft = self._draft(text, changes, is_owner=is_owner)
         if draft.problems or draft.effective is None:
             first = draft.problems[0]
-            lines = "\n".join(str(one) for one in draft.problems)
+            lines = "\n".join(str(problem) for problem in draft.problems)
             raise RequestError(lines, code="invalid_settings", param=first.key or None)
         if draft.text != text:
             try:
@@ -153,7 +153,7 @@ class SettingsService:
         self._take_over(draft.effective.config)
         fields = self._fields(draft.effective)
         _, etag = self._file.read()
-        needs_restart = any(one.is_pending for one in fields)
+        needs_restart = any(field.is_pending for field in fields)
         return SettingsSaved(etag, _applies(draft.keys), needs_restart, fields)
 
     def stored_secret(self, address: str) -> str:
@@ -207,7 +207,7 @@ class SettingsService:
         known = () if is_owner else self._known(before, edits)
         choices = self._host.choices()
         for key, path in paths.items():
-            allowed = {one.value for one in choices.get(key, ())}
+            allowed = {option.value for option in choices.get(key, ())}
             value = changes[key]
             if not is_owner and key not in known:
                 why = "there is no such setting, or the page may not change it"
@@ -215,7 +215,7 @@ class SettingsService:
             elif override := override_of(path, before):
                 problems.append(SettingProblem(key, f"{override} overrides the file"))
             elif allowed and value is not None and value not in allowed and not is_owner:
-                listed = ", ".join([one.value for one in choices[key]][:MAX_LISTED])
+                listed = ", ".join([option.value for option in choices[key]][:MAX_LISTED])
                 more = ", ..." if len(allowed) > MAX_LISTED else ""
                 problems.append(SettingProblem(key, f"expected one of {listed}{more}"))
         return edits, problems

@@ -49,8 +49,8 @@ from serving.workers.hang_detection import FAILURES, HangDetector
 logger = logging.getLogger(__name__)
 
 ENGINE_ERRORS: Mapping[str, type[EngineError]] = {
-    one.code: one
-    for one in (
+    error_type.code: error_type
+    for error_type in (
         ContextLengthExceeded,
         EngineCrashed,
         EngineMissing,

@@ -181,7 +181,7 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[dict[str, Any]]:
     count = 0
     for message in messages:
         if message.role == "tool":
-            named = [one for one in waiting if message.tool_name in (None, one[1])] or waiting
+            named = [call for call in waiting if message.tool_name in (None, call[1])] or waiting
             if not named:
                 raise RequestError(
                     "a message with the role 'tool' must follow a call", code="invalid_value"

@@ -185,7 +185,9 @@ def has_prompt_training(folder: Path) -> bool:
     at all when there is such text.
     """
     tokens = _special_tokens(folder / "tokenizer.json")
-    return any(one.content == "<|endoftext|>" and one.id in _OPENAI_END_TOKENS for one in tokens)
+    return any(
+        token.content == "<|endoftext|>" and token.id in _OPENAI_END_TOKENS for token in tokens
+    )
 
 
 def tells_noise(folder: Path, notes: ModelNotes) -> bool:

@@ -91,7 +91,7 @@ class _BatchCall:
                 if self._is_over:
                     return
                 self._results[index] = result
-                results = [one for one in self._results if one is not None]
+                results = [result for result in self._results if result is not None]
                 self._is_over = error is not None or len(results) == len(self._results)
                 if not self._is_over:
                     return

@@ -133,7 +133,11 @@ class CommandHistory:
     def last_home_commands(self) -> list[PastCommand]:
         """Returns the commands for devices of the latest turn that has any."""
         for turn in self.turns[:MAX_PAST_TURNS]:
-            found = [one for one in turn if one.intent in HOUSE_INTENTS and one.intent != UNDO]
+            found = [
+                command
+                for command in turn
+                if command.intent in HOUSE_INTENTS and command.intent != UNDO
+            ]
             if found:
                 return found
         return []
@@ -149,17 +153,19 @@ class CommandHistory:
         for turn in self.turns:
             undone.update(
                 change
-                for one in turn
-                if one.intent == UNDO and not one.error
-                for change in one.slots.get("changes", ())
+                for command in turn
+                if command.intent == UNDO and not command.error
+                for change in command.slots.get("changes", ())
             )
             done = [
-                one for one in turn if one.intent != UNDO and not one.error and not one.is_read_only
+                command
+                for command in turn
+                if command.intent != UNDO and not command.error and not command.is_read_only
             ]
-            if any(not one.change for one in done):
+            if any(not command.change for command in done):
                 # Part of it cannot be restored. Restoring the rest would leave a mixture.
                 return replace(found, intent="CannotUndo")
-            changes = [one.change for one in done if one.change not in undone]
+            changes = [command.change for command in done if command.change not in undone]
             if changes:
                 return replace(found, slots={"changes": changes})
         return replace(found, intent="NothingToUndo")
@@ -183,10 +189,10 @@ def completed(found: IntentMatch, history: CommandHistory, names: HomeNames) -> 
     for step in found.steps:
         alone = replace(step, then=())
         if step.intent == SAME_TARGETS:
-            past = [_past(one) for one in steps] or history.last_home_commands()
+            past = [_past(earlier) for earlier in steps] or history.last_home_commands()
             steps += _with_targets(alone, past, names)
         elif step.intent == SAME_ACTION:
-            past = [_past(one) for one in steps]
+            past = [_past(earlier) for earlier in steps]
             if not past and "also" not in step.slots and not history.asks_for_target():
                 return None
             past = past or history.last_home_commands()
@@ -214,11 +220,11 @@ def _with_targets(
     action = ACTIONS[step.slots["action"]]
     wanted = FOLLOW_UP_KINDS[step.slots["kind"]]
     found: list[IntentMatch] = []
-    for one in past:
-        kind = _kind(one, names)
-        if kind not in wanted or one.error in UNCLEAR_TARGET_ERRORS:
+    for command in past:
+        kind = _kind(command, names)
+        if kind not in wanted or command.error in UNCLEAR_TARGET_ERRORS:
             continue
-        targets = {key: one.slots[key] for key in TARGET_SLOTS if key in one.slots}
+        targets = {key: command.slots[key] for key in TARGET_SLOTS if key in command.slots}
         if kind:
             targets["domain"] = kind
         new = IntentMatch(action, {**targets, **own}, text=step.text, is_follow_up=True)

@@ -161,7 +161,9 @@ class Grammar:
         """Returns True if the text breaks off at a negation: "don't"."""
         words = text.rstrip(" .,;:!?…")
         return any(
-            match.end() == len(words) for one in self._negations for match in one.finditer(words)
+            match.end() == len(words)
+            for pattern in self._negations
+            for match in pattern.finditer(words)
         )
 
     def _is_refused(self, found: IntentMatch, text: str) -> bool:
@@ -426,7 +428,7 @@ def _free_text(found: IntentMatch) -> str:
 
 def _words_before(name: str, text: str) -> int:
     """Returns how many words of `text` precede `name`; 0 also if the name is not found."""
-    whole, own = (" ".join(_WORD.findall(one.casefold())) for one in (text, name))
+    whole, own = (" ".join(_WORD.findall(phrase.casefold())) for phrase in (text, name))
     return len(whole[: max(0, whole.find(own))].split())
 
 

@@ -125,22 +125,23 @@ class PhoneticMatcher:
             return False
         said, named = run.split(), name.split()
         if _numbers(said) != _numbers(named) or any(
-            self._names_something_else(one, named) for one in said
+            self._names_something_else(word, named) for word in said
         ):
             return False
         while said and named and said[0] == named[0]:
             del said[0], named[0]
         while said and named and said[-1] == named[-1]:
             del said[-1], named[-1]
-        one, other = phonetic_key("".join(said)), phonetic_key("".join(named))
-        return phonetic_distance(one, other) <= MAX_REST_DISTANCE * max(len(one), len(other))
+        said_key, name_key = phonetic_key("".join(said)), phonetic_key("".join(named))
+        limit = MAX_REST_DISTANCE * max(len(said_key), len(name_key))
+        return phonetic_distance(said_key, name_key) <= limit
 
     def _names_something_else(self, word: str, named: Sequence[str]) -> bool:
         """Returns True for a `kept` word that the name does not contain."""
         if word in self._kept:
             return word not in "".join(named)  # one word may be recognised as two
-        beginnings = [one for one in self._kept_prefixes if word.startswith(one)]
-        return any(not any(one.startswith(begin) for one in named) for begin in beginnings)
+        beginnings = [prefix for prefix in self._kept_prefixes if word.startswith(prefix)]
+        return any(not any(part.startswith(begin) for part in named) for begin in beginnings)
 
     def _nearest(self, key: str) -> tuple[str, float] | None:
         """Returns the nearest name and its relative distance; None if none is clearly near."""
@@ -171,12 +172,12 @@ def phonetic_key(text: str) -> str:
     return re.sub(r"(.)\1+", r"\1", key)
 
 
-def phonetic_distance(one: str, other: str) -> float:
+def phonetic_distance(key: str, other: str) -> float:
     """Returns the Levenshtein distance of two keys, with half the price for vowels."""
     row = [0.0]
     for letter in other:
         row.append(row[-1] + _cost(letter))
-    for a in one:
+    for a in key:
         above, row = row, [row[0] + _cost(a)]
         for column, b in enumerate(other):
             both_vowels = a in _VOWELS and b in _VOWELS

@@ -221,10 +221,10 @@ def names_of(model: str) -> Sequence[str]:
 def _may_succeed_later(failures: Sequence[EngineError]) -> bool:
     """Returns True if the server was busy or not ready, and may answer later."""
     return any(
-        one.status in RETRIED
-        if isinstance(one, OpenAiHttpError)
-        else isinstance(one, EngineUnreachable)
-        for one in failures
+        failure.status in RETRIED
+        if isinstance(failure, OpenAiHttpError)
+        else isinstance(failure, EngineUnreachable)
+        for failure in failures
     )
 
 

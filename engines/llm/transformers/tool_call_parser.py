@@ -70,7 +70,7 @@ def _calls(text: str) -> list[ToolCall]:
         found: Any = msgspec.json.decode(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise InvalidToolCall("a tool call that is not JSON") from None
-    return [_call(one) for one in (found if isinstance(found, list) else [found])]
+    return [_call(call) for call in (found if isinstance(found, list) else [found])]
 
 
 def _call(found: Any) -> ToolCall:

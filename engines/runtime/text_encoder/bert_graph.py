@@ -95,7 +95,7 @@ class _Builder:
         )
         opsets = [_number(2, OPSET), field(1, MICROSOFT.encode()) + _number(2, 1)]
         return b"".join(
-            (_number(1, IR_VERSION), field(7, graph), *(field(8, one) for one in opsets))
+            (_number(1, IR_VERSION), field(7, graph), *(field(8, opset) for opset in opsets))
         )
 
     def _embeddings(self) -> str:
@@ -306,7 +306,7 @@ def _attribute(name: str, value: float | Sequence[int]) -> bytes:
         return head + _number(3, value) + _number(20, 2)
     if isinstance(value, float):
         return head + bytes([2 << 3 | 5]) + struct.pack("<f", value) + _number(20, 1)
-    return head + b"".join(_number(8, one) for one in value) + _number(20, 7)
+    return head + b"".join(_number(8, number) for number in value) + _number(20, 7)
 
 
 def _value(name: str, data_type: int, shape: Sequence[int | str]) -> bytes:

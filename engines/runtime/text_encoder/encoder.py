@@ -55,8 +55,8 @@ class TextEncoder:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._session = _session(onnxruntime, self.folder, threads)
-        self._inputs = {one.name for one in self._session.get_inputs()}
-        outputs = [one.name for one in self._session.get_outputs()]
+        self._inputs = {node.name for node in self._session.get_inputs()}
+        outputs = [node.name for node in self._session.get_outputs()]
         wanted = ("last_hidden_state", "token_embeddings", "logits")
         self._output = next((name for name in wanted if name in outputs), outputs[0])
 

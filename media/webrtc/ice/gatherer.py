@@ -154,7 +154,13 @@ class CandidateGatherer:
                 if _version(host.local_candidate.host) == 4
             ]
         found = [task.result() for task in requests]
-        return list({(one.host, one.port): one for one in found if one is not None}.values())
+        return list(
+            {
+                (candidate.host, candidate.port): candidate
+                for candidate in found
+                if candidate is not None
+            }.values()
+        )
 
     async def _reflexive_candidate(self, host: StunProtocol, url: IceUrl) -> Candidate | None:
         try:

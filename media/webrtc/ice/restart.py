@@ -79,7 +79,10 @@ class IceRestart:
         return IceParameters(
             self._new.local_username,
             self._new.local_password,
-            tuple(f"candidate:{candidate_to_sdp(candidate_from_aioice(one))}" for one in found),
+            tuple(
+                f"candidate:{candidate_to_sdp(candidate_from_aioice(candidate))}"
+                for candidate in found
+            ),
         )
 
     async def add_candidates(self, candidates: Iterable[str]) -> None:

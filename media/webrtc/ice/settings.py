@@ -152,8 +152,8 @@ class IceSettings:
 
         policy = RTCIceTransportPolicy
         servers = [
-            RTCIceServer(_without_ipv6(one.urls), one.username, one.credential)
-            for one in (self.minted() if names_servers else ())
+            RTCIceServer(_without_ipv6(server.urls), server.username, server.credential)
+            for server in (self.minted() if names_servers else ())
         ]
         return RTCConfiguration(
             iceServers=servers,

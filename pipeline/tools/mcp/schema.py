@@ -49,11 +49,11 @@ def tool_specs(
         )
     found: list[ToolSpec] = []
     names: dict[str, str] = {}
-    for one in wanted[:MAX_TOOLS]:
-        spec = _spec(server_name, server, one)
+    for tool in wanted[:MAX_TOOLS]:
+        spec = _spec(server_name, server, tool)
         if spec is not None and spec.name not in names:
             found.append(spec)
-            names[spec.name] = one.name
+            names[spec.name] = tool.name
     return tuple(found), names
 
 

@@ -92,7 +92,9 @@ class SessionMcpServers:
             self._connect(servers)
             return
         self.check(servers)
-        wanted, had = ({one.connection_key for one in some} for some in (servers, self._of_session))
+        wanted, had = (
+            {server.connection_key for server in some} for some in (servers, self._of_session)
+        )
         for link in had - wanted:
             self._drop(link)
         self._of_session = servers
@@ -255,7 +257,9 @@ class SessionMcpServers:
     def _warn_of_limit(self, link: _McpLink) -> None:
         """Reports an error if the session's servers have more tools than a model is offered."""
         others = [
-            one for one in self._of_session if one.connection_key != link.server.connection_key
+            server
+            for server in self._of_session
+            if server.connection_key != link.server.connection_key
         ]
         count = len(self.tools([*others, link.server]))
         if count > MAX_TOOLS:
@@ -345,4 +349,4 @@ class SessionMcpOffer:
         """
         may_ask = self.request.in_conversation
         tools = self.servers.tools(self.named)
-        return [one for one in tools if may_ask or not one.needs_approval]
+        return [tool for tool in tools if may_ask or not tool.needs_approval]

@@ -70,10 +70,10 @@ def unique_names(
     A name that is taken gets the server's label in front.
     """
     apart: dict[str, ClientMcpTool] = {}
-    for one in tools:
-        for name in (one.spec.name, one.spec.fallback_name):
+    for tool in tools:
+        for name in (tool.spec.name, tool.spec.fallback_name):
             if name not in taken and name not in apart and len(apart) < MAX_TOOLS:
-                apart[name] = one if name == one.spec.name else _renamed(one, name)
+                apart[name] = tool if name == tool.spec.name else _renamed(tool, name)
                 break
     return apart
 
@@ -83,8 +83,8 @@ def tool_definitions(tools: Iterable[ClientMcpTool]) -> tuple[McpToolDefinition,
     without descriptions."""
     shown: list[McpToolDefinition] = []
     left_bytes = MAX_LISTED_BYTES
-    for one in tools:
-        spec = one.spec
+    for tool in tools:
+        spec = tool.spec
         description, schema = spec.description, spec.parameters
         size_bytes = len(description.encode("utf-8", "replace"))
         if size_bytes > left_bytes:
@@ -94,13 +94,13 @@ def tool_definitions(tools: Iterable[ClientMcpTool]) -> tuple[McpToolDefinition,
         if size_bytes > left_bytes:
             schema, size_bytes = {"type": "object"}, 0
         left_bytes -= size_bytes
-        shown.append(McpToolDefinition(one.name, description, schema, spec.is_read_only))
+        shown.append(McpToolDefinition(tool.name, description, schema, spec.is_read_only))
     return tuple(shown)
 
 
-def _renamed(one: ClientMcpTool, name: str) -> ClientMcpTool:
-    tool = one.tool
-    return replace(one, tool=Tool(replace(tool.spec, name=name), tool.provider, tool.name))
+def _renamed(client_tool: ClientMcpTool, name: str) -> ClientMcpTool:
+    tool = client_tool.tool
+    return replace(client_tool, tool=Tool(replace(tool.spec, name=name), tool.provider, tool.name))
 
 
 def _described(spec: ToolSpec, server: ClientMcpServer) -> str:

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> ExitCode:
         if options.json:
             _print_json(file, preview, is_saved=False)
             return ExitCode.USAGE
-        raise ConfigError("\n".join(str(one) for one in preview.problems))
+        raise ConfigError("\n".join(str(problem) for problem in preview.problems))
     if not options.json:
         terminal.say(f"\n{preview.diff}\n" if preview.diff else "Nothing changes.")
     if not preview.diff:

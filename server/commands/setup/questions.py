@@ -183,7 +183,7 @@ def _ask_wake_word(
     terminal: Terminal, config: Config, engines: InstalledEngines
 ) -> dict[str, SettingValue]:
     try:
-        words = [one.name for one in engines.wake.words]
+        words = [word.name for word in engines.wake.words]
     except EarshotError:
         return {}
     if not words:

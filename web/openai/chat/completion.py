@@ -101,9 +101,9 @@ class AnswerChunk(Struct, frozen=True, kw_only=True):
 
 def usage_of(counted: Sequence[TokenUsage]) -> AnswerUsage:
     """Returns the sum of the rounds of one answer."""
-    sent = sum(one.input_tokens for one in counted)
-    written = sum(one.output_tokens for one in counted)
-    cached = CachedTokens(sum(one.cached_tokens for one in counted))
+    sent = sum(usage.input_tokens for usage in counted)
+    written = sum(usage.output_tokens for usage in counted)
+    cached = CachedTokens(sum(usage.cached_tokens for usage in counted))
     return AnswerUsage(
         prompt_tokens=sent,
         completion_tokens=written,
@@ -167,7 +167,7 @@ class ChatAnswer:
         if self.calls:
             return "tool_calls"
         limit = self.fields.limit_tokens
-        written = sum(one.output_tokens for one in self.counted)
+        written = sum(usage.output_tokens for usage in self.counted)
         return "length" if limit is not None and written >= limit else "stop"
 
     def whole(self) -> ChatCompletion:

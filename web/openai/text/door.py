@@ -404,7 +404,7 @@ def _too_long(
 ) -> RequestError:
     """Returns the error for an input that does not fit into the context. `before`: number of inputs
     before those of `tokens`. `count`: number of all inputs."""
-    index, length = max(enumerate(tokens), key=lambda one: one[1])
+    index, length = max(enumerate(tokens), key=lambda entry: entry[1])
     where = f"{param}[{before + index}]" if count > 1 else param
     return RequestError(
         f"Invalid '{where}': it has {length} tokens; {info.model} takes at most {info.max_tokens}.",

@@ -74,14 +74,14 @@ class EmbeddingFields(Struct, frozen=True, kw_only=True):
         """Returns the inputs one by one. Raises RequestError."""
         if isinstance(self.input, str):
             return [self.input]
-        if self.input and all(isinstance(one, int) for one in self.input):
-            return [tuple(one for one in self.input if isinstance(one, int))]
+        if self.input and all(isinstance(token, int) for token in self.input):
+            return [tuple(token for token in self.input if isinstance(token, int))]
         inputs = [
-            one if isinstance(one, str) else tuple(one)
-            for one in self.input
-            if isinstance(one, str | list)
+            item if isinstance(item, str) else tuple(item)
+            for item in self.input
+            if isinstance(item, str | list)
         ]
-        if len(inputs) != len(self.input) or len({type(one) for one in inputs}) > 1:
+        if len(inputs) != len(self.input) or len({type(item) for item in inputs}) > 1:
             raise RequestError(
                 "Invalid value for 'input': texts, numbers and lists are mixed. Allowed: a text,"
                 " a list of texts, a list of token ids, or a list of such lists.",
@@ -117,7 +117,9 @@ class RerankFields(Struct, frozen=True, kw_only=True):
 
     def texts(self) -> list[str]:
         """Returns the texts of the documents."""
-        return [one if isinstance(one, str) else one.text for one in self.documents]
+        return [
+            document if isinstance(document, str) else document.text for document in self.documents
+        ]
 
 
 def decode_embeddings(body: bytes) -> tuple[EmbeddingFields, list[str | tuple[int, ...]]]:

@@ -219,8 +219,8 @@ def _tensor_sizes(part: Any) -> Iterator[int]:
     if isinstance(part, torch.Tensor):
         yield part.nbytes
     elif isinstance(part, list | tuple):
-        for one in part:
-            yield from _tensor_sizes(one)
+        for item in part:
+            yield from _tensor_sizes(item)
     elif hasattr(part, "__slots__"):
         for name in part.__slots__:
             yield from _tensor_sizes(getattr(part, name))
