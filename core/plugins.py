@@ -57,8 +57,8 @@ class Plugin:
             return EntryPoint(self.name, self.target, self.group).load()
         except (Exception, SystemExit) as error:  # importing runs any code of the package
             logger.debug("%s: %s", self.origin, chain_of(error))
-            what = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{self.target} cannot be imported: {what}") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.target} cannot be imported: {reason}") from error
 
 
 def find_plugins(group: Group, built_in: Collection[str] = ()) -> Mapping[str, Plugin]:

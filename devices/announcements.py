@@ -155,8 +155,8 @@ class Announcements:
             if is_expired or await self._announce(pending.device_id, pending.area, pending.notice):
                 self._waiting = [other for other in self._waiting if other is not pending]
                 self._note_change()
-                what = "expired" if is_expired else "was delivered"
-                logger.info("= an announcement for %s %s", pending.device_id or "an area", what)
+                outcome = "expired" if is_expired else "was delivered"
+                logger.info("= an announcement for %s %s", pending.device_id or "an area", outcome)
 
     async def _announce(self, device_id: str, area: str, notice: DeviceNotification) -> bool:
         """Announces on the device, or on another device in the area."""

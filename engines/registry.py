@@ -100,8 +100,8 @@ def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
         why = f"the engine of {origin} cannot be loaded: {type(exc).__name__}: {exc}"
         raise EngineError(kind, name, why) from exc
     if lacking := missing_members(engine, PROTOCOLS[kind]):
-        what = f"the object that {origin} creates is no {PROTOCOLS[kind].__name__}"
-        raise EngineError(kind, name, f"{what}: it has no {', '.join(lacking)}")
+        problem = f"the object that {origin} creates is no {PROTOCOLS[kind].__name__}"
+        raise EngineError(kind, name, f"{problem}: it has no {', '.join(lacking)}")
     return engine
 
 

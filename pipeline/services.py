@@ -132,8 +132,8 @@ class EngineSet:
     def language_model(self, name: str) -> Llm:
         """Returns a language model by name. Raises NotFound model_not_found."""
         found = self.llm.get(name) or self.llm.get(self.resolved_name(name))
-        there = ", ".join(dict.fromkeys([DEFAULT, *self.llm]))
-        return found or _missing(f"no model {name!r}; there are: {there}", "model")
+        known = ", ".join(dict.fromkeys([DEFAULT, *self.llm]))
+        return found or _missing(f"no model {name!r}; there are: {known}", "model")
 
     @property
     def voice(self) -> Tts:
@@ -142,9 +142,9 @@ class EngineSet:
 
     def languages(self) -> tuple[str, ...]:
         """Returns every language that a recogniser or a language model knows, sorted."""
-        heard = {code for asr in self.recognisers().values() for code in asr.info.languages}
+        codes = {code for asr in self.recognisers().values() for code in asr.info.languages}
         understood = {code for llm in self.llm.values() for code in llm.languages}
-        return tuple(sorted(heard | understood))
+        return tuple(sorted(codes | understood))
 
     def check(self, settings: SessionSettings) -> None:
         """Checks the settings. Raises NotFound model_not_found; RequestError unsupported_language,

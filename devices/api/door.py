@@ -163,9 +163,9 @@ class DevicesDoor:
             device.kind not in KINDS_WITHOUT_SPEECH for device in await self._registry.in_area(area)
         ):
             known = {device.area for device in await self._registry.all_devices() if device.area}
-            there = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
+            hint = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
             raise NotFound(
-                f"there is no approved device that can speak in {sanitize_line(area)!r}; {there}",
+                f"there is no approved device that can speak in {sanitize_line(area)!r}; {hint}",
                 code="area_not_found",
             )
         return _json(AreaNotificationResult([*await self._announcements.to_area(area, notice)]))

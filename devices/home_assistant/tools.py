@@ -244,12 +244,12 @@ class HomeAssistantTools:
         if area is not None and wants_room(intent, slots):
             room = area.spoken_name(context.place.area)
             slots["area"] = room
-            said = await asyncio.to_thread(self._in_room, text, room, context)
-            if said is None:  # without the room it would act on the whole house, or on nothing
+            reply = await asyncio.to_thread(self._in_room, text, room, context)
+            if reply is None:  # without the room it would act on the whole house, or on nothing
                 return await self._by_services(intent, slots, context) or await self._converse(
                     text, context
                 )
-            text = said
+            text = reply
         outcome = await self._converse(text, context)
         if outcome.error in MISUNDERSTANDINGS and intent:
             return await self._by_services(intent, slots, context) or outcome

@@ -170,7 +170,9 @@ class KeptConversations:
         """Deletes a conversation of the caller; does nothing for one that is not kept. Raises
         StorageError."""
         where = _is(_caller(), conversation_id)
-        await self._database.run(lambda one: one.execute(delete(kept_conversations).where(where)))
+        await self._database.run(
+            lambda connection: connection.execute(delete(kept_conversations).where(where))
+        )
 
     async def delete_all(self) -> Sequence[str]:
         """Deletes all conversations of the caller, and returns their ids. Raises StorageError."""
@@ -194,7 +196,7 @@ class KeptConversations:
         """Deletes what was kept long enough, of all keys. Raises StorageError."""
         old = _kept.changed < self._oldest()
         count = await self._database.run(
-            lambda one: one.execute(delete(kept_conversations).where(old)).rowcount
+            lambda connection: connection.execute(delete(kept_conversations).where(old)).rowcount
         )
         if count:
             logger.info("= %d kept conversations were deleted: older than history.days", count)

@@ -38,8 +38,8 @@ def first(
     connection: Connection, where: ColumnElement[bool], *, for_update: bool = False
 ) -> Row[Any] | None:
     """Returns the one device that matches, or None. Waits if another transaction holds the row."""
-    asked = select(devices).where(where)
-    return connection.execute(asked.with_for_update() if for_update else asked).one_or_none()
+    query = select(devices).where(where)
+    return connection.execute(query.with_for_update() if for_update else query).one_or_none()
 
 
 def by_hardware(

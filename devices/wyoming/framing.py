@@ -177,12 +177,12 @@ class WyomingStream:
         self._writer.transport.abort()
 
 
-def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
+def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, part: str) -> _T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         why = str(error)[:MAX_REASON_CHARS]
-        raise RemoteProtocolError(f"{what} is not valid Wyoming: {why}") from None
+        raise RemoteProtocolError(f"{part} is not valid Wyoming: {why}") from None
 
 
 def _length(name: str, length: int | None, limit: int) -> int:

@@ -228,9 +228,9 @@ class XiaozhiDoor:
         """
         if self._settings.url:
             return self._settings.url
-        asked = urlsplit(f"//{request.host}")
+        host_header = urlsplit(f"//{request.host}")
         own = request.transport and request.transport.get_extra_info("sockname")
-        host, port = asked.hostname or "", asked.port or (own[1] if own else 80)
+        host, port = host_header.hostname or "", host_header.port or (own[1] if own else 80)
         if not host or ":" in host:
             host = own[0] if own else host
         return f"{'wss' if request.secure else 'ws'}://{host}:{port}{SOCKET_PATH}"

@@ -69,11 +69,11 @@ def messages_for_model(
     sentence: returns the model's sentence that led to a call; None if it was the user's own.
     """
     prompt: list[Message] = []
-    said, last = "", None
+    user_text, last = "", None
     hidden: set[str] = set()
     for message in messages:
         if message.role == "user":
-            said, last = message.text, None
+            user_text, last = message.text, None
         if message.role == "tool" and message.call_id in hidden:
             continue
         kept: list[ToolCall] = []
@@ -81,13 +81,13 @@ def messages_for_model(
             if not is_home_call(call):
                 kept.append(call)
                 continue
-            asked = sentence(call) or said
+            command = sentence(call) or user_text
             # One sentence may lead to several calls: only the first call and its result are shown.
-            if asked == last:
+            if command == last:
                 hidden.add(call.call_id)
                 continue
-            last = asked
-            kept.append(ToolCall(call.call_id, name, {"sentence": asked}))
+            last = command
+            kept.append(ToolCall(call.call_id, name, {"sentence": command}))
         if message.tool_calls and not kept and not message.text:
             continue
         prompt.append(replace(message, tool_calls=tuple(kept)) if message.tool_calls else message)

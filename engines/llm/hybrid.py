@@ -269,8 +269,10 @@ class HybridLlm:
         by_sentence: dict[_DelegatedSentence, list[Message]] = {}
         for call, command in reversed(delegated):
             if command is not None and call.call_id in results:
-                said = by_sentence.setdefault(command, [Message("user", command.sentence)])
-                said += (Message("assistant", tool_calls=(call,)), results[call.call_id])
+                messages_so_far = by_sentence.setdefault(
+                    command, [Message("user", command.sentence)]
+                )
+                messages_so_far += (Message("assistant", tool_calls=(call,)), results[call.call_id])
         exchanges: list[Sequence[Message]] = [*by_sentence.values()] or [messages]
         needs_space = any(command.has_text for command in by_sentence)
         for exchange in exchanges:

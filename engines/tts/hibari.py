@@ -244,6 +244,6 @@ def create(settings: Settings) -> HibariTts:
         try:
             voices[name] = HibariVoice(name, Path(file or voice_path(name)))
         except Exception as exc:  # onnxruntime: no public base class
-            whose = file or f"the file of the voice {name} in the package"
-            raise EngineMissing("tts", "hibari", f"{whose} does not load: {exc}") from exc
+            owner = file or f"the file of the voice {name} in the package"
+            raise EngineMissing("tts", "hibari", f"{owner} does not load: {exc}") from exc
     return HibariTts(voices, settings)

@@ -72,7 +72,9 @@ class PcmResponse:
         # The longest mark of a file has 4 bytes.
         while len(data) < 4 and (more := await self._response.content.readany()):
             data += more
-        sent = next((what for mark, what in _FILE_MARKS.items() if data.startswith(mark)), "")
+        sent = next(
+            (file_format for mark, file_format in _FILE_MARKS.items() if data.startswith(mark)), ""
+        )
         if self._response.content_type in _NON_AUDIO_TYPES:
             sent = self._response.content_type
         if sent:

@@ -116,5 +116,5 @@ def _s16(frame: AudioFrame) -> Pcm:
     return np.clip(samples * 32768, -32768, 32767).astype(np.int16)
 
 
-def _unsupported(what: str) -> RequestError:
-    return RequestError(f"unsupported audio: {what}", code="unsupported_audio")
+def _unsupported(problem: str) -> RequestError:
+    return RequestError(f"unsupported audio: {problem}", code="unsupported_audio")

@@ -304,8 +304,8 @@ def _check_frame(frame: AvFrame) -> None:
         )
 
 
-def _unsupported(what: str) -> RequestError:
-    return RequestError(f"unsupported audio: {what}", code="unsupported_audio")
+def _unsupported(problem: str) -> RequestError:
+    return RequestError(f"unsupported audio: {problem}", code="unsupported_audio")
 
 
 def _cause(exc: Exception) -> str:

@@ -68,8 +68,8 @@ def max_message_bytes(sdp: str) -> int | None:
     """
     if "m=application" not in sdp:
         return None
-    said = _MAX_MESSAGE.search(sdp)
-    return (int(said[1]) or None) if said else DEFAULT_MAX_MESSAGE_BYTES
+    declared = _MAX_MESSAGE.search(sdp)
+    return (int(declared[1]) or None) if declared else DEFAULT_MAX_MESSAGE_BYTES
 
 
 def _with_directions(lines: list[str]) -> Iterator[str]:

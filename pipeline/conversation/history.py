@@ -294,8 +294,8 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
 
 def _exchange(call_id: str, name: str, arguments: str, result: str | None) -> list[Message]:
     call = ToolCall(call_id, name, parse_arguments(arguments or "{}"))
-    asked = Message("assistant", tool_calls=(call,))
-    return [asked, Message("tool", NO_RESULT if result is None else result, call_id=call_id)]
+    call_message = Message("assistant", tool_calls=(call,))
+    return [call_message, Message("tool", NO_RESULT if result is None else result, call_id=call_id)]
 
 
 def _size(item: Item) -> ItemSize:

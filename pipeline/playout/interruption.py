@@ -110,14 +110,15 @@ def _without_words(
 def is_backchannel(words: str, language: str, *, is_question: bool = False) -> bool:
     """Returns whether nothing in the words asks for an answer, as in `uh-huh` or `okay okay`. True
     for empty words. After a question, affirmations such as `yes` do not count."""
-    said = _normal(words)
-    if not said:
+    normal_words = _normal(words)
+    if not normal_words:
         return True
     known, affirmations = _words_of(language)
     if not is_question:
         known = known | affirmations
-    return said in known or (
-        _count(said) <= MAX_BACKCHANNEL_WORDS and all(word in known for word in said.split())
+    return normal_words in known or (
+        _count(normal_words) <= MAX_BACKCHANNEL_WORDS
+        and all(word in known for word in normal_words.split())
     )
 
 

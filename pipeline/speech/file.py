@@ -85,9 +85,9 @@ class SpeechFiles:
         if engine not in every:
             if not self._engines.is_strict:
                 return every
-            there = ", ".join(dict.fromkeys([DEFAULT, *every]))
+            known = ", ".join(dict.fromkeys([DEFAULT, *every]))
             raise NotFound(
-                f"unknown model {engine[:64]!r}; allowed: {there}",
+                f"unknown model {engine[:64]!r}; allowed: {known}",
                 code="model_not_found",
                 param="model",
             )

@@ -96,7 +96,7 @@ def _unknown(engines: Mapping[str, Tts], requested: str) -> RequestError:
     voices = dict.fromkeys(
         voice for tts in engines.values() for names in tts.info.voices.values() for voice in names
     )
-    there = ", ".join([DEFAULT, *engines, *voices])
+    known = ", ".join([DEFAULT, *engines, *voices])
     return RequestError(
-        f"no voice {requested[:64]!r}; allowed: {there}", code="voice_not_found", param="voice"
+        f"no voice {requested[:64]!r}; allowed: {known}", code="voice_not_found", param="voice"
     )

@@ -118,7 +118,7 @@ def _chosen(
     """Returns the tools that the tool choice leaves. Raises RequestError no_such_tool."""
     match choice:
         case NamedTool(name=name):
-            chosen, what = [spec for spec in specs if spec.name == name], f"tool {name!r}"
+            chosen, subject = [spec for spec in specs if spec.name == name], f"tool {name!r}"
         case NamedMcpServer(label=label, name=wanted):
             of_server = {
                 name
@@ -126,11 +126,11 @@ def _chosen(
                 if one.label == label and wanted in (None, one.name)
             }
             chosen = [spec for spec in specs if spec.name in of_server]
-            what = f"tool {wanted!r} of {label!r}" if wanted else f"tool of {label!r}"
+            subject = f"tool {wanted!r} of {label!r}" if wanted else f"tool of {label!r}"
         case _:
             return specs
     if not chosen:
-        raise RequestError(f"there is no {what} to choose", code="no_such_tool")
+        raise RequestError(f"there is no {subject} to choose", code="no_such_tool")
     return chosen
 
 
@@ -264,8 +264,8 @@ async def run_decided_calls(
 
 def call_messages(call: ToolCall, result: str) -> tuple[Message, Message]:
     """Returns a call and its result as the two messages that a model is shown."""
-    asked = Message("assistant", tool_calls=(call,))
-    return asked, Message("tool", result, call_id=call.call_id)
+    call_message = Message("assistant", tool_calls=(call,))
+    return call_message, Message("tool", result, call_id=call.call_id)
 
 
 def record_call(call: ToolCall, result: str, into: Callable[[Item], None]) -> None:

@@ -119,11 +119,11 @@ def _of_home(
     room."""
     always = [topic for topic in bundled_topics().values() if topic.is_asked_for("", language)]
     found = {name for topic in always for name in topic.tools} & there
-    for age, said in enumerate(_said(messages)):
+    for age, utterance in enumerate(_said(messages)):
         topics = [
-            topic for topic in bundled_topics().values() if topic.is_asked_for(said, language)
+            topic for topic in bundled_topics().values() if topic.is_asked_for(utterance, language)
         ]
-        by_name = {tool.name for tool in tools if tool.name in there and _names(tool, said)}
+        by_name = {tool.name for tool in tools if tool.name in there and _names(tool, utterance)}
         for more in (*(there.intersection(topic.tools) for topic in topics), by_name):
             if age == 0 or len(found | more) <= MAX_OF_HOME:
                 found |= more
@@ -137,8 +137,8 @@ def _of_others(
 
     Of equals the first ones.
     """
-    said = {word for text in _said(messages) for word in _words(text)}
-    shared = {tool.name: len(said & _described(tool)) for tool in others}
+    spoken_words = {word for text in _said(messages) for word in _words(text)}
+    shared = {tool.name: len(spoken_words & _described(tool)) for tool in others}
     share = OTHERS_SHARE if any(shared.values()) else UNKNOWN_SHARE
     if len(others) <= MAX_OF_OTHERS or _takes_at_most(share, context_tokens, others):
         return set(shared)

@@ -127,8 +127,8 @@ class ToolCatalogue:
     def _log_duplicate(self, name: str, other: str) -> None:
         if name not in self._logged:
             self._logged.add(name)
-            what = f"the second one is called {other}" if other else "the second one is left out"
-            logger.warning("two tools have the name %s: %s", name, what)
+            outcome = f"the second one is called {other}" if other else "the second one is left out"
+            logger.warning("two tools have the name %s: %s", name, outcome)
 
 
 NO_OTHERS: Mapping[str, Tool] = {}

@@ -75,9 +75,9 @@ def _check_ranges(options: AsrOptions, params: Mapping[str, str]) -> None:
 
 
 def _check_languages(info: AsrInfo, options: AsrOptions, params: Mapping[str, str]) -> None:
-    asked = [("language", options.language)] if options.language is not None else []
-    asked += [("languages", code) for code in options.languages]
-    for field, code in asked:
+    requested = [("language", options.language)] if options.language is not None else []
+    requested += [("languages", code) for code in options.languages]
+    for field, code in requested:
         if code not in info.languages:
             raise RequestError(
                 f"{info.name} does not recognise {code!r}; allowed: {', '.join(info.languages)}",

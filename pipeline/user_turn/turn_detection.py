@@ -72,11 +72,11 @@ def completeness(text: str, language: str) -> float | None:
     recogniser writes it, with or without punctuation. `language`: ISO 639-1, a region may
     follow."""
     text = text.replace("’", "'").strip()
-    said = _WORD.findall(text.casefold())
-    if not said:
+    spoken = _WORD.findall(text.casefold())
+    if not spoken:
         return None
     words = _table().get(language.casefold().replace("_", "-").partition("-")[0])
-    by_mark, by_words = _by_mark(text), _by_words(said, words) if words else None
+    by_mark, by_words = _by_mark(text), _by_words(spoken, words) if words else None
     if by_mark is None or by_words is None:
         return by_words if by_mark is None else by_mark
     if by_mark == MAYBE_OPEN:
@@ -93,37 +93,37 @@ def _by_mark(text: str) -> float | None:
     return SENTENCE if _STOPPED.search(end) else None
 
 
-def _by_words(said: Sequence[str], words: CompletenessWords) -> float | None:
+def _by_words(spoken: Sequence[str], words: CompletenessWords) -> float | None:
     """Returns the probability by the words alone; None: unknown."""
-    whole, rest = " ".join(said), _without_opener(said, words)
+    whole, rest = " ".join(spoken), _without_opener(spoken, words)
     if whole in words.alone or whole in words.polite:
         return SURELY
     if not rest or whole in words.wants_more or " ".join(rest) in words.wants_more:
         return OPEN
-    by_end = _by_end(said, words)
+    by_end = _by_end(spoken, words)
     if by_end is not None:
         return by_end
     is_question = rest[0] in words.questions and len(rest) > 2
-    if _ends(said, words.open):
-        return None if is_question and said[-1] in words.stranded else OPEN
+    if _ends(spoken, words.open):
+        return None if is_question and spoken[-1] in words.stranded else OPEN
     if rest[0] in words.orders:
         has_object = any(word not in words.particles for word in rest[1:])
         return WHOLE if has_object else OPEN
     return WHOLE if is_question else None
 
 
-def _by_end(said: Sequence[str], words: CompletenessWords) -> float | None:
-    if _ends(said, words.polite):
+def _by_end(spoken: Sequence[str], words: CompletenessWords) -> float | None:
+    if _ends(spoken, words.polite):
         return SURELY
-    return HESITATES if _ends(said, words.hesitations) else _by_number(said, words)
+    return HESITATES if _ends(spoken, words.hesitations) else _by_number(spoken, words)
 
 
-def _by_number(said: Sequence[str], words: CompletenessWords) -> float | None:
-    count = _trailing(said, lambda word: word.isdigit() or word in words.numbers)
-    is_year = len(said[-1]) > 3 and said[-1].isdigit()
-    if 0 < count < len(said) and not is_year and said[-count - 1] in words.counted:
+def _by_number(spoken: Sequence[str], words: CompletenessWords) -> float | None:
+    count = _trailing(spoken, lambda word: word.isdigit() or word in words.numbers)
+    is_year = len(spoken[-1]) > 3 and spoken[-1].isdigit()
+    if 0 < count < len(spoken) and not is_year and spoken[-count - 1] in words.counted:
         return MAYBE_OPEN
-    digits = _trailing(said, lambda word: word in words.digits or _is_digit(word))
+    digits = _trailing(spoken, lambda word: word in words.digits or _is_digit(word))
     return MAYBE_OPEN if MIN_DIGITS <= digits <= MAX_DIGITS else None
 
 
@@ -131,30 +131,30 @@ def _is_digit(word: str) -> bool:
     return len(word) == 1 and word.isdigit()
 
 
-def _without_opener(said: Sequence[str], words: CompletenessWords) -> Sequence[str]:
+def _without_opener(spoken: Sequence[str], words: CompletenessWords) -> Sequence[str]:
     """Returns the words without polite openers: of "could you please turn on the light", those from
     "turn" on."""
     first = 0
-    while length := _opener(said[first : first + LONGEST_PHRASE], words):
+    while length := _opener(spoken[first : first + LONGEST_PHRASE], words):
         first += length
-    return said[first:]
+    return spoken[first:]
 
 
-def _opener(said: Sequence[str], words: CompletenessWords) -> int:
+def _opener(spoken: Sequence[str], words: CompletenessWords) -> int:
     """Returns the number of words of the longest opener at the beginning; 0 if there is none."""
-    lengths = range(len(said), 0, -1)
-    return next((n for n in lengths if " ".join(said[:n]) in words.openers), 0)
+    lengths = range(len(spoken), 0, -1)
+    return next((n for n in lengths if " ".join(spoken[:n]) in words.openers), 0)
 
 
-def _ends(said: Sequence[str], phrases: Collection[str]) -> bool:
-    last = said[-LONGEST_PHRASE:]
+def _ends(spoken: Sequence[str], phrases: Collection[str]) -> bool:
+    last = spoken[-LONGEST_PHRASE:]
     return any(" ".join(last[first:]) in phrases for first in range(len(last)))
 
 
-def _trailing(said: Sequence[str], is_one: Callable[[str], bool]) -> int:
+def _trailing(spoken: Sequence[str], is_one: Callable[[str], bool]) -> int:
     """Returns how many of the last words satisfy `is_one`."""
     count = 0
-    while count < len(said) and is_one(said[-count - 1]):
+    while count < len(spoken) and is_one(spoken[-count - 1]):
         count += 1
     return count
 

@@ -224,15 +224,17 @@ def probe_disk(setting: str, path: str) -> ProbeResult:
     folder = Path(path).expanduser().absolute()
     existing = next(candidate for candidate in (folder, *folder.parents) if candidate.exists())
     free_mb = shutil.disk_usage(existing).free // 2**20
-    what = f"paths.{setting} {folder}"
+    subject = f"paths.{setting} {folder}"
     is_needed = setting == "state_dir"
     if is_needed and not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
-        return ProbeResult("fail", f"{what}: {existing} cannot be written; choose another folder")
+        return ProbeResult(
+            "fail", f"{subject}: {existing} cannot be written; choose another folder"
+        )
     if free_mb < FULL_DISK_MB:
-        return ProbeResult("fail" if is_needed else "note", f"{what}: the disk is full")
+        return ProbeResult("fail" if is_needed else "note", f"{subject}: the disk is full")
     if free_mb < LOW_DISK_MB:
-        return ProbeResult("note", f"{what}: only {free_mb} MB are free")
-    return ProbeResult("ok", f"{what}: {free_mb / 1024:.0f} GB free")
+        return ProbeResult("note", f"{subject}: only {free_mb} MB are free")
+    return ProbeResult("ok", f"{subject}: {free_mb / 1024:.0f} GB free")
 
 
 def available_voices(chosen: dict[str, Tts], load_fallback: Callable[[], object]) -> dict[str, Tts]:

@@ -104,9 +104,9 @@ def _read_request(body: bytes) -> NamedKeyRequest:
     except RequestError as error:
         if error.param is None or not error.param.startswith("scopes"):
             raise
-        there = ", ".join(SCOPES)
+        known = ", ".join(SCOPES)
         raise RequestError(
-            f"{error}; there are {there}", code=error.code, param=error.param
+            f"{error}; there are {known}", code=error.code, param=error.param
         ) from error
 
 

@@ -164,12 +164,12 @@ class ModelsDoor:
 
     async def pull(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Starts a download, or joins the one that runs. It goes on if the client disconnects."""
-        asked = decode_json(await read_json(request), PullRequest)
-        pull = self._pulls.start(asked.model)
-        if not asked.stream:
+        pull_request = decode_json(await read_json(request), PullRequest)
+        pull = self._pulls.start(pull_request.model)
+        if not pull_request.stream:
             return _json(pull)
         events = SseResponse(request)
-        async with aclosing(self._pulls.events(asked.model)) as states:
+        async with aclosing(self._pulls.events(pull_request.model)) as states:
             async for state in states:
                 await events.send(state)
         return await events.end()

@@ -105,14 +105,14 @@ class LanguageModelFinder:
 
     async def search(self) -> LanguageModelSearch:
         """Returns the servers that list models, each asked for `SEARCH_LIMIT_S` at most."""
-        asked = {port: name for port, name in self.ports.items() if port not in self.own_ports}
+        ports = {port: name for port, name in self.ports.items() if port not in self.own_ports}
         # No proxy and no redirect: nothing but this machine is asked.
         async with aiohttp.ClientSession(trust_env=False) as client:
             found = await asyncio.gather(
-                *(self._models(client, port, name) for port, name in asked.items())
+                *(self._models(client, port, name) for port, name in ports.items())
             )
         servers = tuple(server for server in found if server is not None)
-        return LanguageModelSearch(servers, tuple(_address(port) for port in asked))
+        return LanguageModelSearch(servers, tuple(_address(port) for port in ports))
 
     async def _models(
         self, client: aiohttp.ClientSession, port: int, name: str

@@ -81,12 +81,12 @@ class SettingsDoor:
             return _json(await self._finder.search())
 
     async def test(self, request: aioweb.Request) -> aioweb.Response:
-        asked = decode_json_body(await request.read(), LanguageModelTest)
-        key = asked.api_key
+        language_model = decode_json_body(await request.read(), LanguageModelTest)
+        key = language_model.api_key
         if key is None:
-            key = await asyncio.to_thread(self._service.stored_secret, asked.base_url)
+            key = await asyncio.to_thread(self._service.stored_secret, language_model.base_url)
         async with self._free():
-            return _json(await test_language_model(asked, key))
+            return _json(await test_language_model(language_model, key))
 
     async def find_house(self, _: aioweb.Request) -> aioweb.Response:
         async with self._free():

@@ -37,8 +37,8 @@ class AdmissionControl(Generic[ItemT, ResultT]):
         wait_s = self._expected_wait_s(priority)
         limit_s = self._policy.rules[priority].wait_limit_s * share
         if wait_s > limit_s:
-            what = f"{_name(priority)} {self._policy.work}"
-            message = f"{what} would wait {wait_s:.1f} s, limit {limit_s:g} s"
+            work = f"{_name(priority)} {self._policy.work}"
+            message = f"{work} would wait {wait_s:.1f} s, limit {limit_s:g} s"
             raise self._refused(priority, message, wait_s)
 
     def make_room(self, priority: IntEnum) -> None:

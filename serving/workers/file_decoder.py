@@ -319,5 +319,5 @@ def _error_of_exit(exit_code: int, processor_s: float) -> RequestError:
     )
 
 
-def _unsupported(what: str) -> RequestError:
-    return RequestError(f"unsupported audio: {what}", code="unsupported_audio")
+def _unsupported(problem: str) -> RequestError:
+    return RequestError(f"unsupported audio: {problem}", code="unsupported_audio")

@@ -88,13 +88,13 @@ class _PrefixGrammar:
         is_time = TIMESTAMP.fullmatch(tag) is not None and float(tag[2:-2]) <= _LAST_TIME_S
         return is_time or tag in self._known
 
-    def error(self, what: str) -> RequestError:
+    def error(self, problem: str) -> RequestError:
         middle = ""
         if self._languages:
             codes = f"<|{self._languages[0]}|> to <|{self._languages[-1]}|>"
             middle = f"up to two of {codes}, <|transcribe|> or <|translate|>, "
         message = (
-            f"{self._param}: {what}; allowed, in this order: <|startofprev|> with words, "
+            f"{self._param}: {problem}; allowed, in this order: <|startofprev|> with words, "
             f"{_START_TAG}, {middle}<|notimestamps|> or a time up to <|30.00|>, words of at most "
             f"{MAX_WORDS_BYTES} bytes"
         )

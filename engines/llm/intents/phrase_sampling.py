@@ -30,10 +30,10 @@ def sample_phrases(language: str, names: HomeNames, limit: int) -> tuple[str, ..
     patterns = [pattern for group in words.phrases for pattern in group.say]
     total = sum(weights) or 1
     wanted = min(limit, MAX_PHRASES)
-    said: list[str] = []
+    phrases: list[str] = []
     for pattern, weight in zip(patterns, weights, strict=True):
-        said += _spoken(pattern, fill, max(1, round(wanted * weight / total)))
-    return tuple(islice(said, wanted))
+        phrases += _spoken(pattern, fill, max(1, round(wanted * weight / total)))
+    return tuple(islice(phrases, wanted))
 
 
 def _spoken(pattern: str, fill: dict[str, Sequence[str]], count: int) -> list[str]:
@@ -42,13 +42,13 @@ def _spoken(pattern: str, fill: dict[str, Sequence[str]], count: int) -> list[st
     if not all(values):
         return []
     columns = [_cycled(choices, count, step) for step, choices in enumerate(values)]
-    said = []
+    phrases = []
     for row in range(count):
         text = pattern
         for hole, column in zip(holes, columns, strict=True):
             text = text.replace(f"{{{hole}}}", column[row], 1)
-        said.append(_clean(text))
-    return said
+        phrases.append(_clean(text))
+    return phrases
 
 
 def _cycled(choices: Sequence[str], count: int, step: int) -> list[str]:
@@ -89,12 +89,12 @@ def _named(names: HomeNames, *domains: str) -> Sequence[str]:
 
 def _durations(language: str, words: LanguageData) -> list[str]:
     """Returns the numbers 1 to 60 with each unit, in its gender; common numbers come more often."""
-    said = []
+    phrases = []
     for number in (*range(1, 61), 5, 10, 15, 20, 30, 45, 10, 5, 1, 2, 3):
         for unit in ("second", "minute", "hour"):
             singular, plural = words.units[unit]
             if number == 1:
-                said.append(words.one.get(unit, f"{in_words(1, language)} {singular}"))
+                phrases.append(words.one.get(unit, f"{in_words(1, language)} {singular}"))
             else:
-                said.append(f"{in_words(number, language)} {plural}")
-    return said
+                phrases.append(f"{in_words(number, language)} {plural}")
+    return phrases

@@ -87,8 +87,8 @@ class ReplyTemplates:
             )
         # With a name, a device of that name is meant ("front door"). With only a domain, all
         # devices of a kind are ("the lights in the attic").
-        said = {**result, **slots}
-        kind = said.get("device_class") or said.get("domain") or ""
+        known = {**result, **slots}
+        kind = known.get("device_class") or known.get("domain") or ""
         values = {
             **slots,
             "data": result,

@@ -31,8 +31,8 @@ def in_words(number: int, language: str, ruleset: str = "spellout-cardinal") -> 
     """Returns a number in words: `21` -> "twenty one". Hyphens become spaces or are removed."""
     from hassil.numbers import get_rbnf_engine
 
-    said = get_rbnf_engine(language).format_number(number)
-    words = said.text_by_ruleset.get(ruleset, said.text)
+    spelled = get_rbnf_engine(language).format_number(number)
+    words = spelled.text_by_ruleset.get(ruleset, spelled.text)
     return words.replace("\u00ad", "").replace("-", " ")
 
 
@@ -75,8 +75,8 @@ def clock_time(now: time, language: str) -> str:
 
     "seven forty three pm", "19 Uhr 43", "19 heures 43", "las siete y tres de la tarde".
     """
-    said = {"en": _english_time, "de": _german_time, "fr": _french_time, "es": _spanish_time}
-    speak = said.get(language)
+    formatters = {"en": _english_time, "de": _german_time, "fr": _french_time, "es": _spanish_time}
+    speak = formatters.get(language)
     return speak(now) if speak else f"{now.hour}:{now.minute:02d}"
 
 
@@ -117,9 +117,9 @@ def _french_time(now: time) -> str:
 
 def _spanish_time(now: time) -> str:
     hour = (now.hour - 1) % 12 + 1
-    said = "la una" if hour == 1 else f"las {in_words(hour, 'es')}"
+    hour_words = "la una" if hour == 1 else f"las {in_words(hour, 'es')}"
     part = "de la mañana" if now.hour < 12 else "de la tarde" if now.hour < 20 else "de la noche"
     if now.hour < 6:
         part = "de la madrugada"
     minute = f" y {in_words(now.minute, 'es')}" if now.minute else ""
-    return f"{said}{minute} {part}"
+    return f"{hour_words}{minute} {part}"

@@ -26,8 +26,8 @@ def model_of(settings: Settings) -> str:
     Raises EngineMissing for a path that does not exist.
     """
     if not settings.model.startswith(("/", "./", "../", "~")):
-        here = Path(settings.model)
-        return str(here.absolute()) if here.is_dir() else settings.model
+        local_folder = Path(settings.model)
+        return str(local_folder.absolute()) if local_folder.is_dir() else settings.model
     folder = Path(settings.model).expanduser().absolute()
     if not folder.exists():
         raise EngineMissing("llm", NAME, f"model: there is no {folder}")

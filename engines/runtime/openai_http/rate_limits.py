@@ -39,8 +39,8 @@ def reset_s(header: str) -> float | None:
 
 def _limit(headers: Mapping[str, str], name: str) -> RateLimit | None:
     limit, remaining, reset = (
-        headers.get(f"x-ratelimit-{what}-{name}", "").strip()
-        for what in ("limit", "remaining", "reset")
+        headers.get(f"x-ratelimit-{quantity}-{name}", "").strip()
+        for quantity in ("limit", "remaining", "reset")
     )
     left_s = reset_s(reset)
     if left_s is None or not (_COUNT.fullmatch(limit) and _COUNT.fullmatch(remaining)):

@@ -72,15 +72,15 @@ def default_home() -> HomeConfig:
     return msgspec.convert(tomllib.loads(text), HomeConfig)
 
 
-def _check_size(what: str, size: int, limit: int) -> None:
+def _check_size(section: str, size: int, limit: int) -> None:
     if size > limit:
-        raise ConfigError(f"home.{what}: {size} of them, at most {limit} are allowed")
+        raise ConfigError(f"home.{section}: {size} of them, at most {limit} are allowed")
 
 
-def _check_unique(what: str, ids: Iterable[str]) -> None:
+def _check_unique(section: str, ids: Iterable[str]) -> None:
     twice = sorted(name for name, count in Counter(ids).items() if count > 1)
     if twice:
-        raise ConfigError(f"home.{what}: id used twice: {', '.join(twice)}")
+        raise ConfigError(f"home.{section}: id used twice: {', '.join(twice)}")
 
 
 def _check_names(owner: str, names: dict[str, tuple[str, ...]]) -> None:

@@ -317,13 +317,13 @@ class McpToolProvider:
         from mcp import MCPError
 
         first = first_error(error)
-        what = "no answer in time" if isinstance(first, TimeoutError) else str(first)
+        cause = "no answer in time" if isinstance(first, TimeoutError) else str(first)
         if self._is_refused:
-            what = f"HTTP {self._status}: it does not let us in, and is not tried again"
+            cause = f"HTTP {self._status}: it does not let us in, and is not tried again"
         elif isinstance(first, MCPError) and self._status >= 400:  # the library's message says less
-            what = f"HTTP {self._status}" + ": no MCP server is there" * (self._status == 404)
-        reason = self._server.masked(what or type(first).__name__)[:MAX_REASON_CHARS]
+            cause = f"HTTP {self._status}" + ": no MCP server is there" * (self._status == 404)
+        reason = self._server.masked(cause or type(first).__name__)[:MAX_REASON_CHARS]
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING
-        said = f"; it last said: {self._last_line}" if self._last_line else ""
-        logger.log(level, "! mcp %s: %s%s", self.name, reason, said)
+        last_line = f"; it last said: {self._last_line}" if self._last_line else ""
+        logger.log(level, "! mcp %s: %s%s", self.name, reason, last_line)
         self._last_reason, self._last_line = reason, ""

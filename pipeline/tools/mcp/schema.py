@@ -61,10 +61,10 @@ def _spec(server_name: str, server: McpServerSettings, tool: "Tool") -> ToolSpec
     name = NOT_IN_NAMES.sub("_", tool.name)[:MAX_NAME_CHARS]
     size = len(json.dumps(tool.input_schema))
     if not name or len(tool.name) > MAX_THEIR_NAME_CHARS or size > MAX_SCHEMA_CHARS:
-        what = f"a schema of {size} characters, at most {MAX_SCHEMA_CHARS}"
+        problem = f"a schema of {size} characters, at most {MAX_SCHEMA_CHARS}"
         if size <= MAX_SCHEMA_CHARS:
-            what = f"a name of {len(tool.name)} characters, 1 to {MAX_THEIR_NAME_CHARS}"
-        logger.warning("mcp %s: a tool is left out: %r has %s", server_name, name, what)
+            problem = f"a name of {len(tool.name)} characters, 1 to {MAX_THEIR_NAME_CHARS}"
+        logger.warning("mcp %s: a tool is left out: %r has %s", server_name, name, problem)
         return None
     description = tool.description or tool.title or name
     annotations = tool.annotations

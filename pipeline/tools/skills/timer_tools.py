@@ -115,17 +115,17 @@ class TimerTools:
 
 def _timer_specs() -> tuple[ToolSpec, ...]:
     named = {"name": text_schema("Name of the timer, if it has one")}
-    which = {**named, **_durations("start_", "Duration it was started with, to tell timers")}
+    parameters = {**named, **_durations("start_", "Duration it was started with, to tell timers")}
     length = _durations("", "Duration")
     return (
         tool("HassStartTimer", "Starts a timer", {**named, **length}),
-        tool("HassCancelTimer", "Cancels a timer", which),
+        tool("HassCancelTimer", "Cancels a timer", parameters),
         tool("HassCancelAllTimers", "Cancels all timers", {}),
-        tool("HassIncreaseTimer", "Adds time to a timer", {**which, **length}),
-        tool("HassDecreaseTimer", "Takes time from a timer", {**which, **length}),
-        tool("HassPauseTimer", "Pauses a timer", which),
-        tool("HassUnpauseTimer", "Lets a paused timer go on", which),
-        tool("HassTimerStatus", "Tells how much time is left", which, is_read_only=True),
+        tool("HassIncreaseTimer", "Adds time to a timer", {**parameters, **length}),
+        tool("HassDecreaseTimer", "Takes time from a timer", {**parameters, **length}),
+        tool("HassPauseTimer", "Pauses a timer", parameters),
+        tool("HassUnpauseTimer", "Lets a paused timer go on", parameters),
+        tool("HassTimerStatus", "Tells how much time is left", parameters, is_read_only=True),
     )
 
 

@@ -72,11 +72,11 @@ def _given(options: argparse.Namespace) -> dict[str, SettingValue]:
 
 
 def _print_json(file: SettingsFile, preview: SettingsPreview, *, is_saved: bool) -> None:
-    told = {
+    report = {
         "file": str(file.file),
         "is_saved": is_saved,
         "diff": preview.diff,
         "problems": preview.problems,
         "applies": preview.applies,
     }
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")

@@ -199,6 +199,6 @@ def _json(data: bytes, param: str | None = None) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        what = param or "body"
-        message = f"The {what} is not valid JSON."
+        place = param or "body"
+        message = f"The {place} is not valid JSON."
         raise RequestError(message, code="invalid_json", param=param) from None

@@ -188,8 +188,8 @@ def _beam_tokens(
     _set_where(is_beam & is_live, state.is_beam_open[:rows], is_open.long())
     is_done = ~is_open | (ends | ~is_kept).all(1)
 
-    def taken(of: torch.Tensor) -> torch.Tensor:
-        return of.gather(1, own_candidate)[:, 0]
+    def taken(values: torch.Tensor) -> torch.Tensor:
+        return values.gather(1, own_candidate)[:, 0]
 
     single_logprob = state.logprob[:rows] + single.logprob
     return _BeamTokens(
