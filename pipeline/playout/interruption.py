@@ -87,7 +87,7 @@ def judge_overlap(
 
 def is_beginning(words: str, language: str) -> bool:
     """Returns whether the words are only the beginning of a sentence, such as `are the`.
-    Recognisers of commands make this of an `uh-huh`; nobody stops there."""
+    Recognisers of commands understand an `uh-huh` as such words. Users do not end there."""
     probability = completeness(words, language)
     return probability is not None and probability <= OPEN
 

@@ -78,7 +78,7 @@ class NoSpeechFilter:
 
     @property
     def is_none(self) -> bool:
-        """True if nobody spoke, as far as the VAD alone can tell. Then a recogniser that cannot
+        """True if nobody spoke, as far as the VAD alone knows. Then a recogniser that cannot
         tell noise from speech need not decode it."""
         return self.surest < LEAST_SUREST or self.speech_ms < LEAST_SPEECH_MS
 

@@ -78,7 +78,7 @@ async def check_release(installed: str, index: str, python: str) -> ProbeResult:
         return _unknown(host, f"no answer within {TIME_LIMIT_S:g} s")
     except _NoListing as error:
         return _unknown(host, str(error))
-    # only who runs a pre-release is told of one
+    # pre-releases are shown only to users of a pre-release
     has_pre = _version(installed) is not None and Version(installed).is_prerelease
     newest = max(
         (version for version in _versions(listing, python) if has_pre or not version.is_prerelease),

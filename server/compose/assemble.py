@@ -194,7 +194,7 @@ def _start_background(
     sessions: Sessions,
     doors: Doors,
 ) -> list[asyncio.Task[None]]:
-    """Starts what runs beside the sessions, and returns its tasks."""
+    """Starts the background work that belongs to no session, and returns its tasks."""
     work: dict[str, Coroutine[Any, Any, None]] = {
         "timers": timers.run(),
         "announcements": devices.announcements.run(),

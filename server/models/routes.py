@@ -38,7 +38,7 @@ class PullRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Name of the catalogue, a voice (`piper:en_US-lessac-medium`, `hibari:emma`, `kokoro`), or
     `organisation/repository` of the hub."""
     stream: bool = True
-    "False: answer at once. `GET /v1/models/pull` then tells how far the download is."
+    "False: answer at once. `GET /v1/models/pull` then reports the progress."
 
 
 class AvailableModel(Struct, frozen=True):

@@ -18,7 +18,7 @@ SettingValue = str | int | float | bool | list[str] | None
 "New value of a setting. None: remove it from the file, so that its default holds."
 
 SECRET_OF_ADDRESS: Mapping[str, str] = {"base_url": "api_key", "url": "token"}
-"""Setting with an address -> setting beside it with the secret that is sent there. A secret must
+"""Setting with an address -> setting with the secret that is sent there. A secret must
 not go to an address for which it was not typed."""
 
 _LINE = re.compile(r"(?:config\.)?(?P<key>[a-z_]+(?:\.[a-z_]+)+|language): (?P<why>.*)", re.DOTALL)

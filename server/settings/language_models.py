@@ -21,7 +21,7 @@ USUAL_PORTS: Mapping[int, str] = {
     1234: "LM Studio",
     8000: "vLLM",
 }
-"Ports at which language model servers listen, unless they are told otherwise."
+"Ports at which language model servers listen by default."
 
 SEARCH_LIMIT_S = 2.0
 "Time that each port has to list its models. A server on this machine needs milliseconds."

@@ -118,7 +118,7 @@ class SettingField(Struct, frozen=True, omit_defaults=True):
     "Value in force after a restart. None: not set, or a secret."
     default: Any = None
     is_set: bool = False
-    "True if the settings file or an override sets it. For a secret that is all that is told."
+    "True if the settings file or an override sets it. Of a secret the form shows nothing else."
     is_locked: bool = False
     "True: an environment variable or an option overrides the file, so that it cannot be changed."
     is_common: bool = False

@@ -230,7 +230,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                 # only errors of the model library have this code; a wrong request says nothing of
                 # the process
                 if code == EngineError.code and self._hang_detector.record_failure():
-                    why = f"its last {FAILURES} calls failed, so it starts anew"
+                    why = f"its last {FAILURES} calls failed, so it is restarted"
                     raise EngineError(self._kind, self._name, why)
             case PongReply():
                 pass  # a pong: the base class has noted that a message came

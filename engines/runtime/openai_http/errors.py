@@ -11,7 +11,7 @@ from core.errors import EngineError, OverloadedError
 MAX_DETAIL_CHARS = 240
 "Longest text of the server that is quoted in a message."
 OVERLOADED = (429, 503)
-"HTTP statuses of a server that is busy or not ready. The caller is told to try again later."
+"HTTP statuses of a server that is busy or not ready. A caller may try again later."
 RETRY_AFTER_S = 5
 "Wait that is suggested to the caller when a busy server names none."
 

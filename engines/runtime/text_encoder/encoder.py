@@ -104,7 +104,7 @@ def _session(onnxruntime: Any, folder: TextModelFolder, threads: int) -> Any:
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     options.log_severity_level = 3  # errors only: warnings name the user's shapes
-    # A thread that spins while it waits takes the time of the voice beside it.
+    # A thread that spins while it waits takes processor time from the voices.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     providers = ["CPUExecutionProvider"]
     if folder.onnx_file is not None:

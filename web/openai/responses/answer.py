@@ -1,4 +1,4 @@
-"""A response while it is written, and the events that tell a client of it."""
+"""Response that is being written, and the events that report it to the client."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

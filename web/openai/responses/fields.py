@@ -54,7 +54,7 @@ class InputItem(Struct, frozen=True, kw_only=True):
     """A message, a call of a function, or its output."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
-    "`reasoning` is accepted and left out: models here think anew."
+    "`reasoning` is accepted and left out: the models here never get earlier reasoning."
     role: Literal["user", "assistant", "system", "developer"] | None = None
     content: str | list[InputPart] | None = None
     call_id: str | None = None
