@@ -142,7 +142,13 @@ async def _connect_once(address: Address, transport: ClientTransport) -> None:
 def footprints(found: dict[str, Footprint]) -> str:
     """Returns the Markdown table of the resources."""
     rows = [
-        [when, f"{one.rss_mb:.1f}", str(one.threads), str(one.files), str(one.tasks)]
-        for when, one in found.items()
+        [
+            when,
+            f"{measured.rss_mb:.1f}",
+            str(measured.threads),
+            str(measured.files),
+            str(measured.tasks),
+        ]
+        for when, measured in found.items()
     ]
     return markdown(["", "memory, MB RSS", "threads", "files", "tasks"], rows)

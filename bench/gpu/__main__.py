@@ -52,7 +52,7 @@ def peers(
 
 def cells(results: Sequence[RunTimes | FailedCall], show: Callable[[RunTimes], str] = str) -> str:
     """Returns the two table cells of transformers."""
-    texts = [show(one) if isinstance(one, RunTimes) else str(one) for one in results]
+    texts = [show(result) if isinstance(result, RunTimes) else str(result) for result in results]
     return " | ".join([*texts, *["-"] * (2 - len(texts))])
 
 

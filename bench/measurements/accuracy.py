@@ -227,9 +227,9 @@ def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec])
         in_sessions = asyncio.run(live(model, vad, args.data))
         table(noise_rows("noise, recordings and 3 s pieces", pieces))
         table(noise_rows("noise, utterances of live sessions", in_sessions))
-        for one in (*pieces, *in_sessions) if args.show else ():
-            if one.filtered:
-                print(f"  {one.name}: {one.filtered}")
+        for piece in (*pieces, *in_sessions) if args.show else ():
+            if piece.filtered:
+                print(f"  {piece.name}: {piece.filtered}")
     if args.only in (None, "speech"):
         free = list(free_speech(model, args.data))
         table(speech_rows("free speech", free))

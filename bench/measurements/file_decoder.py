@@ -69,7 +69,7 @@ async def _row(path: Path, share: DecoderShare, rounds: int) -> str:
                     async for _ in blocks:
                         pass
                 took_ms.append(1000 * (perf_counter() - began))
-    cells = (f"{min(one):.1f}, {statistics.median(one):.1f}" for one in found)
+    cells = (f"{min(times):.1f}, {statistics.median(times):.1f}" for times in found)
     return f"| {path.name} | {' | '.join(cells)} |"
 
 
@@ -82,7 +82,9 @@ async def _in_thread(file: BinaryIO) -> AsyncGenerator[Pcm, None]:
 def _idle_mb(process: DecoderProcess) -> float:
     """Returns the memory of the process and its spare decoder; shared pages are counted once."""
     host = psutil.Process(process.pid)
-    return sum(float(one.memory_full_info().pss) for one in (host, *host.children())) / 2**20
+    return (
+        sum(float(process.memory_full_info().pss) for process in (host, *host.children())) / 2**20
+    )
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ async def _run_for(seconds: float, coroutines: Sequence[Coroutine[Any, Any, None
     """Runs all work until the time is over."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
-            for one in coroutines:
-                tasks.create_task(one)
+            for coroutine in coroutines:
+                tasks.create_task(coroutine)
 
 
 async def probe_loop(lags_ms: list[float], own_ms: list[float]) -> None:

@@ -40,9 +40,9 @@ def stub_table(rounds: Sequence[tuple[SharingResult, SharingResult]]) -> str:
     def row(name: str, found: Sequence[SharingResult]) -> list[str]:
         return [
             name,
-            _spread([one.alone_ms for one in found]),
-            _spread([one.together_p95_ms for one in found]),
-            _spread([one.per_s for one in found]),
+            _spread([result.alone_ms for result in found]),
+            _spread([result.together_p95_ms for result in found]),
+            _spread([result.per_s for result in found]),
         ]
 
     head = ["", "one alone, ms", f"{TOGETHER} at once, p95, ms", "requests / s"]

@@ -90,8 +90,8 @@ async def _voice(
 async def _for(seconds: float, *work: Any) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
-            for one in work:
-                tasks.create_task(one)
+            for coroutine in work:
+                tasks.create_task(coroutine)
 
 
 async def _ask(tts: Tts, found: VoiceLagResult) -> None:

@@ -85,7 +85,7 @@ def heard_words(engine: WakeWordEngine, pcm: Pcm) -> list[str]:
     names = [word.name for word in engine.words]
     quiet = (silence(BEFORE_MS, ASR_RATE_HZ), silence(AFTER_MS, ASR_RATE_HZ))
     heard = engine.open(names).push(in_quiet_room(np.concatenate([quiet[0], pcm, quiet[1]])))
-    return [one.name for one in heard]
+    return [detection.name for detection in heard]
 
 
 def word_of(name: str, words: Sequence[str]) -> str | None:
@@ -98,7 +98,7 @@ def count_word(counts: dict[str, WordCounts], word: str, heard: Sequence[str]) -
     found = counts.setdefault(word, WordCounts())
     found.clips += 1
     found.heard += word in heard
-    found.others += any(one != word for one in heard)
+    found.others += any(name != word for name in heard)
 
 
 def upper_bound(events: int) -> float:
@@ -162,8 +162,8 @@ def _synthetic(text: str, voice: str) -> Pcm:
 def heard_table(title: str, counts: Mapping[str, WordCounts]) -> str:
     """Returns the table of missed words."""
     rows = [
-        [word, f"{one.clips}", f"{one.clips - one.heard}", f"{one.others}"]
-        for word, one in sorted(counts.items())
+        [word, f"{count.clips}", f"{count.clips - count.heard}", f"{count.others}"]
+        for word, count in sorted(counts.items())
     ]
     return markdown([title, "clips", "missed", "another word woke too"], rows)
 

@@ -97,7 +97,7 @@ async def _measure(options: argparse.Namespace) -> None:
     utterances = [
         utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS[: options.clips])
     ]
-    client_counts = [int(one) for one in options.clients.split(",")]
+    client_counts = [int(count) for count in options.clients.split(",")]
     for name in options.models.split(","):
         model = await asyncio.to_thread(weights, name)
         print(f"\n## {name}; {options.rounds} rounds, {len(utterances)} clips; {machine()}\n")
@@ -153,16 +153,16 @@ def table(found: Rounds, client_counts: Sequence[int]) -> str:
     rows = []
     for clients in client_counts:
         for name in (EARSHOT, PEER):
-            rounds = [one for one in found.get((name, clients), ()) if one.times_ms]
-            answered = sum(len(one.times_ms) for one in rounds)
-            lost = sum(len(one.lost) for one in found.get((name, clients), ()))
+            rounds = [round_ for round_ in found.get((name, clients), ()) if round_.times_ms]
+            answered = sum(len(round_.times_ms) for round_ in rounds)
+            lost = sum(len(round_.lost) for round_ in found.get((name, clients), ()))
             rows.append(
                 [
                     name,
                     str(clients),
-                    median_and_range([one.p50 - WAIT_MS for one in rounds]),
-                    median_and_range([one.p95 - WAIT_MS for one in rounds]),
-                    median_and_range([one.cpu_ms for one in rounds]),
+                    median_and_range([round_.p50 - WAIT_MS for round_ in rounds]),
+                    median_and_range([round_.p95 - WAIT_MS for round_ in rounds]),
+                    median_and_range([round_.cpu_ms for round_ in rounds]),
                     f"{answered} of {answered + lost}",
                 ]
             )
@@ -194,7 +194,9 @@ def agreement(own: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[st
 
 
 def _plain(text: str) -> str:
-    kept = "".join(one for one in text.lower() if one.isalnum() or one.isspace())
+    kept = "".join(
+        character for character in text.lower() if character.isalnum() or character.isspace()
+    )
     return " ".join(kept.split())
 
 

@@ -166,8 +166,8 @@ class TurnTimes:
     audible: list[float] = field(default_factory=list)
 
     def add(self, answered: Sequence[BoardTurn]) -> None:
-        self.packet.extend(one.packet_ms for one in answered)
-        self.audible.extend(one.audible_ms for one in answered)
+        self.packet.extend(turn.packet_ms for turn in answered)
+        self.audible.extend(turn.audible_ms for turn in answered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,14 +188,14 @@ async def measure(
     address: Address, http: ClientSession, utterances: Sequence[BenchUtterance], plan: XiaozhiPlan
 ) -> Mapping[str, TurnTimes]:
     """Measures the parts; returns the times by part. Raises NoAnswer, EarshotError."""
-    clips = [clip_of(one) for one in utterances]
+    clips = [clip_of(utterance) for utterance in utterances]
     found = {part: TurnTimes() for part in plan.parts}
     for _ in range(plan.rounds):
         for part, times in found.items():
             match part:
                 case "browser":
                     voice_plan = VoicePlan(address, "webrtc", SessionRequest(), plan.turns)
-                    turns = await run(voice_plan, utterances, lambda one: None)
+                    turns = await run(voice_plan, utterances, lambda _: None)
                     times.audible.extend(voice_to_voice(turns))
                 case "board":
                     times.add(await crowd(http, clips, plan.turns, 0, 1))
@@ -224,7 +224,7 @@ async def crowd(
         ]
     for board in boards:
         await board.close()
-    return [one for task in work for one in task.result()]
+    return [turn for task in work for turn in task.result()]
 
 
 def table(found: Mapping[str, TurnTimes], plan: XiaozhiPlan) -> str:
@@ -240,7 +240,7 @@ def table(found: Mapping[str, TurnTimes], plan: XiaozhiPlan) -> str:
     ]
     lines = [markdown(HEAD, rows), ""]
     if {"browser", "board"} <= found.keys():
-        browser, board = (percentile(found[one].audible, 50) for one in ("browser", "board"))
+        browser, board = (percentile(found[client].audible, 50) for client in ("browser", "board"))
         lines.append(f"board - browser, first audible sample, p50: {board - browser:+.0f} ms")
     if {"board", "crowd"} <= found.keys():
         alone, among = found["board"], found["crowd"]
@@ -248,7 +248,7 @@ def table(found: Mapping[str, TurnTimes], plan: XiaozhiPlan) -> str:
             percentile(many, 95) / percentile(one, 95)
             for one, many in ((alone.packet, among.packet), (alone.audible, among.audible))
         )
-        ratios_text = " and ".join(f"{one:.2f}" for one in ratios)
+        ratios_text = " and ".join(f"{ratio:.2f}" for ratio in ratios)
         lines.append(
             f"among many / alone, p95: {ratios_text} (first packet, audible); goal {WITHIN}"
         )

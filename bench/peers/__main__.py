@@ -132,7 +132,7 @@ async def _round(
 async def _system(title: str, name: str, model: Path) -> AsyncGenerator[SystemUnderTest, None]:
     with TemporaryDirectory(prefix="earshot-peers-") as settings_folder:
         if title not in {EARSHOT, SHORT_WINDOWS}:
-            kind = next(one for one in PEERS if one == title)
+            kind = next(peer for peer in PEERS if peer == title)
             async with peer(kind, model, THREADS, folder() / f"{kind}.log") as other:
                 yield other
             return
@@ -150,7 +150,7 @@ def _wanted(options: argparse.Namespace) -> list[str]:
     if unknown := set(asked) - {*every, "short"}:
         known = ", ".join((EARSHOT, "short", *PEERS))
         raise RequestError(f"--systems {','.join(sorted(unknown))}: there are {known}")
-    return [one for one in every if one in asked or (one == SHORT_WINDOWS and "short" in asked)]
+    return [name for name in every if name in asked or (name == SHORT_WINDOWS and "short" in asked)]
 
 
 def weights(name: str) -> Path:

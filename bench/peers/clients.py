@@ -192,7 +192,9 @@ class WhisperLiveClient(_PeerClient):
             if "segments" not in message:
                 continue
             if previous_at >= speech_ended_at:
-                return " ".join(str(one["text"]).strip() for one in message["segments"]), now
+                return " ".join(
+                    str(segment["text"]).strip() for segment in message["segments"]
+                ), now
             previous_at = now
 
     def _options(self) -> dict[str, Any]:

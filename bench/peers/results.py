@@ -48,13 +48,13 @@ def table(found: Mapping[str, AsrRounds], ours: str, talkers: int) -> str:
         rows.append(
             [
                 f"{name} ({rounds.problem})" if rounds.problem else name,
-                median_and_range([one.p50 for one in rounds.alone]),
-                _ratio(rounds.alone, own.alone, lambda one: one.p50),
-                median_and_range([one.p95 for one in rounds.together]),
-                _ratio(rounds.together, own.together, lambda one: one.p95),
-                median_and_range([one.throughput for one in rounds.together], 2),
-                median_and_range([one.cpu_ms for one in rounds.together]),
-                f"{sum(one.with_text for one in both)} of {rounds.sent}",
+                median_and_range([round_.p50 for round_ in rounds.alone]),
+                _ratio(rounds.alone, own.alone, lambda round_: round_.p50),
+                median_and_range([round_.p95 for round_ in rounds.together]),
+                _ratio(rounds.together, own.together, lambda round_: round_.p95),
+                median_and_range([round_.throughput for round_ in rounds.together], 2),
+                median_and_range([round_.cpu_ms for round_ in rounds.together]),
+                f"{sum(round_.with_text for round_ in both)} of {rounds.sent}",
             ]
         )
     return markdown(head, rows)

@@ -56,7 +56,7 @@ async def measure(
     their ends are evenly spread.
     """
     clock = asyncio.get_running_loop().time
-    shift_s = sum(one.speech_s for one in utterances) / len(utterances) / talkers
+    shift_s = sum(utterance.speech_s for utterance in utterances) / len(utterances) / talkers
     before = use_of(system.pid).cpu_s
     began_at = clock()
     async with asyncio.TaskGroup() as tasks:
@@ -72,7 +72,11 @@ async def measure(
     return AsrRound(
         times_ms=[final.took_ms for final in finals],
         wall_s=wall_s,
-        speech_s=sum(one.speech_s for one, final in outcomes if isinstance(final, UtteranceResult)),
+        speech_s=sum(
+            utterance.speech_s
+            for utterance, final in outcomes
+            if isinstance(final, UtteranceResult)
+        ),
         cpu_s=use_of(system.pid).cpu_s - before,
         with_text=sum(bool(final.text) for final in finals),
         lost=[str(error) for _, error in outcomes if isinstance(error, ConnectionLost)],

@@ -21,7 +21,7 @@ def spoken_words(text: str) -> list[str]:
 
 def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
     """Returns the number of words to change, add or drop (Levenshtein distance)."""
-    return sum(one != other for one, other in aligned(reference, hypothesis))
+    return sum(expected != other for expected, other in aligned(reference, hypothesis))
 
 
 def aligned(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:

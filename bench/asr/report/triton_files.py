@@ -40,10 +40,10 @@ def recogs_text(texts: Iterable[ScoredText]) -> str:
     """Returns `recogs-NAME.txt`: references and hypotheses, as lists."""
     return _joined(
         line
-        for one in _by_id(texts)
+        for text in _by_id(texts)
         for line in (
-            f"{one.id}:\tref={list(one.reference)}",
-            f"{one.id}:\thyp={list(one.hypothesis)}",
+            f"{text.id}:\tref={list(text.reference)}",
+            f"{text.id}:\thyp={list(text.hypothesis)}",
         )
     )
 
@@ -52,7 +52,7 @@ def errs_text(texts: Iterable[ScoredText], rate: str = "WER") -> str:
     """Returns `errs-NAME.txt`: all errors, by recording, by kind and by word."""
     texts = _by_id(texts)
     found = errors_of(texts)
-    pairs = [pair for one in texts for pair in one.aligned()]
+    pairs = [pair for text in texts for pair in text.aligned()]
     lines = [
         f"%{rate} = {found.percent:.2f}",
         (
@@ -63,7 +63,7 @@ def errs_text(texts: Iterable[ScoredText], rate: str = "WER") -> str:
         _HINT,
         "",
         "PER-UTT DETAILS: corr or (ref->hyp)  ",
-        *(f"{one.id}:\t{_marked(one.aligned())}" for one in texts),
+        *(f"{text.id}:\t{_marked(text.aligned())}" for text in texts),
         "",
         "SUBSTITUTIONS: count ref -> hyp",
         *_counted(pair for pair in pairs if NOTHING not in pair and pair[0] != pair[1]),
@@ -122,7 +122,7 @@ def _by_word(pairs: Iterable[Pair]) -> Iterator[str]:
 
 
 def _by_id(texts: Iterable[ScoredText]) -> list[ScoredText]:
-    return sorted(texts, key=lambda one: one.id)
+    return sorted(texts, key=lambda text: text.id)
 
 
 def _joined(lines: Iterable[str]) -> str:
