@@ -1,2 +1,2 @@
-"""Values, errors, queues and ids. Imports only the standard library and numpy, nothing of
+"""Values, errors, queues and ids. Imports only the standard library, numpy and msgspec, nothing of
 Earshot."""

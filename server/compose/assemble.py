@@ -169,22 +169,18 @@ async def assemble(
             wyoming=doors.wyoming,
             named_keys=devices.named_keys,
             sessions=backend.sessions,
-            drain_group=DrainGroup(
-                backend.sessions,
-                (
-                    backend.transcriber,
-                    backend.speech_files,
-                    backend.one_shot_responses,
-                    doors.limits,
-                    doors.kserve.service,
-                ),
-            ),
+            drain_group=_drain_group(backend, doors),
             is_loaded=engines.is_loaded,
             engine_names=engines.names,
             settings_host=RunningEngines(engines, defaults, config.language),
         )
         for task in background:
             task.cancel()
+
+
+def _drain_group(backend: Backend, doors: Doors) -> DrainGroup:
+    transcribers = backend.transcriber, backend.speech_files, backend.one_shot_responses
+    return DrainGroup(backend.sessions, (*transcribers, doors.limits, doors.kserve.service))
 
 
 def _start_background(

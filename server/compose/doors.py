@@ -232,9 +232,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         routes=(
             *page_routes(
                 PageDoor(
-                    backend.home,
-                    backend.home_controls,
-                    lambda: engines.report(config.language),
+                    backend.home, backend.home_controls, lambda: engines.report(config.language)
                 )
             ),
             *realtime_routes(realtime),
@@ -253,14 +251,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *model_routes(models),
             *_text_routes(backend, chat, limits, pulls, removal),
             *kserve.routes(has_own_port=False),
-            *speech_routes(
-                SpeechDoor(
-                    backend.session_services.engines,
-                    backend.speech_files,
-                    backend.languages,
-                    limits.speech,
-                )
-            ),
+            *speech_routes(_speech_door(backend, limits)),
         ),
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
@@ -317,6 +308,11 @@ def _transcription_door(
 ) -> AudioDoor:
     decoder = backend.decoder.share(UPLOADS)
     return AudioDoor(backend.transcriber, cards, spools, decoder, limits.transcriptions)
+
+
+def _speech_door(backend: Backend, limits: RequestLimits) -> SpeechDoor:
+    engines = backend.session_services.engines
+    return SpeechDoor(engines, backend.speech_files, backend.languages, limits.speech)
 
 
 def _chat_door(backend: Backend, limits: RequestLimits) -> ChatDoor:

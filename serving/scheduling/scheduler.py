@@ -26,7 +26,7 @@ from serving.scheduling.policy import (
     SchedulingPolicy,
 )
 from serving.scheduling.queue import QueuedRequest, RequestQueue
-from serving.scheduling.statistics import ModelStatistics
+from serving.scheduling.statistics import CallStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Scheduler(Generic[ItemT, ResultT]):
         self._calls: dict[int, _WorkerCall[ItemT, ResultT]] = {}
         "Present call by lane."
         self._last_order = 0
-        self.statistics = ModelStatistics()
+        self.statistics = CallStatistics()
         "Numbers and times of requests since the model was loaded."
         self._info: BatchModelInfo | None = None
         self._has_stopped = False

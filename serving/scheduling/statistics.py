@@ -20,7 +20,7 @@ class DurationSum:
 
 
 @dataclass(slots=True)
-class ModelStatistics:
+class CallStatistics:
     """Statistics of one model since it was loaded. A request is one item, which may share a call
     of the worker with others."""
 

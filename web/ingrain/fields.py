@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from core.errors import RequestError
-from web.openai.json_body import invalid_field
+from web.openai.json_body import decode_json
 
 MAX_NAME_CHARS = 200
 "Longest name of a model; `organisation/repository` of a hub has at most 193 characters."
@@ -86,10 +86,7 @@ def decode_ingrain(body: bytes, fields_type: type[F]) -> F:
         raise RequestError("The body must be a JSON object.", code="invalid_json") from None
     named = {snake_case(name): value for name, value in found.items()}
     named = {name: value for name, value in named.items() if value is not None}
-    try:
-        fields = msgspec.convert(named, fields_type)
-    except msgspec.ValidationError as error:
-        raise invalid_field(str(error), fields_type) from None
+    fields = decode_json(msgspec.json.encode(named), fields_type)
     _ = fields.model
     return fields
 

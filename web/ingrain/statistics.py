@@ -4,12 +4,12 @@ statistics, in which numbers are texts."""
 from collections.abc import Mapping
 from typing import Any
 
-from serving.scheduling.statistics import DurationSum, ModelStatistics
+from serving.scheduling.statistics import CallStatistics, DurationSum
 
 Json = Mapping[str, Any]
 
 
-def model_statistics(name: str, found: ModelStatistics) -> Json:
+def model_statistics(name: str, found: CallStatistics) -> Json:
     """Returns the statistics of one model, with names in snake_case."""
     nothing = DurationSum()
     return {

@@ -8,7 +8,7 @@ import pytest
 from bench.measurements.live_errors import HeardClip, cell, corpus, main
 from bench.tools.live_doors import HeardSpeech
 from core.audio import ASR_RATE_HZ
-from tests.bench.tools.test_live_doors import ONE, spoken
+from tests.bench.tools.spoken_levels import ONE, spoken
 
 
 def test_a_cell_has_errors_differences_missing_words_and_what_the_filter_took() -> None:

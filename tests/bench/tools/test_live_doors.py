@@ -18,9 +18,9 @@ from bench.tools.live_doors import (
 from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrInfo, AsrItem, AsrResult
+from tests.bench.tools.spoken_levels import ONE, TWO, spoken
 from tests.pipeline.fakes import FRAME, LoudVads, words_of
 
-ONE, TWO = 1000, 2000
 HEARD = HeardSpeech("one two")
 
 
@@ -42,13 +42,6 @@ def rounded(pcm: Pcm) -> Pcm:
     whole = pcm[: len(pcm) // FRAME * FRAME].reshape(-1, FRAME)
     levels = np.sqrt(np.mean(np.square(whole.astype(np.float64)), axis=1))
     return np.repeat(np.round(levels / ONE).astype(np.int16) * ONE, FRAME)
-
-
-def spoken(*script: tuple[int, int]) -> Pcm:
-    """Returns audio of several levels, each for a time in ms. The sign changes with each sample
-    pair, so that a codec keeps the level."""
-    loud = np.concatenate([np.full(FRAME * ms // 20, level, np.int16) for level, ms in script])
-    return loud * np.where(np.arange(len(loud)) // 16 % 2, -1, 1).astype(np.int16)
 
 
 PCM = spoken((0, 300), (ONE, 600), (0, 700), (TWO, 600), (0, 300))

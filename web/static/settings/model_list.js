@@ -85,7 +85,11 @@ function model(available, pull, { pull: fetchIt, cancel, remove, use }) {
     "li",
     { key: name, "data-testid": `model ${name}` },
     h("strong", {}, name),
-    h("span", { class: "setting-facts" }, `${formatBytes(available.size_bytes)} · ${available.languages}`),
+    h(
+      "span",
+      { class: "setting-facts" },
+      `${formatBytes(available.size_bytes)} · ${available.languages}`,
+    ),
     h("span", { class: "recogniser-buttons" }, ...buttons),
     h(
       "p",
