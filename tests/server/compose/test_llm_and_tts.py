@@ -176,6 +176,7 @@ def test_any_model_name_is_found_if_names_are_not_strict(
         asr: Mapping[str, object]
         choices: Mapping[str, EngineSelection]
         registry: Nothing = field(default_factory=Nothing)
+        remote: Sequence[object] = ()
 
     choices: dict[str, EngineSelection] = {
         kind: EngineSelection(kind, kind, {}, "") for kind in KINDS
