@@ -52,6 +52,24 @@ OPEN = [
     ("es", "pon una alarma en diez"),
     ("es", "quiero que"),
     ("es", "sube la calefacción porque"),
+    ("it", "accendi la"),
+    ("it", "spegni le luci della"),
+    ("it", "imposta un timer per dieci"),
+    ("it", "potresti per favore"),
+    ("it", "vorrei"),
+    ("it", "abbassa il riscaldamento e"),
+    ("nl", "doe het licht in de"),
+    ("nl", "zet de verwarming aan en"),
+    ("nl", "zet een timer voor tien"),
+    ("nl", "kun je"),
+    ("nl", "ik wil graag"),
+    ("nl", "doe de ehm"),
+    ("pt", "acende a"),
+    ("pt", "apague as luzes do"),
+    ("pt", "põe um temporizador para dez"),
+    ("pt", "podes por favor"),
+    ("pt", "eu queria que"),
+    ("pt", "aumenta o aquecimento porque"),
     ("ja", "キッチンの電気を、"),
     ("zh", "打开客厅的灯，"),
 ]
@@ -88,6 +106,22 @@ WHOLE = [
     ("es", "apaga la luz por favor"),
     ("es", "sí"),
     ("es_MX", "cierra las cortinas"),
+    ("it", "accendi la luce"),
+    ("it", "che ore sono"),
+    ("it", "imposta un timer di dieci minuti per favore"),
+    ("it", "Spegnila."),
+    ("it", "chiudi le tende"),
+    ("nl", "doe het licht aan"),
+    ("nl", "zet een timer voor tien minuten"),
+    ("nl", "wat is het weer in Utrecht"),
+    ("nl", "Dank je wel!"),
+    ("nl", "zet de radio zachter alsjeblieft"),
+    ("pt", "acende a luz"),
+    ("pt", "que horas são"),
+    ("pt", "Apague as luzes do quarto."),
+    ("pt", "define um temporizador de dez minutos por favor"),
+    ("pt", "Obrigado!"),
+    ("en", "get me a small espresso"),
     ("zh", "打开客厅的灯。"),
 ]
 
@@ -129,7 +163,7 @@ def test_certain_texts() -> None:
     assert completeness("Where are you from?", "en") == 0.8
 
 
-@given(st.text(max_size=60), st.sampled_from(["en", "de", "fr", "es", "pt", "", "EN-us"]))
+@given(st.text(max_size=60), st.sampled_from(["en", "de", "fr", "es", "it", "nl", "pt", "", "EN-us"]))
 @example("please", "en")
 @example("please please", "en")
 @example("and so", "en")
