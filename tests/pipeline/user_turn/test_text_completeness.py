@@ -163,7 +163,10 @@ def test_certain_texts() -> None:
     assert completeness("Where are you from?", "en") == 0.8
 
 
-@given(st.text(max_size=60), st.sampled_from(["en", "de", "fr", "es", "it", "nl", "pt", "", "EN-us"]))
+LANGUAGES = ["en", "de", "fr", "es", "it", "nl", "pt", "", "EN-us"]
+
+
+@given(st.text(max_size=60), st.sampled_from(LANGUAGES))
 @example("please", "en")
 @example("please please", "en")
 @example("and so", "en")
