@@ -78,9 +78,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_installed_weights_are_found_without_an_import(installed: Path) -> None:
     nothing = EngineAvailability("smart_turn", True, smart_turn.missing_weights(), needs_path=True)
-    assert "pip install pipecat-ai" in nothing.reason
+    assert "earshot models pull smart-turn-v3" in nothing.reason
     assert nothing in available("endpoint")
-    with pytest.raises(EngineMissing, match="pip install pipecat-ai"):
+    with pytest.raises(EngineMissing, match="earshot models pull smart-turn-v3"):
         create(Settings())
     for name in ("smart-turn-v3.1-cpu.onnx", "smart-turn-v3.2-cpu.onnx"):
         (installed / name).touch()
