@@ -29,7 +29,10 @@ SECTIONS: Mapping[Group, str] = {"earshot.tools": "tools.plugins", "earshot.door
 BUILT_IN_DOORS = (
     "conversations",
     "devices",
+    "ingrain",
     "keys",
+    "kserve",
+    "llama.cpp",
     "models",
     "ollama",
     "openai",

@@ -26,7 +26,7 @@ from server.config.types import PLUGIN_NAME, Section
 from server.net.addresses import is_loopback
 from server.net.allowlist import networks_of
 from server.runtime.state_dir import KEY_CHARS, KEY_PATTERN
-from serving.text.remote import RemoteModelSettings
+from serving.text.remote_settings import RemoteModelSettings
 
 NameList = tuple[str, ...]
 

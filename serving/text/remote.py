@@ -4,14 +4,13 @@ the client wrote it."""
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta, Struct
+from typing import Any
 
 from core.limits import CapacityLimit
 from engines.llm.openai.pass_through import ForwardedBody, refused_forward
 from engines.runtime.openai_http.client import OpenAiHttpClient
 from engines.runtime.openai_http.errors import OpenAiHttpError
+from serving.text.remote_settings import RemoteKind, RemoteModelSettings
 
 MAX_ANSWER_BYTES = 128 * 2**20
 "Largest answer: 2048 vectors of 3072 numbers, 20 bytes each as JSON."
@@ -19,28 +18,8 @@ MAX_ANSWER_BYTES = 128 * 2**20
 RETRY_AFTER_S = 2
 "Seconds that a refused caller is asked to wait."
 
-RemoteKind = Literal["embed", "rerank"]
-
 PATHS: Mapping[RemoteKind, str] = {"embed": "/embeddings", "rerank": "/rerank"}
 "Paths of a model server, behind its base URL."
-
-
-class RemoteModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A model that another server has."""
-
-    kind: RemoteKind
-    base_url: Annotated[str, Meta(min_length=1)]
-    "Address of the API including its version: `http://127.0.0.1:8000/v1`."
-    model: str = ""
-    "Name of the model there; empty: as it is called here."
-    api_key_file: str = ""
-    "File with the key, read at start; empty: no key."
-    max_requests: Annotated[int, Meta(ge=1, le=10_000)] = 8
-    "Most requests at once; further ones get status 429."
-    timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 60.0
-    "Longest wait for an answer; then the request gets status 504."
-    connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
-    "Longest wait for a connection."
 
 
 class RemoteTextModel:

@@ -24,7 +24,8 @@ from serving.text.model import (
     ServedTextModel,
     TextPriority,
 )
-from serving.text.remote import RemoteKind, RemoteTextModel, RemoteTextModels
+from serving.text.remote import RemoteTextModel, RemoteTextModels
+from serving.text.remote_settings import RemoteKind
 from web.openai.json_body import read_json
 from web.openai.limits import RequestLimits
 from web.openai.text.fields import (

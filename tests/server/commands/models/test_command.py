@@ -48,10 +48,9 @@ def fake() -> Iterator[FakeHub]:
 def test_make_run_fetches_the_model_once(tmp_path: Path, fake: FakeHub) -> None:
     _, out, _ = earshot(tmp_path / "models", fake.url, *AUTO)
     folder, turn_detector = sorted((tmp_path / "models").iterdir())
-    assert out.splitlines()[-2:] == [
-        f"Speech recognition: fetched {folder}.",
-        f"Turn detection: fetched {turn_detector}.",
-    ]
+    lines = out.splitlines()
+    assert lines[-1] == f"Turn detection: fetched {turn_detector}."
+    assert f"Speech recognition: fetched {folder}." in lines
     assert sorted(path.name for path in turn_detector.iterdir()) == [
         "smart-turn-v3.2-cpu.onnx",
         "source.json",
@@ -80,7 +79,7 @@ def test_auto_fetches_by_measured_decode_times(tmp_path: Path, fake: FakeHub) ->
     code, out, _ = earshot(tmp_path, fake.url, *AUTO)
     assert code == 0
     assert "too slow beyond 800 ms: faster-whisper-small takes 900 ms." in out
-    assert out.splitlines()[-2].endswith("faster-whisper-base.")
+    assert "faster-whisper-base." in out
     again = last_line(tmp_path, fake.url, *AUTO)
     assert again.endswith("faster-whisper-base is present, nothing to download.")
 
@@ -270,12 +269,16 @@ def _children_cpu_s() -> float:
 
 
 def test_listing_models_is_quick(tmp_path: Path) -> None:
-    took_s = []
+    took_s, numpy_s = [], []
     for _ in range(3):
         began_s = _children_cpu_s()
+        run([executable, "-c", "import numpy"], check=True)
+        loaded_s = _children_cpu_s()
         earshot(tmp_path, "", "list")
-        took_s.append(_children_cpu_s() - began_s)
-    assert min(took_s) < 0.7, "0.4 on an idle machine; one library more is 0.1 to 0.3"
+        numpy_s.append(loaded_s - began_s)
+        took_s.append(_children_cpu_s() - loaded_s)
+    # 2.7 times; a library like aiohttp is 1 to 2 times more
+    assert min(took_s) < 3.7 * min(numpy_s)
     code = "import sys, server.commands.models.command; print(*sys.modules)"
     done = run([executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"aiohttp", "aiortc", "av", "ctranslate2", "faster_whisper", "huggingface_hub"}
