@@ -235,7 +235,11 @@ class Session:
             self._hold_asr()
         self._conversation.profile = ConversationProfile.of(settings)
         self._input_filters.configure(settings.echo, settings.noise_reduction)
-        self._detector.configure(settings.turn_detection, self._input_filters.late_ms)
+        self._detector.configure(
+            settings.turn_detection,
+            self._input_filters.late_ms,
+            has_noise_reduction=settings.noise_reduction != "off",
+        )
         self._wake.configure(settings)
         context = self._playout.paced_by, self._conversation.place
         self._outbox.trace_settings(settings, *context)

@@ -136,6 +136,7 @@ class SpeechDetector:
         """`late_ms`: minimum age of the audio when it arrives (delay of the codec), in ms."""
         self._vad, self._late_ms = vad, late_ms
         self._gain = FaintSoundGain()
+        self._has_noise_reduction = False
         self._endpointer = Endpointer()
         self._speech_offset = SpeechOffset(late_ms)
         self._eagerness: Eagerness | None = None
@@ -148,11 +149,18 @@ class SpeechDetector:
         self.samples = 0
         "Samples judged so far; also the position of the next one."
 
-    def configure(self, turn_detection: TurnDetection | None, added_ms: float = 0) -> None:
+    def configure(
+        self,
+        turn_detection: TurnDetection | None,
+        added_ms: float = 0,
+        *,
+        has_noise_reduction: bool = False,
+    ) -> None:
         """Applies the settings. None: push to talk; starts are still found, for partial
         transcripts, but nothing ends by itself. `added_ms`: further delay of the audio from now on,
-        from noise reduction."""
+        from noise reduction. `has_noise_reduction`: faint sound is what it leaves of the noise."""
         self._speech_offset.late_ms = self._late_ms + added_ms
+        self._has_noise_reduction = has_noise_reduction
         detection = turn_detection or TurnDetection()
         silence_ms: float = detection.silence_ms
         self._eagerness = None
@@ -226,7 +234,8 @@ class SpeechDetector:
         self.samples += len(pcm)
         was_in_speech = self._endpointer.in_speech
         # While the assistant is audible, faint sound is what is left of its echo.
-        heard = self._gain.push(pcm, is_off=self._endpointer.is_guarded)
+        is_off = self._endpointer.is_guarded or self._has_noise_reduction
+        heard = self._gain.push(pcm, is_off=is_off)
         probability = self._vad.push(heard)
         edge = self._edge(pcm, probability)
         if edge is not None and edge.edge is EdgeKind.STARTED:

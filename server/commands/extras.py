@@ -21,6 +21,7 @@ EXTRAS: Mapping[str, str] = {
     "bench": "counts the word errors of `earshot bench asr`",
     "gpu": "CUDA libraries for Whisper on an NVIDIA GPU",
     "kokoro": "the voices of Kokoro",
+    "kserve": "KServe's protocol over gRPC, for clients of Triton",
     "mcp": "tools of MCP servers",
     "mic": "the microphone of `earshot talk --mic`; needs PortAudio too",
     "piper": "the voices of Piper (GPL-3)",
