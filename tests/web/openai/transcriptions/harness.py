@@ -29,7 +29,7 @@ from web.openai.transcriptions.door import AudioDoor
 MAX_UPLOAD_BYTES = 3_000_000
 MAX_DURATION_S = 60.0
 WINDOW_MS = 5000.0
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 ABLE = ("task", "prefix", "timestamps", "token_logprobs")
 TRANSCRIPTIONS, TRANSLATIONS = "/v1/audio/transcriptions", "/v1/audio/translations"
