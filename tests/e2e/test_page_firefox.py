@@ -11,7 +11,8 @@ from tests.e2e.sound_server import MICROPHONE, sound_server
 from tests.server.process import serving
 from tests.shared import shared_data
 
-pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.xdist_group("npm")]
+# Its sound server loses sound beside other work.
+pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.alone]
 
 FIREFOX = ("firefox-esr", "firefox")
 "Names under which distributions install it."
