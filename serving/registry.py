@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 REFRESH_S = 5.0
 "Shortest time between two searches of the models folder for an unknown name."
 
+EXPIRED_S = -math.inf
+"Time of the last search once the models folder has changed since."
+
 ModelT = TypeVar("ModelT", bound=AnyModel)
 "Class of the models of one kind."
 
@@ -92,7 +95,7 @@ class ModelsOfKind(Generic[ModelT]):
 
     def expire(self) -> None:
         """Has the offers found again at the next use, because the models folder has changed."""
-        self._refreshed_at_s = -math.inf
+        self._refreshed_at_s = EXPIRED_S
 
     def is_default(self, model: AnyModel) -> bool:
         """True if this is the default model. No model of an optional kind is."""
@@ -104,6 +107,8 @@ class ModelsOfKind(Generic[ModelT]):
     def get(self, name: str, /) -> ModelT | None:
         """Returns the model of that name, short name, or name in the catalogue; None if there is
         none."""
+        if self._refreshed_at_s == EXPIRED_S:
+            self._refresh()
         return self._find(name) or (self._find(name) if self._refresh() else None)
 
     def read_all(self) -> None:
@@ -130,8 +135,8 @@ class ModelsOfKind(Generic[ModelT]):
             for model in self._models.values()
         )
 
-    def refresh(self) -> None:
-        """Finds the offers again, because one has come or gone."""
+    def _find_again(self) -> None:
+        """Finds the offers again."""
         self._refreshed_at_s = self._clock.now()
         offers = {offer.name: offer for offer in self._find_offers()}
         for name, offer in offers.items():
@@ -153,7 +158,7 @@ class ModelsOfKind(Generic[ModelT]):
         """Finds the offers again if the last time was long enough ago. True if that was done."""
         if self._clock.now() - self._refreshed_at_s < REFRESH_S:
             return False
-        self.refresh()
+        self._find_again()
         return True
 
     def _names_by_alias(self) -> dict[str, str]:

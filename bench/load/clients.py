@@ -46,7 +46,7 @@ class LoadAnswer:
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What all clients saw."""
+    """Answers to all clients of one plan, and the time that they took together."""
 
     plan: LoadPlan
     wall_s: float

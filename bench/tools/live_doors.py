@@ -64,7 +64,7 @@ AudioPacket = list[AudioFrame]
 
 @dataclass(frozen=True, slots=True)
 class HeardSpeech:
-    """What was understood of one recording."""
+    """Words that a door understood of one recording."""
 
     text: str
     empty_utterances: int = 0

@@ -137,7 +137,7 @@ class Doors:
 
 @dataclass(frozen=True, slots=True)
 class KserveDoors:
-    """What the listeners for KServe's protocol need."""
+    """Parts that the listeners for KServe's protocol share."""
 
     service: KserveService
     settings: KserveSettings

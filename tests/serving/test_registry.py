@@ -254,6 +254,18 @@ def test_a_pulled_model_is_found_and_a_removed_one_is_gone() -> None:
     world.run(scenario)
 
 
+def test_a_removed_model_is_gone_at_once_after_expire() -> None:
+    world = World()
+
+    async def scenario(models: Recognisers) -> None:
+        world.offers = [world.offers[0], world.offers[2]]
+        assert models.get("b") is not None, "the folder is not searched for each request"
+        models.expire()
+        assert models.get("b") is None
+
+    world.run(scenario)
+
+
 def test_the_end_of_the_server_ends_a_load() -> None:
     world = World()
     waiting: list[asyncio.Task[str]] = []

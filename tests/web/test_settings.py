@@ -349,7 +349,7 @@ def test_the_microphone_is_chosen_in_the_browser(page: Page, server: Server) -> 
 
 
 def _texts_of(folder: Path, words: dict[str, Any]) -> set[str]:
-    """What the server's form has in English and `words` does not translate."""
+    """Returns the English texts of the server's form that `words` does not translate."""
     texts = set()
     openai = '[llm]\nengine = "openai"\n[llm.options]\nbase_url = "http://127.0.0.1:9/v1"\n'
     for file in (FILE, openai):

@@ -34,7 +34,8 @@ CLIENT = "ingrain-client/"
 "Begin of the header User-Agent of Ingrain's own client, whose lists have another form than before."
 
 IngrainPort = Literal["all", "inference", "models"]
-"What a port serves: everything, as the first server, or what one of the two later servers does."
+"""Requests that a port answers: all of them, as Ingrain's first server did, or those of one of its
+two later servers."""
 
 HEALTH: Mapping[IngrainPort, str] = {
     "all": "The server is running.",
@@ -76,7 +77,6 @@ class IngrainDoor:
         model = self._find(fields.model)
         if model is None and self._settings.has_downloads:
             await while_connected(request, self._download(fields.model))
-            self._embedders.refresh()
             model = self._find(fields.model)
         if model is None:
             raise _unknown(fields.model, self._embedders)
@@ -111,7 +111,6 @@ class IngrainDoor:
         model = self._find(fields.model)
         if model is not None:
             await self._delete(model.offer.name)
-            self._embedders.refresh()
         elif not fields.is_first_generation:
             raise _unknown(fields.model, self._embedders)
         return _message(f"Model {fields.model} deleted successfully.")

@@ -54,7 +54,7 @@ Fields = dict[str, Any]
 
 
 class KserveService:
-    """What both doors share."""
+    """Answers the requests of the HTTP and the gRPC door."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class InferRequest:
 
 @dataclass(frozen=True, slots=True)
 class InferResponse:
-    """What was computed."""
+    """Tensors that answer a request."""
 
     model: str
     version: str

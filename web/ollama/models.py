@@ -105,7 +105,7 @@ class ModelRemoval(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OllamaModels:
-    """What the door needs of the server's models."""
+    """Parts of the server through which the door reaches models."""
 
     chat_names: Callable[[], Sequence[str]]
     "Returns the models that chat requests may name."

@@ -33,7 +33,7 @@ def texts(*values: bytes) -> bytes:
 def whisper_request(
     rows: npt.NDArray[np.float32], lengths: list[int], prefixes: list[bytes]
 ) -> bytes:
-    """What `send_whisper` of Triton-ASR-Client sends."""
+    """Returns the message that `send_whisper` of Triton-ASR-Client sends."""
     count = len(lengths)
     return b"".join(
         (
@@ -55,7 +55,8 @@ def parameter(name: bytes, value: bytes) -> bytes:
 
 
 def streaming_requests(samples: npt.NDArray[np.float32]) -> Iterator[bytes]:
-    """What `send_streaming` sends: 13600 samples, then 10240 each, the last filled with zeros."""
+    """Yields the messages of `send_streaming`: 13600 samples, then 10240 each. Zeros fill the last
+    one."""
     start, size = 0, 13600
     while start < len(samples):
         piece = samples[start : start + size]

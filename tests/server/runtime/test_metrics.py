@@ -15,7 +15,7 @@ from tests.repo.files import PACKAGES, python_files
 CALLS = {"count": "counter", "observe": "histogram", "gauge": "gauge"}
 
 OUTCOMES = ["refused", "superseded", "expired"]
-"What `serving.scheduling.admission` puts behind the kind of a model."
+"Endings that `serving.scheduling.admission` adds to the kind of a model."
 
 OF_THE_REGISTRY = ["load_seconds", "evictions", "models_loaded"]
 "Metrics that a model of any kind has, because the registry may serve it."
