@@ -23,7 +23,8 @@ PATHS: Mapping[RemoteKind, str] = {"embed": "/embeddings", "rerank": "/rerank"}
 
 
 class RemoteTextModel:
-    """One such model. It connects on first use; call `aclose` at the end."""
+    """Model for embeddings or reranking on another server. It connects on first use; call `aclose`
+    at the end."""
 
     def __init__(self, name: str, settings: RemoteModelSettings) -> None:
         """Raises ConfigError for a bad address or key. `name`: name of the model in requests."""
@@ -72,7 +73,7 @@ class RemoteTextModel:
 
 
 class RemoteTextModels:
-    """All such models by name."""
+    """All models of other servers by name."""
 
     def __init__(self, models: Sequence[RemoteTextModel]) -> None:
         self._models = {model.name: model for model in models}
