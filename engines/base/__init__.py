@@ -179,7 +179,7 @@ class TokenLogprob:
 
 ShortWindowOutcome = Literal["accepted", "too_long", "repeated", "empty", "unsure", "no_speech"]
 """Outcome of the text of a window shorter than 30 s. Each value except `accepted` is the reason
-why the window was decoded again in 30 s:
+why the window was decoded again in 30 s, if the item was final:
 
   too_long   more text than anybody speaks in that time
   repeated   the text repeats itself
@@ -216,6 +216,12 @@ class AsrResult:
     "Number of decoded words that are not in `text`, because they were rejected as noise."
     short_windows: tuple[ShortWindowOutcome, ...] = ()
     "Outcome of each window that was first decoded in less than 30 s, with `longest`."
+
+    @property
+    def is_doubtful_partial(self) -> bool:
+        """True if a window was decoded in less than 30 s, and only a final decode would have
+        decoded it again. Such a partial is no final result."""
+        return any(outcome != "accepted" for outcome in self.short_windows)
 
 
 @dataclass(frozen=True, slots=True)

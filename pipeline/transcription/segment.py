@@ -81,6 +81,12 @@ class SegmentDecode:
         own = self.start, self.speech_end, self.options
         return own == (segment.start, segment.speech_end, options)
 
+    def can_be_final(self, speech_end: int, options: AsrOptions) -> bool:
+        """Returns whether the result of this partial is that of a final decode with `options`. It
+        covers all of the speech, which ends before sample `speech_end` of the utterance."""
+        covers_speech = self.end >= speech_end and self.options == options
+        return covers_speech and self.result is not None and not self.result.is_doubtful_partial
+
     def begin(self, tasks: asyncio.TaskGroup, priority: DecodePriority) -> None:
         """Begins the decode, unless it runs or its result is known. With the priority FINAL, a
         running decode becomes urgent."""

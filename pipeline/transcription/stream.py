@@ -143,7 +143,7 @@ class TranscriptStream:
         if self._recogniser.info.is_incremental or self._is_silent or not self._is_bounded:
             return
         newest, item = self._newest, self._item(is_final=True)
-        if newest and newest.end >= speech_end and newest.options == item.options:
+        if newest and newest.can_be_final(speech_end, item.options):
             self._prepared = newest
             self._recogniser.forget(newest.utterance)
         else:

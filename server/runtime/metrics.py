@@ -235,7 +235,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
     ),
     "earshot_asr_short_windows": MetricDeclaration(
         "counter",
-        "Recognition windows below 30 s; unless accepted, decoded again in 30 s, by the reason.",
+        "Recognition windows below 30 s; unless accepted, final ones are decoded again in 30 s.",
         ("outcome",),
     ),
     "earshot_asr_rejected_words": MetricDeclaration(

@@ -78,6 +78,8 @@ class ItemDecode:
     padding: AsrPadding
     language_detection: LanguageDetection | None
     "Language of the item; None: not detected yet."
+    is_final: bool = True
+    "False: the audio grows, and the next decode replaces this one (see `AsrItem.is_final`)."
     seek: int = 0
     "First frame that is not decoded yet."
     window_count: int = 0
@@ -230,6 +232,7 @@ class DecodePolicy:
             powers=powers,
             padding=padding,
             language_detection=LanguageDetection(named, 1.0) if named else None,
+            is_final=item.is_final,
         )
 
     def window_task(self, row: int, item_decode: ItemDecode) -> WindowTask:
@@ -270,16 +273,23 @@ class DecodePolicy:
     ) -> None:
         """Adds the result of a window to its part, or rejects it, or has it decoded again in 30 s.
 
+        Doubtful text of a partial is not decoded again: 30 s cost several times as much, and the
+        next partial knows more. Unsure words are kept, a loop is rejected.
+
         encoded: the encoder's output for the batch, as the aligner takes it.
         """
-        if window_task.is_guarded and self._is_doubtful(item_decode, window_task, result):
+        outcome: ShortWindowOutcome = "accepted"
+        if window_task.is_guarded:
+            outcome = self._short_window_outcome(item_decode, window_task, result)
+        if outcome != "accepted" and item_decode.is_final:
             item_decode.needs_full_window = True
             if self._prompts.named_language(item_decode.options) is None:
                 item_decode.language_detection = None  # the detection read the short window, too
             return
         item_decode.needs_full_window = False
         item_decode.window_count += 1
-        if self._is_rejected(result, window_task.thresholds):
+        is_loop = outcome in ("too_long", "repeated")
+        if is_loop or self._is_rejected(result, window_task.thresholds):
             item_decode.rejected.append(result)
             item_decode.seek = item_decode.frames
         else:
@@ -289,16 +299,16 @@ class DecodePolicy:
             )
             self._add_segments(item_decode, result, encoded, window_task.row)
 
-    def _is_doubtful(
+    def _short_window_outcome(
         self, item_decode: ItemDecode, window_task: WindowTask, result: WindowResult
-    ) -> bool:
-        """Returns True if a short window must be decoded again in 30 s, and notes the outcome."""
+    ) -> ShortWindowOutcome:
+        """Judges the text of a short window, and notes the outcome."""
         text_tokens = [token for token in result.tokens if token < self._tokenizer.eot]
         outcome = short_window_outcome(
             result, text_tokens, window_task.thresholds, window_task.duration_s
         )
         item_decode.short_windows.append(outcome)
-        return outcome != "accepted"
+        return outcome
 
     def _is_rejected(self, result: WindowResult, limits: FallbackThresholds) -> bool:
         """Returns True for text from noise or music.

@@ -152,6 +152,25 @@ def test_a_partial_that_differs_from_the_final_is_not_used_for_it(
     assert [item.options for item in finals] == [options]
 
 
+class DoubtfulPartials(LevelAsr):
+    """A recogniser that doubts each partial, which it decodes in a short window."""
+
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
+        result = await super().decode(item, priority)
+        return result if item.is_final else replace(result, short_windows=("unsure",))
+
+
+def test_a_doubtful_partial_is_not_the_final() -> None:
+    asr = DoubtfulPartials(0.01)
+
+    async def scenario(talk: Talk) -> None:
+        await talk.say((1000, 900), (SILENCE, CANDIDATE_MS))
+        assert (await talk.utterance.finish()).text == "one"
+
+    talk(asr, scenario)
+    assert len(asked(asr, DecodePriority.SPECULATIVE)) == 1
+
+
 def test_an_incremental_engine_decodes_a_final() -> None:
     asr = LevelAsr(0.01, is_incremental=True)
     result, _, _ = said(asr, (1000, 900), (SILENCE, 400))

@@ -247,6 +247,15 @@ def test_doubtful_text_of_a_short_window_is_decoded_again_in_30_s(
     assert alike(short, tiny.decode(items[1:2])[0])
 
 
+def test_a_partial_is_decoded_in_its_short_window_only(tiny: FasterWhisper) -> None:
+    """Random weights never end their answer, so it is a loop."""
+    options = AsrOptions("en", padding="longest")
+    (partial,) = tiny.decode([AsrItem("grows", CLOCK, False, options)])
+    assert (partial.text, partial.is_rejected) == ("", True)
+    assert partial.short_windows == ("too_long",)
+    assert partial.is_doubtful_partial
+
+
 def test_weights_trained_on_short_windows_are_trusted_there(nano: FasterWhisper) -> None:
     result = hear(nano, CLOCK, AsrOptions("en", padding="longest"))
     assert (result.text, result.short_windows) == ("what time is it", ())

@@ -48,6 +48,18 @@ def test_official_weights_use_short_windows_unless_told_otherwise(
         assert spoken(short.text) == spoken(full.text) == spoken(sentence)
 
 
+def test_unsure_words_of_a_partial_are_kept(clips: list[Pcm]) -> None:
+    settings = Settings(str(tiny_en()), device="cpu", cpu_threads=1, log_prob_threshold=0.0)
+    model = create(settings)  # no word is sure enough
+    partial, final = model.decode(
+        [AsrItem(f"{is_final}", clips[0], is_final, AsrOptions("en")) for is_final in (False, True)]
+    )
+    model.close()
+    assert partial.short_windows == final.short_windows == ("unsure",)
+    assert spoken(partial.text) == spoken(final.text) == spoken(SENTENCES[0])
+    assert (partial.is_rejected, partial.is_doubtful_partial) == (False, True)
+
+
 def test_words_of_a_short_window_are_timed_as_in_30_s(
     model: FasterWhisper, clips: list[Pcm]
 ) -> None:
