@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import Struct
 
+from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
 from engines.runtime.text_encoder.folder import (
-    CHECKPOINT_FILE,
     CHECKPOINT_TYPES,
     ONNX_FILES,
     SCORING_CLASS,

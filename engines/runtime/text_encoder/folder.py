@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from core.errors import EngineError
 from engines.base.text import TextModelInfo
+from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
 
 TextModelKind = Literal["embed", "rerank"]
 
@@ -22,8 +23,6 @@ that come meanwhile wait longer."""
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 "Places of an exported network, the preferred first."
-
-CHECKPOINT_FILE = "model.safetensors"
 
 CHECKPOINT_TYPES = ("bert", "roberta", "xlm-roberta")
 "Values of `model_type` of the checkpoints for which a network can be built."
