@@ -16,12 +16,12 @@ from msgspec.structs import fields
 from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
 from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
 from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine, WorkerProfile
-from engines.base.text import EmbedModel, RerankModel
+from engines.base.text import ClipModel, EmbedModel, RerankModel
 from engines.base.wake import WakeWordEngine
 
 logger = logging.getLogger(__name__)
 
-EngineKind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts", "embed", "rerank"]
+EngineKind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts", "embed", "rerank", "clip"]
 "Kinds of engines, named like their folders in `engines/`."
 
 PROTOCOLS: Mapping[EngineKind, type] = {
@@ -33,6 +33,7 @@ PROTOCOLS: Mapping[EngineKind, type] = {
     "tts": Tts,
     "embed": EmbedModel,
     "rerank": RerankModel,
+    "clip": ClipModel,
 }
 "Protocol that the object returned by an engine module's `create` must implement, by kind."
 
@@ -71,10 +72,20 @@ def load(kind: Literal["embed"], name: str, options: Mapping[str, Any]) -> Embed
 @overload
 def load(kind: Literal["rerank"], name: str, options: Mapping[str, Any]) -> RerankModel: ...
 @overload
+def load(kind: Literal["clip"], name: str, options: Mapping[str, Any]) -> ClipModel: ...
+@overload
 def load(
     kind: EngineKind, name: str, options: Mapping[str, Any]
 ) -> (
-    VadEngine | WakeWordEngine | EndOfTurnDetector | AsrModel | Llm | Tts | EmbedModel | RerankModel
+    VadEngine
+    | WakeWordEngine
+    | EndOfTurnDetector
+    | AsrModel
+    | Llm
+    | Tts
+    | EmbedModel
+    | RerankModel
+    | ClipModel
 ): ...
 def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
     """Creates an engine. `name` is a module `engines/<kind>/<name>.py`, the entry point

@@ -1,4 +1,5 @@
-"""Values and Protocols of models that turn text into vectors (embed) or scores (rerank)."""
+"""Values and Protocols of models that turn text into vectors (embed) or scores (rerank), or texts
+and images into vectors that can be compared (clip)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class TextModelInfo:
-    """Properties of a model for embeddings or for reranking."""
+    """Properties of a model for embeddings, also of images, or for reranking."""
 
     name: str
     "Name of the engine."
@@ -30,6 +31,8 @@ class TextModelInfo:
     "True: vectors have the length 1 in Euclid's norm. For reranking without a meaning."
     prompts: tuple[str, ...] = ()
     "Names of the prefixes that the model knows, such as query and passage."
+    has_images: bool = False
+    "True: it makes vectors of images, too."
     is_incremental: bool = False
     "Always False: no state is kept between items."
 
@@ -101,6 +104,53 @@ class RerankModel(Protocol):
     "Properties of the loaded model."
 
     def rerank(self, items: Sequence[RerankItem]) -> list[RerankResult]:
+        """Computes the items, at most `info.max_batch`, and returns one result for each, in their
+        order."""
+        ...
+
+    def close(self) -> None:
+        """Frees the model. No other method may be called after it."""
+        ...
+
+
+MAX_IMAGE_BYTES = 7 * 1024 * 1024
+"""Largest file of an image. Photos of telephones have 2 to 6 MB; eight of the largest fit into one
+message to a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipItem:
+    """Texts, or one image, of a request."""
+
+    texts: tuple[str, ...] = ()
+    image: bytes = b""
+    "File of an image, at most MAX_IMAGE_BYTES; empty: the item has texts."
+    is_cut: bool = False
+    "True: a text with too many tokens is cut to `max_tokens`."
+
+
+@dataclass(frozen=True, slots=True)
+class ClipResult:
+    """Vectors of one item."""
+
+    tokens: tuple[int, ...] = ()
+    "Number of tokens of each text, with special tokens; empty for an image."
+    vectors: bytes = b""
+    """Little-endian float32, one row of `TextModelInfo.dimensions` numbers for each text, or one
+    for the image. They are not normalised. Empty if a text has more than `max_tokens` tokens, or
+    if there is a problem with the image: then nothing was computed."""
+    problem: str = ""
+    "Reason why the image cannot be used, the rest of a sentence about it; empty: none."
+
+
+class ClipModel(Protocol):
+    """Texts and images to vectors of one space, in batches. Its calls block, so it runs in a worker
+    process."""
+
+    info: TextModelInfo
+    "Properties of the loaded model."
+
+    def embed(self, items: Sequence[ClipItem]) -> list[ClipResult]:
         """Computes the items, at most `info.max_batch`, and returns one result for each, in their
         order."""
         ...

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from core.errors import EngineError
 from engines.runtime.text_encoder.bert_graph import build_graph
-from engines.runtime.text_encoder.folder import TextModelFolder, TextModelKind, read_folder
+from engines.runtime.text_encoder.folder import TextModelKind, read_folder
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,7 +42,6 @@ class TextEncoder:
     def __init__(self, path: str, kind: TextModelKind, threads: int) -> None:
         """Loads the model. `threads`: threads of the network; 0: as many as there are cores, at
         most DEFAULT_THREADS. Raises EngineError, and all that the libraries raise."""
-        import onnxruntime
         from tokenizers import Tokenizer
 
         self.folder = read_folder(Path(path))
@@ -54,7 +53,8 @@ class TextEncoder:
         # is too long.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._session = _session(onnxruntime, self.folder, threads)
+        network = self.folder.onnx_file or build_graph(self.folder)
+        self._session = open_session(network, self.folder.path, threads)
         self._inputs = {node.name for node in self._session.get_inputs()}
         outputs = [node.name for node in self._session.get_outputs()]
         wanted = ("last_hidden_state", "token_embeddings", "logits")
@@ -97,7 +97,12 @@ class TextEncoder:
         return self.folder.config.pad_token_id or 0
 
 
-def _session(onnxruntime: Any, folder: TextModelFolder, threads: int) -> Any:
+def open_session(network: Path | bytes, folder: Path, threads: int) -> Any:
+    """Returns an `onnxruntime.InferenceSession`. `network`: an ONNX file, or its content. `folder`:
+    place of the weights that the content refers to. `threads`: see `TextEncoder`. Raises all that
+    onnxruntime raises."""
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or min(os.cpu_count() or 1, DEFAULT_THREADS)
     # Buffers go back after each run. onnxruntime's arena keeps those of the longest text for ever.
@@ -106,13 +111,15 @@ def _session(onnxruntime: Any, folder: TextModelFolder, threads: int) -> Any:
     options.log_severity_level = 3  # errors only: warnings name the user's shapes
     # A thread that spins while it waits takes processor time from the voices.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    providers = ["CPUExecutionProvider"]
-    if folder.onnx_file is not None:
-        return onnxruntime.InferenceSession(str(folder.onnx_file), options, providers=providers)
-    options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", str(folder.path.resolve())
+    if isinstance(network, bytes):
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(folder.resolve())
+        )
+    return onnxruntime.InferenceSession(
+        network if isinstance(network, bytes) else str(network),
+        options,
+        providers=["CPUExecutionProvider"],
     )
-    return onnxruntime.InferenceSession(build_graph(folder), options, providers=providers)
 
 
 def _groups(order: Sequence[int], inputs: Sequence[Tokens]) -> list[list[int]]:

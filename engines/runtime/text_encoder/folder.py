@@ -12,7 +12,12 @@ from core.errors import EngineError
 from engines.base.text import TextModelInfo
 from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
 
-TextModelKind = Literal["embed", "rerank"]
+TextModelKind = Literal["embed", "rerank", "clip"]
+"""Kind of a model that reads texts. clip: it makes vectors of images, too, see
+`engines.runtime.image_text`."""
+
+CLIP_TYPES = ("clip", "siglip")
+"Values of `model_type` of models of the kind clip."
 
 Pooling = Literal["mean", "cls", "last"]
 "How the vectors of the tokens become one: their mean, the first one, or the last one."
@@ -31,11 +36,16 @@ SCORING_CLASS = "ForSequenceClassification"
 "End of the class name of a cross-encoder."
 
 
-class _Config(Struct):
-    """Part of config.json."""
+class _KindConfig(Struct):
+    """Part of config.json that says what a model is."""
 
     model_type: str = ""
     architectures: list[str] = []
+
+
+class _Config(_KindConfig):
+    """Part of config.json."""
+
     vocab_size: int = 0
     hidden_size: int = 0
     num_attention_heads: int = 0
@@ -126,9 +136,11 @@ def kind_of(path: Path) -> TextModelKind | None:
     if not (path / "tokenizer.json").is_file():
         return None
     try:
-        config = _read(path / "config.json", _Config)
+        config = read_json(path / "config.json", _KindConfig)
     except EngineError:
         return None
+    if config.model_type in CLIP_TYPES:
+        return "clip"
     is_scorer = any(name.endswith(SCORING_CLASS) for name in config.architectures)
     return "rerank" if is_scorer else None
 
@@ -142,7 +154,7 @@ def read_folder(path: Path) -> TextModelFolder:
     for name in ("config.json", "tokenizer.json"):
         if not (path / name).is_file():
             raise _error(path, f"has no {name}")
-    config = _read(path / "config.json", _Config)
+    config = read_json(path / "config.json", _Config)
     _check_weights(path, config)
     return _scorer(path, config) if kind == "rerank" else _embedder(path, config)
 
@@ -150,7 +162,7 @@ def read_folder(path: Path) -> TextModelFolder:
 def _embedder(path: Path, config: _Config) -> TextModelFolder:
     pooling: Pooling = "mean"
     is_normalized = False
-    for module in _read(path / "modules.json", list[_Module]):
+    for module in read_json(path / "modules.json", list[_Module]):
         match module.type.rpartition(".")[2]:
             case "Transformer":
                 if module.path:
@@ -230,7 +242,7 @@ def _positions(config: _Config) -> int:
 
 
 def _pooling(path: Path, folder: str) -> Pooling:
-    config = _read(path / folder / "config.json", _PoolingConfig)
+    config = read_json(path / folder / "config.json", _PoolingConfig)
     chosen: list[Pooling] = []
     if config.pooling_mode_mean_tokens or config.pooling_mode == "mean":
         chosen.append("mean")
@@ -270,10 +282,11 @@ FileT = TypeVar("FileT")
 
 
 def _read_optional(file: Path, kind: type[FileT]) -> FileT:
-    return _read(file, kind) if file.is_file() else kind()
+    return read_json(file, kind) if file.is_file() else kind()
 
 
-def _read(file: Path, kind: type[FileT]) -> FileT:
+def read_json(file: Path, kind: type[FileT]) -> FileT:
+    """Reads a file of a model's folder. Raises EngineError, which names the file."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError) as error:

@@ -35,6 +35,8 @@ from engines.base import (
     WordMark,
 )
 from engines.base.text import (
+    ClipItem,
+    ClipModel,
     EmbedItem,
     EmbedModel,
     RerankItem,
@@ -191,7 +193,7 @@ class BatchHost(Generic[ItemT]):
 
     def __init__(
         self,
-        model: EmbedModel | RerankModel,
+        model: EmbedModel | RerankModel | ClipModel,
         method: str,
         item: type[ItemT],
         compute: Callable[[Sequence[ItemT]], Sequence[object]],
@@ -322,6 +324,8 @@ def host_of(kind: str, engine: Any, send: Send) -> EngineHost:
             return BatchHost(engine, EMBED, EmbedItem, engine.embed, send)
         case "rerank":
             return BatchHost(engine, RERANK, RerankItem, engine.rerank, send)
+        case "clip":
+            return BatchHost(engine, EMBED, ClipItem, engine.embed, send)
         case _:
             return llm_host(engine, send)
 

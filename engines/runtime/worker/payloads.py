@@ -9,6 +9,7 @@ results.
 | llm | `reply` | `ReplyArguments` | a stream of `DeltaMessage` |
 | embed | `embed` | a list of `EmbedItem` | one list of `EmbedResult` |
 | rerank | `rerank` | a list of `RerankItem` | one list of `RerankResult` |
+| clip | `embed` | a list of `ClipItem` | one list of `ClipResult` |
 """
 
 import numpy as np

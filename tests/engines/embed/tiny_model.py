@@ -117,6 +117,12 @@ def _write(folder: Path, config: dict[str, Any], prefix: str) -> Weights:
     )
     tokenizer.save(str(folder / "tokenizer.json"))
     weights = _random_weights(prefix)
+    write_safetensors(folder / "model.safetensors", weights)
+    return weights
+
+
+def write_safetensors(file: Path, weights: Weights) -> None:
+    """Writes a checkpoint."""
     header, data = {}, b""
     for name, tensor in weights.items():
         raw = tensor.astype("<f4").tobytes()
@@ -124,8 +130,7 @@ def _write(folder: Path, config: dict[str, Any], prefix: str) -> Weights:
         header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": place}
         data += raw
     text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
-    return weights
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 def _random_weights(prefix: str) -> Weights:

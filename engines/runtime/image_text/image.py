@@ -1,0 +1,111 @@
+"""Decodes an image and prepares it for a tower, as transformers does.
+
+Images come from strangers, so the format, the number of pixels, the proportions and the processor
+time are limited. It runs in a model's worker process.
+"""
+
+import signal
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.runtime.image_text.folder import ImagePreparation
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+"Formats of images that are decoded. Of an animation the first frame is taken."
+
+MAX_PIXELS = 50_000_000
+"Most pixels of an image, as a telephone's camera makes. Decoded, they take 150 MB."
+
+MAX_PROPORTION = 50
+"""Longest edge as a multiple of the shortest. The image is scaled by its shortest edge, so a long
+thin one would become huge."""
+
+MAX_DECODE_S = 5.0
+"""Processor time to decode and prepare an image, in seconds. A photo takes 0.3 s here. A JPEG of
+some hundred kB can have thousands of passes over millions of pixels."""
+
+Pixels = npt.NDArray[np.float32]
+
+
+class UnusableImage(ValueError):
+    """An image cannot be used. The message is the rest of a sentence about it."""
+
+
+class _DecodeTimeout(Exception):
+    """The processor time is over."""
+
+
+def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
+    """Returns the values of an image file, of shape (3, size, size). Raises UnusableImage."""
+    from PIL import Image, ImageOps
+
+    try:
+        with _limited_time(), Image.open(BytesIO(data), formats=FORMATS) as image:
+            _check_size(*image.size)
+            image.load()
+            upright = ImageOps.exif_transpose(image)
+            return _values(upright.convert("RGB"), preparation)
+    except _DecodeTimeout:
+        raise UnusableImage(f"it takes more than {MAX_DECODE_S:g} s to decode") from None
+    except UnusableImage:
+        raise
+    except Image.UnidentifiedImageError:
+        allowed = ", ".join(FORMATS)
+        raise UnusableImage(f"it is no image in one of the formats {allowed}") from None
+    except Image.DecompressionBombError:
+        raise UnusableImage(f"it has more than {MAX_PIXELS} pixels") from None
+    # What Pillow raises for a damaged file depends on the format.
+    except (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, struct.error):
+        raise UnusableImage("it is damaged or ends early") from None
+
+
+def _check_size(width: int, height: int) -> None:
+    """Checks what the file says about itself before anything is decoded. Raises UnusableImage."""
+    if width * height > MAX_PIXELS:
+        raise UnusableImage(f"it has {width} x {height} pixels; at most {MAX_PIXELS} are allowed")
+    if min(width, height) * MAX_PROPORTION < max(width, height):
+        raise UnusableImage(
+            f"it has {width} x {height} pixels; an edge may be at most {MAX_PROPORTION} times as"
+            " long as the other"
+        )
+
+
+def _values(image: Any, preparation: ImagePreparation) -> Pixels:
+    size = preparation.size
+    if preparation.resized is None:
+        image = image.resize((size, size), preparation.filter)
+    else:
+        shortest, longest = sorted(image.size)
+        longer = int(preparation.resized * longest / shortest)
+        is_wide = image.width > image.height
+        edges = (longer, preparation.resized) if is_wide else (preparation.resized, longer)
+        image = image.resize(edges, preparation.filter)
+        left, top = ((edge - size) // 2 for edge in image.size)
+        image = image.crop((left, top, left + size, top + size))
+    scaled = np.asarray(image, np.float32) * np.float32(preparation.rescale_factor)
+    mean, std = (np.array(part, np.float32) for part in (preparation.mean, preparation.std))
+    return np.ascontiguousarray(((scaled - mean) / std).transpose(2, 0, 1))
+
+
+@contextmanager
+def _limited_time() -> Iterator[None]:
+    """Raises _DecodeTimeout in the body after MAX_DECODE_S of processor time. Pillow decodes a file
+    in pieces, and Python handles the signal between two of them. Call it in the main thread."""
+
+    def end(_: int, __: FrameType | None) -> None:
+        raise _DecodeTimeout
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MAX_DECODE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
