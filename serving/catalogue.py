@@ -15,13 +15,13 @@ from msgspec import Meta, Struct, convert
 
 from core.errors import NotFound
 
-CatalogueKind = Literal["asr", "embed", "rerank", "endpoint"]
-"""Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking. endpoint: a
-model that hears whether a turn is over."""
+CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint"]
+"""Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking. clip: one
+for embeddings of texts and images. endpoint: a model that hears whether a turn is over."""
 
 WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx"]
 """Format of weights: for CTranslate2, OpenAI's .pt file, a text encoder as sentence-transformers
-writes it, or a single ONNX file."""
+or transformers writes it, or a single ONNX file."""
 
 
 class UnknownModelError(NotFound):

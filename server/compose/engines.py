@@ -44,7 +44,7 @@ from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
 from serving.registry import ModelRegistry, ModelsOfKind
-from serving.text.model import Embedders, Rerankers, add_text_models
+from serving.text.model import Clips, Embedders, Rerankers, add_text_models
 from serving.text.remote import RemoteTextModel, RemoteTextModels
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
@@ -81,6 +81,8 @@ class Engines:
     "Models for embeddings, loaded or not."
     rerankers: Rerankers
     "Models for reranking, loaded or not."
+    clips: Clips
+    "Models for embeddings of texts and images, loaded or not."
     remote: RemoteTextModels
     "Models for embeddings and reranking of other servers."
     registry: ModelRegistry = field(repr=False)
@@ -195,7 +197,7 @@ async def run_engines(
         idle_s=config.models.unload_after_s,
     )
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
-    embedders, rerankers = add_text_models(registry, config.paths.models_dir, clock, metrics)
+    text_models = add_text_models(registry, config.paths.models_dir, clock, metrics)
     remote = RemoteTextModels(
         [RemoteTextModel(name, settings) for name, settings in config.remote.items()]
     )
@@ -230,8 +232,7 @@ async def run_engines(
             llm,
             voices.engines,
             choices,
-            embedders,
-            rerankers,
+            *text_models,
             remote,
             registry,
             languages,

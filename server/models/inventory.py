@@ -11,29 +11,37 @@ from typing import Literal
 import msgspec
 
 from core.errors import EarshotError, EngineError
-from engines.runtime.text_encoder.folder import TextModelKind, kind_of, read_folder
+from engines.runtime.text_encoder.folder import TextModelKind, kind_of
 from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, voice_name
 from serving.catalogue import entries, find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
+from serving.text.model import read_info
 
 FolderKind = Literal[
-    "model", "voice", "embed", "rerank", "endpoint", "checkpoint", "partial", "broken"
+    "model", "voice", "embed", "rerank", "clip", "endpoint", "checkpoint", "partial", "broken"
 ]
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
-endpoint: a model for turn detection. partial: an interrupted download. broken: files are missing or
-invalid."""
+clip: one that takes images, too. endpoint: a model for turn detection. partial: an interrupted
+download. broken: files are missing or invalid."""
 
 PREFERENCE: tuple[FolderKind, ...] = (
-    *("model", "voice", "embed", "rerank", "endpoint"),
+    *("model", "voice", "embed", "rerank", "clip", "endpoint"),
     *("checkpoint", "broken", "partial"),
 )
 "Kinds in the order of preference if a name fits several folders."
 
 CHECKPOINT_PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
 "File patterns of weights that must be converted."
+
+PURPOSES: dict[TextModelKind, str] = {
+    "embed": "for embeddings",
+    "rerank": "for reranking",
+    "clip": "for embeddings of texts and images",
+}
+"Purpose of a kind of models, for people."
 
 PARTIAL = re.compile(r"\.(.+)\.partial")
 "Name pattern of an interrupted download: a hidden folder."
@@ -183,11 +191,10 @@ def _text_model_folder(
     name: str, folder: Path, kind: TextModelKind, size_bytes: int
 ) -> ModelFolder:
     try:
-        read_folder(folder)
+        read_info(folder, kind)
     except EngineError as error:
         return ModelFolder(name, folder, "broken", size_bytes, problem=error.detail)
-    purpose = "for embeddings" if kind == "embed" else "for reranking"
-    return ModelFolder(name, folder, kind, size_bytes, languages=purpose)
+    return ModelFolder(name, folder, kind, size_bytes, languages=PURPOSES[kind])
 
 
 def _files(folder: Path) -> Iterator[Path]:

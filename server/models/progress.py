@@ -37,7 +37,7 @@ class PullDone(Struct, frozen=True, tag_field="event", tag="done"):
 
     folder: str
     kind: str
-    "ct2, checkpoint, voice, embed or rerank."
+    "ct2, checkpoint, voice, embed, rerank or clip."
     is_new: bool
     "False: the model was there already."
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import EngineError
-from engines.runtime.text_encoder.folder import read_folder
+from engines.runtime.text_encoder.folder import kind_of
 from server.models.download import fetch
 from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
@@ -37,6 +37,7 @@ from serving.placement.choose import (
 )
 from serving.placement.ct2_header import read_weights_file
 from serving.placement.hardware import Hardware
+from serving.text.model import read_info
 
 SOURCE_KINDS: Mapping[str, SourceKind] = {
     "model": "ct2",
@@ -44,6 +45,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "voice": "voice",
     "embed": "embed",
     "rerank": "rerank",
+    "clip": "clip",
     "endpoint": "endpoint",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
@@ -116,7 +118,7 @@ def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:
         if folder.path == models_dir / source.folder and folder.kind in SOURCE_KINDS:
             return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     for folder in folders:
-        is_usable = folder.kind in ("model", "embed", "rerank", "endpoint")
+        is_usable = folder.kind in ("model", "embed", "rerank", "clip", "endpoint")
         if source.entry and folder.name == source.entry.name and is_usable:
             return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     return None
@@ -169,13 +171,15 @@ def _check_content(partial: Path, kind: SourceKind, origin: str) -> None:
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
             why = f"is a {weights.spec}, not a Whisper model"
-    elif kind in ("embed", "rerank"):
-        try:
-            found = read_folder(partial).kind
-        except EngineError as error:
-            why = error.detail
+    elif kind in ("embed", "rerank", "clip"):
+        found = kind_of(partial)
+        if found != kind:
+            why = f"is a model for {found}, not for {kind}"
         else:
-            why = "" if found == kind else f"is a model for {found}, not for {kind}"
+            try:
+                read_info(partial, found)
+            except EngineError as error:
+                why = error.detail
     if why:
         shutil.rmtree(partial)
         raise ModelsError(f"{origin} {why}")

@@ -59,7 +59,7 @@ class ModelPull(Struct, frozen=True):
     note: str = ""
     "Last message of a running download, such as where the model comes from."
     kind: str = ""
-    "Kind of a finished download: ct2, checkpoint, voice, embed or rerank."
+    "Kind of a finished download: ct2, checkpoint, voice, embed, rerank or clip."
     code: str = ""
     "Code of the error of a failed download."
     message: str = ""

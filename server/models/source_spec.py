@@ -13,9 +13,10 @@ from server.models.voices import voice_of
 from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
-SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank", "endpoint"]
+SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint"]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
-embed, rerank: a model for embeddings or reranking. endpoint: a model for turn detection."""
+embed, rerank: a model for embeddings or reranking. clip: one that takes images, too. endpoint: a
+model for turn detection."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."

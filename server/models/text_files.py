@@ -1,5 +1,6 @@
-"""Chooses the files to download for a model for embeddings or reranking. The files are those that
-`engines/runtime/text_encoder` reads; a repository often has the same weights in several forms."""
+"""Chooses the files to download for a model for embeddings or reranking, or for a CLIP. The files
+are those that `engines/runtime/text_encoder` and `image_text` read; a repository often has the same
+weights in several forms."""
 
 import re
 from collections.abc import Container, Sequence
@@ -9,8 +10,15 @@ import msgspec
 from msgspec import Struct
 
 from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
+from engines.runtime.image_text.folder import (
+    IMAGE_FILES,
+    JOINT_PROCESSOR_FILE,
+    PROCESSOR_FILE,
+    TEXT_FILES,
+)
 from engines.runtime.text_encoder.folder import (
     CHECKPOINT_TYPES,
+    CLIP_TYPES,
     ONNX_FILES,
     SCORING_CLASS,
     TextModelKind,
@@ -23,6 +31,7 @@ CONFIG_FILE, MODULES_FILE, TOKENIZER_FILE = "config.json", "modules.json", "toke
 DESCRIPTION_FILES = (
     *(CONFIG_FILE, MODULES_FILE, TOKENIZER_FILE, "config_sentence_transformers.json"),
     *("sentence_bert_config.json", "special_tokens_map.json", "tokenizer_config.json"),
+    *(PROCESSOR_FILE, JOINT_PROCESSOR_FILE),
 )
 "Files that describe a model; not every model has all of them."
 
@@ -39,7 +48,7 @@ class _HubConfig(Struct):
 
 @dataclass(frozen=True, slots=True)
 class TextModelFiles:
-    """Files of a model for embeddings or reranking."""
+    """Files of a model for embeddings or reranking, or of a CLIP."""
 
     kind: TextModelKind
     files: tuple[HubFile, ...]
@@ -58,14 +67,17 @@ def text_model_files(hub: Hub, files: Sequence[HubFile]) -> TextModelFiles | Non
         return None
     config = _read_config(hub, by_path[CONFIG_FILE])
     is_scorer = any(name.endswith(SCORING_CLASS) for name in config.architectures)
-    if MODULES_FILE not in by_path and not is_scorer:
+    is_clip = config.model_type in CLIP_TYPES and MODULES_FILE not in by_path
+    if MODULES_FILE not in by_path and not is_scorer and not is_clip:
         return None
     if TOKENIZER_FILE not in by_path:
         raise ModelsError(f"{files[0].repository} has no {TOKENIZER_FILE}")
     paths = [path for path in by_path if path in DESCRIPTION_FILES or MODULE_CONFIG.fullmatch(path)]
-    paths += _weights(config, by_path, files[0].repository)
+    origin = files[0].repository
+    paths += _towers(by_path, origin) if is_clip else _weights(config, by_path, origin)
+    kind: TextModelKind = "clip" if is_clip else "embed" if MODULES_FILE in by_path else "rerank"
     return TextModelFiles(
-        "embed" if MODULES_FILE in by_path else "rerank",
+        kind,
         tuple(replace(by_path[path], keeps_folders=True) for path in paths),
     )
 
@@ -89,4 +101,17 @@ def _weights(config: _HubConfig, paths: Container[str], origin: str) -> list[str
     raise ModelsError(
         f"{origin} has neither {CHECKPOINT_FILE} of a supported type ({types}; it is"
         f" {config.model_type or 'unknown'}) nor {ONNX_FILES[0]}"
+    )
+
+
+def _towers(paths: Container[str], origin: str) -> list[str]:
+    """Returns the paths of both towers of a CLIP. Raises ModelsError if there are none."""
+    if CHECKPOINT_FILE in paths:
+        return [CHECKPOINT_FILE]
+    for towers in zip(TEXT_FILES, IMAGE_FILES, strict=True):
+        if all(path in paths for path in towers):
+            files = (name for path in towers for name in (path, f"{path}_data"))
+            return [name for name in files if name in paths]
+    raise ModelsError(
+        f"{origin} has neither {CHECKPOINT_FILE} nor both of {TEXT_FILES[1]} and {IMAGE_FILES[1]}"
     )

@@ -61,6 +61,7 @@ WORK: Mapping[EngineKind, str] = {
     "tts": "speech",
     "embed": "embeddings",
     "rerank": "reranking",
+    "clip": "embeddings of texts and images",
 }
 "Work of the models of each kind, a noun. A test holds that no kind is missing."
 
@@ -252,6 +253,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
     ),
     **_scheduling_metrics("embed"),
     **_scheduling_metrics("rerank"),
+    **_scheduling_metrics("clip"),
     **{
         name: declaration
         for kind in get_args(EngineKind)

@@ -1,5 +1,5 @@
-"""Models for embeddings and reranking in the registry: their worker processes, and the queue that
-all requests share."""
+"""Models for embeddings, also of images, and for reranking in the registry: their worker processes,
+and the queue that all requests share."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -10,12 +10,15 @@ import psutil
 
 from core.ports import Clock, Metrics
 from engines.base.text import (
+    ClipItem,
+    ClipResult,
     EmbedItem,
     EmbedResult,
     RerankItem,
     RerankResult,
     TextModelInfo,
 )
+from engines.runtime.image_text.folder import read_image_text_folder
 from engines.runtime.text_encoder.folder import TextModelKind, kind_of, read_folder
 from engines.runtime.worker.payloads import EMBED, RERANK
 from engines.runtime.worker.protocol import LoadRequest
@@ -28,7 +31,7 @@ from serving.scheduling.scheduler import Scheduler
 from serving.workers.batch_process import BatchProcess
 
 ENGINE = "onnx"
-"Name of the engine of both kinds."
+"Name of the engine of all kinds."
 
 BASE_MB = 90.0
 "Memory in MB of a worker process without weights: Python, numpy, onnxruntime and the tokenizer."
@@ -71,6 +74,7 @@ def _policy(kind: TextModelKind, work: str) -> SchedulingPolicy[Any]:
 POLICIES: dict[TextModelKind, SchedulingPolicy[Any]] = {
     "embed": _policy("embed", "embedding"),
     "rerank": _policy("rerank", "reranking"),
+    "clip": _policy("clip", "embedding"),
 }
 
 
@@ -87,7 +91,7 @@ class TextWorkerPool(Scheduler[ItemT, ResultT]):
         metrics: Metrics,
     ) -> None:
         """Prepares the worker; `run` starts it. `warm_up_item`: computed once after the load."""
-        method = EMBED if kind == "embed" else RERANK
+        method = RERANK if kind == "rerank" else EMBED
         load = LoadRequest(kind, offer.engine, dict(offer.options))
         self._process: BatchProcess[ItemT, ResultT] = BatchProcess(
             load, method, result, metrics, name=offer.name
@@ -143,16 +147,20 @@ class ServedTextModel(
 Embedder = ServedTextModel[EmbedItem, EmbedResult]
 Embedders = ModelsOfKind[Embedder]
 Rerankers = ModelsOfKind[ServedTextModel[RerankItem, RerankResult]]
+ServedClip = ServedTextModel[ClipItem, ClipResult]
+Clips = ModelsOfKind[ServedClip]
 
 EMBED_WARM_UP = EmbedItem(("warm",))
 RERANK_WARM_UP = RerankItem("warm", ("up",))
+CLIP_WARM_UP = ClipItem(("warm",))
 
 
 def add_text_models(
     registry: ModelRegistry, models_dir: str, clock: Clock, metrics: Metrics
-) -> tuple[Embedders, Rerankers]:
-    """Adds the models for embeddings and for reranking to the registry, and returns them by name.
-    `models_dir`: the folder that is searched for them, now and when a name is unknown."""
+) -> tuple[Embedders, Rerankers, Clips]:
+    """Adds the models for embeddings, for reranking, and for embeddings of texts and images to the
+    registry, and returns them by name. `models_dir`: the folder that is searched for them, now and
+    when a name is unknown."""
 
     folder = Path(models_dir).expanduser()
 
@@ -162,8 +170,12 @@ def add_text_models(
     async def start_reranker(offer: LoadableModel) -> TextWorkerPool[RerankItem, RerankResult]:
         return TextWorkerPool("rerank", offer, RERANK_WARM_UP, RerankResult, clock, metrics)
 
+    async def start_clip(offer: LoadableModel) -> TextWorkerPool[ClipItem, ClipResult]:
+        return TextWorkerPool("clip", offer, CLIP_WARM_UP, ClipResult, clock, metrics)
+
     embed_loader = ModelLoader("embed", _describe, start_embedder)
     rerank_loader = ModelLoader("rerank", _describe, start_reranker)
+    clip_loader = ModelLoader("clip", _describe, start_clip)
     embedders: Embedders = registry.add(
         "embed",
         lambda: find_text_models(folder, "embed"),
@@ -176,7 +188,13 @@ def add_text_models(
         lambda offer: ServedTextModel(offer, rerank_loader, registry),
         is_optional=True,
     )
-    return embedders, rerankers
+    clips: Clips = registry.add(
+        "clip",
+        lambda: find_text_models(folder, "clip"),
+        lambda offer: ServedTextModel(offer, clip_loader, registry),
+        is_optional=True,
+    )
+    return embedders, rerankers, clips
 
 
 def find_text_models(models_dir: Path, kind: TextModelKind) -> Sequence[LoadableModel]:
@@ -206,4 +224,11 @@ def _offer(path: Path) -> LoadableModel:
 
 
 def _describe(offer: LoadableModel) -> TextModelInfo:
-    return read_folder(Path(offer.options["model"])).info
+    path = Path(offer.options["model"])
+    return read_info(path, kind_of(path))
+
+
+def read_info(path: Path, kind: TextModelKind | None) -> TextModelInfo:
+    """Reads the properties of a model from its folder. `kind`: its kind, see `kind_of`. Raises
+    EngineError, which names the file, if one is missing or says something that is not supported."""
+    return read_image_text_folder(path).info if kind == "clip" else read_folder(path).info

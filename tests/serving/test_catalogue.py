@@ -69,7 +69,7 @@ def test_names_are_unique_and_complete() -> None:
     for entry in entries():
         assert entry.repository.count("/") == 1
         assert entry.origin.count("/") == (1 if entry.kind == "asr" else 0)
-        assert (entry.format == "text_encoder") == (entry.kind in ("embed", "rerank"))
+        assert (entry.format == "text_encoder") == (entry.kind in ("embed", "rerank", "clip"))
         assert (entry.format == "onnx") == (entry.kind == "endpoint")
         assert (entry.format in ("openai", "onnx")) == bool(entry.file)
         assert entry.is_multilingual != (entry.languages == "English")

@@ -9,7 +9,7 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import EarshotError
 from engines.base import AsrItem, AsrModel, EndOfTurnDetector, Tts
-from engines.base.text import EmbedItem, RerankItem
+from engines.base.text import ClipItem, EmbedItem, RerankItem
 from engines.registry import load
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
@@ -45,7 +45,7 @@ def check(model: ModelFolder) -> Iterator[ProbeResult]:
         match model.kind:
             case "voice":
                 yield from _check_voice(model)
-            case "embed" | "rerank":
+            case "embed" | "rerank" | "clip":
                 yield from _check_text_model(model)
             case "endpoint":
                 yield from _check_turn_detector(model)
@@ -101,7 +101,8 @@ def _check_voice(model: ModelFolder) -> Iterator[ProbeResult]:
 
 
 def _check_text_model(model: ModelFolder) -> Iterator[ProbeResult]:
-    """Loads a model for embeddings or reranking and computes one text; reports the times."""
+    """Loads a model for embeddings or reranking, or a CLIP, and computes one text; reports the
+    times."""
     options = {"model": str(model.path)}
     began_s = time.monotonic()
     try:
@@ -109,6 +110,10 @@ def _check_text_model(model: ModelFolder) -> Iterator[ProbeResult]:
             embedder = load("embed", "onnx", options)
             loaded_s = time.monotonic()
             embedder.embed([EmbedItem(("a test",))])
+        elif model.kind == "clip":
+            clip = load("clip", "onnx", options)
+            loaded_s = time.monotonic()
+            clip.embed([ClipItem(("a test",))])
         else:
             reranker = load("rerank", "onnx", options)
             loaded_s = time.monotonic()

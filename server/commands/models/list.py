@@ -82,7 +82,7 @@ def as_json(models_dir: Path, folders: Sequence[ModelFolder], default_path: Path
 
 
 def _pullable_names(folders: Sequence[ModelFolder]) -> list[str]:
-    usable_kinds = ("model", "embed", "rerank", "endpoint")
+    usable_kinds = ("model", "embed", "rerank", "clip", "endpoint")
     installed_names = {folder.name for folder in folders if folder.kind in usable_kinds}
     return [entry.name for entry in entries() if entry.name not in installed_names]
 
@@ -93,6 +93,7 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
         "voice": folder.languages,
         "embed": folder.languages,
         "rerank": folder.languages,
+        "clip": folder.languages,
         "endpoint": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",

@@ -4,7 +4,7 @@
 import { getJson, request } from "./api.js";
 
 /**
- * @typedef {{ name: string, kind: "asr" | "embed" | "rerank", size_bytes: number, languages: string, is_multilingual: boolean,
+ * @typedef {{ name: string, kind: "asr" | "embed" | "rerank" | "clip", size_bytes: number, languages: string, is_multilingual: boolean,
  *   suits: string, is_installed: boolean, is_on_package_index: boolean }} Available
  * @typedef {{ model: string, state: "running" | "done" | "failed" | "cancelled", done_bytes: number,
  *   total_bytes: number, seconds_left: number | null, note: string, message: string }} Pull

@@ -40,7 +40,7 @@ export const recogniserList = (report, actions) =>
  * @param {Omit<Actions, "use">} actions
  */
 export const textModelList = (report, actions) =>
-  modelList("text-models", "set_text_models", ["embed", "rerank"], report, actions);
+  modelList("text-models", "set_text_models", ["embed", "rerank", "clip"], report, actions);
 
 /**
  * @param {string} key
