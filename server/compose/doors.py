@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from core.http.fetch_policy import HostAllowlist
 from core.http.routes import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
@@ -56,6 +57,7 @@ from signaling.realtime.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
+from web.images import RequestImages
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
 from web.kserve.http import KserveHttpDoor, kserve_routes
@@ -218,6 +220,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
     limits = config.limits.as_limits()
+    images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
@@ -249,13 +252,13 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *openai_routes(_transcription_door(backend, cards, spools, limits)),
             *_chat_routes(backend, chat),
             *model_routes(models),
-            *_text_routes(backend, chat, limits, pulls, removal),
+            *_text_routes(backend, chat, images, limits, pulls, removal),
             *kserve.routes(has_own_port=False),
             *speech_routes(_speech_door(backend, limits)),
         ),
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
-        ingrain_routes=partial(_ingrain_routes, backend, models, removal, limits),
+        ingrain_routes=partial(_ingrain_routes, backend, models, images, removal, limits),
         kserve=kserve,
         background={
             "calls": realtime.run,
@@ -333,13 +336,16 @@ def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
 def _text_routes(
     backend: Backend,
     chat: ChatDoor,
+    images: RequestImages,
     limits: RequestLimits,
     pulls: ModelPulls,
     removal: FolderRemoval,
 ) -> tuple[Route, ...]:
     """Returns the routes of embeddings and reranking, llama.cpp's and Ollama's."""
     engines = backend.engines
-    texts = TextDoor(engines.embedders, engines.rerankers, engines.remote, limits)
+    texts = TextDoor(
+        engines.embedders, engines.rerankers, engines.clips, engines.remote, images, limits
+    )
     names = (ASSISTANT, engines.choices["llm"].name)
     models = OllamaModels(
         lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal
@@ -355,6 +361,7 @@ def _text_routes(
 def _ingrain_routes(
     backend: Backend,
     models: ModelsDoor,
+    images: RequestImages,
     removal: FolderRemoval,
     limits: RequestLimits,
     port: IngrainPort,
@@ -363,6 +370,8 @@ def _ingrain_routes(
     settings = config.ingrain.as_settings(trusts_this_machine=not config.server.needs_key_here)
     door = IngrainDoor(
         engines.embedders,
+        engines.clips,
+        images,
         engines.registry,
         settings,
         models.download,

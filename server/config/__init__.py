@@ -291,6 +291,16 @@ class ModelsConfig(Section, frozen=True):
             ),
         ),
     ] = 0.0
+    image_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            title="list of names or addresses, with :port if wished",
+            description=(
+                "Hosts from which images are fetched if a request for embeddings names their"
+                " address. Empty: images must be part of the request."
+            ),
+        ),
+    ] = ()
 
 
 class HistoryConfig(Section, frozen=True):

@@ -1,8 +1,9 @@
-"""Serves Ingrain's HTTP API with the embedding models of this server."""
+"""Serves Ingrain's HTTP API with the models for embeddings of this server: those of texts, and
+those of texts and images."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 import numpy as np
@@ -11,24 +12,34 @@ from aiohttp import web as aioweb
 from core.errors import NotFound, RequestError
 from core.http.client_connection import while_connected
 from core.http.routes import JSON
+from engines.registry import EngineKind
 from serving.registry import ModelListing, ModelRegistry
-from serving.text.model import Embedder, Embedders
+from serving.text.model import Clips, Embedder, Embedders, ServedClip
+from web.images import IMAGE_ERRORS, RequestImages
 from web.ingrain.fields import (
+    HUB_PREFIX,
     IngrainEmbedFields,
     IngrainModelFields,
+    Library,
     camel_case,
     decode_ingrain,
 )
 from web.ingrain.settings import IngrainSettings
 from web.ingrain.statistics import model_statistics
 from web.openai.limits import RequestLimit
-from web.openai.text.door import Floats, vectors_of
+from web.openai.text.door import Floats, clip_vectors_of, vectors_of
 from web.openai.text.fields import check_texts
 
 ModelAction = Callable[[str], Coroutine[Any, Any, None]]
 
-LIBRARY = "sentence_transformers"
-"The library whose models this server runs."
+TEXTS, IMAGES = "sentence_transformers", "open_clip"
+"Ingrain's libraries for models of texts (kind embed), and for models of texts and images (clip)."
+
+LIBRARIES: Mapping[EngineKind, Library] = {"embed": TEXTS, "clip": IMAGES}
+"Library that Ingrain runs the models of a kind in."
+
+BAD_IMAGE = "Invalid image. Please provide a valid image URL or a base64 encoded image."
+"Begin of Ingrain's error for an image."
 
 CLIENT = "ingrain-client/"
 "Begin of the header User-Agent of Ingrain's own client, whose lists have another form than before."
@@ -51,6 +62,8 @@ class IngrainDoor:
     def __init__(
         self,
         embedders: Embedders,
+        clips: Clips,
+        images: RequestImages,
         registry: ModelRegistry,
         settings: IngrainSettings,
         download: ModelAction,
@@ -59,8 +72,10 @@ class IngrainDoor:
         port: IngrainPort,
     ) -> None:
         """`download`: fetches a model into the models folder. `delete`: removes a model from the
-        disk. `limit`: limit of requests for embeddings."""
-        self._embedders, self._registry, self._settings = embedders, registry, settings
+        disk. `limit`: limit of requests for embeddings. `images`: reads the images of
+        requests."""
+        self._embedders, self._clips, self._images = embedders, clips, images
+        self._registry, self._settings = registry, settings
         self._download, self._delete = download, delete
         self._limit, self._port = limit, port
 
@@ -69,37 +84,45 @@ class IngrainDoor:
         return _message(HEALTH[self._port])
 
     async def load(self, request: aioweb.Request) -> aioweb.Response:
-        """Handles `POST /load_model` and `POST /load_sentence_transformer_model`. Raises NotFound,
-        RequestError, EngineError, OverloadedError."""
+        """Handles `POST /load_model`, `POST /load_sentence_transformer_model` and
+        `POST /load_clip_model`. Raises NotFound, RequestError, EngineError, OverloadedError."""
         fields = decode_ingrain(await request.read(), IngrainModelFields)
-        if fields.library not in (None, LIBRARY) or fields.pretrained:
-            raise _unsupported_library(fields.library or "open_clip")
-        model = self._find(fields.model)
+        library = fields.library or (IMAGES if request.path.startswith("/load_clip") else None)
+        if library == "timm":
+            raise _no_timm()
+        name = fields.lookup_name
+        model = self._find(name)
         if model is None and self._settings.has_downloads:
-            await while_connected(request, self._download(fields.model))
-            model = self._find(fields.model)
+            await while_connected(request, self._download(name))
+            model = self._find(name)
         if model is None:
-            raise _unknown(fields.model, self._embedders)
+            raise self._unknown(name)
+        if library not in (None, LIBRARIES[model.kind]):
+            raise RequestError(
+                f"Model {name[:64]} is one of {LIBRARIES[model.kind]}, not of {library}.",
+                code="unsupported_operation",
+                param="library",
+            )
+        title = fields.model
+        if fields.pretrained:
+            title += f" with checkpoint {fields.pretrained}"
         if model.loaded is not None:
-            return _message(f"Model {fields.model} is already loaded.")
+            return _message(f"Model {title} is already loaded.")
         with model.in_use():
             await model.load()
-        return _message(f"Model {fields.model} loaded successfully.")
+        return _message(f"Model {title} loaded successfully.")
 
-    async def load_other(self, request: aioweb.Request) -> aioweb.Response:
-        """Handles `POST /load_clip_model` and `POST /load_timm_model`. Raises RequestError: this
-        server has no such models."""
-        fields = decode_ingrain(await request.read(), IngrainModelFields)
-        raise _unsupported_library(
-            fields.library or ("timm" if "timm" in request.path else "open_clip")
-        )
+    async def load_timm(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `POST /load_timm_model`. Raises RequestError: this server has no such models."""
+        decode_ingrain(await request.read(), IngrainModelFields)
+        raise _no_timm()
 
     async def unload(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /unload_model`. Raises NotFound, Conflict."""
         fields = decode_ingrain(await request.read(), IngrainModelFields)
-        model = self._find(fields.model)
+        model = self._find(fields.lookup_name)
         if model is None and not fields.is_first_generation:
-            raise _unknown(fields.model, self._embedders)
+            raise self._unknown(fields.lookup_name)
         if model is None or model.loaded is None:
             return _message(f"Model {fields.model} is not loaded.")
         await self._registry.unload(model)
@@ -108,53 +131,54 @@ class IngrainDoor:
     async def delete(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /delete_model` and `DELETE /delete_model`. Raises NotFound, Conflict."""
         fields = decode_ingrain(await request.read(), IngrainModelFields)
-        model = self._find(fields.model)
+        model = self._find(fields.lookup_name)
         if model is not None:
             await self._delete(model.offer.name)
         elif not fields.is_first_generation:
-            raise _unknown(fields.model, self._embedders)
+            raise self._unknown(fields.lookup_name)
         return _message(f"Model {fields.model} deleted successfully.")
 
     async def loaded_models(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /loaded_models`."""
-        names = [
-            _shown_name(listing)
-            for listing in self._embedders.listing()
+        found = [
+            (_shown_name(listing), library)
+            for listing, library in self._listing()
             if listing.state == "loaded"
         ]
         if self._is_later_generation(request):
-            return _json({"models": [{"name": name, "library": LIBRARY} for name in names]})
-        return _json({"models": names})
+            entries = [{"name": name, "library": library} for name, library in found]
+            return _json({"models": entries})
+        return _json({"models": [name for name, _ in found]})
 
     async def repository_models(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /repository_models`."""
-        library = {"library": LIBRARY} if self._is_later_generation(request) else {}
+        is_later = self._is_later_generation(request)
         models = [
             {
                 "name": _shown_name(listing),
-                **library,
+                **({"library": library} if is_later else {}),
                 "state": "READY" if listing.state == "loaded" else "UNAVAILABLE",
             }
-            for listing in self._embedders.listing()
+            for listing, library in self._listing()
             if listing.state != "unusable"
         ]
         return _json({"models": models})
 
     async def embedding_size(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /model_embedding_size`. Raises NotFound, RequestError."""
-        name = request.query.get("name", "")
+        name = request.query.get("name", "").removeprefix(HUB_PREFIX)
         model = self._find(name)
         if model is None:
-            raise _unknown(name, self._embedders)
+            raise self._unknown(name)
         return _json({"embeddingSize": model.info.dimensions})
 
     async def classification_labels(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /model_classification_labels`. Raises NotFound, RequestError: no model of
         this server classifies."""
-        name = request.query.get("name", "")
+        name = request.query.get("name", "").removeprefix(HUB_PREFIX)
         if self._find(name) is None:
-            raise _unknown(name, self._embedders)
-        raise RequestError(f"Model {name[:64]} does not support classification.")
+            raise self._unknown(name)
+        raise _no_classes(name)
 
     async def embed_text(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /infer_text` and `POST /embed_text`. Raises RequestError, OverloadedError,
@@ -171,71 +195,128 @@ class IngrainDoor:
         return _json({name: rows, "processingTimeMs": _passed_ms(began_s)})
 
     async def embed_image(self, request: aioweb.Request) -> aioweb.Response:
-        """Handles the paths for images. Raises RequestError: no model of this server takes
-        images."""
-        fields = decode_ingrain(await request.read(), IngrainEmbedFields)
-        self._loaded(fields.model)
-        raise _no_images(fields.model)
+        """Handles `POST /infer_image` and `POST /embed_image`. Raises RequestError,
+        OverloadedError, EngineError."""
+        async with self._images.body(request) as body:
+            fields, began_s = decode_ingrain(body, IngrainEmbedFields), perf_counter()
+            if fields.images is None:
+                raise RequestError(
+                    "Missing required parameter: 'image'.",
+                    code="missing_required_parameter",
+                    param="image",
+                )
+            rows = await while_connected(request, self._image_vectors(fields, fields.images))
+        name = "embedding" if fields.is_first_generation else "embeddings"
+        return _json({name: rows, "processingTimeMs": _passed_ms(began_s)})
+
+    async def classify_image(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `POST /classify_image`. Raises RequestError: no model of this server
+        classifies."""
+        async with self._images.body(request) as body:
+            fields = decode_ingrain(body, IngrainEmbedFields)
+        self._loaded(fields)
+        raise _no_classes(fields.model)
 
     async def embed(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /infer` and `POST /embed`. Raises RequestError, OverloadedError,
         EngineError."""
-        fields, began_s = decode_ingrain(await request.read(), IngrainEmbedFields), perf_counter()
-        self._loaded(fields.model)
-        if fields.image is not None:
-            raise _no_images(fields.model)
-        answer: dict[str, Any] = {}
-        if fields.texts is not None:
-            name = "text_embeddings" if fields.is_first_generation else "textEmbeddings"
-            answer[name] = await while_connected(request, self._vectors(fields, fields.texts))
+        async with self._images.body(request) as body:
+            fields, began_s = decode_ingrain(body, IngrainEmbedFields), perf_counter()
+            self._loaded(fields)
+            names = ("text_embeddings", "image_embeddings")
+            if not fields.is_first_generation:
+                names = ("textEmbeddings", "imageEmbeddings")
+            answer: dict[str, Any] = {}
+            if fields.texts is not None:
+                rows = await while_connected(request, self._vectors(fields, fields.texts))
+                answer[names[0]] = rows
+            if fields.images is not None:
+                rows = await while_connected(request, self._image_vectors(fields, fields.images))
+                answer[names[1]] = rows
         return _json({**answer, "processingTimeMs": _passed_ms(began_s)})
 
     async def metrics(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /metrics`: statistics of the loaded models."""
         is_later = self._is_later_generation(request)
         models = []
-        for listing in self._embedders.listing():
-            model = self._embedders.get(listing.offer.name)
+        for listing, library in self._listing():
+            model = self._find(listing.offer.name)
             if model is not None and model.loaded is not None:
+                tower = "text_encoder" if library == TEXTS else "encoder"
                 shown = _shown_name(listing)
-                name = f"{shown}/text_encoder" if is_later else shown.replace("/", "_")
+                name = f"{shown}/{tower}" if is_later else shown.replace("/", "_")
                 models.append(model_statistics(name, model.loaded.statistics))
         answer = {"model_stats": models}
         return _json(camel_case(answer) if is_later else answer)
 
     async def _vectors(self, fields: IngrainEmbedFields, texts: Sequence[str]) -> list[list[float]]:
         """Returns the vectors of the texts. A text that is too long is cut."""
-        model = self._loaded(fields.model)
+        model = self._loaded(fields)
         if not texts:
             return []
         check_texts("text", texts)
-        size = model.info.dimensions
-        if fields.n_dims is not None and fields.n_dims > size:
-            raise RequestError(
-                f"Invalid value for 'n_dims': {fields.n_dims}. Allowed: 1 to {size}.",
-                code="invalid_value",
-                param="n_dims",
-            )
+        _check_length(fields, model)
         async with self._limit.take():
-            vectors = await vectors_of(model, texts, is_cut=True)
+            if _is_clip(model):
+                vectors = await clip_vectors_of(model, texts, is_cut=True, param="text")
+            else:
+                vectors = await vectors_of(model, texts, is_cut=True, param="text")
         return [_shaped(row, fields).tolist() for row in vectors.rows]
 
-    def _loaded(self, name: str) -> Embedder:
+    async def _image_vectors(
+        self, fields: IngrainEmbedFields, images: Sequence[str]
+    ) -> list[list[float]]:
+        """Returns the vectors of the images."""
+        model = self._loaded(fields)
+        if not _is_clip(model):
+            raise _no_images(fields.model)
+        _check_length(fields, model)
+        async with self._limit.take():
+            try:
+                files = await self._images.load(images, "image", fields.image_download_headers)
+                vectors = await clip_vectors_of(model, files, param="image")
+            except RequestError as error:
+                if error.code not in IMAGE_ERRORS:
+                    raise
+                message = f"{BAD_IMAGE} {error}"
+                raise RequestError(message, code=error.code, param=error.param) from None
+        return [_shaped(row, fields).tolist() for row in vectors.rows]
+
+    def _listing(self) -> Iterator[tuple[ModelListing, Library]]:
+        """Yields every model that this door offers, with its library."""
+        for models, library in ((self._embedders, TEXTS), (self._clips, IMAGES)):
+            for listing in models.listing():
+                yield listing, library
+
+    def _loaded(self, fields: IngrainEmbedFields) -> Embedder | ServedClip:
         """Returns a model that a client has loaded. Raises RequestError: Ingrain loads no model by
         itself."""
-        model = self._find(name)
+        model = self._find(fields.lookup_name)
         if model is None or model.loaded is None:
             raise RequestError(
-                f"Model {name[:64]} is not loaded. Load the model first using /load_model.",
+                f"Model {fields.model[:64]} is not loaded. Load the model first using /load_model.",
                 code="model_not_loaded",
                 param="name",
             )
         return model
 
-    def _find(self, name: str) -> Embedder | None:
+    def _find(self, name: str) -> Embedder | ServedClip | None:
         """Returns the model with this name. sentence-transformers' own models are also known
         without the name of their organisation."""
-        return self._embedders.get(name) or self._embedders.get(name.rpartition("/")[2])
+        return (
+            self._embedders.get(name)
+            or self._clips.get(name)
+            or self._embedders.get(name.rpartition("/")[2])
+        )
+
+    def _unknown(self, name: str) -> NotFound:
+        names = ", ".join((*self._embedders, *self._clips))
+        return NotFound(
+            f"Model {name[:64]} not found. Models of this server:"
+            f" {names or 'none: no model for embeddings is installed'}.",
+            code="model_not_found",
+            param="name",
+        )
 
     def _is_later_generation(self, request: aioweb.Request) -> bool:
         is_client = request.headers.get("User-Agent", "").startswith(CLIENT)
@@ -260,20 +341,34 @@ def _passed_ms(began_s: float) -> float:
     return 1000 * (perf_counter() - began_s)
 
 
-def _unknown(name: str, embedders: Embedders) -> NotFound:
-    names = ", ".join(embedders) or "none: no model for embeddings is installed"
-    return NotFound(
-        f"Model {name[:64]} not found. Models of this server: {names}.",
-        code="model_not_found",
-        param="name",
+def _is_clip(model: Embedder | ServedClip) -> TypeGuard[ServedClip]:
+    return model.kind == "clip"
+
+
+def _check_length(fields: IngrainEmbedFields, model: Embedder | ServedClip) -> None:
+    """Raises RequestError if the request asks for longer vectors than the model makes."""
+    size = model.info.dimensions
+    if fields.n_dims is not None and fields.n_dims > size:
+        raise RequestError(
+            f"Invalid value for 'n_dims': {fields.n_dims}. Allowed: 1 to {size}.",
+            code="invalid_value",
+            param="n_dims",
+        )
+
+
+def _no_timm() -> RequestError:
+    return RequestError(
+        f"Models of timm are not supported; this server has models of {TEXTS} and {IMAGES}.",
+        code="unsupported_operation",
+        param="library",
     )
 
 
-def _unsupported_library(library: str) -> RequestError:
+def _no_classes(name: str) -> RequestError:
     return RequestError(
-        f"Models of {library} are not supported; this server has models of {LIBRARY}.",
+        f"Model {name[:64]} does not support classification.",
         code="unsupported_operation",
-        param="library",
+        param="name",
     )
 
 

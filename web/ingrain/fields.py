@@ -25,6 +25,9 @@ ModelName = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
 Library = Literal["sentence_transformers", "open_clip", "timm"]
 "Library that a client expects the model to run in."
 
+HUB_PREFIX = "hf-hub:"
+"Begin of a name of open_clip that means a repository of the Hugging Face hub."
+
 _HUMP = re.compile(r"(?<=[a-z])([A-Z])")
 
 
@@ -51,6 +54,13 @@ class IngrainModelFields(Struct, frozen=True, kw_only=True):
         return name
 
     @property
+    def lookup_name(self) -> str:
+        """Returns the name under which a model is found: open_clip's models are called by their
+        network and their checkpoint, or by their repository. Raises like `model`."""
+        name = self.model.removeprefix(HUB_PREFIX)
+        return f"{name}/{self.pretrained}" if self.pretrained else name
+
+    @property
     def is_first_generation(self) -> bool:
         """True: the request is one of the first generation, and so must be the answer."""
         return self.name is None and self.model_name is not None
@@ -67,11 +77,17 @@ class IngrainEmbedFields(IngrainModelFields, frozen=True, kw_only=True):
     n_dims: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     "Length to which the vectors are cut."
     image_download_headers: dict[str, str] | None = None
+    "Headers for the hosts of the images' addresses."
 
     @property
     def texts(self) -> list[str] | None:
         """The texts as a list; None if the request has none."""
         return [self.text] if isinstance(self.text, str) else self.text
+
+    @property
+    def images(self) -> list[str] | None:
+        """The images as a list; None if the request has none."""
+        return [self.image] if isinstance(self.image, str) else self.image
 
 
 F = TypeVar("F", bound=IngrainModelFields)

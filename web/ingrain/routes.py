@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from core.http.routes import HttpMethod, Route, RouteHandler
+from web.images import MAX_BODY_BYTES
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.fields import IngrainEmbedFields, IngrainModelFields
 from web.ingrain.settings import IngrainSettings
@@ -37,6 +38,8 @@ _EMBED = (
     "engine_crashed",
     "engine_failed",
     "engine_timeout",
+    "image_too_large",
+    "invalid_image",
     "invalid_json",
     "invalid_value",
     "missing_required_parameter",
@@ -44,6 +47,7 @@ _EMBED = (
     "server_full",
     "string_above_max_length",
     "too_large",
+    "too_many_requests",
     "unsupported_operation",
 )
 
@@ -75,6 +79,7 @@ def ingrain_routes(
             admits_peer=settings.admits,
             query={"name": "Name of the model."} if path.startswith("/model_") else {},
             scope="models",
+            max_body_bytes=MAX_BODY_BYTES if request is IngrainEmbedFields else None,
         )
         for method, path, handler, summary, request, codes in entries
     )
@@ -82,16 +87,16 @@ def ingrain_routes(
 
 def _inference(door: IngrainDoor) -> Sequence[_Entry]:
     text, image, both = (
-        "Convert texts to vectors. The model must be loaded.",
-        "Refuse images: no model of this server takes them.",
-        "Convert texts to vectors; images are refused.",
+        f"Convert {what} to vectors. The model must be loaded."
+        for what in ("texts", "images", "texts and images")
     )
+    classes = "Refuse: no model of this server classifies."
     work = (
         ("/infer_text", door.embed_text, text),
         ("/embed_text", door.embed_text, text),
         ("/infer_image", door.embed_image, image),
         ("/embed_image", door.embed_image, image),
-        ("/classify_image", door.embed_image, image),
+        ("/classify_image", door.classify_image, classes),
         ("/infer", door.embed, both),
         ("/embed", door.embed, both),
     )
@@ -105,13 +110,13 @@ def _inference(door: IngrainDoor) -> Sequence[_Entry]:
 
 def _models(door: IngrainDoor) -> Sequence[_Entry]:
     load = "Load a model, and answer when it is loaded."
-    other = "Refuse a model that is not one of sentence-transformers."
+    timm = "Refuse a model of timm."
     unload, delete = "Unload a model.", "Unload a model, and remove it from the disk."
     changes: tuple[tuple[HttpMethod, str, RouteHandler, str, tuple[str, ...]], ...] = (
         ("POST", "/load_model", door.load, load, _LOAD),
         ("POST", "/load_sentence_transformer_model", door.load, load, _LOAD),
-        ("POST", "/load_clip_model", door.load_other, other, _LOAD),
-        ("POST", "/load_timm_model", door.load_other, other, _LOAD),
+        ("POST", "/load_clip_model", door.load, load, _LOAD),
+        ("POST", "/load_timm_model", door.load_timm, timm, _LOAD),
         ("POST", "/unload_model", door.unload, unload, _REMOVE),
         ("POST", "/delete_model", door.delete, delete, _REMOVE),
         ("DELETE", "/delete_model", door.delete, delete, _REMOVE),

@@ -9,10 +9,10 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import Struct
 
-from core.errors import PayloadTooLarge
 from core.http.client_connection import while_connected
 from core.http.routes import JSON, Route
 from core.named_key import KeyScope
+from web.images import read_body
 from web.kserve.json_body import HEADER_LENGTH, InferFields, decode_infer, encode_infer
 from web.kserve.service import KserveService
 from web.kserve.settings import KserveSettings
@@ -117,7 +117,7 @@ class KserveHttpDoor:
     async def _infer(self, request: aioweb.Request) -> aioweb.Response:
         arrived_ns = perf_counter_ns()
         with self._service.place():
-            body = await _read(request, self.max_body_bytes)
+            body = await read_body(request, self.max_body_bytes)
             decoded = await asyncio.to_thread(
                 decode_infer, *_model(request), body, request.headers.get(HEADER_LENGTH)
             )
@@ -186,16 +186,6 @@ def kserve_routes(
         get(f"{model}/load", door.load, "Load a model", codes=_LOAD, **post),
         get(f"{model}/unload", door.unload, "Unload a model", codes=_UNLOAD, **post),
     )
-
-
-async def _read(request: aioweb.Request, limit_bytes: int) -> bytes:
-    """Returns the body. Raises PayloadTooLarge."""
-    body = bytearray()
-    async for piece in request.content.iter_any():
-        body += piece
-        if len(body) > limit_bytes:
-            raise PayloadTooLarge(f"the body has more than {limit_bytes} bytes, the limit")
-    return bytes(body)
 
 
 def _model(request: aioweb.Request) -> tuple[str, str]:

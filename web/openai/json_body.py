@@ -16,9 +16,14 @@ S = TypeVar("S", bound=Struct)
 async def read_json(request: aioweb.Request) -> bytes:
     """Returns the body. Raises RequestError unsupported_media_type if it is not declared as
     JSON."""
+    check_json(request)
+    return await request.read()
+
+
+def check_json(request: aioweb.Request) -> None:
+    """Raises RequestError unsupported_media_type if the body is not declared as JSON."""
     if request.content_type != JSON:
         raise RequestError(f"The body must be {JSON}.", code="unsupported_media_type")
-    return await request.read()
 
 
 def decode_json(body: bytes, struct_type: type[S]) -> S:

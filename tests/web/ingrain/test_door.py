@@ -1,10 +1,7 @@
 """Requests of Ingrain's clients, as each generation sends them, against a server with both ports
 and a small model."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -12,41 +9,11 @@ import numpy as np
 import pytest
 
 from tests.engines.embed.tiny_model import SIZE, write_embedder
-from tests.ports import reserved_port
-from tests.server.process import serving
+from tests.web.ingrain.ports import CLIENT, Ports, opened_ports
 
 pytestmark = pytest.mark.live
 
 NAME = "acme/tiny"
-CLIENT = {"User-Agent": "ingrain-client/0.2.3", "Content-Type": "application/json"}
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    inference: str
-    models: str
-    folder: Path
-
-    def post(self, path: str, body: Any, status: int = 200) -> Any:
-        return self._sent("POST", path, body, status)
-
-    def delete(self, path: str, body: Any, status: int = 200) -> Any:
-        return self._sent("DELETE", path, body, status)
-
-    def get(self, path: str, **headers: str) -> Any:
-        """Sends the body of an older request, too, as the client on pycurl does."""
-        body = b'{"name": "acme/tiny"}' if headers else b""
-        return httpx.request("GET", self._url(path), headers=headers, content=body).json()
-
-    def _sent(self, method: str, path: str, body: Any, status: int) -> Any:
-        url, data = self._url(path), json.dumps(body).encode()
-        answer = httpx.request(method, url, headers=CLIENT, content=data, timeout=60)
-        assert answer.status_code == status, answer.text
-        return answer.json()
-
-    def _url(self, path: str) -> str:
-        is_inference = path.startswith(("/infer", "/embed", "/metrics", "/classify"))
-        return (self.inference if is_inference else self.models) + path
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +21,8 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
     folder = tmp_path_factory.mktemp("ingrain")
     write_embedder(folder / "models/acme--gone")
     write_embedder(folder / "models/acme--tiny")
-    with reserved_port() as inference, reserved_port() as models:
-        settings = {
-            "EARSHOT_PATHS__MODELS_DIR": str(folder / "models"),
-            "EARSHOT_INGRAIN__PORT": str(inference),
-            "EARSHOT_INGRAIN__MODEL_PORT": str(models),
-        }
-        with serving(folder, settings=settings):
-            first, second = (f"http://127.0.0.1:{port}" for port in (inference, models))
-            yield Ports(first, second, folder / "models")
+    with opened_ports(folder) as ports:
+        yield ports
 
 
 @pytest.fixture
@@ -144,8 +104,10 @@ WRONG: list[tuple[str, Any, str]] = [
     ("/embed_text", [NAME], "The body must be a JSON object."),
     ("/embed_image", {"name": NAME, "image": "x"}, "does not support image inference"),
     ("/embed", {"name": NAME, "text": "cat", "image": "x"}, "does not support image inference"),
-    ("/load_model", {"name": NAME, "library": "open_clip"}, "Models of open_clip"),
-    ("/load_clip_model", {"model_name": "ViT-B-32", "pretrained": "x"}, "Models of open_clip"),
+    ("/load_model", {"name": NAME, "library": "open_clip"}, "is one of sentence_transformers"),
+    ("/load_clip_model", {"model_name": NAME}, "is one of sentence_transformers"),
+    ("/load_timm_model", {"name": "resnet18"}, "Models of timm"),
+    ("/classify_image", {"name": NAME, "image": "x"}, "does not support classification"),
     ("/load_model", {"name": NAME, "library": "torch"}, "'library'"),
 ]
 

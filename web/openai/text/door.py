@@ -1,8 +1,10 @@
-"""Serves embeddings of OpenAI's REST API, and reranking in the form of Jina and Cohere."""
+"""Serves embeddings of OpenAI's REST API, also of images, and reranking in the form of Jina and
+Cohere."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -14,22 +16,27 @@ from msgspec import Struct
 from core.errors import NotFound, RequestError
 from core.http.client_connection import while_connected
 from core.http.routes import JSON, Route
-from engines.base.text import EmbedItem, RerankItem, TextModelInfo
+from engines.base.text import ClipItem, EmbedItem, RerankItem, TextModelInfo
 from pipeline.shared.settings import DEFAULT
 from serving.registry import ModelsOfKind
 from serving.text.model import (
+    Clips,
     Embedder,
     Embedders,
     Rerankers,
+    ServedClip,
     ServedTextModel,
     TextPriority,
 )
 from serving.text.remote import RemoteTextModel, RemoteTextModels
 from serving.text.remote_settings import RemoteKind
-from web.openai.json_body import read_json
+from web.images import MAX_BODY_BYTES, RequestImages, invalid_image
+from web.openai.json_body import check_json, read_json
 from web.openai.limits import RequestLimits
 from web.openai.text.fields import (
     EmbeddingFields,
+    EmbeddingInput,
+    InputImage,
     RerankDocument,
     RerankFields,
     decode_embeddings,
@@ -124,21 +131,25 @@ class TextDoor:
         self,
         embedders: Embedders,
         rerankers: Rerankers,
+        clips: Clips,
         remote: RemoteTextModels,
+        images: RequestImages,
         limits: RequestLimits,
     ) -> None:
-        """`remote`: models of other servers, which come before our own of the same name."""
-        self._embedders, self._rerankers = embedders, rerankers
-        self._remote, self._limits = remote, limits
+        """`remote`: models of other servers, which come before our own of the same name. `images`:
+        reads the images of requests."""
+        self._embedders, self._rerankers, self._clips = embedders, rerankers, clips
+        self._remote, self._images, self._limits = remote, images, limits
 
     async def embeddings(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/embeddings`. Raises RequestError, OverloadedError, EngineError."""
-        sent = await read_json(request)
-        fields, inputs = decode_embeddings(sent)
-        if remote := self._remote_model("embed", fields.model, self._embedders):
-            texts = [one for one in inputs if isinstance(one, str)]
-            return await while_connected(request, _forwarded(remote, sent, texts))
-        return await while_connected(request, self._embed(fields, inputs))
+        check_json(request)
+        async with self._images.body(request) as sent:
+            fields, inputs = decode_embeddings(sent)
+            if remote := self._remote_model("embed", fields.model, self._embedders):
+                texts = [entry for entry in inputs if isinstance(entry, str)]
+                return await while_connected(request, _forwarded(remote, sent, texts))
+            return await while_connected(request, self._embed(fields, inputs))
 
     async def rerank(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/rerank`. Raises RequestError, OverloadedError, EngineError."""
@@ -160,11 +171,19 @@ class TextDoor:
         return model
 
     async def _embed(
-        self, fields: EmbeddingFields, inputs: Sequence[str | tuple[int, ...]]
+        self, fields: EmbeddingFields, inputs: Sequence[EmbeddingInput]
     ) -> aioweb.Response:
-        vectors = await self.vectors(
-            fields.model, inputs, dimensions=fields.dimensions, prompt=fields.input_type
-        )
+        is_text_model = self._embedders.get(fields.model) is not None
+        clip = None if is_text_model else self._clips.get(fields.model)
+        if clip is not None:
+            vectors = await self._clip_vectors(clip, fields, inputs)
+        else:
+            vectors = await self.vectors(
+                fields.model,
+                _without_images(fields.model, inputs),
+                dimensions=fields.dimensions,
+                prompt=fields.input_type,
+            )
         as_text = fields.encoding_format == "base64"
         data = [
             Embedding(
@@ -196,6 +215,27 @@ class TextDoor:
         _check_token_ids(info, inputs)
         async with self._limits.embeddings.take():
             return await vectors_of(model, inputs, prompt, dimensions=length, is_cut=is_cut)
+
+    async def _clip_vectors(
+        self, model: ServedClip, fields: EmbeddingFields, inputs: Sequence[EmbeddingInput]
+    ) -> TextVectors:
+        """Returns vectors of length 1 of texts and images."""
+        _dimensions(model.info, fields.dimensions)
+        check_prompt(model.info, fields.input_type)
+        if any(isinstance(entry, tuple) for entry in inputs):
+            raise RequestError(
+                f"Invalid value for 'input': {model.info.model} takes texts and images, but no"
+                " token ids.",
+                code="invalid_value",
+                param="input",
+            )
+        references = [entry.reference for entry in inputs if isinstance(entry, InputImage)]
+        async with self._limits.embeddings.take():
+            files = iter(await self._images.load(references, "input"))
+            contents = [entry if isinstance(entry, str) else next(files) for entry in inputs]
+            vectors = await clip_vectors_of(model, contents)
+        rows = [row / np.maximum(np.linalg.norm(row), 1e-12) for row in vectors.rows]
+        return TextVectors(vectors.model, rows, vectors.tokens)
 
     async def _rank(self, fields: RerankFields) -> aioweb.Response:
         texts = fields.texts()
@@ -243,6 +283,8 @@ TEXT_ERRORS = (
     "engine_failed",
     "engine_timeout",
     "engine_unreachable",
+    "image_too_large",
+    "invalid_image",
     "invalid_json",
     "invalid_value",
     "missing_required_parameter",
@@ -264,12 +306,13 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/embeddings",
             door.embeddings,
-            "Convert texts to vectors. The first request loads the model.",
+            "Convert texts and images to vectors. The first request loads the model.",
             "openai",
             request=EmbeddingFields,
             responses={200: EmbeddingList},
             error_codes=TEXT_ERRORS,
             scope="models",
+            max_body_bytes=MAX_BODY_BYTES,
         ),
         Route(
             "POST",
@@ -310,6 +353,57 @@ async def vectors_of(
         tokens += sum(result.tokens)
         rows += _shortened(result.vectors, info, dimensions or info.dimensions)
     return TextVectors(model.offer.name, rows, tokens)
+
+
+async def clip_vectors_of(
+    model: ServedClip,
+    inputs: Sequence[str | bytes],
+    *,
+    is_cut: bool = False,
+    param: str = "input",
+) -> TextVectors:
+    """Computes the vectors of texts and images as the model makes them, which is not normalised.
+    `inputs`: texts, and files of images. `is_cut`, `param`: see `vectors_of`. Raises RequestError
+    context_length_exceeded, invalid_image, OverloadedError, EngineError."""
+    info = model.info
+    items = _clip_items(inputs, is_cut=is_cut)
+    priority = _priority(model, len(items))
+    rows: list[Floats] = []
+    tokens = 0
+    for item in items:
+        result = await model.compute(item, priority)
+        if result.problem:
+            place = f"{param}[{len(rows)}]" if len(inputs) > 1 else param
+            raise invalid_image(place, result.problem)
+        if not result.vectors:
+            raise _too_long(info, param, len(rows), result.tokens, len(inputs))
+        tokens += sum(result.tokens)
+        rows += _shortened(result.vectors, info, info.dimensions)
+    return TextVectors(model.offer.name, rows, tokens)
+
+
+def _clip_items(inputs: Sequence[str | bytes], *, is_cut: bool) -> list[ClipItem]:
+    """Returns one item for each image, and for texts that follow each other."""
+    items: list[ClipItem] = []
+    for is_text, group in groupby(inputs, lambda entry: isinstance(entry, str)):
+        if is_text:
+            texts = [entry for entry in group if isinstance(entry, str)]
+            items += [ClipItem(chunk, is_cut=is_cut) for chunk in _chunks(texts)]
+        else:
+            items += [ClipItem(image=entry) for entry in group if isinstance(entry, bytes)]
+    return items
+
+
+def _without_images(model: str, inputs: Sequence[EmbeddingInput]) -> list[str | tuple[int, ...]]:
+    """Returns the inputs. Raises RequestError if one of them is an image."""
+    found = [entry for entry in inputs if not isinstance(entry, InputImage)]
+    if len(found) < len(inputs):
+        raise RequestError(
+            f"Invalid value for 'input': the model {model[:64]!r} takes no images.",
+            code="invalid_image",
+            param="input",
+        )
+    return found
 
 
 def _requested(

@@ -1,6 +1,7 @@
 """Decodes and checks the bodies of `POST /v1/embeddings` and `POST /v1/rerank`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -33,16 +34,44 @@ ModelName = Annotated[
 ]
 
 
+class EmbeddingPart(Struct, frozen=True):
+    """A text or an image as an object, in the form of Jina."""
+
+    text: str | None = None
+    image: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "A `data:` URL or base64 of a JPEG, PNG, WebP, GIF or BMP file, or the address of"
+                " one on a host that the setting `models.image_hosts` allows."
+            )
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputImage:
+    """An image of a request."""
+
+    reference: str
+    "Base64, a `data:` URL, or an address."
+
+
+EmbeddingInput = str | tuple[int, ...] | InputImage
+"A text, token ids, or an image."
+
+
 class EmbeddingFields(Struct, frozen=True, kw_only=True):
     """Body of a request for embeddings. `input_type` is an extension of Earshot."""
 
     model: ModelName
     input: Annotated[
-        str | list[str | TokenId | list[TokenId]],
+        str | list[str | TokenId | list[TokenId] | EmbeddingPart],
         Meta(
             description=(
                 "A text, a list of texts, token ids of the model's own tokenizer, or a list of"
-                " such lists; at most 2048 inputs. Nothing is added to token ids."
+                " such lists; at most 2048 inputs. Nothing is added to token ids. Objects with"
+                " `text` or `image`, for models of the kind clip."
             )
         ),
     ]
@@ -70,21 +99,27 @@ class EmbeddingFields(Struct, frozen=True, kw_only=True):
         ),
     ] = ""
 
-    def inputs(self) -> list[str | tuple[int, ...]]:
+    def inputs(self) -> list[EmbeddingInput]:
         """Returns the inputs one by one. Raises RequestError."""
         if isinstance(self.input, str):
             return [self.input]
         if self.input and all(isinstance(token, int) for token in self.input):
             return [tuple(token for token in self.input if isinstance(token, int))]
-        inputs = [
-            item if isinstance(item, str) else tuple(item)
-            for item in self.input
-            if isinstance(item, str | list)
-        ]
-        if len(inputs) != len(self.input) or len({type(item) for item in inputs}) > 1:
+        inputs: list[EmbeddingInput] = []
+        for index, item in enumerate(self.input):
+            match item:
+                case EmbeddingPart():
+                    inputs.append(_part(item, index))
+                case list():
+                    inputs.append(tuple(item))
+                case str():
+                    inputs.append(item)
+        # Texts and images may be mixed; token ids stand alone.
+        has_ids = [isinstance(entry, tuple) for entry in inputs]
+        if len(inputs) != len(self.input) or (any(has_ids) and not all(has_ids)):
             raise RequestError(
                 "Invalid value for 'input': texts, numbers and lists are mixed. Allowed: a text,"
-                " a list of texts, a list of token ids, or a list of such lists.",
+                " a list of texts and images, a list of token ids, or a list of such lists.",
                 code="invalid_value",
                 param="input",
             )
@@ -122,7 +157,7 @@ class RerankFields(Struct, frozen=True, kw_only=True):
         ]
 
 
-def decode_embeddings(body: bytes) -> tuple[EmbeddingFields, list[str | tuple[int, ...]]]:
+def decode_embeddings(body: bytes) -> tuple[EmbeddingFields, list[EmbeddingInput]]:
     """Decodes a request for embeddings, and returns it with its inputs.
 
     Raises RequestError invalid_json, missing_required_parameter, invalid_value, empty_string,
@@ -130,8 +165,20 @@ def decode_embeddings(body: bytes) -> tuple[EmbeddingFields, list[str | tuple[in
     """
     fields = decode_json(body, EmbeddingFields)
     inputs = fields.inputs()
-    check_texts("input", inputs)
+    texts = [entry for entry in inputs if not isinstance(entry, InputImage)]
+    if texts or not inputs:
+        check_texts("input", texts)
     return fields, inputs
+
+
+def _part(part: EmbeddingPart, index: int) -> str | InputImage:
+    if (part.text is None) == (part.image is None):
+        raise RequestError(
+            f"Invalid value for 'input[{index}]': an object must have either 'text' or 'image'.",
+            code="invalid_value",
+            param=f"input[{index}]",
+        )
+    return part.text if part.text is not None else InputImage(part.image or "")
 
 
 def decode_rerank(body: bytes) -> RerankFields:
