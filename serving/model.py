@@ -150,6 +150,11 @@ class ServedModel(Generic[InfoT, LoadedT]):
         return ()
 
     @property
+    def dimensions(self) -> int:
+        """Length of its vectors; 0 if it makes none or cannot be used."""
+        return 0
+
+    @property
     def problem(self) -> EarshotError | None:
         """Error for which the model cannot be used; None if no problem is known."""
         if self._info is None and self._problem is None:

@@ -49,6 +49,8 @@ class ModelListing:
     offer: LoadableModel
     languages: tuple[str, ...]
     "ISO 639-1 codes; empty if the model cannot be used."
+    dimensions: int
+    "Length of its vectors; 0 if it makes none or cannot be used."
     state: ModelState
     is_default: bool
     is_pinned: bool
@@ -125,6 +127,7 @@ class ModelsOfKind(Generic[ModelT]):
             ModelListing(
                 offer=model.offer,
                 languages=model.languages,
+                dimensions=model.dimensions,
                 state=model.state,
                 is_default=model is self._default,
                 is_pinned=self._budget.is_pinned(model),

@@ -192,6 +192,7 @@ def _card(kind: EngineKind, listing: ModelListing) -> ModelCard:
         is_pinned=listing.is_pinned,
         memory_bytes=round(listing.memory_mb * 2**20),
         size_bytes=round(listing.offer.size_mb * 1e6),
+        dimensions=listing.dimensions,
         languages=listing.languages,
         problem=listing.problem,
     )

@@ -128,6 +128,11 @@ class ServedTextModel(
 ):
     """One model for embeddings or reranking, shared by all requests."""
 
+    @property
+    def dimensions(self) -> int:
+        """Length of its vectors; 0 for reranking, or if it cannot be used."""
+        return self.info.dimensions if self.kind != "rerank" and self.problem is None else 0
+
     async def compute(self, item: ItemT, priority: TextPriority) -> ResultT:
         """Computes one item, and loads the model first if necessary. See `Scheduler.submit`.
 

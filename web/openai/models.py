@@ -32,6 +32,8 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     "Memory that it takes now, of the machine or the GPU; 0: not loaded, or not measured."
     size_bytes: int = 0
     "Size of its weights on the disk; 0: it has none of its own."
+    dimensions: int = 0
+    "Length of the vectors of a model for embeddings; 0 for other kinds."
     languages: tuple[str, ...] = ()
     "ISO 639-1 codes; empty if it knows none by itself."
     problem: str = ""

@@ -6,6 +6,7 @@ time are limited. It runs in a model's worker process.
 
 import signal
 import struct
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -47,7 +48,11 @@ def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
     from PIL import Image, ImageOps
 
     try:
-        with _limited_time(), Image.open(BytesIO(data), formats=FORMATS) as image:
+        with (
+            _limited_time(),
+            warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning),
+            Image.open(BytesIO(data), formats=FORMATS) as image,
+        ):
             _check_size(*image.size)
             image.load()
             upright = ImageOps.exif_transpose(image)
@@ -59,8 +64,8 @@ def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
     except Image.UnidentifiedImageError:
         allowed = ", ".join(FORMATS)
         raise UnusableImage(f"it is no image in one of the formats {allowed}") from None
-    except Image.DecompressionBombError:
-        raise UnusableImage(f"it has more than {MAX_PIXELS} pixels") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise UnusableImage(f"it has more than {MAX_PIXELS} pixels, the limit") from None
     # What Pillow raises for a damaged file depends on the format.
     except (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, struct.error):
         raise UnusableImage("it is damaged or ends early") from None
