@@ -4,7 +4,7 @@ and the queue that all requests share."""
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import psutil
 
@@ -154,6 +154,12 @@ Embedders = ModelsOfKind[Embedder]
 Rerankers = ModelsOfKind[ServedTextModel[RerankItem, RerankResult]]
 ServedClip = ServedTextModel[ClipItem, ClipResult]
 Clips = ModelsOfKind[ServedClip]
+
+
+def is_clip(model: Embedder | ServedClip) -> TypeGuard[ServedClip]:
+    """Returns True for a model of texts and images."""
+    return model.kind == "clip"
+
 
 EMBED_WARM_UP = EmbedItem(("warm",))
 RERANK_WARM_UP = RerankItem("warm", ("up",))

@@ -3,7 +3,7 @@ those of texts and images."""
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from time import perf_counter
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from core.http.client_connection import while_connected
 from core.http.routes import JSON
 from engines.registry import EngineKind
 from serving.registry import ModelListing, ModelRegistry
-from serving.text.model import Clips, Embedder, Embedders, ServedClip
+from serving.text.model import Clips, Embedder, Embedders, ServedClip, is_clip
 from web.images import IMAGE_ERRORS, RequestImages
 from web.ingrain.fields import (
     HUB_PREFIX,
@@ -257,7 +257,7 @@ class IngrainDoor:
         check_texts("text", texts)
         _check_length(fields, model)
         async with self._limit.take():
-            if _is_clip(model):
+            if is_clip(model):
                 vectors = await clip_vectors_of(model, texts, is_cut=True, param="text")
             else:
                 vectors = await vectors_of(model, texts, is_cut=True, param="text")
@@ -268,7 +268,7 @@ class IngrainDoor:
     ) -> list[list[float]]:
         """Returns the vectors of the images."""
         model = self._loaded(fields)
-        if not _is_clip(model):
+        if not is_clip(model):
             raise _no_images(fields.model)
         _check_length(fields, model)
         async with self._limit.take():
@@ -339,10 +339,6 @@ def _shaped(row: Floats, fields: IngrainEmbedFields) -> Floats:
 
 def _passed_ms(began_s: float) -> float:
     return 1000 * (perf_counter() - began_s)
-
-
-def _is_clip(model: Embedder | ServedClip) -> TypeGuard[ServedClip]:
-    return model.kind == "clip"
 
 
 def _check_length(fields: IngrainEmbedFields, model: Embedder | ServedClip) -> None:

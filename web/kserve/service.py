@@ -13,7 +13,7 @@ from core.ports import Clock
 from engines.registry import EngineKind
 from serving.model import AnyModel
 from serving.registry import ModelListing, ModelRegistry
-from serving.text.model import Embedder, ServedTextModel
+from serving.text.model import Embedder, ServedClip, ServedTextModel
 from web.kserve import speech, texts
 from web.kserve.speech import SpeechModels, sequence_step, speech_items, transcripts
 from web.kserve.statistics import ModelStatistics, Stage
@@ -31,7 +31,7 @@ SPEECH_NAMES = (
 )
 "Names of deployments of Triton for speech. All of them mean the default recogniser."
 
-KINDS: tuple[EngineKind, ...] = ("asr", "embed")
+KINDS: tuple[EngineKind, ...] = ("asr", "embed", "clip")
 "Kinds of models that this protocol serves."
 
 VERSION = "1"
@@ -216,13 +216,13 @@ class KserveService:
         return transcripts(words), len(items), times
 
     async def _embed(
-        self, request: InferRequest, model: Embedder
+        self, request: InferRequest, model: Embedder | ServedClip
     ) -> tuple[Tensor, int, tuple[int, int]]:
         _check_outputs(request, texts.outputs(model.info))
         asked = texts.embedding_request(request, model.info)
         began_ns = perf_counter_ns()
         output = await texts.embed(model, asked)
-        return output, len(asked.texts), (began_ns, perf_counter_ns())
+        return output, len(asked.contents), (began_ns, perf_counter_ns())
 
     def _form(
         self, model: AnyModel
@@ -230,7 +230,9 @@ class KserveService:
         """Returns inputs, names of the optional ones, outputs, and the largest batch."""
         if model.kind == "asr":
             return speech.INPUTS, speech.OPTIONAL_INPUTS, speech.OUTPUTS, speech.MAX_BATCH
-        return texts.INPUTS, frozenset(), texts.outputs(model.info), texts.MAX_INPUTS
+        inputs = texts.inputs(model.info)
+        optional = frozenset(entry["name"] for entry in inputs if len(inputs) > 1)
+        return inputs, optional, texts.outputs(model.info), texts.MAX_INPUTS
 
     def _find(self, name: str, version: str = "") -> AnyModel:
         """Returns a model. Raises NotFound."""

@@ -1,4 +1,4 @@
-"""Embeddings as models of KServe's protocol: texts in, vectors out."""
+"""Embeddings as models of KServe's protocol: texts in, or files of images, and vectors out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,28 +7,34 @@ from typing import Any
 import numpy as np
 
 from core.errors import RequestError
-from engines.base.text import TextModelInfo
-from serving.text.model import Embedder
+from engines.base.text import MAX_IMAGE_BYTES, TextModelInfo
+from serving.text.model import Embedder, ServedClip, is_clip
+from web.images import MAX_IMAGES
 from web.kserve.tensors import BYTES, InferRequest, Tensor, invalid
-from web.openai.text.door import check_prompt, vectors_of
+from web.openai.text.door import check_prompt, clip_vectors_of, unit_rows, vectors_of
 from web.openai.text.fields import MAX_INPUTS, check_texts
 
-TEXT = "TEXT"
+TEXT, IMAGE = "TEXT", "IMAGE"
 EMBEDDING = "EMBEDDING"
 INPUT_TYPE = "input_type"
 
-INPUTS: tuple[dict[str, Any], ...] = ({"name": TEXT, "datatype": BYTES, "shape": [-1, 1]},)
-
-__all__ = ["INPUTS", "MAX_INPUTS", "embed", "embedding_request", "outputs"]
+__all__ = ["MAX_INPUTS", "embed", "embedding_request", "inputs", "outputs"]
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRequest:
-    """The texts of a request."""
+    """The texts or images of a request."""
 
-    texts: tuple[str, ...]
-    prompt: str
+    contents: tuple[str, ...] | tuple[bytes, ...]
+    "Texts, or files of images."
+    prompt: str = ""
     "Name of the model's prefix for these texts; empty: its default."
+
+
+def inputs(info: TextModelInfo) -> Sequence[dict[str, Any]]:
+    """Returns the inputs of a model. A request to one that takes images has one of them."""
+    names = (TEXT, IMAGE) if info.has_images else (TEXT,)
+    return tuple({"name": name, "datatype": BYTES, "shape": [-1, 1]} for name in names)
 
 
 def outputs(info: TextModelInfo) -> Sequence[dict[str, Any]]:
@@ -37,19 +43,29 @@ def outputs(info: TextModelInfo) -> Sequence[dict[str, Any]]:
 
 
 def embedding_request(request: InferRequest, info: TextModelInfo) -> EmbeddingRequest:
-    """Returns the texts of a request. Raises RequestError."""
-    if set(request.inputs) != {TEXT}:
-        unknown = next((name for name in request.inputs if name != TEXT), "")
+    """Returns the texts or images of a request. Raises RequestError."""
+    names = [entry["name"] for entry in inputs(info)]
+    if unknown := next((name for name in request.inputs if name not in names), ""):
         raise RequestError(
-            f"Unknown input {unknown[:64]!r}. Allowed: {TEXT}."
-            if unknown
-            else f"Missing input {TEXT!r}: {BYTES}, one text per row.",
-            code="unsupported_parameter" if unknown else "missing_required_parameter",
-            param=unknown[:64] or TEXT,
+            f"Unknown input {unknown[:64]!r}. Allowed: {', '.join(names)}.",
+            code="unsupported_parameter",
+            param=unknown[:64],
         )
-    tensor = request.inputs[TEXT]
+    if len(request.inputs) != 1:
+        raise RequestError(
+            f"A request has one input of {BYTES}, one value per row: {' or '.join(names)}.",
+            code="missing_required_parameter",
+            param=TEXT,
+        )
+    ((name, tensor),) = request.inputs.items()
     if not isinstance(tensor.values, tuple):
-        raise invalid(TEXT, f"it must be {BYTES}")
+        raise invalid(name, f"it must be {BYTES}")
+    if name == IMAGE:
+        if not 0 < len(tensor.values) <= MAX_IMAGES:
+            raise invalid(IMAGE, f"{len(tensor.values)} images; allowed are 1 to {MAX_IMAGES}")
+        if not all(0 < len(image) <= MAX_IMAGE_BYTES for image in tensor.values):
+            raise invalid(IMAGE, f"a file of an image has 1 to {MAX_IMAGE_BYTES} bytes")
+        return EmbeddingRequest(tensor.values)
     try:
         found = tuple(text.decode() for text in tensor.values)
     except UnicodeDecodeError:
@@ -62,9 +78,14 @@ def embedding_request(request: InferRequest, info: TextModelInfo) -> EmbeddingRe
     return EmbeddingRequest(found, prompt)
 
 
-async def embed(model: Embedder, request: EmbeddingRequest) -> Tensor:
+async def embed(model: Embedder | ServedClip, request: EmbeddingRequest) -> Tensor:
     """Returns the vectors of a request. Raises RequestError context_length_exceeded,
-    OverloadedError, EngineError."""
-    vectors = await vectors_of(model, request.texts, request.prompt, param=TEXT)
+    invalid_image, OverloadedError, EngineError."""
+    param = TEXT if isinstance(request.contents[0], str) else IMAGE
+    if is_clip(model):
+        vectors = unit_rows(await clip_vectors_of(model, request.contents, param=param))
+    else:
+        texts = [text for text in request.contents if isinstance(text, str)]
+        vectors = await vectors_of(model, texts, request.prompt, param=param)
     rows = np.stack(vectors.rows).astype("<f4")
     return Tensor(EMBEDDING, "FP32", rows.shape, rows.reshape(-1))

@@ -3,7 +3,7 @@ Cohere."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, TypeVar
 
@@ -233,9 +233,7 @@ class TextDoor:
         async with self._limits.embeddings.take():
             files = iter(await self._images.load(references, "input"))
             contents = [entry if isinstance(entry, str) else next(files) for entry in inputs]
-            vectors = await clip_vectors_of(model, contents)
-        rows = [row / np.maximum(np.linalg.norm(row), 1e-12) for row in vectors.rows]
-        return TextVectors(vectors.model, rows, vectors.tokens)
+            return unit_rows(await clip_vectors_of(model, contents))
 
     async def _rank(self, fields: RerankFields) -> aioweb.Response:
         texts = fields.texts()
@@ -380,6 +378,12 @@ async def clip_vectors_of(
         tokens += sum(result.tokens)
         rows += _shortened(result.vectors, info, info.dimensions)
     return TextVectors(model.offer.name, rows, tokens)
+
+
+def unit_rows(vectors: TextVectors) -> TextVectors:
+    """Returns the vectors, scaled to the length 1."""
+    rows = [row / np.maximum(np.linalg.norm(row), 1e-12) for row in vectors.rows]
+    return replace(vectors, rows=rows)
 
 
 def _clip_items(inputs: Sequence[str | bytes], *, is_cut: bool) -> list[ClipItem]:
