@@ -22,6 +22,7 @@ from web.openai.text.fields import (
     MAX_TEXT_CHARS,
     decode_embeddings,
     decode_rerank,
+    InputImage,
 )
 from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import transcription, translation
@@ -211,6 +212,7 @@ EMBEDDINGS: tuple[Any, ...] = (
     {"model": "default", "input": "cat", "dimensions": 8, "encoding_format": "base64"},
     {"model": "default", "input": ["cat", "dog"], "input_type": "query"},
     {"model": "default", "input": [[1, 2], [3]]},
+    {"model": "default", "input": ["cat", {"text": "dog"}, {"image": "data:image/png;base64,"}]},
     {"model": "default", "query": "cat", "documents": ["a", {"text": "b"}], "top_n": 1},
 )
 
@@ -221,7 +223,8 @@ def text_model_bodies(data: bytes) -> None:
     try:
         _, inputs = decode_embeddings(data)
         assert 0 < len(inputs) <= MAX_INPUTS
-        assert all(0 < len(one) <= MAX_TEXT_CHARS for one in inputs)
+        texts = [one for one in inputs if not isinstance(one, InputImage)]
+        assert all(0 < len(one) <= MAX_TEXT_CHARS for one in texts)
     except RequestError as error:
         _check_error(error)
     try:

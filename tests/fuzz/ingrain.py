@@ -16,6 +16,7 @@ BODIES: tuple[Any, ...] = (
     {"model_name": "a/b", "pretrained": None, "text": ["cat", "dog"], "normalize": False},
     {"name": "a/b", "library": "sentence_transformers"},
     {"name": "a/b", "text": "cat", "normalize": True, "n_dims": 4},
+    {"name": "hf-hub:a/b", "pretrained": "c", "image": "x"},
     {"name": "a/b", "image": ["x"], "imageDownloadHeaders": {"A": "b"}, "nDims": None},
 )
 CODES = {"invalid_json", "invalid_value", "missing_required_parameter"}
@@ -34,6 +35,8 @@ def bodies(data: bytes) -> None:
         assert 0 < len(fields.model) <= MAX_NAME_CHARS
         if isinstance(fields, IngrainEmbedFields):
             assert fields.texts is None or all(isinstance(one, str) for one in fields.texts)
+            assert fields.images is None or all(isinstance(one, str) for one in fields.images)
+            assert len(fields.lookup_name) <= 2 * MAX_NAME_CHARS + 1
             assert fields.n_dims is None or fields.n_dims > 0
     assert camel_case({"a_b": [{"c_d": "e_f"}]}) == {"aB": [{"cD": "e_f"}]}
 

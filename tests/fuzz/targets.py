@@ -8,6 +8,7 @@ from tests.fuzz import (
     files,
     forms,
     home_assistant,
+    images,
     ingrain,
     kserve,
     llama_cpp,
@@ -25,7 +26,7 @@ TARGETS = tuple(
         module.TARGETS
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
-            *(files, streams, ingrain, llama_cpp, kserve),
+            *(files, streams, ingrain, llama_cpp, kserve, images),
         )
     )
 )

@@ -15,6 +15,8 @@ from core.ip_addresses import IpAddress
 from engines.base.text import MAX_IMAGE_BYTES
 from web.images import MAX_IMAGES, RequestImages
 
+pytestmark = pytest.mark.live
+
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 

@@ -21,8 +21,8 @@ from engines.runtime.image_text.folder import ImagePreparation
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 "Formats of images that are decoded. Of an animation the first frame is taken."
 
-MAX_PIXELS = 50_000_000
-"Most pixels of an image, as a telephone's camera makes. Decoded, they take 150 MB."
+MAX_PIXELS = 30_000_000
+"Most pixels of an image: twice those of most cameras' photos. Decoded, they take 120 MB."
 
 MAX_PROPORTION = 50
 """Longest edge as a multiple of the shortest. The image is scaled by its shortest edge, so a long
@@ -55,8 +55,10 @@ def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
         ):
             _check_size(*image.size)
             image.load()
-            upright = ImageOps.exif_transpose(image)
-            return _values(upright.convert("RGB"), preparation)
+            ImageOps.exif_transpose(image, in_place=True)
+            # A copy of a large image takes as much memory again.
+            colours = image if image.mode == "RGB" else image.convert("RGB")
+            return _values(colours, preparation)
     except _DecodeTimeout:
         raise UnusableImage(f"it takes more than {MAX_DECODE_S:g} s to decode") from None
     except UnusableImage:

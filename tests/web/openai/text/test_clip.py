@@ -97,7 +97,7 @@ def test_a_wrong_request_is_told_what_is_wrong(
 
 
 def test_a_model_that_lies_about_its_shape_is_not_loaded(served: Served) -> None:
-    error = _post(served, "liar", "cat", 503)
+    error = _post(served, "liar", "cat", 502)
     assert "'text_projection.weight' has the shape [12, 16]" in error["message"]
     cards = httpx.get(f"{served[0]}/v1/models").json()["data"]
     states = {card["id"]: card["state"] for card in cards if card["kind"] == "clip"}
