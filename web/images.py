@@ -8,7 +8,7 @@ import asyncio
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
@@ -38,9 +38,6 @@ MAX_HEADERS = 16
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp")
 "Content types of the formats that are decoded."
-
-IMAGE_ERRORS = ("image_too_large", "invalid_image", "too_large", "too_many_requests")
-"Codes of the errors of requests with images."
 
 HOSTS_SETTING = "models.image_hosts"
 "Setting with the hosts that images are fetched from. It is named in errors."
@@ -77,25 +74,23 @@ class RequestImages:
             yield await read_body(request, MAX_BODY_BYTES)
 
     async def load(
-        self, references: Sequence[str], param: str, headers: Mapping[str, str] | None = None
+        self, references: Mapping[str, str], headers: Mapping[str, str] | None = None
     ) -> list[bytes]:
-        """Returns the files of images, in their order. `references`: base64, `data:` URLs and
-        addresses. `param`: name of the field, in errors. `headers`: headers for the hosts of the
-        addresses.
+        """Returns the files of images, in their order. `references`: place in the request, for
+        errors -> base64, `data:` URL or address; see `places`. `headers`: headers for the hosts of
+        the addresses.
 
         Raises RequestError array_above_max_length, invalid_image, image_too_large.
         """
         if len(references) > MAX_IMAGES:
+            param = next(iter(references)).partition("[")[0]
             raise RequestError(
                 f"Invalid '{param}': {len(references)} images; at most {MAX_IMAGES} are allowed.",
                 code="array_above_max_length",
                 param=param,
             )
-        places = [
-            f"{param}[{at}]" if len(references) > 1 else param for at in range(len(references))
-        ]
         files: list[bytes] = []
-        for reference, place in zip(references, places, strict=True):
+        for place, reference in references.items():
             if reference.startswith(("http://", "https://")):
                 file = await self._fetch(reference, place, headers or {})
             else:
@@ -150,6 +145,12 @@ async def read_body(request: aioweb.Request, limit_bytes: int) -> bytes:
         if len(body) > limit_bytes:
             raise PayloadTooLarge(f"the body has more than {limit_bytes} bytes, the limit")
     return bytes(body)
+
+
+def places(param: str, count: int) -> list[str]:
+    """Returns the names of `count` values of a field, for errors: `image[0]`, or only `image` if
+    there is one."""
+    return [f"{param}[{index}]" for index in range(count)] if count > 1 else [param] * count
 
 
 def invalid_image(place: str, why: str) -> RequestError:

@@ -20,9 +20,9 @@ from web.openai.speech.fields import MAX_INPUT_CHARS, decode_body
 from web.openai.text.fields import (
     MAX_INPUTS,
     MAX_TEXT_CHARS,
+    InputImage,
     decode_embeddings,
     decode_rerank,
-    InputImage,
 )
 from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import transcription, translation

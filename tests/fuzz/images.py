@@ -51,7 +51,7 @@ def image_files(data: bytes) -> None:
 def image_references(data: bytes) -> None:
     """Checks that a reference gives a file within its bounds, or an error of a known code."""
     try:
-        (file,) = asyncio.run(IMAGES.load([data.decode("utf-8", "replace")], "image"))
+        (file,) = asyncio.run(IMAGES.load({"image": data.decode("utf-8", "replace")}))
     except RequestError as error:
         assert error.code in {"invalid_image", "image_too_large"}
         assert len(str(error)) < 1000

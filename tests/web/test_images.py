@@ -13,7 +13,7 @@ from core.errors import RequestError
 from core.http.fetch_policy import HostAllowlist
 from core.ip_addresses import IpAddress
 from engines.base.text import MAX_IMAGE_BYTES
-from web.images import MAX_IMAGES, RequestImages
+from web.images import MAX_IMAGES, RequestImages, places
 
 pytestmark = pytest.mark.live
 
@@ -67,7 +67,8 @@ def load(
     async def run() -> list[bytes]:
         async with image_host() as host:
             named = [reference.replace("HOST", host) for reference in references]
-            return await images.load(named, "image", headers)
+            placed = dict(zip(places("image", len(named)), named, strict=True))
+            return await images.load(placed, headers)
 
     return asyncio.run(run())
 
@@ -118,10 +119,10 @@ def test_only_named_hosts_at_safe_addresses_are_asked() -> None:
 )
 def test_other_references_are_refused(reference: str, code: str, why: str) -> None:
     with pytest.raises(RequestError, match=why) as caught:
-        asyncio.run(ALLOWED.load([reference], "image"))
+        asyncio.run(ALLOWED.load({"image": reference}))
     assert (caught.value.code, caught.value.param) == (code, "image")
 
 
 def test_there_is_a_largest_number_of_images() -> None:
     with pytest.raises(RequestError, match=f"at most {MAX_IMAGES}"):
-        asyncio.run(ALLOWED.load(["eA=="] * (MAX_IMAGES + 1), "image"))
+        asyncio.run(ALLOWED.load(dict.fromkeys(places("image", MAX_IMAGES + 1), "eA==")))

@@ -15,7 +15,7 @@ from core.http.routes import JSON
 from engines.registry import EngineKind
 from serving.registry import ModelListing, ModelRegistry
 from serving.text.model import Clips, Embedder, Embedders, ServedClip, is_clip
-from web.images import IMAGE_ERRORS, RequestImages
+from web.images import RequestImages, places
 from web.ingrain.fields import (
     HUB_PREFIX,
     IngrainEmbedFields,
@@ -40,6 +40,7 @@ LIBRARIES: Mapping[EngineKind, Library] = {"embed": TEXTS, "clip": IMAGES}
 
 BAD_IMAGE = "Invalid image. Please provide a valid image URL or a base64 encoded image."
 "Begin of Ingrain's error for an image."
+BAD_IMAGE_CODES = ("image_too_large", "invalid_image")
 
 CLIENT = "ingrain-client/"
 "Begin of the header User-Agent of Ingrain's own client, whose lists have another form than before."
@@ -273,10 +274,11 @@ class IngrainDoor:
         _check_length(fields, model)
         async with self._limit.take():
             try:
-                files = await self._images.load(images, "image", fields.image_download_headers)
+                references = dict(zip(places("image", len(images)), images, strict=True))
+                files = await self._images.load(references, fields.image_download_headers)
                 vectors = await clip_vectors_of(model, files, param="image")
             except RequestError as error:
-                if error.code not in IMAGE_ERRORS:
+                if error.code not in BAD_IMAGE_CODES:
                     raise
                 message = f"{BAD_IMAGE} {error}"
                 raise RequestError(message, code=error.code, param=error.param) from None

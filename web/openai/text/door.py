@@ -30,7 +30,7 @@ from serving.text.model import (
 )
 from serving.text.remote import RemoteTextModel, RemoteTextModels
 from serving.text.remote_settings import RemoteKind
-from web.images import MAX_BODY_BYTES, RequestImages, invalid_image
+from web.images import MAX_BODY_BYTES, RequestImages, invalid_image, places
 from web.openai.json_body import check_json, read_json
 from web.openai.limits import RequestLimits
 from web.openai.text.fields import (
@@ -208,7 +208,7 @@ class TextDoor:
         """Returns the vectors of checked inputs. `name`: model as the request names it.
         `dimensions`, `prompt`: as in `EmbeddingFields`. `is_cut`: True: texts that are too long are
         cut. Raises RequestError, OverloadedError, EngineError."""
-        model = _requested(self._embedders, name, "embeddings")
+        model = _requested(self._embedders, name, "embeddings", self._clips)
         info = model.info
         length = _dimensions(info, dimensions)
         check_prompt(info, prompt)
@@ -229,9 +229,13 @@ class TextDoor:
                 code="invalid_value",
                 param="input",
             )
-        references = [entry.reference for entry in inputs if isinstance(entry, InputImage)]
+        references = {
+            place: entry.reference
+            for place, entry in zip(places("input", len(inputs)), inputs, strict=True)
+            if isinstance(entry, InputImage)
+        }
         async with self._limits.embeddings.take():
-            files = iter(await self._images.load(references, "input"))
+            files = iter(await self._images.load(references))
             contents = [entry if isinstance(entry, str) else next(files) for entry in inputs]
             return unit_rows(await clip_vectors_of(model, contents))
 
@@ -371,8 +375,7 @@ async def clip_vectors_of(
     for item in items:
         result = await model.compute(item, priority)
         if result.problem:
-            place = f"{param}[{len(rows)}]" if len(inputs) > 1 else param
-            raise invalid_image(place, result.problem)
+            raise invalid_image(places(param, len(inputs))[len(rows)], result.problem)
         if not result.vectors:
             raise _too_long(info, param, len(rows), result.tokens, len(inputs))
         tokens += sum(result.tokens)
@@ -400,26 +403,26 @@ def _clip_items(inputs: Sequence[str | bytes], *, is_cut: bool) -> list[ClipItem
 
 def _without_images(model: str, inputs: Sequence[EmbeddingInput]) -> list[str | tuple[int, ...]]:
     """Returns the inputs. Raises RequestError if one of them is an image."""
-    found = [entry for entry in inputs if not isinstance(entry, InputImage)]
-    if len(found) < len(inputs):
-        raise RequestError(
-            f"Invalid value for 'input': the model {model[:64]!r} takes no images.",
-            code="invalid_image",
-            param="input",
-        )
-    return found
+    for place, entry in zip(places("input", len(inputs)), inputs, strict=True):
+        if isinstance(entry, InputImage):
+            raise invalid_image(place, f"the model {model[:64]!r} takes no images")
+    return [entry for entry in inputs if not isinstance(entry, InputImage)]
 
 
 def _requested(
-    models: ModelsOfKind[ServedTextModel[ItemT, ResultT]], name: str, work: str
+    models: ModelsOfKind[ServedTextModel[ItemT, ResultT]],
+    name: str,
+    work: str,
+    others: Iterable[str] = (),
 ) -> ServedTextModel[ItemT, ResultT]:
-    """Returns the model that a request names. Raises NotFound model_not_found."""
+    """Returns the model that a request names. `others`: further names that the request could have.
+    Raises NotFound model_not_found."""
     model = models.get(name)
     if model is None and _is_any(name):
         first = next(iter(models), None)
         model = None if first is None else models.get(first)
     if model is None:
-        names = ", ".join(models)
+        names = ", ".join((*models, *others))
         allowed = f"Allowed: {names}." if names else f"No model for {work} is installed."
         raise NotFound(
             f"Unknown model {name[:64]!r}. {allowed}",

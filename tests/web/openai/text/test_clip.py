@@ -75,12 +75,14 @@ def _bmp(pixels: Any) -> str:
 
 
 WRONG: list[tuple[str, Any, str, str]] = [
-    ("words", [{"image": _url()}], "invalid_image", "'words' takes no images"),
+    ("words", [{"image": _url()}], "invalid_image", "the model 'words' takes no images"),
     ("pictures", [{"image": _url(), "text": "cat"}], "invalid_value", "either 'text' or 'image'"),
     ("pictures", [[1, 2]], "invalid_value", "no token ids"),
     ("pictures", "cat " * 20, "context_length_exceeded", "takes at most 12"),
     ("pictures", ["cat", {"image": "eA=="}], "invalid_image", "'input[1]': it is no image in one"),
     ("pictures", [{"image": "data:image/svg+xml;base64,eA=="}], "invalid_image", "allowed: image/"),
+    ("pictures", ["cat", {"image": "no!"}], "invalid_image", "'input[1]': it is no base64"),
+    ("nobody", "cat", "model_not_found", "Allowed: words, "),
     ("pictures", [{"image": "https://example.com/x"}], "invalid_image", "models.image_hosts"),
     ("pictures", [{"image": _url()}] * 65, "array_above_max_length", "at most 64"),
 ]
@@ -92,7 +94,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
 def test_a_wrong_request_is_told_what_is_wrong(
     served: Served, model: str, given: Any, code: str, message: str
 ) -> None:
-    error = _post(served, model, given, 400)
+    error = _post(served, model, given, 404 if code == "model_not_found" else 400)
     assert (error["code"], message in error["message"]) == (code, True), error
 
 
