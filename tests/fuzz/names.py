@@ -1,4 +1,4 @@
-"""Names, versions and codes of devices, and the versions in their images."""
+"""Names, versions and codes of devices, the versions in their images, and names of models."""
 
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -11,6 +11,9 @@ from devices.registry.sanitize import MAX_NAME_CHARS as MAX_SHOWN_CHARS
 from devices.registry.sanitize import sanitize_line
 from devices.xiaozhi.firmware import version_in
 from devices.xiaozhi.ota_check import is_newer
+from server.models.errors import ModelsError
+from server.models.source_spec import source_of
+from serving.catalogue import UnknownModelError
 from tests.fuzz.target import Target
 
 ROOT = PurePosixPath("/firmware")
@@ -21,6 +24,10 @@ its security version."""
 PAIRS = (
     *(b"123-456\n123 456", b"0.10\n0.9", b"0.10-rc.10\n0.10-rc.9", b"1.2.3+4\n1.2.3"),
     *(b"local\n1.0", b"ESP32-S3-BOX-3\n1.2.3", b"../a\na/b", b"v2..3\n.hidden"),
+)
+MODELS = (
+    *(b"tiny.en", b"all-MiniLM-L6-v2", b"piper:en_US-lessac-medium", b"hibari:emma", b"kokoro"),
+    *(b"a/b", b"https://hub.example/a/b/tree/main", b"../a/b", b"a/..", b".a/b"),
 )
 
 
@@ -96,7 +103,27 @@ def _image(data: bytes) -> None:
     assert again.encode() == said or not (said.isascii() and said.decode().isprintable())
 
 
+def model_names(data: bytes) -> None:
+    """Checks that the name of a model to download, which becomes a folder, stays in its folder."""
+    try:
+        source = source_of(data.decode(errors="replace"))
+    except (ModelsError, UnknownModelError) as error:
+        str(error).encode()
+        return
+    for folder in (source.folder, source.repository):
+        assert not {"..", ".", ""} & set(folder.split("/"))
+        assert not folder.startswith((".", "/"))
+    assert "/" not in source.folder
+
+
 TARGETS = (
+    Target(
+        name="model_names",
+        one_input=model_names,
+        seeds=MODELS,
+        words=("piper:", "hibari:", "--", "..", "/", "%2f", "/tree/", "https://", "\\", "\0"),
+        max_bytes=256,
+    ),
     Target(
         name="device_names",
         one_input=device_names,

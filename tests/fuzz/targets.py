@@ -13,6 +13,7 @@ from tests.fuzz import (
     kserve,
     llama_cpp,
     names,
+    ollama,
     realtime,
     streams,
     was,
@@ -26,7 +27,7 @@ TARGETS = tuple(
         module.TARGETS
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
-            *(files, streams, ingrain, llama_cpp, kserve, images),
+            *(files, streams, ingrain, llama_cpp, kserve, images, ollama),
         )
     )
 )
