@@ -179,12 +179,15 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[dict[str, Any]]:
     without one, or to the first of its name."""
     waiting: list[tuple[str, str]] = []
     count = 0
-    for message in messages:
+    for index, message in enumerate(messages):
         if message.role == "tool":
             named = [call for call in waiting if message.tool_name in (None, call[1])] or waiting
             if not named:
+                where = f"messages[{index}]"
                 raise RequestError(
-                    "a message with the role 'tool' must follow a call", code="invalid_value"
+                    f"{where}: a message with the role 'tool' must follow a call",
+                    code="invalid_value",
+                    param=where,
                 )
             waiting.remove(named[0])
             content = message.content or ""
