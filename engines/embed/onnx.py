@@ -27,7 +27,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(settings: Settings) -> "OnnxEmbedder":
-    """Loads the model."""
+    """Loads the model, and tries it. Raises EngineError if its files do not fit together."""
     return OnnxEmbedder(settings)
 
 
@@ -38,6 +38,7 @@ class OnnxEmbedder:
         self._encoder = TextEncoder(settings.model, "embed", settings.threads)
         self._folder = self._encoder.folder
         self.info: TextModelInfo = self._folder.info
+        self._encoder.check(self._vectors)
 
     def embed(self, items: Sequence[EmbedItem]) -> list[EmbedResult]:
         """Computes all texts of the items together."""

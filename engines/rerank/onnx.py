@@ -13,7 +13,7 @@ __all__ = ["REQUIRES", "OnnxReranker", "Settings", "create"]
 
 
 def create(settings: Settings) -> "OnnxReranker":
-    """Loads the model."""
+    """Loads the model, and tries it. Raises EngineError if its files do not fit together."""
     return OnnxReranker(settings)
 
 
@@ -23,6 +23,7 @@ class OnnxReranker:
     def __init__(self, settings: Settings) -> None:
         self._encoder = TextEncoder(settings.model, "rerank", settings.threads)
         self.info: TextModelInfo = self._encoder.folder.info
+        self._encoder.check(self._scores)
 
     def rerank(self, items: Sequence[RerankItem]) -> list[RerankResult]:
         """Computes all pairs of the items together."""

@@ -21,12 +21,13 @@ from engines.runtime.text_encoder.folder import (
     CLIP_TYPES,
     ONNX_FILES,
     SCORING_CLASS,
+    TOKENIZER_FILE,
     TextModelKind,
 )
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
 
-CONFIG_FILE, MODULES_FILE, TOKENIZER_FILE = "config.json", "modules.json", "tokenizer.json"
+CONFIG_FILE, MODULES_FILE = "config.json", "modules.json"
 
 DESCRIPTION_FILES = (
     *(CONFIG_FILE, MODULES_FILE, TOKENIZER_FILE, "config_sentence_transformers.json"),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from core.errors import EngineError
 from engines.runtime.text_encoder.bert_graph import build_graph
-from engines.runtime.text_encoder.folder import TextModelKind, read_folder
+from engines.runtime.text_encoder.folder import TOKENIZER_FILE, TextModelKind, read_folder
 
 Floats = npt.NDArray[np.float32]
 
@@ -19,6 +19,9 @@ MAX_PADDING = 0.2
 
 MAX_CALL_TOKENS = 4096
 "Largest number of tokens in one run of the network: the inner values take memory for each."
+
+MAX_TRIAL_TOKENS = 512
+"Largest number of tokens of the text with which a loaded model is tried: some 0.1 s of MiniLM."
 
 DEFAULT_THREADS = 4
 "Largest number of threads by default: more of them make a short text hardly faster."
@@ -41,24 +44,46 @@ class TextEncoder:
 
     def __init__(self, path: str, kind: TextModelKind, threads: int) -> None:
         """Loads the model. `threads`: threads of the network; 0: as many as there are cores, at
-        most DEFAULT_THREADS. Raises EngineError, and all that the libraries raise."""
-        from tokenizers import Tokenizer
-
+        most DEFAULT_THREADS. Raises EngineError if a file is damaged or contradicts another one."""
         self.folder = read_folder(Path(path))
         if self.folder.kind != kind:
-            why = f"is a model for {self.folder.kind}, not for {kind}"
-            raise EngineError(kind, self.folder.info.model, why)
-        self._tokenizer = Tokenizer.from_file(str(self.folder.path / "tokenizer.json"))
-        # Some files hold a length at which the tokenizer cuts. Then nobody would notice that a text
-        # is too long.
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        network = self.folder.onnx_file or build_graph(self.folder)
-        self._session = open_session(network, self.folder.path, threads)
+            raise self._error(f"is a model for {self.folder.kind}, not for {kind}")
+        self._tokenizer = self._read_tokenizer()
+        try:
+            network = self.folder.onnx_file or build_graph(self.folder)
+            self._session = open_session(network, self.folder.path, threads)
+        except library_errors() as error:
+            raise self._error(
+                f"{self.folder.weights_file.name} cannot be loaded: {type(error).__name__}"
+            ) from error
         self._inputs = {node.name for node in self._session.get_inputs()}
         outputs = [node.name for node in self._session.get_outputs()]
         wanted = ("last_hidden_state", "token_embeddings", "logits")
         self._output = next((name for name in wanted if name in outputs), outputs[0])
+
+    def check(self, reduce: "RowReducer") -> None:
+        """Computes one long text of the token with the highest id. `reduce`: as for `run`.
+
+        Raises EngineError if the network does not take it, or gives another row than the folder's
+        files say: later, wrong vectors or failures of some texts would follow.
+        """
+        info, file = self.folder.info, self.folder.weights_file.name
+        length, highest = min(info.max_tokens, MAX_TRIAL_TOKENS), info.vocabulary_size - 1
+        failures = (*library_errors(), ValueError, IndexError)
+        try:
+            (row,) = self.run([Tokens([highest] * length)], reduce)
+        except failures as error:
+            raise self._error(
+                f"{file} cannot compute {length} tokens with the id {highest}, which config.json"
+                f" allows: {type(error).__name__}"
+            ) from error
+        if row.shape != (info.dimensions,):
+            raise self._error(
+                f"{file} gives {list(row.shape)} numbers for a text, but config.json says"
+                f" {info.dimensions}"
+            )
+        if not np.isfinite(row).all():
+            raise self._error(f"{file} gives numbers that are not finite")
 
     def tokenize(self, text: str, second: str | None = None) -> Tokens:
         """Returns the tokens of a text, or of a pair of texts, with special tokens."""
@@ -76,9 +101,7 @@ class TextEncoder:
         encoding = self._tokenizer.post_process(encoding)
         return Tokens(encoding.ids, encoding.type_ids)
 
-    def run(
-        self, inputs: Sequence[Tokens], reduce: Callable[[Floats, npt.NDArray[np.int64]], Floats]
-    ) -> list[Floats]:
+    def run(self, inputs: Sequence[Tokens], reduce: "RowReducer") -> list[Floats]:
         """Returns one row for each input. Inputs of similar length share a run of the network.
         `reduce`: makes rows of the network's output and the attention mask."""
         rows: list[Floats | None] = [None] * len(inputs)
@@ -92,9 +115,61 @@ class TextEncoder:
                 rows[index] = row
         return [row for row in rows if row is not None]
 
+    def _read_tokenizer(self) -> Any:
+        """Returns the tokenizer, which never cuts or pads. Raises EngineError."""
+        from tokenizers import Tokenizer
+
+        info = self.folder.info
+        text = (self.folder.path / TOKENIZER_FILE).read_bytes()
+        try:
+            tokenizer = Tokenizer.from_buffer(text)
+        except ValueError as error:
+            raise self._error(f"{TOKENIZER_FILE} cannot be read: {error}") from error
+        # Some files hold a length at which the tokenizer cuts. Then nobody would notice that a text
+        # is too long.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        added = tokenizer.get_added_tokens_decoder()
+        tokens = max(
+            tokenizer.get_vocab_size(with_added_tokens=False), *(number + 1 for number in added), 0
+        )
+        if tokens > info.vocabulary_size:
+            raise self._error(
+                f"{TOKENIZER_FILE} has {tokens} tokens, but config.json says vocab_size"
+                f" {info.vocabulary_size}"
+            )
+        if info.max_tokens <= (special := tokenizer.num_special_tokens_to_add(True)):
+            raise self._error(
+                f"it takes {info.max_tokens} tokens, no more than its {special} special ones"
+            )
+        return tokenizer
+
+    def _error(self, why: str) -> EngineError:
+        return EngineError(self.folder.kind, self.folder.info.model, why)
+
     @property
     def _pad_id(self) -> int:
         return self.folder.config.pad_token_id or 0
+
+
+RowReducer = Callable[[Floats, npt.NDArray[np.int64]], Floats]
+"Makes a row for each input from the network's output and the attention mask."
+
+
+def library_errors() -> tuple[type[Exception], ...]:
+    """Returns the errors of onnxruntime for a file that is damaged, or inputs that do not fit it.
+    They have no class in common."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    return (
+        errors.Fail,
+        errors.InvalidArgument,
+        errors.InvalidGraph,
+        errors.InvalidProtobuf,
+        errors.NoSuchFile,
+        errors.NotImplemented,
+        errors.RuntimeException,
+    )
 
 
 def open_session(network: Path | bytes, folder: Path, threads: int) -> Any:

@@ -29,6 +29,8 @@ that come meanwhile wait longer."""
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 "Places of an exported network, the preferred first."
 
+TOKENIZER_FILE = "tokenizer.json"
+
 CHECKPOINT_TYPES = ("bert", "roberta", "xlm-roberta")
 "Values of `model_type` of the checkpoints for which a network can be built."
 
@@ -122,9 +124,14 @@ class TextModelFolder:
         return next((self.path / name for name in ONNX_FILES if (self.path / name).is_file()), None)
 
     @property
+    def weights_file(self) -> Path:
+        """The exported network, or else the checkpoint."""
+        return self.onnx_file or self.path / CHECKPOINT_FILE
+
+    @property
     def size_bytes(self) -> int:
         """Size of the weights."""
-        file = self.onnx_file or self.path / CHECKPOINT_FILE
+        file = self.weights_file
         data = file.with_name(file.name + "_data")  # weights of an exported network above 2 GB
         return file.stat().st_size + (data.stat().st_size if data.is_file() else 0)
 
@@ -133,7 +140,7 @@ def kind_of(path: Path) -> TextModelKind | None:
     """Returns what a folder holds; None if it is no text model. Reads at most two small files."""
     if (path / "modules.json").is_file():
         return "embed"
-    if not (path / "tokenizer.json").is_file():
+    if not (path / TOKENIZER_FILE).is_file():
         return None
     try:
         config = read_json(path / "config.json", _KindConfig)
@@ -151,10 +158,11 @@ def read_folder(path: Path) -> TextModelFolder:
     kind = kind_of(path)
     if kind is None:
         raise _error(path, "is no model for embeddings or reranking: it has no modules.json")
-    for name in ("config.json", "tokenizer.json"):
+    for name in ("config.json", TOKENIZER_FILE):
         if not (path / name).is_file():
             raise _error(path, f"has no {name}")
     config = read_json(path / "config.json", _Config)
+    _check_numbers(path, config)
     _check_weights(path, config)
     return _scorer(path, config) if kind == "rerank" else _embedder(path, config)
 
@@ -261,6 +269,21 @@ def _pooling(path: Path, folder: str) -> Pooling:
     if not config.include_prompt:
         raise _error(path, f"{folder}/config.json: include_prompt = false is not supported")
     return chosen[0]
+
+
+def _check_numbers(path: Path, config: _Config) -> None:
+    if config.vocab_size < 1 or config.hidden_size < 1 or _positions(config) < 1:
+        why = "vocab_size, hidden_size and max_position_embeddings must be positive"
+        raise _error(path, f"config.json: {why}")
+    if not 0 <= (config.pad_token_id or 0) < config.vocab_size:
+        allowed = f"allowed: 0 to {config.vocab_size - 1}"
+        raise _error(
+            path, f"config.json: there is no pad_token_id {config.pad_token_id}; {allowed}"
+        )
+    for length in config.matryoshka_dimensions:
+        if not 1 <= length <= config.hidden_size:
+            allowed = f"allowed: 1 to {config.hidden_size}"
+            raise _error(path, f"config.json: matryoshka_dimensions has {length}; {allowed}")
 
 
 def _check_weights(path: Path, config: _Config) -> None:

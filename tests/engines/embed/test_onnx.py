@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import onnx
 import pytest
 
 from core.errors import EngineError
 from engines.base.text import EmbedItem, RerankItem
 from engines.embed import onnx as embed
 from engines.rerank import onnx as rerank
+from engines.runtime.text_encoder.bert_graph import build_graph
 from engines.runtime.text_encoder.folder import kind_of, read_folder
 from tests.engines.embed.tiny_model import SIZE, hidden, ids_of, write_embedder, write_reranker
 
@@ -110,3 +112,67 @@ def test_weights_that_lie_about_their_size_are_refused(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"\xff" * 64)
     with pytest.raises(EngineError, match="is no safetensors file"):
         embed.create(embed.Settings(str(folder)))
+
+
+def _refusal(folder: Path) -> str:
+    """The error with which the model's load ends."""
+    with pytest.raises(EngineError) as refused:
+        embed.create(embed.Settings(str(folder), threads=1))
+    return str(refused.value)
+
+
+def _export(folder: Path) -> Path:
+    """Replaces the checkpoint by an exported network of the same weights."""
+    graph = onnx.load_model_from_string(build_graph(read_folder(folder)))
+    onnx.load_external_data_for_model(graph, str(folder))
+    onnx.save_model(graph, folder / "model.onnx", save_as_external_data=False)
+    (folder / "model.safetensors").unlink()
+    return folder / "model.onnx"
+
+
+def test_an_exported_network_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "m")
+    file = _export(tmp_path / "m")
+    embed.create(embed.Settings(str(tmp_path / "m"), threads=1))
+    for part in (b"", file.read_bytes()[:-100]):
+        file.write_bytes(part)
+        assert "model.onnx cannot be loaded: Inv" in _refusal(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"hidden_size": 24}, "model.onnx gives [16] numbers for a text, but config.json says 24"),
+        ({"vocab_size": 99}, "cannot compute 12 tokens with the id 98, which config.json allows"),
+        ({"max_position_embeddings": 99}, "cannot compute 99 tokens with the id 10"),
+        ({"vocab_size": 10}, "tokenizer.json has 11 tokens, but config.json says vocab_size 10"),
+        ({"vocab_size": 0}, "vocab_size, hidden_size and max_position_embeddings must be positive"),
+        ({"pad_token_id": 11}, "there is no pad_token_id 11; allowed: 0 to 10"),
+        ({"matryoshka_dimensions": [8, 32]}, "matryoshka_dimensions has 32; allowed: 1 to 16"),
+        ({"max_position_embeddings": 2}, "it takes 2 tokens, no more than its 3 special ones"),
+    ],
+)
+def test_a_description_that_lies_about_the_network_is_refused(
+    tmp_path: Path, said: dict[str, object], why: str
+) -> None:
+    write_embedder(tmp_path / "m")
+    _export(tmp_path / "m")
+    _change(tmp_path / "m/config.json", **said)
+    assert why in _refusal(tmp_path / "m")
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    write_embedder(folder)
+    data = (folder / "model.safetensors").read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    numbers = np.full((len(data) - start) // 4, np.nan, "<f4")
+    (folder / "model.safetensors").write_bytes(data[:start] + numbers.tobytes())
+    assert "model.safetensors gives numbers that are not finite" in _refusal(folder)
+
+
+def test_a_tokenizer_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "m")
+    file = tmp_path / "m/tokenizer.json"
+    file.write_bytes(file.read_bytes()[:-9])
+    assert "tokenizer.json cannot be read" in _refusal(tmp_path / "m")
