@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import takewhile
 from time import perf_counter
 from typing import Any
 
@@ -26,7 +27,7 @@ class LoadPlan:
     kind: LoadKind
     clients: int
     requests: int
-    "Number of requests of all clients together."
+    "Number of requests of all clients together; with `is_over` the largest one."
     timeout_s: float
     is_kept: bool
     "True: each client keeps its connection. False: each request opens a new one."
@@ -84,10 +85,13 @@ async def check_server(address: Address, kind: LoadKind, timeout_s: float) -> No
                 await response.read()
 
 
-async def run(plan: LoadPlan) -> LoadReport:
-    """Runs all clients until the requests of the plan are done."""
+async def run(plan: LoadPlan, is_over: asyncio.Event | None = None) -> LoadReport:
+    """Runs all clients until the requests of the plan are done. `is_over`: ends the load when it is
+    set; requests under way get their answers."""
     answers: list[LoadAnswer] = []
-    numbers = iter(range(plan.requests))
+    numbers = takewhile(
+        lambda _: is_over is None or not is_over.is_set(), iter(range(plan.requests))
+    )
     async with _session(plan.address, plan.timeout_s, is_kept=plan.is_kept) as session:
         began_s = perf_counter()
         async with asyncio.TaskGroup() as tasks:

@@ -1,18 +1,23 @@
-"""`python -m bench.measurements.text_models MODELS --peer PYTHON`: embeddings and reranking beside
-sentence-transformers behind FastAPI, in alternating rounds.
+"""Compares embeddings and reranking with sentence-transformers behind FastAPI, in turns.
 
-MODELS is a folder with the folders `embedder` and `reranker`. PYTHON is the interpreter of an
-environment with sentence-transformers, fastapi and uvicorn. Requests for each second of the
-server's processor time compare systems even if the machine does other work.
+    python -m bench.measurements.text_models EMBEDDER --peer PYTHON
+
+EMBEDDER is the folder of a model for embeddings. PYTHON is the interpreter of an environment with
+sentence-transformers, fastapi and uvicorn. Without `--reranker` the cross-encoder has random
+weights in the shape of MiniLM-L6. Requests for each second of the server's processor time compare
+systems even if the machine does other work.
 """
 
 import argparse
 import asyncio
+import os
 import socket
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -20,60 +25,123 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from bench.client.http import Address
-from bench.client.realtime import CannotConnect
 from bench.load import bodies
+from bench.load.bodies import LoadKind
 from bench.load.clients import LoadPlan, LoadReport, check_server, run
-from bench.server.own_server import own_server
+from bench.server import random_cross_encoder
+from bench.server.own_server import ServerStartError, own_server
 from bench.tools.stats import machine, markdown, percentile
+from engines.runtime.text_encoder.encoder import DEFAULT_THREADS
 
 PEER = Path(__file__).parent.parent / "peers" / "run_sentence_transformers.py"
-START_S, TIMEOUT_S = 300, 300.0
+START_S, TIMEOUT_S = 300.0, 300.0
+
+EMBEDDER, RERANKER = "embedder", "reranker"
+"Names of the models, which both servers get from one folder."
+
+LONG_WORDS = 126
+"Words of a text that has 128 tokens with the two special ones."
 
 
 def main() -> int:
     """Runs all rounds and prints one table; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", type=Path)
+    parser.add_argument("embedder", type=Path, metavar="EMBEDDER")
+    parser.add_argument("--reranker", type=Path, metavar="FOLDER")
     parser.add_argument("--peer", metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=500)
     parser.add_argument("--requests", type=int, default=2000)
-    parser.add_argument("--threads", type=int, default=2)
-    asyncio.run(_main(parser.parse_args()))
+    parser.add_argument("--alone", type=int, default=100, help="requests of one caller alone")
+    parser.add_argument("--rankings", type=int, default=10, help="requests to rank 100 documents")
+    threads = min(os.cpu_count() or 1, DEFAULT_THREADS)
+    parser.add_argument(
+        "--threads", type=int, default=threads, help="of the peer; default: as many as Earshot has"
+    )
+    options = parser.parse_args()
+    if not (options.embedder / "config.json").is_file():
+        parser.error(f"{options.embedder} has no config.json: give the folder of a model")
+    asyncio.run(_main(options))
     return 0
 
 
-async def _main(options: argparse.Namespace) -> None:
-    print(f"{machine()}, {options.rounds} rounds\n")
-    loads = [
-        ("2 words", bodies.embeddings("embedder", words=2, inputs=1), options.clients, True),
-        (
-            "2 words, fresh",
-            bodies.embeddings("embedder", words=2, inputs=1),
-            options.clients,
-            False,
-        ),
-        ("2 words, alone", bodies.embeddings("embedder", words=2, inputs=1), 1, True),
-        ("126 words, alone", bodies.embeddings("embedder", words=126, inputs=1), 1, True),
-        ("100 documents", bodies.rerank("reranker", words=30, documents=100), 1, True),
+@dataclass(frozen=True, slots=True)
+class MeasuredServer:
+    """A server that takes the loads."""
+
+    address: Address
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLoad:
+    """One load of the table."""
+
+    title: str
+    kind: LoadKind
+    clients: int
+    requests: int
+    is_kept: bool = True
+
+
+def _loads(options: argparse.Namespace) -> list[MeasuredLoad]:
+    two, many = (bodies.embeddings(EMBEDDER, words=words, inputs=1) for words in (2, LONG_WORDS))
+    ranking = bodies.rerank(RERANKER, words=30, documents=100)
+    crowd, requests = options.clients, options.requests
+    return [
+        MeasuredLoad(f"2 words, {crowd} clients, kept", two, crowd, requests),
+        MeasuredLoad(f"2 words, {crowd} clients, fresh", two, crowd, requests, is_kept=False),
+        MeasuredLoad("2 words, alone", two, 1, options.alone),
+        MeasuredLoad(f"{LONG_WORDS} words, alone", many, 1, options.alone),
+        MeasuredLoad("100 documents of 30 words", ranking, 1, options.rankings),
     ]
-    rows: list[list[str]] = []
-    async with _ours(options) as ours, _peer(options) as peer:
-        servers = {"Earshot": ours} | ({"sentence-transformers": peer} if peer else {})
-        for title, kind, clients, is_kept in loads:
-            requests = options.requests if clients > 1 else (10 if "documents" in title else 100)
-            found: dict[str, list[tuple[LoadReport, float]]] = {name: [] for name in servers}
-            for _ in range(options.rounds):
-                for name, (address, pid) in servers.items():
-                    await check_server(address, kind, TIMEOUT_S)
-                    before_s = _processor_s(pid)
-                    plan = LoadPlan(address, kind, clients, requests, TIMEOUT_S, is_kept)
-                    report = await run(plan)
-                    found[name].append((report, _processor_s(pid) - before_s))
-            rows += [_row(title, name, reports) for name, reports in found.items()]
-            print(markdown(_HEAD, rows[-len(servers) :]), flush=True)
-    for words in (2, 126) if options.peer else ():
-        print(f"the library in a loop, {words} words: {await _loop_ms(options, words)} ms")
+
+
+async def _main(options: argparse.Namespace) -> None:
+    print(f"{machine()}, {options.rounds} rounds, {options.threads} threads\n")
+    print(markdown(_HEAD, ()), flush=True)
+    async with AsyncExitStack() as stack:
+        models = Path(stack.enter_context(TemporaryDirectory(prefix="earshot-text-")))
+        _lay_out(models, options)
+        servers = {"Earshot": await stack.enter_async_context(_ours(models, options))}
+        if options.peer:
+            servers["sentence-transformers"] = await stack.enter_async_context(
+                _peer(models, options)
+            )
+        for load in _loads(options):
+            for row in await _measured(load, servers, options.rounds):
+                print(f"| {' | '.join(row)} |", flush=True)
+        await stack.aclose()
+        for words in (2, LONG_WORDS) if options.peer else ():
+            took_ms = await _loop_ms(options, words)
+            print(f"\nsentence-transformers called in a loop, {words} words: {took_ms} ms")
+
+
+async def _measured(
+    load: MeasuredLoad, servers: Mapping[str, MeasuredServer], rounds: int
+) -> list[list[str]]:
+    """Runs one load on all servers in turn; returns a row for each."""
+    found: dict[str, list[tuple[LoadReport, float]]] = {name: [] for name in servers}
+    for _ in range(rounds):
+        for name, server in servers.items():
+            await check_server(server.address, load.kind, TIMEOUT_S)
+            before_s = processor_s(server.pid)
+            report = await run(
+                LoadPlan(
+                    server.address, load.kind, load.clients, load.requests, TIMEOUT_S, load.is_kept
+                )
+            )
+            found[name].append((report, processor_s(server.pid) - before_s))
+    return [_row(load.title, name, reports) for name, reports in found.items()]
+
+
+def _lay_out(models: Path, options: argparse.Namespace) -> None:
+    """Makes a models folder of the two models."""
+    (models / EMBEDDER).symlink_to(options.embedder.resolve())
+    if options.reranker:
+        (models / RERANKER).symlink_to(options.reranker.resolve())
+    else:
+        random_cross_encoder.build(models / RERANKER, options.embedder)
 
 
 _HEAD = (
@@ -89,78 +157,86 @@ _HEAD = (
 
 
 def _row(title: str, name: str, found: Sequence[tuple[LoadReport, float]]) -> list[str]:
-    took_ms = [one.took_ms for report, _ in found for one in report.answered]
+    took_ms = [answer.took_ms for report, _ in found for answer in report.answered]
+    errors: Counter[str] = sum((report.errors for report, _ in found), Counter())
     per_core = [len(report.answered) / used_s for report, used_s in found if used_s]
     return [
         title,
         name,
         str(len(took_ms)),
-        str(sum(report.errors.total() for report, _ in found)),
+        ", ".join(f"{count} x {what}" for what, count in errors.most_common()) or "0",
         f"{median(report.requests_per_s for report, _ in found):.1f}",
         f"{median(per_core):.1f}",
-        f"{percentile(took_ms, 50):.1f}",
-        f"{percentile(took_ms, 95):.1f}",
+        *(f"{percentile(took_ms, percent):.1f}" if took_ms else "-" for percent in (50, 95)),
     ]
 
 
-def _processor_s(pid: int) -> float:
+def processor_s(pid: int) -> float:
     """Returns the processor time of a process and its living children."""
     process = psutil.Process(pid)
     used_s = 0.0
-    for one in (process, *process.children(recursive=True)):
+    for member in (process, *process.children(recursive=True)):
         with suppress(psutil.Error):
-            times = one.cpu_times()
+            times = member.cpu_times()
             used_s += times.user + times.system
     return used_s
 
 
 @asynccontextmanager
-async def _ours(options: argparse.Namespace) -> AsyncIterator[tuple[Address, int]]:
-    with TemporaryDirectory(prefix="earshot-text-") as folder:
-        config = Path(folder) / "earshot.toml"
-        config.write_text(f'[paths]\nmodels_dir = "{options.models.absolute()}"\n')
-        async with own_server(["--config", str(config)]) as server:
-            yield server.address, server.pid
+async def _ours(models: Path, options: argparse.Namespace) -> AsyncIterator[MeasuredServer]:
+    config = models / ".earshot.toml"
+    config.write_text(
+        f'[paths]\nmodels_dir = "{models}"\n[limits]\nembeddings = {2 * options.clients}\n'
+    )
+    async with own_server(["--config", str(config)]) as server:
+        yield MeasuredServer(server.address, server.pid)
 
 
 @asynccontextmanager
-async def _peer(options: argparse.Namespace) -> AsyncIterator[tuple[Address, int] | None]:
-    if not options.peer:
-        yield None
-        return
+async def _peer(models: Path, options: argparse.Namespace) -> AsyncIterator[MeasuredServer]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
+    command = _peer_command(models / EMBEDDER, options)
     process = await asyncio.create_subprocess_exec(
-        *_peer_command(options), "--reranker", str(options.models / "reranker"), "--port", str(port)
+        *command, "--reranker", str(models / RERANKER), "--port", str(port)
     )
     try:
         address = Address(f"http://127.0.0.1:{port}")
-        kind = bodies.embeddings("embedder", words=2, inputs=1)
         async with asyncio.timeout(START_S):
-            while True:
-                try:
-                    await check_server(address, kind, TIMEOUT_S)
-                    break
-                except CannotConnect:
-                    await asyncio.sleep(0.2)
-        yield address, process.pid
+            while not await _accepts(port):
+                if process.returncode is not None:
+                    raise ServerStartError(f"{PEER.name} ended with code {process.returncode}")
+                await asyncio.sleep(0.2)
+        yield MeasuredServer(address, process.pid)
     finally:
         with suppress(ProcessLookupError):
             process.terminate()
         await process.wait()
 
 
-def _peer_command(options: argparse.Namespace) -> list[str]:
-    embedder = str(options.models / "embedder")
-    return [options.peer, str(PEER), "--embedder", embedder, "--threads", str(options.threads)]
+async def _accepts(port: int) -> bool:
+    """Returns True if a server listens on this port."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionError:
+        return False
+    writer.close()
+    return True
+
+
+def _peer_command(embedder: Path, options: argparse.Namespace) -> list[str]:
+    threads = str(options.threads)
+    return [options.peer, str(PEER), "--embedder", str(embedder), "--threads", threads]
 
 
 async def _loop_ms(options: argparse.Namespace, words: int) -> str:
     process = await asyncio.create_subprocess_exec(
-        *_peer_command(options), "--loop", str(words), stdout=PIPE
+        *_peer_command(options.embedder, options), "--loop", str(words), stdout=PIPE
     )
     output, _ = await process.communicate()
-    return output.decode().strip()
+    if process.returncode:
+        raise ServerStartError(f"{PEER.name} --loop ended with code {process.returncode}")
+    return output.decode().split()[-1]
 
 
 if __name__ == "__main__":

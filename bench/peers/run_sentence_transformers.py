@@ -13,7 +13,7 @@ from importlib import import_module
 from statistics import median
 from typing import Any
 
-LOOPS = 200
+LOOPS = 100
 
 
 def main() -> None:

@@ -69,10 +69,10 @@ class TextEncoder:
         """
         info, file = self.folder.info, self.folder.weights_file.name
         length, highest = min(info.max_tokens, MAX_TRIAL_TOKENS), info.vocabulary_size - 1
-        failures = (*library_errors(), ValueError, IndexError)
+        wrong_form: tuple[type[Exception], ...] = (*library_errors(), ValueError, IndexError)
         try:
             (row,) = self.run([Tokens([highest] * length)], reduce)
-        except failures as error:
+        except wrong_form as error:
             raise self._error(
                 f"{file} cannot compute {length} tokens with the id {highest}, which config.json"
                 f" allows: {type(error).__name__}"
