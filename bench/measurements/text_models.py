@@ -231,7 +231,9 @@ def _peer_command(embedder: Path, options: argparse.Namespace) -> list[str]:
 
 async def _loop_ms(options: argparse.Namespace, words: int) -> str:
     process = await asyncio.create_subprocess_exec(
-        *_peer_command(options.embedder, options), "--loop", str(words), stdout=PIPE
+        *_peer_command(options.embedder, options),
+        *("--loop", str(words), "--calls", str(options.alone)),
+        stdout=PIPE,
     )
     output, _ = await process.communicate()
     if process.returncode:
