@@ -1,4 +1,5 @@
-"""Conversations that persons keep on the server, in the database of the devices. Only text.
+"""Conversations that persons keep on the server, in the database of the devices: the text of both
+sides, and the calls of the server's tools.
 
 Each belongs to the named key of the request, or to the server's owner. Turns are only added: two
 browsers that write into one conversation take nothing from each other.
@@ -8,10 +9,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
 from core.errors import Conflict, Forbidden, NotFound, StorageError
 from core.items import utf8_bytes
@@ -47,13 +50,33 @@ _kept, _turns = kept_conversations.c, kept_turns.c
 
 
 @dataclass(frozen=True, slots=True)
+class KeptToolCall:
+    """A call of one of the server's tools."""
+
+    name: str
+    arguments: str
+    "A JSON object."
+    output: str | None = None
+    "Result; None: none came."
+
+
+@dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """One turn: the words of the user and of the assistant. One of them may be empty."""
+    """One turn: the words of the user and of the assistant, and the tool calls between them. One of
+    the texts may be empty."""
 
     id: str
     "The server's id of the user's message, or of the response if there was none."
     said: str
     reply: str
+    tool_calls: tuple[KeptToolCall, ...] = ()
+    "In the order in which they were made."
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of its texts and of its tool calls."""
+        calls = ((call.name, call.arguments, call.output or "") for call in self.tool_calls)
+        return sum(map(utf8_bytes, (self.said, self.reply, *chain.from_iterable(calls))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +127,7 @@ class KeptConversations:
             if connection.execute(found).one_or_none() is None:
                 raise _not_found(conversation_id)
             mine = select(kept_turns).where(_is_of(owner, conversation_id)).order_by(_turns.number)
-            return [KeptTurn(row.id, row.said, row.reply) for row in connection.execute(mine)]
+            return [_turn(row) for row in connection.execute(mine)]
 
         return await self._database.run(work)
 
@@ -148,7 +171,8 @@ class KeptConversations:
                 raise _not_found(conversation_id)
             mine = _is_of(owner, conversation_id)
             for turn in turns:
-                values = {"said": turn.said, "reply": turn.reply}
+                calls = [asdict(call) for call in turn.tool_calls]
+                values = {"said": turn.said, "reply": turn.reply, "tool_calls": calls}
                 same = mine & (_turns.id == turn.id)
                 if connection.execute(update(kept_turns).where(same).values(values)).rowcount:
                     continue
@@ -230,6 +254,11 @@ def _is_of(owner: str, conversation_id: str) -> ColumnElement[bool]:
     return (_turns.owner == owner) & (_turns.conversation_id == conversation_id)
 
 
+def _turn(row: Row[Any]) -> KeptTurn:
+    calls = tuple(KeptToolCall(**call) for call in row.tool_calls)
+    return KeptTurn(row.id, row.said, row.reply, calls)
+
+
 def _not_found(conversation_id: str) -> NotFound:
     return NotFound(
         f"no conversation {conversation_id[:64]!r} is kept", code="conversation_not_found"
@@ -274,7 +303,7 @@ def _shorten(connection: Connection, mine: ColumnElement[bool]) -> int:
     rows = connection.execute(select(kept_turns).where(mine).order_by(_turns.number.desc())).all()
     size_bytes = 0
     for index, row in enumerate(rows):
-        turn_bytes = utf8_bytes(row.said) + utf8_bytes(row.reply)
+        turn_bytes = _turn(row).size_bytes
         if index == MAX_TURNS or size_bytes + turn_bytes > MAX_CONVERSATION_BYTES:
             connection.execute(delete(kept_turns).where(mine & (_turns.number <= row.number)))
             break

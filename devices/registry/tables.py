@@ -117,6 +117,7 @@ kept_turns = Table(
     Column("number", Integer, nullable=False),  # order in the conversation
     Column("said", Text, nullable=False),
     Column("reply", Text, nullable=False),
+    Column("tool_calls", JSON, nullable=False),  # list of objects with the fields of KeptToolCall
     ForeignKeyConstraint(
         ["owner", "conversation_id"],
         ["kept_conversations.owner", "kept_conversations.id"],

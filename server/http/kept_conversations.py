@@ -12,7 +12,10 @@ from msgspec import Meta, Struct
 from core.errors import RequestError
 from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
-from devices.registry.kept_conversations import KeptConversations, KeptTurn
+from devices.registry.kept_conversations import KeptConversations, KeptToolCall, KeptTurn
+from pipeline.tools.arguments import parse_arguments
+from pipeline.tools.results import MAX_RESULT_CHARS
+from signaling.realtime.session.tools import FunctionName
 
 MAX_ID_CHARS = 64
 "Longest id that a session may name for its conversation."
@@ -21,21 +24,50 @@ MAX_TEXT_CHARS = 16_000
 "Most characters of one text: twenty minutes of speech."
 
 MAX_ADDED_TURNS = 20
-"""Most turns of one request, so that the largest one fits into `server.max_body_bytes` in most
+"""Most turns of one request, so that their texts fit into `server.max_body_bytes` in most
 languages."""
+
+MAX_TOOL_CALLS = 16
+"Most tool calls of one turn: several commands in one sentence, and a model that tries again."
 
 _TAG = "conversations"
 
 Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 
 
+ToolText = Annotated[str, Meta(max_length=MAX_RESULT_CHARS)]
+"Arguments or result of a tool: no longer than what a language model reads of a result."
+
+
+class KeptToolCallBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A call of one of the server's tools, as `earshot.tool` shows it."""
+
+    name: FunctionName
+    arguments: ToolText
+    "A JSON object."
+    output: ToolText | None = None
+    "Result; none: none came."
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for arguments that no session would take back."""
+        try:
+            parse_arguments(self.arguments)
+        except ValueError as exc:
+            raise ValueError(f"arguments are a JSON object as a string; these are {exc}") from None
+
+    def __repr__(self) -> str:
+        return f"KeptToolCallBody(name={self.name!r})"
+
+
 class KeptTurnBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """One turn: the words of the user and of the assistant."""
+    """One turn: the words of the user and of the assistant, and the tool calls between them."""
 
     id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARS)]
     "Id of the user's message, or of the response if there was none."
     said: Text = ""
     reply: Text = ""
+    tool_calls: Annotated[tuple[KeptToolCallBody, ...], Meta(max_length=MAX_TOOL_CALLS)] = ()
+    "In the order in which they were made."
 
     def __repr__(self) -> str:
         return f"KeptTurnBody(id={self.id!r})"
@@ -90,8 +122,7 @@ class KeptConversationsDoor:
     async def read(self, request: aioweb.Request) -> aioweb.Response:
         conversation_id = request.match_info["id"]
         turns = await self._kept.read(conversation_id)
-        bodies = tuple(KeptTurnBody(turn.id, turn.said, turn.reply) for turn in turns)
-        return _json(KeptConversationBody(conversation_id, bodies))
+        return _json(KeptConversationBody(conversation_id, tuple(map(_turn_body, turns))))
 
     async def begin(self, request: aioweb.Request) -> aioweb.Response:
         conversation_id = request.match_info["id"]
@@ -106,8 +137,7 @@ class KeptConversationsDoor:
 
     async def add(self, request: aioweb.Request) -> aioweb.Response:
         body = decode_json_body_or_empty(await request.read(), NewTurns)
-        turns = [KeptTurn(turn.id, turn.said, turn.reply) for turn in body.turns]
-        await self._kept.add(request.match_info["id"], turns)
+        await self._kept.add(request.match_info["id"], list(map(_kept_turn, body.turns)))
         return _empty()
 
     async def delete(self, request: aioweb.Request) -> aioweb.Response:
@@ -189,6 +219,16 @@ def kept_conversation_routes(door: KeptConversationsDoor) -> tuple[Route, ...]:
             scope="talk",
         ),
     )
+
+
+def _kept_turn(body: KeptTurnBody) -> KeptTurn:
+    calls = (KeptToolCall(call.name, call.arguments, call.output) for call in body.tool_calls)
+    return KeptTurn(body.id, body.said, body.reply, tuple(calls))
+
+
+def _turn_body(turn: KeptTurn) -> KeptTurnBody:
+    calls = (KeptToolCallBody(call.name, call.arguments, call.output) for call in turn.tool_calls)
+    return KeptTurnBody(turn.id, turn.said, turn.reply, tuple(calls))
 
 
 def _json(answer: object) -> aioweb.Response:

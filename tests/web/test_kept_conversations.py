@@ -6,12 +6,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import a_turn, is_in, opened, say, sent
+from tests.web.calls import Json, a_turn, is_in, opened, say, sent
 from tests.web.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
 
 QUESTION, ANSWER = "turn on the light", "The light is on."
+ARGUMENTS, RESULT = '{"area": "kitchen"}', '{"targets": []}'
 
 
 @pytest.fixture
@@ -37,10 +38,19 @@ def _menu(page: Page) -> None:
     expect(page.get_by_test_id("keep-on-server-choice")).to_be_visible()
 
 
-def _kept(page: Page) -> None:
+def _tool(name: str, arguments: str = ARGUMENTS, result: str = RESULT) -> list[Json]:
+    """A call of the server's tool in the first turn, and its result."""
+    call = {"type": "function_call", "call_id": name, "name": name, "arguments": arguments}
+    output = {"type": "function_call_output", "call_id": name, "output": result}
+    named = {"type": "earshot.tool", "response_id": "resp_1"}
+    return [{**named, "item": call}, {**named, "item": output}]
+
+
+def _kept(page: Page, *tools: Json) -> None:
     """Talks, and lets the server keep it."""
     opened(page)
-    say(page, *a_turn(1, QUESTION, ANSWER))
+    *first, done, stopped = a_turn(1, QUESTION, ANSWER)
+    say(page, *first, *tools, done, stopped)
     _menu(page)
     with page.expect_response("**/v1/conversations/conv_7/turns"):
         page.get_by_test_id("keep-on-server").check(force=True)
@@ -84,6 +94,46 @@ def test_a_second_browser_continues_a_conversation_with_its_context(
     assert (assistant["role"], assistant["content"][0]["text"]) == ("assistant", ANSWER)
     say(other, {"type": "conversation.item.added", "item": user})
     expect(other.get_by_test_id("turn")).to_have_count(1)
+
+
+def test_tool_calls_are_shown_and_sent_again_with_their_turn(page: Page, other: Page) -> None:
+    cut = '{"text": "a long text\N{HORIZONTAL ELLIPSIS}'
+    _kept(page, *_tool("HassTurnOn"), *_tool("Cut", cut), *_tool("not a name"))
+    _open_kept(other)
+    tools = other.get_by_test_id("tools")
+    expect(tools.locator("summary")).to_have_text("Called HassTurnOn")
+    tools.locator("summary").click()
+    expect(tools).to_contain_text('"area": "kitchen"')
+    expect(tools).to_contain_text('"targets": []')
+    other.get_by_test_id("mic").click()
+    is_in(other, "listening")
+    (asked,) = sent(other)
+    unknown = {"code": "item_not_found", "message": "no such item", "event_id": asked["event_id"]}
+    say(other, {"type": "error", "error": unknown})
+    other.wait_for_function("calls.at(-1).sent.length === 5")
+    items = [event["item"] for event in sent(other)[1:]]
+    assert [item["type"] for item in items] == [
+        *("message", "function_call", "function_call_output", "message")
+    ]
+    call, output = items[1:3]
+    assert (call["name"], call["arguments"], output["output"]) == ("HassTurnOn", ARGUMENTS, RESULT)
+    assert call["call_id"] == output["call_id"]
+
+
+def test_a_kept_turn_is_sent_only_once(page: Page, other: Page) -> None:
+    _kept(page, *_tool("HassTurnOn"))
+    asked: list[str] = []
+    other.on("request", lambda request: asked.append(request.method))
+    _open_kept(other)
+    _menu(other)
+    other.get_by_test_id("keep-on-server").check(force=True)
+    other.keyboard.press("Escape")
+    other.get_by_test_id("mic").click()
+    is_in(other, "listening")
+    with other.expect_request("**/turns") as sending:
+        say(other, *a_turn(2, "and the fan", "It is off."))
+    assert [turn["id"] for turn in sending.value.post_data_json["turns"]] == ["item_2"]
+    assert "PUT" not in asked
 
 
 def test_a_server_that_remembers_gets_no_message_twice(page: Page, other: Page) -> None:

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, insert, inspect, text
+from sqlalchemy import Connection, column, insert, inspect, table, text
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import ConfigError, StorageError
 from devices.registry import database as database_file
 from devices.registry.database import Database, engine_of, open_database
+from devices.registry.kept_conversations import KeptConversations, KeptTurn
 from devices.registry.migrate import migrate
-from devices.registry.tables import devices, metadata
+from devices.registry.tables import devices, kept_conversations, metadata
 from tests.devices.registry.harness import Moment, contact, known
 from tests.devices.registry.postgres import Postgres
 from tests.ports import reserved_port
@@ -60,6 +61,27 @@ def test_a_database_of_the_previous_version_keeps_its_data(url: str) -> None:
     asyncio.run(main())
 
 
+def test_turns_of_a_version_without_tool_calls_are_still_kept(url: str) -> None:
+    engine = engine_of(url)
+    of = {"owner": "", "conversation_id": "one"}
+    said = {"id": "item_1", "number": 1, "said": "turn on the light", "reply": "It is on."}
+    kept = {"owner": "", "id": "one", "changed": Moment().at, "turn_count": 1, "size_bytes": 26}
+    with engine.begin() as connection:
+        migrate(connection, "0006")
+        connection.execute(insert(kept_conversations).values(kept))
+        former = table("kept_turns", *map(column, (*of, *said)))
+        connection.execute(insert(former).values({**of, **said}))
+    engine.dispose()
+
+    async def main() -> None:
+        async with open_database(url) as database:
+            conversations = KeptConversations(database, Moment(), 30)
+            (turn,) = await conversations.read("one")
+            assert turn == KeptTurn("item_1", "turn on the light", "It is on.")
+
+    asyncio.run(main())
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +118,7 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
                 lambda one: one.execute(text("UPDATE alembic_version SET version_num = '9999'"))
             )
         async with open_database(url) as database:
-            with pytest.raises(StorageError, match=r"newer version of Earshot .*'9999'.*'0006'"):
+            with pytest.raises(StorageError, match=r"newer version of Earshot .*'9999'.*'0007'"):
                 await database.run(_differences)
 
     asyncio.run(main())

@@ -14,7 +14,7 @@ from core.errors import Conflict, Forbidden, NotFound
 from core.named_key import CALLER_KEY, NamedKey
 from devices.registry import kept_conversations as module
 from devices.registry.database import Database, open_database
-from devices.registry.kept_conversations import KeptConversations, KeptTurn
+from devices.registry.kept_conversations import KeptConversations, KeptToolCall, KeptTurn
 from devices.registry.named_keys import NamedKeys
 from devices.registry.tables import kept_turns
 from tests.devices.registry.harness import Moment
@@ -79,6 +79,25 @@ def test_turns_come_back_in_order_and_the_first_words_are_the_title(url: str) ->
             ("new", "x" * module.TITLE_CHARS),
             ("old", "question 2"),
         ]
+
+    play(url, scene)
+
+
+def test_tool_calls_come_back_with_their_turn_and_count_as_its_bytes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switched = KeptToolCall("HassTurnOn", '{"name": "K\u00fcche \\u0000"}', '{"targets": []}')
+    interrupted = KeptToolCall("HassTurnOff", "{}")
+
+    async def scene(kept: KeptConversations, clock: Moment, database: Database) -> None:
+        called = KeptTurn("item_1", "light", "On.", (switched, interrupted))
+        await keep(kept, "one", called, turn(2))
+        assert await kept.read("one") == [called, turn(2)]
+        await kept.add("one", [KeptTurn("item_1", "light", "On.", (interrupted,))])
+        assert (await kept.read("one"))[0].tool_calls == (interrupted,)
+        monkeypatch.setattr(module, "MAX_CONVERSATION_BYTES", called.size_bytes)
+        await keep(kept, "two", turn(1), called)
+        assert await kept.read("two") == [called]
 
     play(url, scene)
 
@@ -194,7 +213,8 @@ def test_deleted_words_are_in_no_file_and_no_log(
 
     async def scene(kept: KeptConversations, clock: Moment, database: Database) -> None:
         for number in range(3):
-            await keep(kept, f"c{number}", turn(1, said=words.decode()))
+            call = KeptToolCall("Note", f'{{"text": "{words.decode()}"}}', words.decode())
+            await keep(kept, f"c{number}", KeptTurn("item_1", words.decode(), "", (call,)))
         await kept.delete_all()
 
     play(f"sqlite:///{tmp_path}/devices.db", scene)

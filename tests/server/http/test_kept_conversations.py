@@ -1,18 +1,25 @@
 """`/v1/conversations` over HTTP, with a real database behind it."""
 
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.errors import RequestError
+from core.http.json_body import decode_json_body
 from devices.registry.database import open_database
 from devices.registry.kept_conversations import KeptConversations
+from pipeline.tools.results import MAX_RESULT_CHARS
 from server.http.kept_conversations import (
     MAX_ADDED_TURNS,
     MAX_TEXT_CHARS,
+    MAX_TOOL_CALLS,
     KeptConversationsDoor,
+    KeptToolCallBody,
     KeptTurnBody,
+    NewTurns,
     kept_conversation_routes,
 )
 from tests.devices.registry.harness import Moment
@@ -21,7 +28,13 @@ from tests.web.client import Client, with_client
 pytestmark = pytest.mark.live
 
 URL = "/v1/conversations"
-TURN = {"id": "item_1", "said": "turn on the light", "reply": "The light is on."}
+CALL = {"name": "HassTurnOn", "arguments": '{"area": "kitchen"}', "output": '{"targets": []}'}
+TURN = {
+    "id": "item_1",
+    "said": "turn on the light",
+    "reply": "The light is on.",
+    "tool_calls": [CALL, {"name": "HassTurnOff", "arguments": "{}"}],
+}
 
 
 def play(folder: Path, scene: Callable[[Client], Awaitable[None]], days: int = 30) -> list[str]:
@@ -77,6 +90,9 @@ def test_a_wrong_body_is_refused(tmp_path: Path) -> None:
             [{**TURN, "said": "x" * (MAX_TEXT_CHARS + 1)}],
             [{**TURN, "id": ""}],
             [{**TURN, "sound": "x"}],
+            [{**TURN, "tool_calls": [CALL] * (MAX_TOOL_CALLS + 1)}],
+            [{**TURN, "tool_calls": [{**CALL, "name": "a b"}]}],
+            [{**TURN, "tool_calls": [{**CALL, "output": "x" * (MAX_RESULT_CHARS + 1)}]}],
         ):
             refused = await client.post(f"{URL}/one/turns", json={"turns": turns})
             assert (refused.status, await refused.text()) == (400, "invalid_value")
@@ -85,6 +101,14 @@ def test_a_wrong_body_is_refused(tmp_path: Path) -> None:
         assert missing.status == 404
 
     play(tmp_path, scene)
+
+
+def test_arguments_that_no_session_would_take_back_are_refused_by_name() -> None:
+    turns = {"turns": [{"id": "item_1", "tool_calls": [{**CALL, "arguments": "kitchen"}]}]}
+    with pytest.raises(RequestError) as refused:
+        decode_json_body(json.dumps(turns).encode(), NewTurns)
+    assert refused.value.param == "turns[0].tool_calls[0]"
+    assert "arguments are a JSON object as a string" in str(refused.value)
 
 
 def test_a_server_that_keeps_none_says_so(tmp_path: Path) -> None:
@@ -97,4 +121,6 @@ def test_a_server_that_keeps_none_says_so(tmp_path: Path) -> None:
 
 
 def test_a_turn_shows_no_words_in_its_repr() -> None:
-    assert repr(KeptTurnBody("item_1", "secret", "word")) == "KeptTurnBody(id='item_1')"
+    call = KeptToolCallBody("Note", '{"text": "secret"}', "secret")
+    assert repr(KeptTurnBody("item_1", "secret", "word", (call,))) == "KeptTurnBody(id='item_1')"
+    assert repr(call) == "KeptToolCallBody(name='Note')"

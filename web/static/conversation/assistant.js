@@ -1,6 +1,7 @@
 // The user's actions: talk, hold to talk, write, stop. Owns the call and the microphone.
 
 import { Connection } from "../call/connection.js";
+import { eventsOf } from "./context.js";
 import { emptyConversation, hasActiveResponse, kept, reduce, restored } from "./reducer.js";
 import { Microphone, NoMicrophone } from "../call/microphone.js";
 import { emptyQuality, withReport, withServerReport } from "../call/quality.js";
@@ -44,7 +45,7 @@ export class Assistant {
   #isPressed = false;
   /** True if the last call was started with the microphone, not for a written message. */
   #isMicrophoneWanted = false;
-  /** Settled once the server has the conversation's messages. @type {Promise<void>} */
+  /** Settled once the server has the conversation. @type {Promise<void>} */
   #contextSent = Promise.resolve();
   /** Takes whether the server knows the conversation's last message. @type {(isKnown: boolean) => void} */
   #onItemKnown = () => {};
@@ -285,8 +286,7 @@ export class Assistant {
   }
 
   /**
-   * Sends the conversation's messages to a server that does not have them: it was restarted, or
-   * needed the room.
+   * Sends the conversation to a server that does not have it: it was restarted, or needed the room.
    */
   async #sendContext() {
     const { turns } = this.conversation;
@@ -299,7 +299,7 @@ export class Assistant {
     const asked = { type: "conversation.item.retrieve", event_id: KNOWN, item_id: last.itemId };
     this.connection.send(asked);
     if (await answer) return;
-    this.connection.send(...turns.flatMap(messagesOf));
+    this.connection.send(...turns.flatMap(eventsOf));
   }
 
   /**
@@ -456,23 +456,4 @@ export class Assistant {
     } else if (code === "input_audio_buffer_commit_empty") this.onProblem("heard_nothing");
     else this.onProblem("error", { reason: message });
   }
-}
-
-/**
- * Returns the events that add a turn's messages to the server's history.
- *
- * @param {import("./reducer.js").Turn} turn
- */
-function messagesOf({ itemId, said, reply, heard }) {
-  const answer = heard ?? reply;
-  /** @type {object[]} */
-  const items = [];
-  if (itemId && said) {
-    items.push({ id: itemId, role: "user", content: [{ type: "input_text", text: said }] });
-  }
-  if (answer) items.push({ role: "assistant", content: [{ type: "output_text", text: answer }] });
-  return items.map((item) => ({
-    type: "conversation.item.create",
-    item: { type: "message", ...item },
-  }));
 }

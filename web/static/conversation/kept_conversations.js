@@ -5,10 +5,12 @@ import { getJson, request } from "../server/api.js";
 import { read, write } from "../state/storage.js";
 import { byId, h, update } from "../view/keyed.js";
 import { formatMoment, t } from "../words/translate.js";
+import { wholeCalls } from "./context.js";
 import { restored } from "./reducer.js";
 
 /**
- * @typedef {{ id: string, said: string, reply: string }} KeptTurn
+ * @typedef {{ name: string, arguments: string, output?: string }} KeptToolCall
+ * @typedef {{ id: string, said: string, reply: string, tool_calls: KeptToolCall[] }} KeptTurn
  * @typedef {{ id: string, title: string, changed: string }} Entry
  * @typedef {object} Actions
  * @property {(keepsOnServer: boolean) => void} keep
@@ -20,6 +22,8 @@ const API = "/v1/conversations";
 const STORED = "earshot.kept_on_server"; // id of the conversation of this tab, if the server keeps it
 const TURNS_PER_REQUEST = 20; // the server's limit
 const MAX_TEXT_CHARS = 16_000; // the server's limit
+const MAX_TOOL_CALLS = 16; // the server's limit for one turn
+const REQUEST_BYTES = 60_000; // the server may allow as little as 64 KiB in a request
 const SETTLED = new Set(["answered", "cut", "failed", "lost"]);
 
 export class KeptConversations {
@@ -81,9 +85,9 @@ export class KeptConversations {
     if (!id || !this.#isWanted) return;
     try {
       if (this.#id !== id) await this.#begin(id);
-      for (let turns = this.#unsent(); turns.length; turns = turns.slice(TURNS_PER_REQUEST)) {
+      for (const turns of inRequests(this.#unsent())) {
         if (this.store.state.conversation.conversationId !== id) return;
-        await this.#add(id, turns.slice(0, TURNS_PER_REQUEST));
+        await this.#add(id, turns);
       }
     } catch (/** @type {any} */ error) {
       if (error.status !== 404) throw error;
@@ -140,6 +144,11 @@ export class KeptConversations {
       responseId: turn.said ? null : turn.id,
       said: turn.said,
       reply: turn.reply,
+      tools: turn.tool_calls.map((call, order) => ({
+        output: null,
+        ...call,
+        id: String(order),
+      })),
       status: "answered",
     }));
     const opened = restored({ conversationId: id, turns: shown, made: made + turns.length });
@@ -227,13 +236,47 @@ const DELETE = { method: "DELETE" };
  * @returns {KeptTurn[]}
  */
 function keptTurns({ turns }) {
-  return turns.flatMap(({ itemId, responseId, said, reply, heard, status }) => {
+  return turns.flatMap(({ itemId, responseId, said, reply, heard, status, tools }) => {
     const id = itemId ?? responseId;
     const answer = heard ?? reply;
     if (!id || !SETTLED.has(status) || !(said || answer)) return [];
-    return [{ id, said: said.slice(0, MAX_TEXT_CHARS), reply: answer.slice(0, MAX_TEXT_CHARS) }];
+    const calls = wholeCalls(tools).slice(-MAX_TOOL_CALLS).map(keptCall);
+    const texts = { said: said.slice(0, MAX_TEXT_CHARS), reply: answer.slice(0, MAX_TEXT_CHARS) };
+    return [{ id, ...texts, tool_calls: calls }];
   });
 }
 
+/**
+ * @param {import("./reducer.js").ToolCall} call
+ * @returns {KeptToolCall}
+ */
+const keptCall = ({ name, arguments: sent, output }) =>
+  output === null ? { name, arguments: sent } : { name, arguments: sent, output };
+
+/**
+ * Returns the turns in parts that fit into one request each.
+ *
+ * @param {KeptTurn[]} turns
+ */
+function inRequests(turns) {
+  const encoder = new TextEncoder();
+  /** @type {KeptTurn[][]} */
+  const requests = [];
+  let bytes = 0; // of the last request
+  for (const turn of turns) {
+    const size = encoder.encode(JSON.stringify(turn)).length;
+    const last = requests.at(-1);
+    if (last && last.length < TURNS_PER_REQUEST && bytes + size <= REQUEST_BYTES) {
+      last.push(turn);
+      bytes += size;
+    } else {
+      requests.push([turn]);
+      bytes = size;
+    }
+  }
+  return requests;
+}
+
 /** @param {KeptTurn} turn */
-const textsOf = ({ said, reply }) => JSON.stringify([said, reply]);
+const textsOf = ({ said, reply, tool_calls: calls }) =>
+  JSON.stringify([said, reply, calls.map((call) => [call.name, call.arguments, call.output])]);
