@@ -46,6 +46,14 @@ class Postgres:
             connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload, unused-ignore]
         return self.url(name)
 
+    def restored_copy(self, url: str) -> str:
+        """Copies a database with `pg_dump` and `pg_restore`, as its operator would. Returns the URL
+        of the new one."""
+        dump, new = str(self.folder / "dump"), self.create()
+        self._run("pg_dump", "--format=custom", f"--file={dump}", url)
+        self._run("pg_restore", f"--dbname={new}", "--exit-on-error", dump)
+        return new
+
     def start(self) -> None:
         """Starts it and waits until it accepts connections."""
         self._run("pg_ctl", "-D", self._data, "-l", str(self.folder / "log"), "-w", "start")

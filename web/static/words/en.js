@@ -270,7 +270,7 @@ export const EN = {
     "Its text stays in this browser until you delete it or begin a new conversation: this browser keeps one. The server remembers it until it restarts or needs the memory. Without this, the conversation ends with this tab.",
   keep_on_server: "Keep my conversations on the server",
   keep_on_server_note:
-    "Their text is stored in the database of {host}, until {days} days after the last change. Whoever has the same key can open them in another browser. What is kept stays when you switch this off, until you delete it.",
+    "Their text and their tool calls are stored in the database of {host}, until {days} days after the last change. Whoever has the same key can open them in another browser. What is kept stays when you switch this off, until you delete it.",
   kept_list: "Kept on the server",
   kept_untitled: "No words yet",
   kept_delete: "Delete “{title}”",

@@ -272,7 +272,7 @@ export const ES = {
     "Su texto queda en este navegador hasta que lo borres o empieces una conversación nueva: este navegador guarda solo una. El servidor la recuerda hasta que se reinicia o necesita el espacio. Si no, termina con esta pestaña.",
   keep_on_server: "Guardar mis conversaciones en el servidor",
   keep_on_server_note:
-    "Su texto está en la base de datos de {host}, hasta {days} días después del último cambio. Quien tenga la misma clave puede abrirlas en otro navegador. Lo guardado queda al desactivar esto, hasta que lo borre.",
+    "Su texto y las herramientas llamadas están en la base de datos de {host}, hasta {days} días después del último cambio. Quien tenga la misma clave puede abrirlas en otro navegador. Lo guardado queda al desactivar esto, hasta que lo borre.",
   kept_list: "Guardadas en el servidor",
   kept_untitled: "Aún sin palabras",
   kept_delete: "Borrar «{title}»",

@@ -273,7 +273,7 @@ export const NL = {
     "De tekst blijft in deze browser tot je hem verwijdert of een nieuw gesprek begint: deze browser bewaart er maar één. De server onthoudt het tot hij herstart of de ruimte nodig heeft. Anders eindigt het met dit tabblad.",
   keep_on_server: "Mijn gesprekken op de server bewaren",
   keep_on_server_note:
-    "De tekst staat in de database van {host}, tot {days} dagen na de laatste wijziging. Wie dezelfde sleutel heeft, kan ze in een andere browser openen. Wat bewaard is, blijft na het uitzetten, tot u het verwijdert.",
+    "De tekst en de aangeroepen hulpmiddelen staan in de database van {host}, tot {days} dagen na de laatste wijziging. Wie dezelfde sleutel heeft, kan ze in een andere browser openen. Wat bewaard is, blijft na het uitzetten, tot u het verwijdert.",
   kept_list: "Op de server bewaard",
   kept_untitled: "Nog geen woorden",
   kept_delete: "“{title}” verwijderen",
