@@ -312,8 +312,9 @@ class HistoryConfig(Section, frozen=True):
             ge=0,
             le=365,
             description=(
-                "Days for which a person may keep the text of conversations on the server, in the"
-                " device database; the page offers it. 0: none are kept, and kept ones are deleted."
+                "Days for which a person may keep the text and the tool calls of conversations on"
+                " the server, in the device database; the page offers it. 0: none are kept, and"
+                " kept ones are deleted."
             ),
         ),
     ] = 0
