@@ -52,9 +52,9 @@ export const SETTING_TEXTS = {
   "Control of Home Assistant by a language model: by sentences to its conversation agent (conversation), or also by the tools of its MCP server, which needs an integration there (tools). Recognised commands are always sent as sentences.":
     "Wie ein Sprachmodell Home Assistant steuert: durch Sätze an dessen Gesprächsagenten (Gesprächsagent) oder auch mit den Werkzeugen seines MCP-Servers, der dort eine Integration braucht (Agent und Werkzeuge). Erkannte Befehle werden immer als Sätze gesendet.",
   "Filter for words that were recognised in noise: off keeps all of them; normal drops those that the model itself doubts; strict also drops those that voice activity detection doubts. A request can override this with no_speech_threshold.":
-    "Filter für Wörter, die in Geräuschen erkannt wurden: „Aus“ behält alle; „üblich“ verwirft, was das Modell selbst bezweifelt; „streng“ verwirft auch, was die Spracherkennung im Signal bezweifelt. Eine Anfrage kann das mit no_speech_threshold ändern.",
+    "Filter für Wörter, die in Geräuschen erkannt wurden: „Aus“ behält alle; „üblich“ verwirft, was das Modell selbst bezweifelt; „streng“ verwirft auch, was die Erkennung der Sprachaktivität bezweifelt. Eine Anfrage kann das mit no_speech_threshold ändern.",
   "Handling of the echo of an answer in the microphone, for clients without echo cancellation: none (off), the echo is cancelled (cancel), or the microphone is ignored while an answer plays (half_duplex).":
-    "Umgang mit dem Echo einer Antwort im Mikrofon, für Clients ohne eigene Echounterdrückung: keiner (Aus), das Echo wird herausgerechnet (Herausrechnen), oder das Mikrofon wird überhört, während eine Antwort läuft (Nur in Stille zuhören).",
+    "Umgang mit dem Echo einer Antwort im Mikrofon, für Clients ohne eigene Echounterdrückung: keiner (Aus), das Echo wird herausgerechnet (Herausrechnen), oder das Mikrofon wird ignoriert, während eine Antwort läuft (Nur in Stille zuhören).",
   "How readily semantic_vad ends a turn: high is fastest, low waits longest.":
     "Wie schnell die Erkennung mit Stille und Wörtern das Ende annimmt: „hoch“ ist am schnellsten, „niedrig“ wartet am längsten.",
   "ISO 639-1 codes of the languages that the model understands. Empty: any.":
@@ -73,7 +73,7 @@ export const SETTING_TEXTS = {
   "Longest wait between two tokens.": "Längste Wartezeit zwischen zwei Tokens.",
   "Longest wait for a connection.": "Längste Wartezeit auf eine Verbindung.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
-    "So viele Antworten, über alle Sitzungen, werden höchstens begonnen, bevor sicher ist, dass der Benutzer fertig ist. Unbenutzte kosten bei einem bezahlten Sprachmodell Geld. 0: keine.",
+    "So viele Antworten, über alle Sitzungen, werden höchstens begonnen, bevor sicher ist, dass der Benutzer fertig ist. Unbenutzte kosten bei einem kostenpflichtigen Sprachmodell Geld. 0: keine.",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Höchstzahl der Tokens einer Antwort. Nicht gesetzt: keine Grenze.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":
@@ -85,7 +85,7 @@ export const SETTING_TEXTS = {
   "Model to load at start: a folder in models_dir, its short name (tiny, large-v3-turbo), pocketsphinx, the path of a folder, or auto.":
     "Modell, das beim Start geladen wird: ein Ordner in models_dir, sein kurzer Name (tiny, large-v3-turbo), pocketsphinx, der Pfad eines Ordners, oder automatisch.",
   "Name of an engine (`earshot doctor` lists them), or auto.":
-    "Name einer Engine (`earshot doctor` zählt sie auf) oder automatisch.",
+    "Name einer Engine (`earshot doctor` listet sie auf) oder automatisch.",
   "Name of its engine.": "Name seiner Engine.",
   "Name of the model; auto: the first that the server lists.":
     "Name des Modells; auto: das erste, das der Server nennt.",

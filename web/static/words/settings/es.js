@@ -113,7 +113,7 @@ export const SETTING_TEXTS = {
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Voz de las respuestas: automática, una voz, un motor o motor:voz.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
-    "Espera del primer token, incluido un nuevo intento. Quien llama desiste antes, pero un modelo recién cargado es lento.",
+    "Espera del primer token, incluido un nuevo intento. Quien espera desiste antes, pero un modelo recién cargado es lento.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":
     "Palabra de activación, por ejemplo okay_nabu. Hasta que se detecta, se ignora lo que se dice. Vacía: las sesiones escuchan desde el principio.",
   "Whether the chat template itself opens the thought. Text before `</think>` is not spoken then.":

@@ -54,7 +54,7 @@ export const SETTING_TEXTS = {
   "Filter for words that were recognised in noise: off keeps all of them; normal drops those that the model itself doubts; strict also drops those that voice activity detection doubts. A request can override this with no_speech_threshold.":
     "Filtre des mots reconnus dans du bruit : « Désactivé » les garde tous ; « habituel » écarte ceux dont le modèle doute lui-même ; « strict » écarte aussi ceux dont la détection de la voix doute. Une requête peut changer cela avec no_speech_threshold.",
   "Handling of the echo of an answer in the microphone, for clients without echo cancellation: none (off), the echo is cancelled (cancel), or the microphone is ignored while an answer plays (half_duplex).":
-    "Traitement de l’écho d’une réponse dans le microphone, pour les clients sans annulation d’écho : aucun (Désactivé), l’écho est annulé (L’annuler), ou le microphone est ignoré pendant une réponse (N’écouter qu’en silence).",
+    "Traitement de l’écho d’une réponse dans le microphone, pour les clients sans annulation d’écho : aucun (Désactivé), l’écho est annulé (L’annuler), ou le microphone est ignoré pendant une réponse (N’écouter que dans le silence).",
   "How readily semantic_vad ends a turn: high is fastest, low waits longest.":
     "Rapidité avec laquelle la détection par silence et mots conclut que vous avez fini : « élevé » est le plus rapide, « faible » attend le plus longtemps.",
   "ISO 639-1 codes of the languages that the model understands. Empty: any.":
@@ -113,7 +113,7 @@ export const SETTING_TEXTS = {
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Voix des réponses : automatique, une voix, un moteur, ou moteur:voix.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
-    "Attente du premier jeton, nouvel essai compris. Un appelant renonce plus tôt, mais un modèle qui vient d’être chargé est lent.",
+    "Attente du premier jeton, nouvel essai compris. La personne qui attend renonce plus tôt, mais un modèle qui vient d’être chargé est lent.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":
     "Mot d’activation, par exemple okay_nabu. La parole est ignorée tant qu’il n’est pas détecté. Vide : les sessions écoutent dès le début.",
   "Whether the chat template itself opens the thought. Text before `</think>` is not spoken then.":

@@ -52,11 +52,11 @@ export const SETTING_TEXTS = {
   "Control of Home Assistant by a language model: by sentences to its conversation agent (conversation), or also by the tools of its MCP server, which needs an integration there (tools). Recognised commands are always sent as sentences.":
     "Come un modello linguistico controlla Home Assistant: con frasi al suo agente di conversazione (agente di conversazione), oppure anche con gli strumenti del suo server MCP, che richiede un’integrazione (agente e strumenti). I comandi riconosciuti sono sempre inviati come frasi.",
   "Filter for words that were recognised in noise: off keeps all of them; normal drops those that the model itself doubts; strict also drops those that voice activity detection doubts. A request can override this with no_speech_threshold.":
-    "Filtro delle parole riconosciute nel rumore: “Spento” le tiene tutte; “consueto” scarta quelle di cui il modello stesso dubita; “rigoroso” scarta anche quelle di cui dubita il rilevamento della voce. Una richiesta può cambiarlo con no_speech_threshold.",
+    "Filtro delle parole riconosciute nel rumore: «Spento» le tiene tutte; «consueto» scarta quelle di cui il modello stesso dubita; «rigoroso» scarta anche quelle di cui dubita il rilevamento della voce. Una richiesta può cambiarlo con no_speech_threshold.",
   "Handling of the echo of an answer in the microphone, for clients without echo cancellation: none (off), the echo is cancelled (cancel), or the microphone is ignored while an answer plays (half_duplex).":
     "Gestione dell’eco di una risposta nel microfono, per i client senza cancellazione dell’eco: nessuna (Spento), l’eco viene annullata (Annullala), oppure il microfono è ignorato durante una risposta (Ascolta solo in silenzio).",
   "How readily semantic_vad ends a turn: high is fastest, low waits longest.":
-    "Quanto presto il rilevamento con silenzio e parole chiude il turno: “alta” è il più rapido, “bassa” attende di più.",
+    "Quanto presto il rilevamento con silenzio e parole chiude il turno: «alta» è il più rapido, «bassa» attende di più.",
   "ISO 639-1 codes of the languages that the model understands. Empty: any.":
     "Codici (ISO 639-1) delle lingue che il modello capisce. Vuoto: tutte.",
   "Id of the conversation agent in Home Assistant that receives the sentences.":
@@ -77,7 +77,7 @@ export const SETTING_TEXTS = {
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Numero massimo di token di una risposta. Non impostato: nessun limite.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":
-    "Come si riconosce che hai finito di parlare. “solo silenzio” attende il silenzio impostato; “silenzio e parole” considera anche le parole e attende quanto consente la prontezza.",
+    "Come si riconosce che hai finito di parlare. «solo silenzio» attende il silenzio impostato; «silenzio e parole» considera anche le parole e attende quanto consente la prontezza.",
   "Milliseconds of audio that are kept from before the first speech frame.":
     "Millisecondi di audio conservati da prima dell’inizio del parlato.",
   "Milliseconds of silence that end the user's turn. A lower value is faster, but interrupts people who pause.":
@@ -113,11 +113,11 @@ export const SETTING_TEXTS = {
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Voce delle risposte: automatica, una voce, un motore, oppure motore:voce.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
-    "Attesa del primo token, nuovo tentativo compreso. Chi chiama rinuncia prima, ma un modello appena caricato è lento.",
+    "Attesa del primo token, nuovo tentativo compreso. Chi aspetta rinuncia prima, ma un modello appena caricato è lento.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":
     "Parola di attivazione, per esempio okay_nabu. Finché non viene rilevata, il parlato è ignorato. Vuota: le sessioni ascoltano dall’inizio.",
   "Whether the chat template itself opens the thought. Text before `</think>` is not spoken then.":
-    "Se il modello di chat apre da sé il ragionamento. Il testo prima di `</think>` allora non viene pronunciato.",
+    "Se il template di chat apre da sé il ragionamento. Il testo prima di `</think>` allora non viene pronunciato.",
   "Whether the language model gets Earshot's own system prompt if there is no other. It asks for short spoken answers without markdown, names the date and the room, and is written in the language of the answer.":
     "Se il modello linguistico riceve l’istruzione di Earshot quando non ce n’è un’altra. Chiede risposte parlate brevi senza Markdown, indica la data e la stanza, ed è scritta nella lingua della risposta.",
   "Whether the model may call tools. Off for models that cannot.":

@@ -52,11 +52,11 @@ export const SETTING_TEXTS = {
   "Control of Home Assistant by a language model: by sentences to its conversation agent (conversation), or also by the tools of its MCP server, which needs an integration there (tools). Recognised commands are always sent as sentences.":
     "Hoe een taalmodel Home Assistant bedient: met zinnen aan de gespreksagent (gespreksagent), of ook met de hulpmiddelen van de MCP-server, die daar een integratie nodig heeft (agent en hulpmiddelen). Herkende opdrachten worden altijd als zinnen gestuurd.",
   "Filter for words that were recognised in noise: off keeps all of them; normal drops those that the model itself doubts; strict also drops those that voice activity detection doubts. A request can override this with no_speech_threshold.":
-    "Filter voor woorden die in geluid zijn herkend: ‘Uit’ houdt ze allemaal; ‘gewoon’ laat weg waaraan het model zelf twijfelt; ‘streng’ laat ook weg waaraan de stemdetectie twijfelt. Een verzoek kan dit met no_speech_threshold wijzigen.",
+    "Filter voor woorden die in geluid zijn herkend: “Uit” houdt ze allemaal; “gewoon” laat weg waaraan het model zelf twijfelt; “streng” laat ook weg waaraan de stemdetectie twijfelt. Een verzoek kan dit met no_speech_threshold wijzigen.",
   "Handling of the echo of an answer in the microphone, for clients without echo cancellation: none (off), the echo is cancelled (cancel), or the microphone is ignored while an answer plays (half_duplex).":
     "Omgang met de echo van een antwoord in de microfoon, voor clients zonder echo-onderdrukking: geen (Uit), de echo wordt weggefilterd (Wegfilteren), of de microfoon wordt genegeerd terwijl een antwoord klinkt (Alleen luisteren als het stil is).",
   "How readily semantic_vad ends a turn: high is fastest, low waits longest.":
-    "Hoe snel de herkenning met stilte en woorden een beurt beëindigt: ‘hoog’ is het snelst, ‘laag’ wacht het langst.",
+    "Hoe snel de herkenning met stilte en woorden een beurt beëindigt: “hoog” is het snelst, “laag” wacht het langst.",
   "ISO 639-1 codes of the languages that the model understands. Empty: any.":
     "Codes (ISO 639-1) van de talen die het model begrijpt. Leeg: alle.",
   "Id of the conversation agent in Home Assistant that receives the sentences.":
@@ -77,11 +77,11 @@ export const SETTING_TEXTS = {
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Hoogste aantal tokens in één antwoord. Niet ingesteld: geen grens.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":
-    "Hoe wordt herkend dat u bent uitgesproken. ‘alleen stilte’ wacht de ingestelde stilte af; ‘stilte en woorden’ let ook op de woorden en wacht zo lang als de gretigheid toelaat.",
+    "Hoe wordt herkend dat je uitgesproken bent. “alleen stilte” wacht de ingestelde stilte af; “stilte en woorden” let ook op de woorden en wacht zo lang als de gretigheid toelaat.",
   "Milliseconds of audio that are kept from before the first speech frame.":
     "Aantal milliseconden geluid dat van vóór het begin van de spraak wordt bewaard.",
   "Milliseconds of silence that end the user's turn. A lower value is faster, but interrupts people who pause.":
-    "Aantal milliseconden stilte waarna uw beurt voorbij is. Een lagere waarde is sneller, maar valt mensen in de rede die even pauzeren.",
+    "Aantal milliseconden stilte waarna je beurt voorbij is. Een lagere waarde is sneller, maar valt mensen in de rede die even pauzeren.",
   "Model to load at start: a folder in models_dir, its short name (tiny, large-v3-turbo), pocketsphinx, the path of a folder, or auto.":
     "Model dat bij het starten wordt geladen: een map in models_dir, de korte naam ervan (tiny, large-v3-turbo), pocketsphinx, het pad van een map, of automatisch.",
   "Name of an engine (`earshot doctor` lists them), or auto.":
@@ -103,7 +103,7 @@ export const SETTING_TEXTS = {
   "Size of the context. Not set: as the server says (vLLM, llama.cpp, Ollama), else 8192.":
     "Grootte van de context. Niet ingesteld: zoals de server zegt (vLLM, llama.cpp, Ollama), anders 8192.",
   "Speech probability at or above which a frame counts as speech.":
-    "Kans vanaf welke een stukje geluid als spraak geldt.",
+    "Vanaf deze kans geldt een stukje geluid als spraak.",
   "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
     "Wat een klinkend antwoord onderbreekt: alle spraak (Aan), alleen woorden met betekenis (geduldig), of niets (Uit).",
   "System prompt of the language model. It replaces Earshot's own.":
@@ -113,7 +113,7 @@ export const SETTING_TEXTS = {
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Stem van de antwoorden: automatisch, een stem, een engine, of engine:stem.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
-    "Wachttijd voor het eerste token, inclusief een tweede poging. Een beller geeft eerder op, maar een pas geladen model is traag.",
+    "Wachttijd voor het eerste token, inclusief een tweede poging. Wie wacht, geeft eerder op, maar een pas geladen model is traag.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":
     "Activeringswoord, bijvoorbeeld okay_nabu. Tot het wordt herkend, wordt spraak genegeerd. Leeg: sessies luisteren vanaf het begin.",
   "Whether the chat template itself opens the thought. Text before `</think>` is not spoken then.":

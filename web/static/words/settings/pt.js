@@ -113,11 +113,11 @@ export const SETTING_TEXTS = {
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Voz das respostas: automática, uma voz, um motor, ou motor:voz.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
-    "Espera pelo primeiro token, nova tentativa incluída. Quem chama desiste mais cedo, mas um modelo acabado de carregar é lento.",
+    "Espera pelo primeiro token, nova tentativa incluída. Quem espera desiste mais cedo, mas um modelo acabado de carregar é lento.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":
     "Palavra de ativação, por exemplo okay_nabu. Até ser detetada, a fala é ignorada. Vazia: as sessões ouvem desde o início.",
   "Whether the chat template itself opens the thought. Text before `</think>` is not spoken then.":
-    "Se o próprio modelo de chat abre o raciocínio. O texto antes de `</think>` não é então falado.",
+    "Se o próprio template de chat abre o raciocínio. O texto antes de `</think>` não é então falado.",
   "Whether the language model gets Earshot's own system prompt if there is no other. It asks for short spoken answers without markdown, names the date and the room, and is written in the language of the answer.":
     "Se o modelo de linguagem recebe a instrução do Earshot quando não há outra. Pede respostas faladas curtas sem Markdown, indica a data e a divisão, e está escrita no idioma da resposta.",
   "Whether the model may call tools. Off for models that cannot.":

@@ -112,7 +112,7 @@ export const SETTING_TEXTS = {
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "回答的语音：自动、某个语音、某个引擎，或“引擎:语音”。",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
-    "等待首个词元的时间，包括一次重试。呼叫方会更早放弃，但刚加载的模型较慢。",
+    "等待首个词元的时间，包括一次重试。等待的人会更早放弃，但刚加载的模型较慢。",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":
     "唤醒词，例如 okay_nabu。检测到之前忽略说话内容。留空：会话从一开始就聆听。",
   "Whether the chat template itself opens the thought. Text before `</think>` is not spoken then.":
