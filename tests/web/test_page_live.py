@@ -420,11 +420,17 @@ def test_choices_are_remembered(context: BrowserContext, page: Page) -> None:
     expect(again.locator("html")).to_have_attribute("data-theme", str(theme))
 
 
-def test_every_language_has_every_text(page: Page) -> None:
-    page.goto("/")
+def every_word(page: Page) -> dict[str, dict[str, Any]]:
+    """Texts of the page by language and key."""
     words: dict[str, dict[str, Any]] = page.evaluate(
         "import('/static/words/translate.js').then(({ WORDS }) => WORDS)"
     )
+    return words
+
+
+def test_every_language_has_every_text(page: Page) -> None:
+    page.goto("/")
+    words = every_word(page)
     assert set(words) == {"en", "de", "fr", "es", "it", "nl", "pt", "zh"}
     for language, sentences in words.items():
         assert set(sentences) == set(words["en"]), language
@@ -461,5 +467,37 @@ def test_nothing_overflows_a_narrow_screen(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     header = page.get_by_role("banner").bounding_box()
     assert header is not None
-    assert header["height"] < 3 * 40 or width >= 720  # two rows at most on a phone
+    assert header["height"] < 4 * 32 or width >= 720  # three low rows at most on a phone
     expect(page.get_by_test_id("mic")).to_be_in_viewport()
+
+
+CUT_WORDS = """([states, grades]) => {
+  const state = document.getElementById("connection-text");
+  const grade = document.getElementById("quality-grade");
+  grade.parentElement.hidden = false; // these calls have no figures
+  const isCut = (element) => {
+    const { right, height } = element.getBoundingClientRect();
+    return element.scrollWidth > element.clientWidth || right > innerWidth || height > 30;
+  };
+  return states.flatMap((word) => grades.map((other) => {
+    [state.textContent, grade.textContent] = [word, other];
+    const shown = [state.parentElement, grade.parentElement];
+    return shown.some(isCut) ? `${word}, ${other}` : "";
+  })).filter(Boolean);
+}"""
+"Words of the connection and its quality -> those that are cut, or wrapped into a second line."
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_shows_the_whole_word_of_the_connection(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    opened(page)
+    for language, words in every_word(page).items():
+        page.get_by_test_id("page-language").select_option(language)
+        expect(page.get_by_test_id("connection")).to_have_text(words["connection_open"])
+        states = [
+            words[f"connection_{state}"] for state in ("off", "connecting", "open", "reconnecting")
+        ]
+        grades = [words[f"q_{grade}"] for grade in ("good", "fair", "poor")]
+        assert page.evaluate(CUT_WORDS, [states, grades]) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, language
