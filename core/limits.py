@@ -53,6 +53,12 @@ class CapacityLimit:
     def check(self, spare: int = 0) -> None:
         """Raises OverloadedError if `take(spare)` would raise now."""
         self.check_open()
+        if spare and self._limit is not None and self._limit <= spare:
+            raise OverloadedError(
+                "the only session of this server is reserved for its owner; client secrets and"
+                " named keys need server.max_sessions of at least 2",
+                retry_after_s=self._retry_after_s,
+            )
         if self._limit is not None and self._taken >= self._limit - spare:
             raise OverloadedError(
                 self._full.format(limit=self._limit - spare),

@@ -1,9 +1,13 @@
 """Named keys: keys of persons and programs, next to the one key of the server's owner."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
+
+from core.errors import OverloadedError
 
 KeyScope = Literal["talk", "manage", "models"]
 "Part of the server that a key opens. Each route states exactly one."
@@ -14,6 +18,13 @@ SCOPES: Mapping[KeyScope, str] = {
     "models": "embeddings, reranking, raw language models; loading and downloading models",
 }
 "Scope -> what it opens, in the order in which scopes are listed."
+
+RESERVED_PLACES = 1
+"""Places that stay free for the owner (a client with the server's own key), so that holders of
+client secrets and named keys cannot lock the owner out."""
+
+RETRY_AFTER_S = 5
+"Seconds after which a client may ask again when all sessions of its key or secret are open."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +55,54 @@ def reaches(opener: NamedKey | None) -> bool:
     owner everything. `opener`: None for the owner."""
     caller = CALLER_KEY.get()
     return caller is None or (opener is not None and opener.id == caller.id)
+
+
+def places_for_owner() -> int:
+    """Returns how many places of a limit the caller has to leave free for the server's owner."""
+    return 0 if CALLER_KEY.get() is None else RESERVED_PLACES
+
+
+def check_sessions(opened: int, limit: int, opener: str) -> None:
+    """Raises OverloadedError too_many_sessions if the opener has as many sessions as it may have.
+    opener: how the message names it."""
+    if opened >= limit:
+        raise OverloadedError(
+            f"{opener} has {opened} of {limit} sessions open: end one first",
+            retry_after_s=RETRY_AFTER_S,
+            code="too_many_sessions",
+        )
+
+
+class KeySessions:
+    """Counts the open sessions of each named key, over all doors."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        "Id of a key -> number of its open sessions."
+
+    def count_of(self, key: NamedKey) -> int:
+        """Returns the number of open sessions of a key."""
+        return self._open[key.id]
+
+    def check(self) -> None:
+        """Raises OverloadedError too_many_sessions if `take` would raise now."""
+        key = CALLER_KEY.get()
+        if key is not None and key.max_sessions is not None:
+            check_sessions(self.count_of(key), key.max_sessions, f"the key {key.name!r}")
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Counts one session of the caller's key while it is open. Raises OverloadedError
+        too_many_sessions."""
+        self.check()
+        key = CALLER_KEY.get()
+        if key is None:
+            yield
+            return
+        self._open[key.id] += 1
+        try:
+            yield
+        finally:
+            self._open[key.id] -= 1
+            if not self._open[key.id]:
+                del self._open[key.id]

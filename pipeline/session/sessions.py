@@ -6,9 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from core.errors import OverloadedError
 from core.limits import CapacityLimit
-from core.named_key import CALLER_KEY, NamedKey
+from core.named_key import (
+    CALLER_KEY,
+    RESERVED_PLACES,
+    KeySessions,
+    NamedKey,
+    check_sessions,
+    places_for_owner,
+)
 from core.ports import DeviceLocation
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
@@ -20,11 +26,6 @@ logger = logging.getLogger(__name__)
 RETRY_AFTER_S = 5
 """Seconds that a refused client is asked to wait. Calls last minutes, but on a full server one of
 them ends every few seconds."""
-
-
-RESERVED_PLACES = 1
-"""Places that stay free for the owner (a client with the server's own key), so that holders of
-client secrets and named keys cannot lock the owner out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,6 @@ class Sessions:
         self, services: SessionServices, conversations: Conversations, max_sessions: int
     ) -> None:
         self._services, self._conversations = services, conversations
-        self._max_sessions = max_sessions
         self._places = CapacityLimit(
             max_sessions, "all {limit} sessions are in use", retry_after_s=RETRY_AFTER_S
         )
@@ -55,6 +55,8 @@ class Sessions:
         "Session id -> digest of the client secret that opened it (`ClientSecretHolder.key`)."
         self._named_keys: dict[str, NamedKey] = {}
         "Session id -> named key that opened it."
+        self.of_keys = KeySessions()
+        "Counts the sessions of named keys. Doors without sessions of this class count theirs, too."
         self._is_used = asyncio.Event()
         "Set while there is at least one session."
 
@@ -92,12 +94,16 @@ class Sessions:
         possible.
         """
         named_key = CALLER_KEY.get()
-        reserved_places = 0 if secret_holder is None and named_key is None else RESERVED_PLACES
-        self._admit(secret_holder, named_key, reserved_places)
+        reserved_places = places_for_owner() if secret_holder is None else RESERVED_PLACES
+        self._admit(secret_holder, reserved_places)
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
-        with self._places.take(reserved_places), conversation.keep():
+        with (
+            self._places.take(reserved_places),
+            self.of_keys.take(),
+            conversation.keep(),
+        ):
             session = Session(settings, conversation, paced_by, self._services)
             self._sessions[session.id] = session
             if secret_holder is not None:
@@ -123,10 +129,6 @@ class Sessions:
                     self._is_used.clear()
                 self._report()
                 logger.info("= session %s closed, %d live", session.id, self.count)
-
-    def count_of(self, named_key: NamedKey) -> int:
-        """Returns the number of live sessions that a named key has opened."""
-        return sum(key.id == named_key.id for key in self._named_keys.values())
 
     def end_all_of(self, named_key: NamedKey) -> None:
         """Ends the sessions that a named key has opened, without waiting."""
@@ -162,35 +164,12 @@ class Sessions:
             session.close()
         await self._places.idle()
 
-    def _admit(
-        self,
-        secret_holder: ClientSecretHolder | None,
-        named_key: NamedKey | None,
-        reserved_places: int,
-    ) -> None:
-        self._places.check_open()
-        if reserved_places and self._max_sessions == 1:
-            raise OverloadedError(
-                "the only session of this server is reserved for its owner; client secrets and"
-                " named keys need server.max_sessions of at least 2",
-                retry_after_s=RETRY_AFTER_S,
-            )
+    def _admit(self, secret_holder: ClientSecretHolder | None, reserved_places: int) -> None:
         self._places.check(reserved_places)
         if secret_holder is not None:
             opened = sum(key == secret_holder.key for key in self._secret_keys.values())
-            _check_count(opened, secret_holder.max_sessions, "this client secret")
-        if named_key is not None and named_key.max_sessions is not None:
-            opened = self.count_of(named_key)
-            _check_count(opened, named_key.max_sessions, f"the key {named_key.name!r}")
+            check_sessions(opened, secret_holder.max_sessions, "this client secret")
+        self.of_keys.check()
 
     def _report(self) -> None:
         self._services.metrics.gauge("earshot_sessions", self.count)
-
-
-def _check_count(opened: int, limit: int, opener: str) -> None:
-    if opened >= limit:
-        raise OverloadedError(
-            f"{opener} has {opened} of {limit} sessions open: end one first",
-            retry_after_s=RETRY_AFTER_S,
-            code="too_many_sessions",
-        )

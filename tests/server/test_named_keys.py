@@ -91,10 +91,10 @@ async def talking(http: ClientSession, query: str = "") -> AsyncIterator[ClientW
         yield ws
 
 
-async def refused(http: ClientSession) -> tuple[int, str]:
+async def refused(http: ClientSession, path: str = "/v1/realtime") -> tuple[int, str]:
     """Returns status and `Retry-After` of a session that is not opened."""
     with pytest.raises(WSServerHandshakeError) as refusal:
-        await http.ws_connect("/v1/realtime")
+        await http.ws_connect(path)
     headers = refusal.value.headers
     return refusal.value.status, headers.get("Retry-After", "") if headers else ""
 
@@ -359,7 +359,7 @@ def test_a_call_over_webrtc_ends_with_its_key(server: Keyed) -> None:
 
 
 def test_a_call_of_willows_protocol_ends_with_its_key(server: Keyed) -> None:
-    key = server.add("widget")
+    key = server.add("widget", "--sessions", "1")
 
     async def main() -> None:
         peer = RawPeer(beeps(100), "sendonly")
@@ -370,9 +370,24 @@ def test_a_call_of_willows_protocol_ends_with_its_key(server: Keyed) -> None:
             assert answer.status == 200, await answer.text()
             await peer.accept((await answer.json(content_type=None))["sdp"])
             await asyncio.wait_for(peer.connected.wait(), TIMEOUT_S)
+            second = await http.post("/api/rtc/asr", json=offer)
+            assert await code_of(second) == (429, "too_many_sessions")
+            assert await refused(http) == (429, "5")
             await server.revoke("widget")
             await asyncio.wait_for(peer.ended.wait(), TIMEOUT_S)
         await peer.close()
+
+    asyncio.run(main())
+
+
+def test_a_chat_of_willows_protocol_is_a_session_of_its_key(server: Keyed) -> None:
+    key = server.add("chatter", "--sessions", "1")
+
+    async def main() -> None:
+        async with client(server, key) as http, http.ws_connect("/api/ws/chatbot"):
+            assert "1 of 1" in await asyncio.to_thread(server.keys, "list")
+            assert await refused(http, "/api/ws/chatbot") == (429, "5")
+            assert await refused(http) == (429, "5")
 
     asyncio.run(main())
 

@@ -10,6 +10,7 @@ from aiohttp import web as aioweb
 
 from core.errors import EarshotError, OverloadedError, RequestError
 from core.limits import CapacityLimit
+from core.named_key import KeySessions, places_for_owner
 from devices.willow.wis.chat_params import check_site, read_question
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.tts import read_text
@@ -40,9 +41,15 @@ class ChatbotSocket:
     """
 
     def __init__(
-        self, chatbot: Chatbot, one_shot_responses: OneShotResponses, *, max_open: int
+        self,
+        chatbot: Chatbot,
+        one_shot_responses: OneShotResponses,
+        key_sessions: KeySessions,
+        *,
+        max_open: int,
     ) -> None:
         self._chatbot, self._one_shot_responses = chatbot, one_shot_responses
+        self._key_sessions = key_sessions
         self._places = CapacityLimit(
             max_open, "{limit} connections are open, the limit", retry_after_s=RETRY_AFTER_S
         )
@@ -57,7 +64,7 @@ class ChatbotSocket:
         )
         if not ws.can_prepare(request).ok:
             raise RequestError("this path speaks WebSocket", code="websocket_expected")
-        with self._places.take():
+        with self._places.take(places_for_owner()), self._key_sessions.take():
             await ws.prepare(request)
             conversation = self._one_shot_responses.conversation(conversation_id)
             await _ChatbotConnection(ws, self._chatbot, conversation, request.query).run()

@@ -11,6 +11,7 @@ from aiohttp import web as aioweb
 
 from core.errors import EngineTimeout, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
+from core.named_key import KeySessions
 from core.ports import Clock, WorkGuard
 from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
@@ -99,6 +100,7 @@ class WillowDoor:
         guard: WorkGuard,
         reader: SpeechFiles,
         one_shot_responses: OneShotResponses,
+        key_sessions: KeySessions,
         settings: WillowSettings | None = None,
         device_lookup: DeviceLookup | None = None,
     ) -> None:
@@ -108,7 +110,7 @@ class WillowDoor:
         self._reader, self._device_lookup = reader, device_lookup
         self.chatbot = Chatbot(engines, one_shot_responses, reader)
         self.chat_socket = ChatbotSocket(
-            self.chatbot, one_shot_responses, max_open=settings.max_calls
+            self.chatbot, one_shot_responses, key_sessions, max_open=settings.max_calls
         )
         self.speech_to_speech = SpeechToSpeech(
             engines, self.chatbot, reader, self._transcribe_upload
@@ -119,6 +121,7 @@ class WillowDoor:
             self._params_reader,
             clock,
             guard,
+            key_sessions,
             peer=settings.peer,
             max_calls=settings.max_calls,
             max_audio_s=settings.max_stream_s,

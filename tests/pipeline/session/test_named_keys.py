@@ -119,7 +119,7 @@ def test_sessions_of_a_named_key_are_counted_limited_and_ended_together() -> Non
         async with AsyncExitStack() as stack:
             with called_with(ANNA):
                 first, second = [await stack.enter_async_context(opened()) for _ in range(2)]
-            assert (sessions.count_of(ANNA), sessions.count_of(BEN)) == (2, 0)
+            assert (sessions.of_keys.count_of(ANNA), sessions.of_keys.count_of(BEN)) == (2, 0)
             assert [await code_of(key) for key in (ANNA, BEN)] == ["too_many_sessions", ""]
             with called_with(BEN):
                 kept = await stack.enter_async_context(opened())
@@ -127,6 +127,6 @@ def test_sessions_of_a_named_key_are_counted_limited_and_ended_together() -> Non
             assert [await code_of(key) for key in (BEN, None)] == ["server_full", ""]
             sessions.end_all_of(ANNA)
             assert [one._closing.is_set() for one in (first, second, kept)] == [True, True, False]
-        assert sessions.count_of(ANNA) == 0
+        assert sessions.of_keys.count_of(ANNA) == 0
 
     run_virtual(main())

@@ -4,13 +4,14 @@ that."""
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from typing import Any, assert_never
 
 from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError, OverloadedError, RequestError
 from core.ids import new_id
-from core.named_key import CALLER_KEY, NamedKey
+from core.limits import CapacityLimit
+from core.named_key import CALLER_KEY, KeySessions, NamedKey, places_for_owner
 from core.ports import Clock, WorkGuard
 from core.queues import Outbox
 from devices.willow.wis.asr import (
@@ -72,6 +73,7 @@ class WillowCalls:
         params_reader: AsrParamsReader,
         clock: Clock,
         guard: WorkGuard,
+        key_sessions: KeySessions,
         *,
         peer: PeerSettings,
         max_calls: int,
@@ -81,7 +83,10 @@ class WillowCalls:
         self.peer_settings = peer
         self.max_audio_s = max_audio_s
         self._guard = guard
-        self._max_calls = max_calls
+        self._key_sessions = key_sessions
+        self._places = CapacityLimit(
+            max_calls, "{limit} calls are open, the limit", retry_after_s=RETRY_AFTER_S
+        )
         self._live: set[WillowCall] = set()
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -109,13 +114,13 @@ class WillowCalls:
                 retry_after_s=RETRY_AFTER_S,
                 code="draining",
             )
-        if self.count >= self._max_calls:
-            raise OverloadedError(
-                f"{self.count} calls are open, the limit", retry_after_s=RETRY_AFTER_S
-            )
-        call = WillowCall(self, params)
+        with ExitStack() as places:
+            places.enter_context(self._places.take(places_for_owner()))
+            places.enter_context(self._key_sessions.take())
+            call = WillowCall(self, params)
+            work = self._run(call, offer_sdp, places.pop_all())
         self._live.add(call)
-        self._tasks.create_task(self._guard(self._run(call, offer_sdp), call.id), name=call.id)
+        self._tasks.create_task(self._guard(work, call.id), name=call.id)
         return await call.answered
 
     def end_all_of(self, named_key: NamedKey) -> None:
@@ -124,11 +129,13 @@ class WillowCalls:
             if call.opener is not None and call.opener.id == named_key.id:
                 call.hang_up()
 
-    async def _run(self, call: "WillowCall", offer_sdp: str) -> None:
-        try:
-            await call.run(offer_sdp)
-        finally:
-            self._live.discard(call)
+    async def _run(self, call: "WillowCall", offer_sdp: str, places: ExitStack) -> None:
+        """Runs a call. places: those that it takes; they are free again when it ends."""
+        with places:
+            try:
+                await call.run(offer_sdp)
+            finally:
+                self._live.discard(call)
 
 
 class WillowCall:

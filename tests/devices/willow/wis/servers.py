@@ -16,6 +16,7 @@ from aiohttp import ClientSession
 
 from core.audio import AudioFrame
 from core.errors import EngineError
+from core.named_key import KeySessions
 from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes
 from engines.base import LlmOptions, TextDelta, WordMark
@@ -71,6 +72,7 @@ class Scene:
     spools: UploadSpools = field(
         default_factory=lambda: UploadSpools(SpoolLimits(MAX_UPLOAD_BYTES))
     )
+    key_sessions: KeySessions = field(default_factory=KeySessions)
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
 
     async def guard(self, work: Awaitable[None], name: str) -> None:
@@ -102,6 +104,7 @@ class Scene:
             self.guard,
             self.reader,
             self.exchanges,
+            self.key_sessions,
             self.settings,
         )
 
