@@ -42,6 +42,14 @@ def test_a_caller_that_leaves_a_spare_place_is_refused_earlier() -> None:
             assert places.taken == 2
 
 
+def test_the_only_place_is_the_owners() -> None:
+    places = CapacityLimit(1, "all {limit} places are taken", retry_after_s=3)
+    with pytest.raises(OverloadedError, match="max_sessions of at least 2"):
+        places.check(spare=1)
+    with places.take():
+        assert places.taken == 1
+
+
 def test_an_unlimited_capacity_only_counts() -> None:
     places = CapacityLimit()
     with places.take(), places.take():

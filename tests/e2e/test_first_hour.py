@@ -1,5 +1,5 @@
-"""A person's first hour on the page: from an empty state to a changed voice, a language model that
-answers, and a device with a name. The server and vLLM are real."""
+"""A person's first hour on the page: from the first spoken words and an empty state to a changed
+voice, a language model that answers, and a device with a name. The server and vLLM are real."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from engines.llm import vllm
 from engines.llm.vllm.command_line import command, variables
@@ -22,8 +22,11 @@ from engines.llm.vllm.environment import read_environment
 from engines.runtime.external_server.program import reserve_port
 from tests.clients.programs import npm_program
 from tests.e2e.a_person import Hands, Person, Stations
+from tests.e2e.recorded_microphone import RATE_HZ, write_clip
 from tests.engines.llm.vllm.installation import installed, tiny_llama
 from tests.server.process import serving
+from tests.shared import ROOT
+from tests.speech import say
 from tests.web.browser import chromium
 
 pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.xdist_group("vllm")]
@@ -37,6 +40,10 @@ WIDE, PHONE = (1280, 800), (390, 844)
 MODEL = "llm.options.model.options"
 SCREENSHOTS = os.environ.get("EARSHOT_SCREENSHOTS", "")
 "A folder that keeps what the page looked like at each station."
+PICTURE = ROOT / "docs" / "page.png"
+"The picture of the README. Written anew when EARSHOT_WRITE_SCREENSHOT=1."
+LEAD_MS, TAIL_MS = 1500, 20_000
+"Silence before and after the spoken words: the call connects, the answer is heard."
 
 
 @pytest.fixture(scope="module")
@@ -83,30 +90,48 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "node_modules" / "axe-core" / "axe.min.js"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
-
-
 @contextmanager
-def page_of(browser: Browser, size: tuple[int, int], axe: Path) -> Iterator[Page]:
+def browsing(size: tuple[int, int], axe: Path, *flags: str) -> Iterator[Page]:
+    """Starts a browser with these flags, and opens a tab of this size that has axe-core."""
     viewport: Any = dict(zip(("width", "height"), size, strict=True))
-    context = browser.new_context(locale="en-GB", viewport=viewport, permissions=["microphone"])
-    context.add_init_script(path=axe)
-    page = context.new_page()
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
-    yield page
-    context.close()
+    with chromium(*flags) as browser:
+        context = browser.new_context(locale="en-GB", viewport=viewport, permissions=["microphone"])
+        context.add_init_script(path=axe)
+        page = context.new_page()
+        page.on("pageerror", lambda error: pytest.fail(str(error)))
+        yield page
+        context.close()
 
 
-@pytest.mark.parametrize(
-    ("hands", "size"), [("mouse", WIDE), ("keyboard", PHONE)], ids=["mouse-wide", "keyboard-phone"]
-)
+@pytest.mark.alone  # the words have to reach the server without gaps
+def test_the_first_spoken_words_switch_a_lamp(axe: Path, tmp_path: Path) -> None:
+    words = say("turn on the living room lamp", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=TAIL_MS)
+    clip = write_clip(tmp_path / "microphone.wav", words)
+    flags = (
+        f"--use-file-for-fake-audio-capture={clip}%noloop",
+        "--autoplay-policy=no-user-gesture-required",
+    )
+    with serving(tmp_path) as server, browsing(WIDE, axe, *flags) as page:
+        person = Person(page, "mouse")
+        page.goto(server.url)
+        person.press(page.get_by_test_id("mic"))
+        turn = page.get_by_test_id("turn").first
+        expect(turn.get_by_test_id("reply")).to_contain_text("Turned on the living room lamp")
+        lamp = page.get_by_test_id("entity-light.living_room_lamp")
+        expect(lamp).to_have_attribute("data-state", "on")
+        expect(turn.get_by_test_id("latency")).to_contain_text("ms")
+        expect(page.locator("html")).to_have_attribute("data-state", "listening")
+        if os.environ.get("EARSHOT_WRITE_SCREENSHOT"):
+            page.screenshot(path=PICTURE)
+        Stations(page, Path(SCREENSHOTS or tmp_path), "first_words").check("spoken")
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("hands", ["mouse", "keyboard"])
 def test_a_person_sets_up_a_voice_a_language_model_and_a_device(
-    browser: Browser, axe: Path, model_url: str, tmp_path: Path, hands: Hands, size: tuple[int, int]
+    axe: Path, model_url: str, tmp_path: Path, hands: Hands, size: tuple[int, int]
 ) -> None:
-    with page_of(browser, size, axe) as page:
+    with browsing(size, axe) as page:
         person = Person(page, hands)
         stations = Stations(page, Path(SCREENSHOTS or tmp_path), f"{size[0]}_{hands}")
         with serving(tmp_path) as server:

@@ -2,12 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
-from tests.server.process import run, serving
+from tests.engines.llm.openai.completions_server import Server, beside, delta, sse, text
+from tests.server.process import TIMEOUT_S, run, serving
 
 pytestmark = pytest.mark.live
 
@@ -69,6 +72,58 @@ def test_the_server_starts_again_at_the_same_port_or_says_why_not(tmp_path: Path
         assert (language["value"], language.get("is_pending", False)) == ("de", False)
         assert any("the owner asked for a restart: draining" in line for line in server.said)
         assert server.stop() == 0
+
+
+def test_a_restart_lets_the_answer_in_progress_end(tmp_path: Path) -> None:
+    may_end = Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(sse(delta(content="It begins. "), done=False))
+        if "a story" in await request.text():  # the server's start asks, too
+            await asyncio.to_thread(may_end.wait, TIMEOUT_S)
+        await response.write(sse(*text("It ends.")))
+        return response
+
+    async def act(url: str) -> None:
+        async with aiohttp.ClientSession(url) as client, client.ws_connect("/v1/realtime") as ws:
+
+            async def read_until(kind: str) -> dict[str, Any]:
+                while (event := await ws.receive_json(timeout=TIMEOUT_S))["type"] != kind:
+                    assert event["type"] != "error", event
+                found: dict[str, Any] = event
+                return found
+
+            content = [{"type": "input_text", "text": "tell me a story"}]
+            item = {"type": "message", "role": "user", "content": content}
+            await ws.send_json({"type": "conversation.item.create", "item": item})
+            await ws.send_json({"type": "response.create"})
+            await read_until("response.output_audio.delta")
+            assert (await client.post("/v1/server/restart")).status == 202
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+                await client.ws_connect("/v1/realtime")
+            assert refusal.value.status == 503
+            may_end.set()
+            done = (await read_until("response.done"))["response"]
+            assert done["status"] == "completed"
+            assert done["output"][0]["content"][0]["transcript"] == "It begins. It ends."
+            while (message := await ws.receive(TIMEOUT_S)).type is aiohttp.WSMsgType.TEXT:
+                pass
+            assert message.type is aiohttp.WSMsgType.CLOSE
+
+    with beside(Server(slow)) as model:
+        settings = {
+            "EARSHOT_LLM__ENGINE": "openai",
+            "EARSHOT_LLM__OPTIONS__BASE_URL": model.url,
+            "EARSHOT_LLM__OPTIONS__CONTEXT_TOKENS": "32768",
+            "EARSHOT_SERVER__DRAIN_TIMEOUT_S": "90",
+        }
+        with serving(tmp_path, settings=settings) as server:
+            asyncio.run(act(server.url))
+            server.ready_again()
+            assert asyncio.run(_form(server.url))["fields"]
+            assert server.stop() == 0
 
 
 async def _form(url: str) -> dict[str, Any]:
