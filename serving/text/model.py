@@ -4,7 +4,7 @@ and the queue that all requests share."""
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, TypeVar
 
 import psutil
 
@@ -152,13 +152,13 @@ class ServedTextModel(
 Embedder = ServedTextModel[EmbedItem, EmbedResult]
 Embedders = ModelsOfKind[Embedder]
 Rerankers = ModelsOfKind[ServedTextModel[RerankItem, RerankResult]]
-ServedClip = ServedTextModel[ClipItem, ClipResult]
+
+
+class ServedClip(ServedTextModel[ClipItem, ClipResult]):
+    """One model for embeddings of texts and images, shared by all requests."""
+
+
 Clips = ModelsOfKind[ServedClip]
-
-
-def is_clip(model: Embedder | ServedClip) -> TypeGuard[ServedClip]:
-    """Returns True for a model of texts and images."""
-    return model.kind == "clip"
 
 
 EMBED_WARM_UP = EmbedItem(("warm",))
@@ -202,7 +202,7 @@ def add_text_models(
     clips: Clips = registry.add(
         "clip",
         lambda: find_text_models(folder, "clip"),
-        lambda offer: ServedTextModel(offer, clip_loader, registry),
+        lambda offer: ServedClip(offer, clip_loader, registry),
         is_optional=True,
     )
     return embedders, rerankers, clips

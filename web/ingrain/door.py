@@ -14,7 +14,7 @@ from core.http.client_connection import while_connected
 from core.http.routes import JSON
 from engines.registry import EngineKind
 from serving.registry import ModelListing, ModelRegistry
-from serving.text.model import Clips, Embedder, Embedders, ServedClip, is_clip
+from serving.text.model import Clips, Embedder, Embedders, ServedClip
 from web.images import RequestImages, places
 from web.ingrain.fields import (
     HUB_PREFIX,
@@ -32,8 +32,10 @@ from web.openai.text.fields import check_texts
 
 ModelAction = Callable[[str], Coroutine[Any, Any, None]]
 
-TEXTS, IMAGES = "sentence_transformers", "open_clip"
-"Ingrain's libraries for models of texts (kind embed), and for models of texts and images (clip)."
+TEXTS: Library = "sentence_transformers"
+"Ingrain's library for models of texts (kind embed)."
+IMAGES: Library = "open_clip"
+"Ingrain's library for models of texts and images (kind clip)."
 
 LIBRARIES: Mapping[EngineKind, Library] = {"embed": TEXTS, "clip": IMAGES}
 "Library that Ingrain runs the models of a kind in."
@@ -258,7 +260,7 @@ class IngrainDoor:
         check_texts("text", texts)
         _check_length(fields, model)
         async with self._limit.take():
-            if is_clip(model):
+            if isinstance(model, ServedClip):
                 vectors = await clip_vectors_of(model, texts, is_cut=True, param="text")
             else:
                 vectors = await vectors_of(model, texts, is_cut=True, param="text")
@@ -269,7 +271,7 @@ class IngrainDoor:
     ) -> list[list[float]]:
         """Returns the vectors of the images."""
         model = self._loaded(fields)
-        if not is_clip(model):
+        if not isinstance(model, ServedClip):
             raise _no_images(fields.model)
         _check_length(fields, model)
         async with self._limit.take():

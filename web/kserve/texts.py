@@ -8,7 +8,7 @@ import numpy as np
 
 from core.errors import RequestError
 from engines.base.text import MAX_IMAGE_BYTES, TextModelInfo
-from serving.text.model import Embedder, ServedClip, is_clip
+from serving.text.model import Embedder, ServedClip
 from web.images import MAX_IMAGES
 from web.kserve.tensors import BYTES, InferRequest, Tensor, invalid
 from web.openai.text.door import check_prompt, clip_vectors_of, unit_rows, vectors_of
@@ -82,7 +82,7 @@ async def embed(model: Embedder | ServedClip, request: EmbeddingRequest) -> Tens
     """Returns the vectors of a request. Raises RequestError context_length_exceeded,
     invalid_image, OverloadedError, EngineError."""
     param = TEXT if isinstance(request.contents[0], str) else IMAGE
-    if is_clip(model):
+    if isinstance(model, ServedClip):
         vectors = unit_rows(await clip_vectors_of(model, request.contents, param=param))
     else:
         texts = [text for text in request.contents if isinstance(text, str)]

@@ -45,7 +45,7 @@ class _DecodeTimeout(Exception):
 
 def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
     """Returns the values of an image file, of shape (3, size, size). Raises UnusableImage."""
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with (
@@ -63,7 +63,7 @@ def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
         raise UnusableImage(f"it takes more than {MAX_DECODE_S:g} s to decode") from None
     except UnusableImage:
         raise
-    except Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         allowed = ", ".join(FORMATS)
         raise UnusableImage(f"it is no image in one of the formats {allowed}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

@@ -104,29 +104,36 @@ class EmbeddingFields(Struct, frozen=True, kw_only=True):
 
     def inputs(self) -> list[EmbeddingInput]:
         """Returns the inputs one by one. Raises RequestError."""
-        if isinstance(self.input, str):
-            return [self.input]
-        if self.input and all(isinstance(token, int) for token in self.input):
-            return [tuple(token for token in self.input if isinstance(token, int))]
-        inputs: list[EmbeddingInput] = []
-        for index, item in enumerate(self.input):
-            match item:
-                case EmbeddingPart():
-                    inputs.append(_part(item, index))
-                case list():
-                    inputs.append(tuple(item))
-                case str():
-                    inputs.append(item)
-        # Texts and images may be mixed; token ids stand alone.
-        has_ids = [isinstance(entry, tuple) for entry in inputs]
-        if len(inputs) != len(self.input) or (any(has_ids) and not all(has_ids)):
-            raise RequestError(
-                "Invalid value for 'input': texts, numbers and lists are mixed. Allowed: a text,"
-                " a list of texts and images, a list of token ids, or a list of such lists.",
-                code="invalid_value",
-                param="input",
-            )
-        return inputs
+        return inputs_of(self.input)
+
+
+def inputs_of(
+    given: str | Sequence[str | int | Sequence[int] | EmbeddingPart],
+) -> list[EmbeddingInput]:
+    """Returns the values of `input` one by one. Raises RequestError."""
+    if isinstance(given, str):
+        return [given]
+    if given and all(isinstance(token, int) for token in given):
+        return [tuple(token for token in given if isinstance(token, int))]
+    inputs: list[EmbeddingInput] = []
+    for index, item in enumerate(given):
+        match item:
+            case EmbeddingPart():
+                inputs.append(_part(item, index))
+            case list():
+                inputs.append(tuple(item))
+            case str():
+                inputs.append(item)
+    # Texts and images may be mixed; token ids stand alone.
+    has_ids = [isinstance(entry, tuple) for entry in inputs]
+    if len(inputs) != len(given) or (any(has_ids) and not all(has_ids)):
+        raise RequestError(
+            "Invalid value for 'input': texts, numbers and lists are mixed. Allowed: a text,"
+            " a list of texts and images, a list of token ids, or a list of such lists.",
+            code="invalid_value",
+            param="input",
+        )
+    return inputs
 
 
 class RerankDocument(Struct, frozen=True):

@@ -39,7 +39,8 @@ def _colour(image: object) -> bytes:
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
 def test_every_format_becomes_values_of_the_towers_size(form: str) -> None:
     values = prepare_image(picture(70, 50, form), CROPPED)
-    assert (values.shape, values.dtype) == ((3, 32, 32), np.float32)
+    assert values.shape == (3, 32, 32)
+    assert values.dtype == np.float32
     assert np.isfinite(values).all()
 
 
