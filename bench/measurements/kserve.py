@@ -30,6 +30,8 @@ from bench.client.http import Address, reaching, refusal
 from bench.server.own_server import own_server
 from bench.tools.stats import machine, markdown
 from core.audio import ASR_RATE_HZ
+from engines.asr.whisper.device import load_whisper
+from engines.asr.whisper.model_info import Settings
 from media.files.decode import decode_file
 
 LANGUAGE = "en"
@@ -108,11 +110,7 @@ def _print_row(title: str, found: CorpusRun, serial: CorpusRun) -> int:
 def _run_serial(model: Path, clips: Sequence[CorpusClip]) -> CorpusRun:
     """Calls faster-whisper as sherpa's model for Triton calls it: windows of 30 s, greedy, without
     timestamps, each recording by itself."""
-    from faster_whisper import WhisperModel
-
-    whisper = WhisperModel(
-        str(model), device="cpu", compute_type=COMPUTE_TYPE, local_files_only=True
-    )
+    whisper = load_whisper(model, Settings(str(model), device="cpu", compute_type=COMPUTE_TYPE))
 
     def text_of(samples: Samples) -> str:
         segments, _ = whisper.transcribe(
