@@ -76,7 +76,7 @@ def _items(request: InferRequest) -> None:
 
 def _texts(request: InferRequest) -> None:
     try:
-        texts = embedding_request(request, EMBEDDER).texts
+        texts = embedding_request(request, EMBEDDER).contents
     except RequestError as error:
         _check_error(error)
         return

@@ -145,7 +145,8 @@ class Reference:
         hidden = self._layers("text_model", hidden, is_causal=self._is_clip)
         last = self._norm("text_model.final_layer_norm", hidden)[-1]
         if self._is_clip:
-            return self._weight("text_projection.weight") @ last
+            projected: Floats = self._weight("text_projection.weight") @ last
+            return projected
         return self._linear("text_model.head", last)
 
     def image(self, pixels: npt.NDArray[np.float32]) -> Floats:
@@ -175,7 +176,9 @@ class Reference:
             for one, matrix, bias in zip(values, matrices, biases, strict=True)
         )
         pooled = self._linear(f"{name}.attention.out_proj", _attention(query, key, value))[0]
-        return pooled + self._feed_forward(f"{name}.mlp", self._norm(f"{name}.layernorm", pooled))
+        changed: Floats = self._feed_forward(f"{name}.mlp", self._norm(f"{name}.layernorm", pooled))
+        summed: Floats = pooled + changed
+        return summed
 
     def _layers(self, tower: str, hidden: Floats, *, is_causal: bool = False) -> Floats:
         for index in range(LAYERS):
