@@ -1,13 +1,14 @@
 """Catalogue of the models that are known by name: their kind, their source and their purpose.
 
-The table itself is `catalogue.toml`. Requests, the configuration and `earshot models` use a model's
-name; its folder in the models directory may have another name.
+The table itself is `catalogue.toml`. The user's own table overlays it, see
+`serving/user_catalogue.py`. Requests, the configuration and `earshot models` use a model's name;
+its folder in the models directory may have another name.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,11 +36,11 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
     "Name of the model."
-    repository: str
+    repository: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
     "Repository on the Hugging Face hub."
-    size_mb: int
+    size_mb: Annotated[int, Meta(ge=1)]
     "Size of the download in MB."
-    suits: str
+    suits: str = ""
     "Purpose and hardware that the model is suitable for, as text."
     kind: CatalogueKind = "asr"
     origin: str = ""
@@ -61,6 +62,10 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     "True: `auto` may choose it. These are the sizes from small to large."
     aliases: tuple[str, ...] = ()
     "Other names of the model."
+    revision: Annotated[str, Meta(pattern=r"^([0-9a-f]{40})?$")] = ""
+    "Commit of the repository that is pulled; empty: the newest one."
+    sha256: Mapping[str, Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]] = {}
+    "File of the repository -> the checksum that it must have."
 
     @property
     def is_loadable(self) -> bool:
@@ -75,24 +80,78 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
         return self.repository.partition("/")[2]
 
 
+class Catalogue:
+    """Known models, and the search among them."""
+
+    def __init__(
+        self, models: Iterable[CatalogueEntry], aliases: Mapping[str, str] | None = None
+    ) -> None:
+        """`aliases`: further names, each with the name of its model."""
+        self.models = tuple(models)
+        self._aliases = aliases or {}
+
+    @cached_property
+    def by_name(self) -> Mapping[str, CatalogueEntry]:
+        """Models by name, alias and repository, in lower case. If several models were made from one
+        checkpoint, its name stands for the first of them."""
+        found: dict[str, CatalogueEntry] = {}
+        for entry in self.models:
+            found |= {name.casefold(): entry for name in (entry.name, *entry.aliases)}
+        found |= {alias.casefold(): found[name.casefold()] for alias, name in self._aliases.items()}
+        for entry in self.models:
+            if entry.is_loadable:
+                for repository in (entry.repository, entry.origin or entry.repository):
+                    found.setdefault(repository.casefold(), entry)
+        return found
+
+    @cached_property
+    def by_folder(self) -> Mapping[str, CatalogueEntry]:
+        """Models by folder. Only weights that can be loaded count; a checkpoint's folder is not a
+        model."""
+        found: dict[str, CatalogueEntry] = {}
+        for entry in self.models:
+            if entry.is_loadable:
+                organisation, _, repository = entry.repository.casefold().partition("/")
+                found.setdefault(repository, entry)
+                found.setdefault(f"{organisation}--{repository}", entry)
+                found.setdefault(f"{organisation}-{repository}", entry)
+        return found
+
+
+class _CatalogueInUse:
+    """The catalogue of this process. Models are looked up everywhere, as words in a dictionary."""
+
+    catalogue: Catalogue | None = None
+
+
 @cache
+def built_in() -> Catalogue:
+    """Returns the models that Earshot knows by itself, in the order of the table."""
+    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
+    return Catalogue(convert(tomllib.loads(text)["model"], tuple[CatalogueEntry, ...]))
+
+
+def use(catalogue: Catalogue | None) -> None:
+    """Sets the catalogue of this process. None: the built-in one."""
+    _CatalogueInUse.catalogue = catalogue
+
+
 def entries() -> tuple[CatalogueEntry, ...]:
     """Returns every known model, in the order of the table."""
-    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
-    return convert(tomllib.loads(text)["model"], tuple[CatalogueEntry, ...])
+    return _in_use().models
 
 
 def find_entry(name: str) -> CatalogueEntry | None:
     """Returns the model with that name, alias or repository (`openai/whisper-tiny` too); None if
     there is none."""
-    return _by_name().get(name.strip().casefold())
+    return _in_use().by_name.get(name.strip().casefold())
 
 
 def require_entry(name: str) -> CatalogueEntry:
     """Returns the model like `find_entry`. Raises UnknownModelError, which lists similar names."""
     if entry := find_entry(name):
         return entry
-    names = [name for name in _by_name() if "/" not in name]
+    names = [name for name in _in_use().by_name if "/" not in name]
     similar_names = get_close_matches(name.casefold(), names, n=5, cutoff=0.5)
     hint = f"near it: {', '.join(similar_names)}" if similar_names else f"known: {', '.join(names)}"
     raise UnknownModelError(f"no model is called {name!r}; {hint}", param="model")
@@ -102,33 +161,9 @@ def short_name(folder: str) -> str:
     """Returns the name of the model in a folder of the models directory: the catalogue's name if
     the folder belongs to one of its repositories (`faster-whisper-tiny` is `tiny`), otherwise the
     folder's own."""
-    entry = _by_folder().get(folder.casefold())
+    entry = _in_use().by_folder.get(folder.casefold())
     return entry.name if entry else folder
 
 
-@cache
-def _by_name() -> Mapping[str, CatalogueEntry]:
-    """Returns models by name, alias and repository. If several models were made from one
-    checkpoint, its name stands for the first of them."""
-    entries_by_name: dict[str, CatalogueEntry] = {}
-    for entry in entries():
-        entries_by_name |= {name.casefold(): entry for name in (entry.name, *entry.aliases)}
-    for entry in entries():
-        if entry.is_loadable:
-            for repository in (entry.repository, entry.origin or entry.repository):
-                entries_by_name.setdefault(repository.casefold(), entry)
-    return entries_by_name
-
-
-@cache
-def _by_folder() -> Mapping[str, CatalogueEntry]:
-    """Returns models by folder. Only weights that can be loaded count; a checkpoint's folder is not
-    a model."""
-    entries_by_folder: dict[str, CatalogueEntry] = {}
-    for entry in entries():
-        if entry.is_loadable:
-            organisation, _, repository = entry.repository.casefold().partition("/")
-            entries_by_folder.setdefault(repository, entry)
-            entries_by_folder.setdefault(f"{organisation}--{repository}", entry)
-            entries_by_folder.setdefault(f"{organisation}-{repository}", entry)
-    return entries_by_folder
+def _in_use() -> Catalogue:
+    return _CatalogueInUse.catalogue or built_in()

@@ -157,9 +157,11 @@ def _doctor(options: argparse.Namespace) -> int:
     """Runs doctor. A wrong configuration is printed like any other failed check."""
     from server.commands import doctor
     from server.commands.doctor_probes import ProbeResult
+    from serving.user_catalogue import use_catalogue
 
     try:
         effective = _effective(options)
+        use_catalogue(effective.config.models.catalogue)
     except ConfigError as error:
         problems = (ProbeResult("fail", line) for line in str(error).splitlines())
         doctor.show(problems, as_json=options.json)

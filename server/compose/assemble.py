@@ -180,7 +180,10 @@ async def assemble(
 
 def _drain_group(backend: Backend, doors: Doors) -> DrainGroup:
     transcribers = backend.transcriber, backend.speech_files, backend.one_shot_responses
-    return DrainGroup(backend.sessions, (*transcribers, doors.limits, doors.kserve.service))
+    return DrainGroup(
+        backend.sessions,
+        (*transcribers, doors.limits, doors.kserve.service, backend.engines.remote),
+    )
 
 
 def _start_background(

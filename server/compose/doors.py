@@ -217,7 +217,9 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     realtime = _realtime_door(backend, peer_settings, secrets)
     whip = _whip_door(backend, peer_settings)
     models_dir = Path(config.paths.models_dir).expanduser().absolute()
-    pulls = ModelPulls(models_dir, on_done=engines.registry.expire)
+    pulls = ModelPulls(
+        models_dir, on_done=engines.registry.expire, catalogue=config.models.catalogue
+    )
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
     limits = config.limits.as_limits()
@@ -311,18 +313,31 @@ def _transcription_door(
     backend: Backend, cards: ModelCards, spools: UploadSpools, limits: RequestLimits
 ) -> AudioDoor:
     decoder = backend.decoder.share(UPLOADS)
-    return AudioDoor(backend.transcriber, cards, spools, decoder, limits.transcriptions)
+    return AudioDoor(
+        backend.transcriber,
+        cards,
+        spools,
+        decoder,
+        limits.transcriptions,
+        backend.engines.remote,
+    )
 
 
 def _speech_door(backend: Backend, limits: RequestLimits) -> SpeechDoor:
     engines = backend.session_services.engines
-    return SpeechDoor(engines, backend.speech_files, backend.languages, limits.speech)
+    return SpeechDoor(
+        engines,
+        backend.speech_files,
+        backend.languages,
+        limits.speech,
+        backend.engines.remote,
+    )
 
 
 def _chat_door(backend: Backend, limits: RequestLimits) -> ChatDoor:
     services = backend.session_services
     models = ChatModels(services, backend.one_shot_responses)
-    return ChatDoor(models, services.clock, limits.chat)
+    return ChatDoor(models, services.clock, limits.chat, backend.engines.remote)
 
 
 def _chat_routes(backend: Backend, chat: ChatDoor) -> tuple[Route, ...]:
@@ -347,7 +362,7 @@ def _text_routes(
     texts = TextDoor(
         engines.embedders, engines.rerankers, engines.clips, engines.remote, images, limits
     )
-    names = (ASSISTANT, engines.choices["llm"].name)
+    names = (ASSISTANT, engines.choices["llm"].name, *engines.remote.language_models())
     models = OllamaModels(
         lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal
     )

@@ -44,8 +44,9 @@ from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
 from serving.registry import ModelRegistry, ModelsOfKind
+from serving.remote.models import RemoteModel, RemoteModels
 from serving.text.model import Clips, Embedders, Rerankers, add_text_models
-from serving.text.remote import RemoteTextModel, RemoteTextModels
+from serving.user_catalogue import use_catalogue
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
 logger = logging.getLogger(__name__)
@@ -83,8 +84,8 @@ class Engines:
     "Models for reranking, loaded or not."
     clips: Clips
     "Models for embeddings of texts and images, loaded or not."
-    remote: RemoteTextModels
-    "Models for embeddings and reranking of other servers."
+    remote: RemoteModels
+    "Models of other servers."
     registry: ModelRegistry = field(repr=False)
     "Models that are loaded and unloaded while the server runs."
     languages: TextLanguageDetector = field(repr=False)
@@ -115,7 +116,11 @@ class Engines:
         return EngineSet(
             self.vad,
             asr=self.asr,
-            llm={DEFAULT: self.llm, self.choices["llm"].name: self.llm},
+            llm={
+                self.choices["llm"].name: self.llm,
+                **self.remote.language_models(),
+                DEFAULT: self.llm,
+            },
             tts={DEFAULT: self.tts[self.choices["tts"].name], **self.tts},
             default_language=language,
             is_strict=is_strict,
@@ -184,6 +189,7 @@ async def run_engines(
 ) -> AsyncIterator[Engines]:
     """Chooses, loads and warms up the engines; they run until the context is left. Raises
     EngineError or ConfigError, possibly inside an ExceptionGroup."""
+    await asyncio.to_thread(use_catalogue, config.models.catalogue)
     inputs = await asyncio.to_thread(survey, config.paths.models_dir)
     inputs = await with_benchmarks(config, inputs, decode_timer(clock, metrics))
     choices = {kind: choose_one(config, kind, inputs) for kind in KINDS}
@@ -198,9 +204,7 @@ async def run_engines(
     )
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
     text_models = add_text_models(registry, config.paths.models_dir, clock, metrics)
-    remote = RemoteTextModels(
-        [RemoteTextModel(name, settings) for name, settings in config.remote.items()]
-    )
+    remote = RemoteModels([RemoteModel(name, settings) for name, settings in config.remote.items()])
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,

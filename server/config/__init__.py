@@ -26,7 +26,7 @@ from server.config.types import PLUGIN_NAME, Section
 from server.net.addresses import is_loopback
 from server.net.allowlist import networks_of
 from server.runtime.state_dir import KEY_CHARS, KEY_PATTERN
-from serving.text.remote_settings import RemoteModelSettings
+from serving.remote.settings import RemoteModelSettings
 
 NameList = tuple[str, ...]
 
@@ -280,6 +280,15 @@ class ModelsConfig(Section, frozen=True):
             )
         ),
     ] = True
+    catalogue: Annotated[
+        str,
+        Meta(
+            description=(
+                "TOML file with models and names in addition to the known ones. Empty: models.toml"
+                " beside the configuration file, if it is there."
+            )
+        ),
+    ] = ""
     unload_after_s: Annotated[
         float,
         Meta(
@@ -411,9 +420,9 @@ class Config(Section, frozen=True):
         Meta(
             title="tables with kind and base_url",
             description=(
-                "Models for embeddings (kind embed) and reranking (rerank) on other servers with"
-                " OpenAI's API, by the name that requests use. Others of their fields: model,"
-                " api_key_file, max_requests, timeout_s, connect_timeout_s."
+                "Models on other servers with OpenAI's API, by the name that requests use, of the"
+                " kind llm, asr, tts, embed or rerank. Others of their fields: model,"
+                " api_key_file, images, max_requests, timeout_s, connect_timeout_s."
             ),
         ),
     ] = field(default_factory=dict)

@@ -18,6 +18,8 @@ from server.config.types import describe, is_secret, kind_of, masked
 
 ENV_PREFIX = "EARSHOT_"
 DEFAULT_FILE = "earshot.toml"
+CATALOGUE_FILE = "models.toml"
+"File with the user's models, beside the configuration file."
 NOT_SETTINGS = ("EARSHOT_CONFIG", "EARSHOT_KEY")
 """Variables that are not settings: the path of the file, and the key for `talk`. The variables
 `EARSHOT_CI_*` of test runs are not settings either."""
@@ -79,7 +81,10 @@ def load(
     draft = _ConfigDraft()
     if state_home := environ.get("XDG_STATE_HOME"):
         _add_setting(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
-    _add_file(draft, find_file(environ, file), text)
+    config_file = find_file(environ, file)
+    if config_file is not None and (catalogue := config_file.with_name(CATALOGUE_FILE)).is_file():
+        _add_setting(draft, ("models", "catalogue"), str(catalogue), f"file:{catalogue}")
+    _add_file(draft, config_file, text)
     _add_environment(draft, environ)
     for flag, value in (flags or {}).items():
         _add_setting(draft, FLAGS[flag], value, f"flag:{flag}")

@@ -73,7 +73,7 @@ def pull(
     if source.revision != MAIN_BRANCH:
         revision = revision or source.revision
     existing = find_pulled(source, models_dir)
-    if existing and revision is None:
+    if existing and (revision is None or revision == _recorded_revision(existing.folder)):
         return existing
     if hub is None:
         raise HubOffline(_offline_message(source, models_dir, revision))

@@ -41,6 +41,9 @@ MAX_NAME_CHARS = 200
 EARSHOT = (sys.executable, "-m", "server")
 "The program `earshot`."
 
+CATALOGUE_VARIABLE = "EARSHOT_MODELS__CATALOGUE"
+"Names the user's catalogue to the program, whichever configuration file it finds."
+
 PullState = Literal["running", "done", "failed", "cancelled"]
 
 
@@ -89,10 +92,13 @@ class ModelPulls:
         models_dir: Path,
         command: Sequence[str] = EARSHOT,
         on_done: Callable[[], None] = lambda: None,
+        catalogue: str = "",
     ) -> None:
         """`models_dir`: folder that gets the models. `command`: the program that downloads.
-        `on_done`: called when a model is there, before anybody is told."""
+        `on_done`: called when a model is there, before anybody is told. `catalogue`: the setting
+        `models.catalogue`."""
         self._models_dir, self._command, self._on_done = models_dir, command, on_done
+        self._catalogue = catalogue
         self._jobs: dict[str, _Job] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -171,6 +177,7 @@ class ModelPulls:
                 *(*self._command, "models", "pull", *options, "--", model),
                 stdin=DEVNULL,
                 stdout=PIPE,
+                env={**os.environ, CATALOGUE_VARIABLE: self._catalogue},
                 start_new_session=True,
             )
             try:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -78,7 +78,8 @@ def source_of(name: str) -> ModelSource:
     if REPOSITORY.fullmatch(name) and find_entry(name) is None:
         return ModelSource(name, name.replace("/", "--"), name)
     entry = require_entry(name)
-    return ModelSource(entry.name, entry.folder, entry.repository, entry)
+    revision = entry.revision or MAIN_BRANCH
+    return ModelSource(entry.name, entry.folder, entry.repository, entry, revision=revision)
 
 
 def checkpoint_of(entry: CatalogueEntry) -> ModelSource:
@@ -91,7 +92,9 @@ def checkpoint_of(entry: CatalogueEntry) -> ModelSource:
 def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
     """Lists the files to download. Raises ModelsError if the repository holds neither a Whisper nor
     a model for embeddings or reranking."""
-    repository_files = hub.files(source.repository, revision or source.revision)
+    repository_files = _with_checksums(
+        hub.files(source.repository, revision or source.revision), source.entry
+    )
     names = {file.path for file in repository_files}
     if source.paths:
         return DownloadPlan("voice", _voice_files(repository_files, source))
@@ -122,6 +125,25 @@ def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
         f"{source.repository} holds no model: neither model.bin nor a checkpoint; it holds"
         f" {content}"
     )
+
+
+def _with_checksums(
+    files: tuple[HubFile, ...], entry: CatalogueEntry | None
+) -> tuple[HubFile, ...]:
+    """Returns the files with the checksums that the catalogue demands. Raises ModelsError for a
+    file that the hub does not have, or has with another checksum."""
+    demanded = entry.sha256 if entry else {}
+    found = {file.path: file for file in files}
+    for path, checksum in demanded.items():
+        if path not in found:
+            raise ModelsError(f"the repository has no {path}, of which the catalogue has a sha256")
+        listed = found[path].sha256
+        if listed and listed != checksum:
+            raise ModelsError(
+                f"{found[path].repository}: {path} has the sha256 {listed} on the hub, and"
+                f" {checksum} in the catalogue"
+            )
+    return tuple(replace(file, sha256=demanded.get(file.path, file.sha256)) for file in files)
 
 
 def _voice_files(repository_files: Sequence[HubFile], source: ModelSource) -> tuple[HubFile, ...]:

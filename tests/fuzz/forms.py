@@ -169,7 +169,7 @@ async def _read(spools: UploadSpools, *pieces: bytes) -> None:
             found = await read_form(_Request(content), spool, lambda name: name in NAMES)  # type: ignore[arg-type]
         except EarshotError:
             return
-        assert all(name in NAMES for name, _ in found)
+        assert all(name in NAMES for name, _ in found.fields)
         assert spool.size_bytes <= MAX_FILE_BYTES
 
 

@@ -60,7 +60,7 @@ class LlamaCppDoor:
                 param="model",
             )
         private = [fields.prompt] if isinstance(fields.prompt, str) else []
-        async with self._chat.place():
+        async with self._chat.place(model):
             texts = self._chat.models.forward(model, TEXT, completion_body(fields), private, marks)
             return await while_connected(request, _send_completion(request, fields, texts))
 

@@ -79,7 +79,7 @@ class OllamaDoor:
         chat, model = chat_fields(body), self._models.find(model_name(fields.model))
         self._models.check(model, chat)
         work = OllamaWork(model, chat, body, shape, marks, fields.stream is not False)
-        async with self._chat.place():
+        async with self._chat.place(model):
             return await while_connected(request, self._send(request, work))
 
     async def _send(self, request: aioweb.Request, work: OllamaWork) -> aioweb.StreamResponse:

@@ -14,7 +14,6 @@ from engines.llm.openai.chunks import ChatCompletionChunk, usage_of
 from engines.llm.openai.completion_stream import ChatCompletionStream
 from engines.llm.openai.context_length import REFUSED, is_about_length, is_length_refusal
 from engines.llm.openai.pass_through import (
-    WHOLE_ANSWER_S,
     ForwardedBody,
     ForwardedEvents,
     refused_forward,
@@ -53,6 +52,7 @@ class OpenAiLlm:
         self.languages = settings.languages
         self.accepts_images = settings.images
         self.context_tokens: int | None = settings.context_tokens
+        self.max_concurrency: int | None = settings.max_requests
         self._settings = settings
         self._client = OpenAiHttpClient(
             "llm",
@@ -130,7 +130,9 @@ class OpenAiLlm:
             {**body, "model": server.model},
             ForwardedEvents if is_streamed else ForwardedBody,
             awaited="first token" if is_streamed else "answer",
-            first_timeout_s=settings.first_token_timeout_s if is_streamed else WHOLE_ANSWER_S,
+            first_timeout_s=settings.first_token_timeout_s
+            if is_streamed
+            else settings.answer_timeout_s,
             next_timeout_s=settings.token_timeout_s,
         )
         try:

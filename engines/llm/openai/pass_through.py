@@ -17,9 +17,6 @@ from engines.runtime.openai_http.client import MAX_JSON_BYTES, read_limited
 from engines.runtime.openai_http.errors import OpenAiHttpError
 from engines.runtime.openai_http.sse import SseReader
 
-WHOLE_ANSWER_S = 300.0
-"""Longest wait for an answer that is not streamed: some thousand tokens on a small machine. The
-caller's own time-out comes sooner."""
 REFUSED = (400, 404, 409, 413, 422)
 "HTTP statuses for which the request is at fault, and not the server."
 

@@ -47,6 +47,9 @@ MAX_RETRY_WAIT_S = 2.0
 """Longest wait for a second try. The user waits for the answer, so if the server asks for more, the
 request fails."""
 
+RequestBody = Mapping[str, Any] | Callable[[], aiohttp.FormData]
+"JSON of a request, or a function that makes its form."
+
 ItemT = TypeVar("ItemT")
 ItemT_co = TypeVar("ItemT_co", covariant=True)
 
@@ -109,16 +112,18 @@ class OpenAiHttpClient:
     async def stream(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: RequestBody,
         reader_type: Callable[[aiohttp.ClientResponse], ResponseReader[ItemT]],
         *,
         awaited: str,
         first_timeout_s: float,
         next_timeout_s: float,
     ) -> AsyncGenerator[ItemT, None]:
-        """Posts `body` as JSON and yields the items of the response.
+        """Posts a request and yields the items of the response.
 
         path: path of the request after the base URL, such as `/chat/completions`.
+        body: an object that is sent as JSON, or a function that makes a form. It is called once for
+        each try, because a form is used up when it is sent.
         awaited: name of the first item in errors, such as "first token".
         first_timeout_s: longest wait for the first item, with the second try.
         next_timeout_s: longest wait for each further item.
@@ -157,7 +162,7 @@ class OpenAiHttpClient:
     async def _begin(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: RequestBody,
         reader_type: Callable[[aiohttp.ClientResponse], ResponseReader[ItemT]],
     ) -> tuple[aiohttp.ClientResponse, ResponseReader[ItemT], ItemT | None]:
         """Posts the request and reads the first item. Tries once more if that fails."""
@@ -175,12 +180,13 @@ class OpenAiHttpClient:
     async def _send_once(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: RequestBody,
         reader_type: Callable[[aiohttp.ClientResponse], ResponseReader[ItemT]],
     ) -> tuple[aiohttp.ClientResponse, ResponseReader[ItemT], ItemT | None]:
         try:
+            content = {"data": body()} if callable(body) else {"json": body}
             response = await self._open_session().post(
-                f"{self.url}{path}", json=body, allow_redirects=False
+                f"{self.url}{path}", allow_redirects=False, **content
             )
         except TimeoutError:  # aiohttp's own timeout for connecting
             why = f"no connection within {self._connect_timeout_s:g} s"

@@ -30,6 +30,7 @@ from server.models.wheel import WheelSource, wheel_of
 from serving.catalogue import find_entry
 from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import is_too_slow
+from serving.user_catalogue import use_catalogue
 
 AUTO = "auto"
 "Argument that stands for the best model for this machine."
@@ -48,6 +49,7 @@ TRUE_VALUES = frozenset({"1", "true", "yes", "on"})
 def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
     """Runs one action. `read_config` reads the configuration. Raises EarshotError."""
     try:
+        use_catalogue(read_config().models.catalogue)
         match options.action:
             case "list":
                 return _list(options, read_config())

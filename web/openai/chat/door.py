@@ -1,7 +1,7 @@
 """Serves chat and text completions of OpenAI's REST API."""
 
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +13,7 @@ from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.ports import Clock
 from pipeline.tools.arguments import is_too_deep
+from serving.remote.models import RemoteModels
 from web.openai.chat.completion import ChatAnswer, DeltaPart, forwarded_body
 from web.openai.chat.fields import ChatFields, decode_chat, private_texts
 from web.openai.chat.models import ChatModel, ChatModels, LatencyMarks
@@ -35,13 +36,22 @@ class CompletionFields(Struct, frozen=True, kw_only=True):
 class ChatDoor:
     """Handles the requests of chat clients."""
 
-    def __init__(self, models: ChatModels, clock: Clock, limit: RequestLimit) -> None:
-        self.models, self._clock, self._limit = models, clock, limit
+    def __init__(
+        self, models: ChatModels, clock: Clock, limit: RequestLimit, remote: RemoteModels
+    ) -> None:
+        self.models, self._clock, self._limit, self._remote = models, clock, limit, remote
 
-    def place(self) -> AbstractAsyncContextManager[None]:
-        """Returns the context of one request. Raises OverloadedError too_many_requests, draining;
+    @asynccontextmanager
+    async def place(self, model: ChatModel) -> AsyncIterator[None]:
+        """Holds a place for one request. A model of another server has places of its own, so that a
+        slow one does not hold up the others. Raises OverloadedError too_many_requests, draining;
         EngineTimeout."""
-        return self._limit.take()
+        if remote := self._remote.get("llm", model.name):
+            with remote.place():
+                yield
+        else:
+            async with self._limit.take():
+                yield
 
     async def chat_completions(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/chat/completions`. Raises RequestError, OverloadedError,
@@ -50,7 +60,7 @@ class ChatDoor:
         fields = decode_chat(sent)
         model = self.models.find(fields.model)
         self.models.check(model, fields)
-        async with self.place():
+        async with self.place(model):
             if model.server is None:
                 work = self._answer(request, model, fields, marks)
             else:
@@ -75,7 +85,7 @@ class ChatDoor:
             )
         prompt = fields.prompt
         private = [prompt] if isinstance(prompt, str) else [p for p in prompt if isinstance(p, str)]
-        async with self.place():
+        async with self.place(model):
             work = self._forward(request, model, TEXT, _object(sent), private, marks)
             return await while_connected(request, work)
 

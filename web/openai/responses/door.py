@@ -61,7 +61,7 @@ class ResponsesDoor:
         chat, model = chat_fields(body), self._models.find(fields.model)
         self._models.check(model, chat)
         work = ResponseWork(fields, messages, chat, body, model, marks)
-        async with self._chat.place():
+        async with self._chat.place(model):
             answer = self._stream if fields.stream else self._whole
             return await while_connected(request, answer(request, work))
 

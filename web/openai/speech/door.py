@@ -3,6 +3,7 @@
 from base64 import b64encode
 from contextlib import aclosing
 from math import ceil
+from typing import Any
 
 import msgspec
 from aiohttp import web as aioweb
@@ -15,8 +16,11 @@ from core.http.streaming import send
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
+from serving.remote.models import RemoteModels
+from web.openai.json_body import read_json
 from web.openai.limits import RequestLimit
-from web.openai.speech.fields import SpeechFields, SpeechVoiceId, read_speech
+from web.openai.remote import send_answer
+from web.openai.speech.fields import SpeechFields, SpeechVoiceId, decode_body
 from web.openai.speech.voice_names import requested_voice, voice_list, voice_model_list
 from web.openai.transcriptions.languages import code_of
 from web.openai.transcriptions.sse import SseResponse, error_event
@@ -62,13 +66,20 @@ class SpeechDoor:
         reader: SpeechFiles,
         languages: TextLanguageDetector,
         limit: RequestLimit,
+        remote: RemoteModels,
     ) -> None:
+        """`remote`: models of other servers, which come before our own of the same name."""
         self._engines, self._reader, self._languages = engines, reader, languages
-        self._limit = limit
+        self._limit, self._remote = limit, remote
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/audio/speech`. Raises RequestError, OverloadedError, EngineError."""
-        fields = await read_speech(request)
+        sent = await read_json(request)
+        fields = decode_body(sent)
+        if remote := self._remote.get("tts", fields.model):
+            body = msgspec.json.decode(sent, type=dict[str, Any])
+            parts = remote.stream("/audio/speech", body, [fields.input, fields.instructions])
+            return await while_connected(request, send_answer(request, parts))
         async with self._limit.take():
             return await while_connected(request, self._speak(request, fields))
 

@@ -2,11 +2,10 @@
 
 from typing import Annotated, Literal
 
-from aiohttp import web as aioweb
 from msgspec import Meta, Struct
 
 from core.errors import RequestError
-from web.openai.json_body import decode_json, read_json
+from web.openai.json_body import decode_json
 
 MAX_INPUT_CHARS = 4096
 "Largest number of characters of the text, as in the hosted service."
@@ -70,16 +69,9 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-async def read_speech(request: aioweb.Request) -> SpeechFields:
-    """Reads the body and checks everything that does not depend on engines.
-
-    Raises as `decode_body`, and RequestError unsupported_media_type.
-    """
-    return decode_body(await read_json(request))
-
-
 def decode_body(body: bytes) -> SpeechFields:
-    """Decodes the body; unknown fields are ignored.
+    """Decodes the body, and checks everything that does not depend on engines. Unknown fields are
+    ignored.
 
     Raises RequestError invalid_json, missing_required_parameter, invalid_value, empty_string,
     string_above_max_length.

@@ -19,6 +19,8 @@ from core.http.routes import JSON, Route
 from engines.base.text import ClipItem, EmbedItem, RerankItem, TextModelInfo
 from pipeline.shared.settings import DEFAULT
 from serving.registry import ModelsOfKind
+from serving.remote.models import RemoteModel, RemoteModels, RemotePath
+from serving.remote.settings import RemoteKind
 from serving.text.model import (
     Clips,
     Embedder,
@@ -28,8 +30,6 @@ from serving.text.model import (
     ServedTextModel,
     TextPriority,
 )
-from serving.text.remote import RemoteTextModel, RemoteTextModels
-from serving.text.remote_settings import RemoteKind
 from web.images import MAX_BODY_BYTES, RequestImages, invalid_image, places
 from web.openai.json_body import check_json, read_json
 from web.openai.limits import RequestLimits
@@ -132,7 +132,7 @@ class TextDoor:
         embedders: Embedders,
         rerankers: Rerankers,
         clips: Clips,
-        remote: RemoteTextModels,
+        remote: RemoteModels,
         images: RequestImages,
         limits: RequestLimits,
     ) -> None:
@@ -148,7 +148,8 @@ class TextDoor:
             fields, inputs = decode_embeddings(sent)
             if remote := self._remote_model("embed", fields.model, self._embedders):
                 texts = [entry for entry in inputs if isinstance(entry, str)]
-                return await while_connected(request, _forwarded(remote, sent, texts))
+                forwarded = _forwarded(remote, "/embeddings", sent, texts)
+                return await while_connected(request, forwarded)
             return await while_connected(request, self._embed(fields, inputs))
 
     async def rerank(self, request: aioweb.Request) -> aioweb.Response:
@@ -157,12 +158,10 @@ class TextDoor:
         fields = decode_rerank(sent)
         if remote := self._remote_model("rerank", fields.model, self._rerankers):
             texts = [fields.query, *fields.texts()]
-            return await while_connected(request, _forwarded(remote, sent, texts))
+            return await while_connected(request, _forwarded(remote, "/rerank", sent, texts))
         return await while_connected(request, self._rank(fields))
 
-    def _remote_model(
-        self, kind: RemoteKind, name: str, own: Iterable[str]
-    ) -> RemoteTextModel | None:
+    def _remote_model(self, kind: RemoteKind, name: str, own: Iterable[str]) -> RemoteModel | None:
         """Returns the model of another server that a request means; None if it means one of ours.
         `own`: names of our models."""
         model = self._remote.get(kind, name)
@@ -438,10 +437,10 @@ def _is_any(name: str) -> bool:
 
 
 async def _forwarded(
-    remote: RemoteTextModel, sent: bytes, private_texts: Sequence[str]
+    remote: RemoteModel, path: RemotePath, sent: bytes, private_texts: Sequence[str]
 ) -> aioweb.Response:
     body = msgspec.json.decode(sent, type=dict[str, Any])
-    answer = await remote.forward(body, private_texts)
+    answer = await remote.forward(path, body, private_texts)
     return aioweb.Response(body=answer.encode(), content_type=JSON)
 
 

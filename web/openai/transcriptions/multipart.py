@@ -1,8 +1,9 @@
 """Reads a multipart form: the audio goes to its spool, the few other fields to memory."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from aiohttp import BodyPartReader, MultipartReader
+from aiohttp import BodyPartReader, MultipartReader, hdrs
 from aiohttp import web as aioweb
 from aiohttp.http_exceptions import HttpProcessingError
 
@@ -28,14 +29,28 @@ a hundred parts."""
 _CHUNK_BYTES = 64 * 1024
 
 
+@dataclass(slots=True)
+class AudioForm:
+    """A form that was read; its audio is in the spool."""
+
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    "Name and text of each known field."
+    other_fields: list[tuple[str, str]] = field(default_factory=list)
+    "Name and text of the others, for another server. Bytes that are no text are replaced."
+    file_name: str = ""
+    "Name of the audio file as the client sent it; empty: it sent none."
+    file_type: str = ""
+    "Content type of the audio as the client sent it; empty: it sent none."
+
+
 async def read_form(
     request: aioweb.Request,
     spool: UploadSpool,
     is_known: Callable[[str], bool],
     *,
     file: str = FILE_FIELD,
-) -> list[tuple[str, str]]:
-    """Reads the form to its end. Returns name and text of each known field.
+) -> AudioForm:
+    """Reads the form to its end.
 
     The bytes of the part `file` are in `spool` then. Raises RequestError unsupported_media_type,
     invalid_form, missing_required_parameter, upload_stalled; PayloadTooLarge; Overloaded;
@@ -61,27 +76,29 @@ class _MultipartReader:
         self._file = file
         self._other_fields_bytes = self._part_count = 0
 
-    async def read(self) -> list[tuple[str, str]]:
-        fields: list[tuple[str, str]] = []
+    async def read(self) -> AudioForm:
+        form = AudioForm()
         has_file = False
         while (part := await self._next_part()) is not None:
             name = _name_of(part)
             if name == self._file and not has_file:
                 has_file = True
+                form.file_name = (part.filename or "").encode(errors="replace").decode()
+                form.file_type = part.headers.get(hdrs.CONTENT_TYPE, "")
                 await self._store_file(part)
             elif name == self._file:
                 raise _invalid(f"The form has more than one '{self._file}'.", self._file)
             else:
                 text = await self._read_text(part, name)
-                if self._is_known(name):
-                    fields.append((name, text))
+                fields = form.fields if self._is_known(name) else form.other_fields
+                fields.append((name, text))
         if not has_file:
             raise RequestError(
                 f"Missing required parameter: '{self._file}', the audio.",
                 code="missing_required_parameter",
                 param=self._file,
             )
-        return fields
+        return form
 
     async def _next_part(self) -> BodyPartReader | None:
         part = await self._parts.next()
@@ -101,18 +118,18 @@ class _MultipartReader:
             await self._spool.write(await part.read_chunk(_CHUNK_BYTES))
 
     async def _read_text(self, part: BodyPartReader, name: str) -> str:
-        """Returns the text of a field. Unknown fields are read and not kept."""
-        data = bytearray()
+        """Returns the text of a field. Only known fields have a limit of their own and must be
+        text."""
+        data, is_known = bytearray(), self._is_known(name)
         while not part.at_eof():
             chunk = await part.read_chunk(_CHUNK_BYTES)
             self._count_bytes(len(chunk))
-            if self._is_known(name):
-                data += chunk
-            if len(data) > MAX_FIELD_BYTES:
+            data += chunk
+            if is_known and len(data) > MAX_FIELD_BYTES:
                 raise PayloadTooLarge(
                     f"'{name}' has more than {MAX_FIELD_BYTES} bytes, the limit", param=name
                 )
-        return data.decode()
+        return data.decode(errors="strict" if is_known else "replace")
 
     def _count_bytes(self, size_bytes: int) -> None:
         self._other_fields_bytes += size_bytes

@@ -15,6 +15,7 @@ from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.shared.settings import SessionSettings
 from server.config.sections.limits import LimitsConfig
+from serving.remote.models import RemoteModels
 from tests.engines.llm.openai.completions_server import Server as Upstream
 from tests.pipeline.fakes import World
 from tests.server.http.harness import serving
@@ -61,7 +62,7 @@ async def _serving(services: SessionServices, world: World) -> AsyncIterator[Ser
         default_settings=lambda: SessionSettings(instructions="Be brief."),
     )
     models = ChatModels(services, assistant)
-    door = ChatDoor(models, services.clock, LimitsConfig().as_limits().chat)
+    door = ChatDoor(models, services.clock, LimitsConfig().as_limits().chat, RemoteModels())
     responses = ResponsesDoor(door, models, services.clock)
     async with serving((*chat_routes(door), *response_routes(responses))) as client:
         yield Server(client, services, assistant, door)

@@ -15,6 +15,7 @@ from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from server.config.sections.limits import LimitsConfig
+from serving.remote.models import RemoteModels
 from tests.pipeline.fakes import LoudVads, ToneTts
 from tests.server.http.harness import serving
 from web.openai.routes import speech_routes
@@ -90,7 +91,9 @@ class Server:
 async def door(tts: HeldTts, max_parallel: int) -> AsyncIterator[Server]:
     engines = EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts})
     reader = SpeechFiles(engines, max_parallel=max_parallel)
-    opened = SpeechDoor(engines, reader, UsualLanguage(), LimitsConfig().as_limits().speech)
+    opened = SpeechDoor(
+        engines, reader, UsualLanguage(), LimitsConfig().as_limits().speech, RemoteModels()
+    )
     async with serving(speech_routes(opened)) as client:
         yield Server(client, tts, reader)
 

@@ -16,6 +16,7 @@ from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from server.config.sections.limits import LimitsConfig
+from serving.remote.models import RemoteModels
 from tests.pipeline.fakes import LoudVads
 from tests.server.http.harness import error_of
 from tests.web.openai.speech.harness import SPEECH, HeldTts, Server, against, until
@@ -298,7 +299,11 @@ def test_the_api_description_contains_it() -> None:
     engines = EngineSet(LoudVads(), {}, {}, {"default": tts})
     routes = speech_routes(
         SpeechDoor(
-            engines, SpeechFiles(engines), TextLanguageDetector(), LimitsConfig().as_limits().speech
+            engines,
+            SpeechFiles(engines),
+            TextLanguageDetector(),
+            LimitsConfig().as_limits().speech,
+            RemoteModels(),
         )
     )
     made = document(routes, title="T", version="1", description="D")

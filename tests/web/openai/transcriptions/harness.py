@@ -19,6 +19,7 @@ from pipeline.services import EngineSet
 from pipeline.transcription.recording import Transcriber
 from server.config.sections.limits import LimitsConfig
 from serving.asr.scheduling import DecodePriority
+from serving.remote.models import RemoteModels
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads, words_of
 from tests.server.http.harness import serving
@@ -176,6 +177,7 @@ async def door(folder: Path, **limits: int) -> AsyncIterator[Server]:
         spools,
         ThreadDecoder(),
         LimitsConfig().as_limits().transcriptions,
+        RemoteModels(),
         max_duration_s=MAX_DURATION_S,
     )
     async with serving(routes(opened)) as client:

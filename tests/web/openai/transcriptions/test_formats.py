@@ -12,6 +12,7 @@ from media.files.upload_spool import UploadSpools
 from pipeline.services import EngineSet
 from pipeline.transcription.recording import Transcriber
 from server.config.sections.limits import LimitsConfig
+from serving.remote.models import RemoteModels
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads
 from tests.web.openai.transcriptions.harness import Cards
@@ -113,6 +114,7 @@ def test_the_api_description_contains_the_fields() -> None:
         spools,
         ThreadDecoder(),
         LimitsConfig().as_limits().transcriptions,
+        RemoteModels(),
     )
     described = json.loads(
         msgspec.json.encode(document(routes(door), title="t", version="1", description="d"))

@@ -1,11 +1,11 @@
-"""Settings of a model for embeddings or reranking on another server. They are apart from what uses
-them, so that the configuration is read without an HTTP client."""
+"""Settings of a model on another server. They are apart from what uses them, so that the
+configuration is read without an HTTP client."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-RemoteKind = Literal["embed", "rerank"]
+RemoteKind = Literal["llm", "asr", "tts", "embed", "rerank"]
 
 
 class RemoteModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -18,9 +18,12 @@ class RemoteModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     "Name of the model there; empty: as it is called here."
     api_key_file: str = ""
     "File with the key, read at start; empty: no key."
+    images: bool = False
+    "Whether a language model takes images, which no server announces."
     max_requests: Annotated[int, Meta(ge=1, le=10_000)] = 8
-    "Most requests at once; further ones get status 429."
+    "Most requests at once; further ones get status 429. A spoken turn may come on top of them."
     timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 60.0
-    "Longest wait for an answer; then the request gets status 504."
+    """Longest wait for an answer, or for the next part of one that is streamed; then the request
+    gets status 504."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
     "Longest wait for a connection."
