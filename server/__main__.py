@@ -22,7 +22,8 @@ EPILOG = """exit codes:
   141  the reader of the output has ended, as `head` does
 
 Settings come from a TOML file (--config, EARSHOT_CONFIG, or ./earshot.toml), then from EARSHOT_*
-variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), then from flags. `earshot config` lists them.
+variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), which may also be in ./.env, then from flags.
+`earshot config` lists them.
 """
 
 
@@ -161,6 +162,11 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
         "--log-level",
         metavar="LEVEL",
         help="lowest level that is logged: debug, info, warning or error",
+    )
+    parser.add_argument(
+        "--models",
+        metavar="NAME,NAME",
+        help="models to load at start, besides the default ones",
     )
 
 

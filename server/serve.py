@@ -82,8 +82,10 @@ class BoundListeners:
     kserve_grpc: Sequence[socket.socket]
     """Sockets that keep the port for gRPC until its server, which opens its own, starts; empty if
     it is off."""
+    kserve_metrics: BoundListener | None
+    "Listener for metrics with Triton's names; None if it is off."
     kserve_gate: AccessGate
-    "Access rules of `kserve` and of gRPC."
+    "Access rules of `kserve`, of gRPC and of `kserve_metrics`."
     ingress: BoundListener | None
     "Listener for Home Assistant's ingress; None if it is off."
     wyoming: Sequence[socket.socket]
@@ -129,11 +131,12 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     willow_https = _bind_port(config, willow.https_port, "willow.https_port", stack)
     was = _bind_port(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
     ingrain = _bind_ingrain(config, stack)
-    kserve, kserve_grpc = (
+    kserve, kserve_grpc, kserve_metrics = (
         _bind_port(config, port, setting, stack, host=config.kserve.host)
         for port, setting in (
             (config.kserve.http_port, "kserve.http_port"),
             (config.kserve.grpc_port, "kserve.grpc_port"),
+            (config.kserve.metrics_port, "kserve.metrics_port"),
         )
     )
     ingress_port = config.home_assistant.ingress_port
@@ -144,7 +147,7 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     ingrain_sockets = [one for listener in ingrain.values() for one in listener.sockets]
     is_local, is_was_local, is_ingrain_local, is_kserve_local = (
         is_local_only(sockets) and not server.needs_key_here
-        for sockets in (main, was, ingrain_sockets, [*kserve, *kserve_grpc])
+        for sockets in (main, was, ingrain_sockets, [*kserve, *kserve_grpc, *kserve_metrics])
     )
     needs_key = not (is_local and is_was_local and is_ingrain_local and is_kserve_local)
     notes = [*wyoming_notes, *restrict_access(config.paths.state_dir)]
@@ -175,10 +178,9 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
         replace(gate, is_local=is_was_local),
         ingrain,
         replace(gate, is_local=is_ingrain_local),
-        BoundListener(kserve, None, urls(config.kserve.host, kserve, is_tls=False))
-        if kserve
-        else None,
+        _kserve_listener(config, kserve),
         kserve_grpc,
+        _kserve_listener(config, kserve_metrics),
         replace(gate, is_local=is_kserve_local),
         _bound_listener(config, ingress, None) if ingress else None,
         wyoming,
@@ -244,6 +246,12 @@ def _bound_listener(
     config: Config, sockets: Sequence[socket.socket], tls: TlsContext | None
 ) -> BoundListener:
     return BoundListener(sockets, tls, urls(config.server.host, sockets, is_tls=tls is not None))
+
+
+def _kserve_listener(config: Config, sockets: Sequence[socket.socket]) -> BoundListener | None:
+    if not sockets:
+        return None
+    return BoundListener(sockets, None, urls(config.kserve.host, sockets, is_tls=False))
 
 
 def _server_names(config: Config) -> list[str]:
@@ -323,6 +331,9 @@ async def _serve(
                 if listeners.kserve is not None:
                     kserve_routes = _with_docs(assembly.kserve.routes(has_own_port=True))
                     applications.append((listeners.kserve, kserve_routes, kserve_gate))
+                if listeners.kserve_metrics is not None:
+                    counters = assembly.kserve.metrics_routes()
+                    applications.append((listeners.kserve_metrics, counters, kserve_gate))
                 if listeners.ingress is not None:
                     ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
                     applications.append((listeners.ingress, routes, ingress_gate))
@@ -356,6 +367,8 @@ async def _serve(
                     logger.info("Ingrain (%s) at %s", kind, " ".join(listener.urls))
                 if listeners.kserve is not None:
                     logger.info("KServe at %s", " ".join(listeners.kserve.urls))
+                if listeners.kserve_metrics is not None:
+                    logger.info("KServe's metrics at %s", listeners.kserve_metrics.urls[0])
                 if listeners.ingress is not None:
                     logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
                 await lifecycle.stopped()

@@ -6,17 +6,19 @@ import os
 import select
 import sys
 from itertools import chain
+from pathlib import Path
 from typing import NoReturn
 
 from core.errors import ConfigError, EarshotError, expected_failure
 from server.commands.exit_codes import ExitCode, exit_code_for
-from server.config.load import FLAGS, EffectiveConfig, load
+from server.config.load import DOTENV_FILE, FLAGS, EffectiveConfig, add_dotenv, load
 
 
 def run(options: argparse.Namespace, started_s: float) -> int:
     """Runs the command and returns the exit code. `started_s`: `time.monotonic()` at process
     start."""
     try:
+        add_dotenv(Path(DOTENV_FILE), os.environ)
         code = int(_run(options, started_s))
         sys.stdout.flush()  # so that a closed pipe shows here, and not while Python ends
         return code

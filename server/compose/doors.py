@@ -61,6 +61,7 @@ from web.images import RequestImages
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
 from web.kserve.http import KserveHttpDoor, kserve_routes
+from web.kserve.metrics import metrics_routes
 from web.kserve.sequences import Sequences
 from web.kserve.service import KserveService
 from web.kserve.settings import KserveSettings
@@ -150,6 +151,10 @@ class KserveDoors:
         key."""
         door = KserveHttpDoor(self.service, self.settings)
         return kserve_routes(door, self.settings, has_own_port=has_own_port)
+
+    def metrics_routes(self) -> tuple[Route, ...]:
+        """Returns the route of the port for Prometheus."""
+        return metrics_routes(self.service.metrics, self.settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from core.errors import ConfigError
@@ -41,6 +42,7 @@ from server.compose.prompt_size import prompt_size
 from server.config import Config
 from server.models.first_decode import decode_timer, with_benchmarks
 from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
+from serving.model import AnyModel
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
 from serving.registry import ModelRegistry, ModelsOfKind
@@ -217,7 +219,7 @@ async def run_engines(
             _load_frame_engines(choices),
             load_language_model(choices["llm"], config, metrics, stack),
             load_voices(choices["tts"], inputs, languages, metrics, stack, voice),
-            _load_recognisers(recognisers, config.asr.preload),
+            _load_at_start(recognisers, registry, config, choices, remote),
             asyncio.to_thread(recognisers.read_all),
         )
         choices["tts"] = voices.choice
@@ -295,17 +297,30 @@ async def _load_frame_engines(
     )
 
 
-async def _load_recognisers(
-    models: ModelsOfKind[ServedRecogniser], preloaded: Sequence[str]
+async def _load_at_start(
+    recognisers: ModelsOfKind[ServedRecogniser],
+    registry: ModelRegistry,
+    config: Config,
+    choices: Mapping[EngineKind, EngineSelection],
+    remote: RemoteModels,
 ) -> None:
-    """Loads the default recogniser first, then the others one by one: on few cores, models that
-    load at the same time are all late. `preloaded`: names of the others. Raises EngineError or
-    ConfigError."""
-    await models.default.load()
-    for name in preloaded:
-        model = models.get(name)
-        if model is None:
-            raise ConfigError(f"asr.preload: {unknown_model_message(name, tuple(models))}")
+    """Loads the default recogniser first, then the configured models one by one: on few cores,
+    models that load at the same time are all late. Raises EngineError or ConfigError."""
+    # These need no load here: the language model and the voice are loaded anyway.
+    ready = {choices["llm"].name, choices["tts"].name, *(model.name for model in remote)}
+    models: list[AnyModel] = [recognisers.default]
+    for name in config.asr.preload:
+        if (recogniser := recognisers.get(name)) is None:
+            raise ConfigError(f"asr.preload: {unknown_model_message(name, tuple(recognisers))}")
+        models.append(recogniser)
+    for name in config.models.preload:
+        if (model := registry.find(name)) is not None:
+            models.append(model)
+        elif name not in ready:
+            listings = chain.from_iterable(registry.listing().values())
+            known = [*(listing.offer.name for listing in listings), *sorted(ready)]
+            raise ConfigError(f"models.preload: {unknown_model_message(name, known)}")
+    for model in models:
         await model.load()
 
 

@@ -280,6 +280,15 @@ class ModelsConfig(Section, frozen=True):
             )
         ),
     ] = True
+    preload: Annotated[
+        NameList,
+        Meta(
+            description=(
+                "Models of any kind to load at start, besides the default ones. Others are loaded"
+                " when a request first names them."
+            )
+        ),
+    ] = ()
     catalogue: Annotated[
         str,
         Meta(

@@ -2,7 +2,7 @@
 sources win. An unknown key or a value out of range is an error that names the key."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache, reduce
@@ -23,18 +23,27 @@ CATALOGUE_FILE = "models.toml"
 NOT_SETTINGS = ("EARSHOT_CONFIG", "EARSHOT_KEY")
 """Variables that are not settings: the path of the file, and the key for `talk`. The variables
 `EARSHOT_CI_*` of test runs are not settings either."""
-FLAGS: Mapping[str, tuple[str, ...]] = {
+SettingPath = tuple[str, ...]
+"Names of the sections and of the setting, such as ('server', 'port')."
+FLAGS: Mapping[str, SettingPath] = {
     "--host": ("server", "host"),
     "--port": ("server", "port"),
     "--tls": ("server", "tls"),
     "--log-level": ("log", "level"),
+    "--models": ("models", "preload"),
 }
 "Command line options that set a setting."
+REPLACED_NAMES: Mapping[str, SettingPath] = {
+    "MODEL_NAMES": ("models", "preload"),
+    "MODELS": ("models", "preload"),
+    "MAX_AUDIO_BYTES": ("server", "max_upload_bytes"),
+}
+"Variables of the Simple Inference Server that are read, too; a variable of ours replaces them."
+DOTENV_FILE = ".env"
+DOTENV_PREFIXES = (ENV_PREFIX, "HF_")
+"Beginnings of the names that count in that file: the settings', and those of the hub of models."
 SHORT_SECTIONS = ("server", "paths")
 "Sections that a variable may leave out: EARSHOT_PORT means EARSHOT_SERVER__PORT."
-
-SettingPath = tuple[str, ...]
-"Names of the sections and of the setting, such as ('server', 'port')."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,9 @@ def load(
     if config_file is not None and (catalogue := config_file.with_name(CATALOGUE_FILE)).is_file():
         _add_setting(draft, ("models", "catalogue"), str(catalogue), f"file:{catalogue}")
     _add_file(draft, config_file, text)
+    for variable, path in REPLACED_NAMES.items():
+        if value := environ.get(variable):
+            _add_setting(draft, path, value, f"env:{variable}")
     _add_environment(draft, environ)
     for flag, value in (flags or {}).items():
         _add_setting(draft, FLAGS[flag], value, f"flag:{flag}")
@@ -95,6 +107,27 @@ def load(
     except msgspec.ValidationError as error:  # keys in open tables are checked only here
         raise ConfigError(f"config: {error}") from error
     return EffectiveConfig(config, draft.origins)
+
+
+def add_dotenv(file: Path, environ: MutableMapping[str, str]) -> None:
+    """Adds the variables of a `.env` file to the environment, without replacing any. Variables of
+    other programs are left out. Raises ConfigError for a line that is no `NAME=VALUE`."""
+    if not file.is_file():
+        return
+    from dotenv.parser import parse_stream  # few have such a file, and every command starts here
+
+    try:
+        with file.open(encoding="utf-8") as lines:
+            bindings = list(parse_stream(lines))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+    for binding in bindings:
+        if binding.error:
+            raise ConfigError(f"{file}: line {binding.original.line}: expected NAME=VALUE")
+        name = binding.key or ""
+        is_ours = name.startswith(DOTENV_PREFIXES) or name in REPLACED_NAMES
+        if is_ours and binding.value is not None:
+            environ.setdefault(name, binding.value)
 
 
 def find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:

@@ -22,6 +22,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from server.config.load import load
 from server.serve import bind_listeners
+from tests.engines.embed.tiny_model import write_embedder
 from tests.server.process import LOADS_HERE, Running, run, serving, workers
 from tests.shared import ROOT
 
@@ -132,8 +133,12 @@ def test_sessions_choose_among_all_models_and_a_killed_one_restarts(tmp_path: Pa
 
 
 def test_preloaded_models_are_loaded_at_start(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "models/tiny-embedder")
+    (tmp_path / ".env").write_text("MODELS=tiny-embedder\n", encoding="utf-8")
     settings = {"EARSHOT_ASR__PRELOAD": "pocketsphinx", "EARSHOT_ASR__MODEL": LOADS_HERE[MODEL]}
     with serving(tmp_path, settings=settings, recogniser={}) as server:
+        card = get(server.url, "/v1/models/tiny-embedder")[1]
+        assert (card["kind"], card["state"]) == ("embed", "loaded")
         assert all(model["is_loaded"] for model in _models(server).values())
         assert "earshot_asr_models_loaded 2.0" in get(server.url, "/metrics")[1]
 
@@ -297,6 +302,8 @@ def test_a_taken_port_is_one_error_line_and_exits_with_3(tmp_path: Path) -> None
         ({**LOADS_HERE, MODEL: "/no/model"}, 4, "asr engine 'model': no model.bin"),
         ({**LOADS_HERE, "EARSHOT_ASR__MODEL": "tiny"}, 2, "asr.model and asr.options.model are"),
         ({**LOADS_HERE, "EARSHOT_ASR__PRELOAD": "tinny"}, 2, "asr.preload: no model 'tinny'"),
+        ({**LOADS_HERE, "MODELS": "espeak,tinny"}, 2, "models.preload: no model 'tinny'"),
+        ({"EARSHOT_MODELS__CATALOGUE": "none.toml"}, 2, "none.toml: No such file"),
         (
             {**LOADS_HERE, "EARSHOT_ASR__OPTIONS__DEVICE": "cuda", "CUDA_VISIBLE_DEVICES": ""},
             4,

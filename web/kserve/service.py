@@ -15,6 +15,7 @@ from serving.model import AnyModel
 from serving.registry import ModelListing, ModelRegistry
 from serving.text.model import Embedder, ServedClip, ServedTextModel
 from web.kserve import speech, texts
+from web.kserve.metrics import exposition
 from web.kserve.speech import SpeechModels, sequence_step, speech_items, transcripts
 from web.kserve.statistics import ModelStatistics, Stage
 from web.kserve.tensors import InferRequest, InferResponse, Tensor
@@ -150,6 +151,10 @@ class KserveService:
                 self._statistics.get(one, ModelStatistics()).fields(one, VERSION) for one in names
             ]
         }
+
+    def metrics(self) -> str:
+        """Returns the statistics of all models that had a request, as text for Prometheus."""
+        return exposition(dict(sorted(self._statistics.items())), VERSION)
 
     def index(self, *, only_ready: bool = False) -> list[Fields]:
         """Returns all models with their states."""

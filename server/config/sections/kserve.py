@@ -26,13 +26,24 @@ class KserveConfig(Section, frozen=True):
             description="Port for gRPC, which needs the extra kserve; Triton uses 8001. 0: none.",
         ),
     ] = 0
+    metrics_port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description=(
+                "Port for /metrics with Triton's names (nv_inference_...); Triton uses 8002."
+                " 0: none."
+            ),
+        ),
+    ] = 0
     networks: Annotated[
         tuple[str, ...],
         Meta(
             title="list of lan or networks like 192.168.1.0/24",
             description=(
                 "Networks whose clients need no key, in addition to this machine. lan means every"
-                " private network. If empty, both ports listen only on a loopback address."
+                " private network. If empty, the ports listen only on a loopback address."
             ),
         ),
     ] = ()

@@ -37,6 +37,7 @@ USUAL = b"<|startoftranscript|><|en|><|transcribe|><|notimestamps|>"
 class Ports:
     main: str
     http: str
+    metrics: str
     channel: grpc.Channel
 
     def call(self, method: str, message: bytes = b"", *metadata: tuple[str, str]) -> bytes:
@@ -49,11 +50,16 @@ class Ports:
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
     folder: Path = tmp_path_factory.mktemp("server")
     write_embedder(folder / "models/tiny-embedder")
-    with reserved_port() as http_port, reserved_port() as grpc_port:
+    with (
+        reserved_port() as http_port,
+        reserved_port() as grpc_port,
+        reserved_port() as metrics_port,
+    ):
         settings = {
             "EARSHOT_PATHS__MODELS_DIR": str(folder / "models"),
             "EARSHOT_KSERVE__HTTP_PORT": str(http_port),
             "EARSHOT_KSERVE__GRPC_PORT": str(grpc_port),
+            "EARSHOT_KSERVE__METRICS_PORT": str(metrics_port),
         }
         with (
             serving(folder, settings=settings) as server,
@@ -61,7 +67,8 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
                 f"127.0.0.1:{grpc_port}", options=[("grpc.enable_http_proxy", 0)]
             ) as channel,
         ):
-            yield Ports(server.url, f"http://127.0.0.1:{http_port}", channel)
+            http, metrics = (f"http://127.0.0.1:{port}" for port in (http_port, metrics_port))
+            yield Ports(server.url, http, metrics, channel)
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +137,10 @@ def test_texts_become_vectors_over_both_protocols(ports: Ports) -> None:
     assert ports.call("ModelReady", chunk(1, b"tiny-embedder")) == number(1, 1)
     httpx.post(f"{ports.http}/v2/repository/models/tiny-embedder/unload").raise_for_status()
     assert ports.call("ModelReady", chunk(1, b"tiny-embedder")) == b""
+    counters = httpx.get(f"{ports.metrics}/metrics")
+    assert counters.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert 'nv_inference_count{model="tiny-embedder",version="1"} 6\n' in counters.text
+    assert httpx.get(f"{ports.metrics}/v2").status_code == 404
 
 
 def test_a_stream_goes_on_after_a_wrong_message(
