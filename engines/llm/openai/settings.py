@@ -44,10 +44,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
     "Longest wait between two tokens."
     answer_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 300.0
-    """Longest wait for an answer that a client of the REST API does not want streamed: some
-    thousand tokens on a small machine. The limits of the REST API usually end it sooner."""
+    "Longest wait for an answer that is not streamed."
     max_requests: Annotated[int, Meta(ge=1, le=10_000)] | None = None
-    "Most requests that the server gets at once. Not set: 16, or twice `turn.max_drafts`."
+    "Most requests at once; a further one waits. Not set: 16, or more with many drafts."
     extra_body: dict[str, Any] = {}
     "Further fields of the request; null removes one of ours."
 

@@ -3,6 +3,7 @@
 /** @type {Record<string, string>} */
 export const SETTING_TEXTS = {
   "Agent ID": "Kennung des Agenten",
+  "Answer timeout (s)": "Wartezeit auf eine ganze Antwort (s)",
   "Barge in": "Unterbrechen durch Sprechen",
   "Connect timeout (s)": "Höchstdauer des Verbindens (s)",
   "Context tokens": "Größe des Kontexts (Tokens)",
@@ -16,6 +17,7 @@ export const SETTING_TEXTS = {
   Languages: "Sprachen",
   "Max drafts": "Höchstzahl der Entwürfe",
   "Max output tokens": "Längste Antwort (Tokens)",
+  "Max requests": "Höchstzahl der Anfragen",
   "No speech": "Geräusche ohne Sprache",
   "Noise reduction": "Rauschunterdrückung",
   "Prefix padding (ms)": "Ton vor der Sprache (ms)",
@@ -72,8 +74,13 @@ export const SETTING_TEXTS = {
     "Längste Antwort samt Gedanken; eine gesprochene Antwort hat 50 bis 150 Tokens. Es wird nie mehr als ein Viertel des Kontexts benutzt: Server weisen eine Anfrage ab, die keinen Platz für die Antwort lässt.",
   "Longest wait between two tokens.": "Längste Wartezeit zwischen zwei Tokens.",
   "Longest wait for a connection.": "Längste Wartezeit auf eine Verbindung.",
+  "Longest wait for an answer that is not streamed.":
+    "Längste Wartezeit auf eine Antwort, die nicht stückweise kommt.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
     "So viele Antworten, über alle Sitzungen, werden höchstens begonnen, bevor sicher ist, dass der Benutzer fertig ist. Unbenutzte kosten bei einem kostenpflichtigen Sprachmodell Geld. 0: keine.",
+    "So viele Antworten, über alle Sitzungen, werden höchstens begonnen, bevor sicher ist, dass der Benutzer fertig ist. Unbenutzte kosten bei einem bezahlten Sprachmodell Geld. 0: keine.",
+  "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
+    "So viele Anfragen gehen höchstens zugleich hinaus; eine weitere wartet. Nicht gesetzt: 16, oder mehr bei vielen Entwürfen.",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Höchstzahl der Tokens einer Antwort. Nicht gesetzt: keine Grenze.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":

@@ -3,6 +3,7 @@
 /** @type {Record<string, string>} */
 export const SETTING_TEXTS = {
   "Agent ID": "Identificador del agente",
+  "Answer timeout (s)": "Espera de una respuesta completa (s)",
   "Barge in": "Interrupción al hablar",
   "Connect timeout (s)": "Espera máxima de conexión (s)",
   "Context tokens": "Tamaño del contexto (tokens)",
@@ -16,6 +17,7 @@ export const SETTING_TEXTS = {
   Languages: "Idiomas",
   "Max drafts": "Máximo de borradores",
   "Max output tokens": "Respuesta más larga (tokens)",
+  "Max requests": "Máximo de solicitudes",
   "No speech": "Ruidos sin habla",
   "Noise reduction": "Reducción de ruido",
   "Prefix padding (ms)": "Audio previo al habla (ms)",
@@ -72,8 +74,12 @@ export const SETTING_TEXTS = {
     "Respuesta más larga, incluido el razonamiento; una respuesta hablada tiene de 50 a 150 tokens. Nunca se usa más de un cuarto del contexto: los servidores rechazan una petición que no deja sitio a la respuesta.",
   "Longest wait between two tokens.": "Espera máxima entre dos tokens.",
   "Longest wait for a connection.": "Espera máxima de una conexión.",
+  "Longest wait for an answer that is not streamed.":
+    "Espera máxima de una respuesta que no llega por partes.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
     "Máximo de respuestas, entre todas las sesiones, que se empiezan antes de saber con certeza que el usuario ha terminado. Las que no se usan cuestan dinero con un modelo de pago. 0: ninguna.",
+  "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
+    "Máximo de solicitudes a la vez; una más espera. Sin valor: 16, o más con muchos borradores.",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Máximo de tokens de una respuesta. Sin definir: sin límite.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":

@@ -3,6 +3,7 @@
 /** @type {Record<string, string>} */
 export const SETTING_TEXTS = {
   "Agent ID": "Identifiant de l’agent",
+  "Answer timeout (s)": "Attente d’une réponse entière (s)",
   "Barge in": "Interruption par la parole",
   "Connect timeout (s)": "Délai de connexion (s)",
   "Context tokens": "Taille du contexte (jetons)",
@@ -16,6 +17,7 @@ export const SETTING_TEXTS = {
   Languages: "Langues",
   "Max drafts": "Nombre maximal d’ébauches",
   "Max output tokens": "Longueur maximale de la réponse (jetons)",
+  "Max requests": "Nombre maximal de requêtes",
   "No speech": "Bruits sans parole",
   "Noise reduction": "Réduction du bruit",
   "Prefix padding (ms)": "Son gardé avant la parole (ms)",
@@ -72,8 +74,12 @@ export const SETTING_TEXTS = {
     "Longueur maximale de la réponse, réflexion comprise ; une réponse parlée compte de 50 à 150 jetons. Jamais plus d’un quart du contexte n’est utilisé : les serveurs refusent une demande qui ne laisse pas de place à la réponse.",
   "Longest wait between two tokens.": "Attente maximale entre deux jetons.",
   "Longest wait for a connection.": "Attente maximale d’une connexion.",
+  "Longest wait for an answer that is not streamed.":
+    "Attente maximale d’une réponse qui n’arrive pas par morceaux.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
     "Nombre maximal de réponses, toutes sessions comprises, commencées avant qu’il soit certain que l’utilisateur a fini. Celles qui ne servent pas coûtent de l’argent avec un modèle payant. 0 : aucune.",
+  "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
+    "Nombre maximal de requêtes à la fois ; une de plus attend. Sans valeur : 16, ou plus avec beaucoup de brouillons.",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Nombre maximal de jetons d’une réponse. Non défini : pas de limite.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":

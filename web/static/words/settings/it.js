@@ -3,6 +3,7 @@
 /** @type {Record<string, string>} */
 export const SETTING_TEXTS = {
   "Agent ID": "Identificativo dell’agente",
+  "Answer timeout (s)": "Attesa di una risposta intera (s)",
   "Barge in": "Interruzione parlando",
   "Connect timeout (s)": "Attesa massima della connessione (s)",
   "Context tokens": "Dimensione del contesto (token)",
@@ -16,6 +17,7 @@ export const SETTING_TEXTS = {
   Languages: "Lingue",
   "Max drafts": "Numero massimo di bozze",
   "Max output tokens": "Risposta più lunga (token)",
+  "Max requests": "Numero massimo di richieste",
   "No speech": "Rumori senza parlato",
   "Noise reduction": "Riduzione del rumore",
   "Prefix padding (ms)": "Audio prima del parlato (ms)",
@@ -72,8 +74,12 @@ export const SETTING_TEXTS = {
     "Risposta più lunga, ragionamento compreso; una risposta parlata ha da 50 a 150 token. Non si usa mai più di un quarto del contesto: i server rifiutano una richiesta che non lascia spazio alla risposta.",
   "Longest wait between two tokens.": "Attesa massima tra due token.",
   "Longest wait for a connection.": "Attesa massima di una connessione.",
+  "Longest wait for an answer that is not streamed.":
+    "Attesa massima di una risposta che non arriva a pezzi.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
     "Numero massimo di risposte, su tutte le sessioni, iniziate prima che sia certo che l’utente ha finito. Quelle non usate costano denaro con un modello a pagamento. 0: nessuna.",
+  "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
+    "Numero massimo di richieste insieme; una in più aspetta. Senza valore: 16, o di più con molte bozze.",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Numero massimo di token di una risposta. Non impostato: nessun limite.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":

@@ -3,6 +3,7 @@
 /** @type {Record<string, string>} */
 export const SETTING_TEXTS = {
   "Agent ID": "Kenmerk van de agent",
+  "Answer timeout (s)": "Wachttijd voor een heel antwoord (s)",
   "Barge in": "Onderbreken door te spreken",
   "Connect timeout (s)": "Wachttijd voor de verbinding (s)",
   "Context tokens": "Grootte van de context (tokens)",
@@ -16,6 +17,7 @@ export const SETTING_TEXTS = {
   Languages: "Talen",
   "Max drafts": "Hoogste aantal concepten",
   "Max output tokens": "Langste antwoord (tokens)",
+  "Max requests": "Hoogste aantal verzoeken",
   "No speech": "Geluid zonder spraak",
   "Noise reduction": "Ruisonderdrukking",
   "Prefix padding (ms)": "Geluid vóór de spraak (ms)",
@@ -72,8 +74,12 @@ export const SETTING_TEXTS = {
     "Langste antwoord, inclusief nadenken; een gesproken antwoord heeft 50 tot 150 tokens. Nooit wordt meer dan een kwart van de context gebruikt: servers weigeren een verzoek dat geen ruimte laat voor het antwoord.",
   "Longest wait between two tokens.": "Langste wachttijd tussen twee tokens.",
   "Longest wait for a connection.": "Langste wachttijd voor een verbinding.",
+  "Longest wait for an answer that is not streamed.":
+    "Langste wachttijd voor een antwoord dat niet in stukken komt.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
     "Hoogste aantal antwoorden, over alle sessies, waarmee wordt begonnen voordat zeker is dat de gebruiker klaar is. Ongebruikte kosten geld bij een betaald taalmodel. 0: geen.",
+  "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
+    "Hoogste aantal verzoeken tegelijk; een volgend verzoek wacht. Niet ingesteld: 16, of meer bij veel concepten.",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Hoogste aantal tokens in één antwoord. Niet ingesteld: geen grens.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":

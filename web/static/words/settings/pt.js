@@ -3,6 +3,7 @@
 /** @type {Record<string, string>} */
 export const SETTING_TEXTS = {
   "Agent ID": "Identificador do agente",
+  "Answer timeout (s)": "Espera por uma resposta inteira (s)",
   "Barge in": "Interrupção ao falar",
   "Connect timeout (s)": "Espera máxima pela ligação (s)",
   "Context tokens": "Tamanho do contexto (tokens)",
@@ -16,6 +17,7 @@ export const SETTING_TEXTS = {
   Languages: "Idiomas",
   "Max drafts": "Máximo de rascunhos",
   "Max output tokens": "Resposta mais longa (tokens)",
+  "Max requests": "Número máximo de pedidos",
   "No speech": "Ruídos sem fala",
   "Noise reduction": "Redução de ruído",
   "Prefix padding (ms)": "Som antes da fala (ms)",
@@ -72,8 +74,12 @@ export const SETTING_TEXTS = {
     "Resposta mais longa, raciocínio incluído; uma resposta falada tem de 50 a 150 tokens. Nunca é usado mais de um quarto do contexto: os servidores recusam um pedido que não deixa espaço para a resposta.",
   "Longest wait between two tokens.": "Espera máxima entre dois tokens.",
   "Longest wait for a connection.": "Espera máxima por uma ligação.",
+  "Longest wait for an answer that is not streamed.":
+    "Espera máxima por uma resposta que não chega aos poucos.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
     "Número máximo de respostas, em todas as sessões, iniciadas antes de ser certo que o utilizador acabou. As não usadas custam dinheiro com um modelo pago. 0: nenhuma.",
+  "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
+    "Número máximo de pedidos ao mesmo tempo; mais um espera. Sem valor: 16, ou mais com muitos rascunhos.",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "Número máximo de tokens de uma resposta. Não definido: sem limite.",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":

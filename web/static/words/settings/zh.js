@@ -3,6 +3,7 @@
 /** @type {Record<string, string>} */
 export const SETTING_TEXTS = {
   "Agent ID": "代理 ID",
+  "Answer timeout (s)": "完整回答超时（秒）",
   "Barge in": "说话打断",
   "Connect timeout (s)": "连接超时（秒）",
   "Context tokens": "上下文长度（词元）",
@@ -16,6 +17,7 @@ export const SETTING_TEXTS = {
   Languages: "语言",
   "Max drafts": "草稿数上限",
   "Max output tokens": "回答长度上限（词元）",
+  "Max requests": "最大请求数",
   "No speech": "无语音过滤",
   "Noise reduction": "降噪",
   "Prefix padding (ms)": "语音前保留（毫秒）",
@@ -72,8 +74,11 @@ export const SETTING_TEXTS = {
     "最长的回答，包括思考；一次口头回答约 50 到 150 个词元。最多使用上下文的四分之一：若不给回答留出空间，服务器会拒绝请求。",
   "Longest wait between two tokens.": "两个词元之间的最长等待时间。",
   "Longest wait for a connection.": "等待连接的最长时间。",
+  "Longest wait for an answer that is not streamed.": "等待非流式回答的最长时间。",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
     "在确定用户说完之前，所有会话中最多提前开始的回答数。使用付费语言模型时，未用到的回答也要付费。0：不提前开始。",
+  "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
+    "同时发送的最大请求数；更多的请求会等待。未设置：16，草稿多时更多。",
   "Maximum number of tokens in one answer. Not set: no limit.":
     "一次回答的最大词元数。未设置：不限。",
   "Method of detecting the end of a turn. server_vad waits for silence_ms of silence; semantic_vad also considers the words, and waits as long as eagerness allows.":
