@@ -61,8 +61,8 @@ def read_catalogue(file: Path, known: Catalogue) -> Catalogue:
             case "model", [*models]:
                 for number, table in enumerate(models, start=1):
                     draft.add_model(number, table)
-            case "aliases", {**aliases}:
-                draft.aliases = aliases
+            case "aliases", dict():
+                draft.aliases = value
             case _:
                 allowed = "[[model]] and [aliases]"
                 draft.problems.append(f"{key!r} is unknown or no table; allowed: {allowed}")
@@ -136,11 +136,19 @@ class _CatalogueDraft:
                 owner = owners.setdefault(name.casefold(), entry.name)
                 if owner != entry.name:
                     yield f"model {entry.name!r}: the name {name!r} belongs to model {owner!r}"
+        folders: dict[str, str] = {}
+        for entry in self.models.values():
+            owner = folders.setdefault(entry.folder.casefold(), entry.name)
+            if owner != entry.name and entry.name in self._own_names:
+                yield (
+                    f"model {entry.name!r}: its folder {entry.folder!r} is that of model {owner!r};"
+                    " allowed: a repository with another name"
+                )
         for alias, name in self.aliases.items():
             if not isinstance(name, str):
                 yield f"alias {alias!r}: {name!r} is no text; allowed: the name of a model"
-            elif owner := owners.get(alias.casefold()):
-                yield f"alias {alias!r}: the name belongs to model {owner!r}"
+            elif alias.casefold() in owners:
+                yield f"alias {alias!r}: the name belongs to model {owners[alias.casefold()]!r}"
             else:
                 yield from self._target_problem(alias, owners)
 

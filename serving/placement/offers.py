@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import EngineMissing
+from engines.asr.openai import DEFAULT_REQUESTS
 from engines.registry import EngineAvailability
 from serving.catalogue import short_name
 from serving.placement.choose import (
@@ -24,6 +25,8 @@ from serving.placement.hardware import Hardware
 from serving.placement.whisper import CPU, MemoryByDevice, ModelPlacement, asr_memory, place_model
 from serving.placement.whisper_torch import place_torch_model
 
+REMOTE = "openai"
+"Name of the engine that asks another server."
 PLAIN_MB = 150.0
 "Memory in MB of a PocketSphinx worker: the acoustic model and the searches that it keeps open."
 
@@ -134,7 +137,12 @@ def _chosen_offer(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> Loa
         )
     if choice.name != WHISPER or "model" not in choice.options:
         count = preference.workers or worker_count(choice.name, inputs.hardware)
-        return _plain_offer(choice.name, choice.options, count)
+        offer = _plain_offer(choice.name, choice.options, count)
+        if choice.name == REMOTE:
+            requests = choice.options.get("max_requests", DEFAULT_REQUESTS)
+            is_count = isinstance(requests, int) and requests > 0  # the engine refuses others
+            return replace(offer, lanes=requests if is_count else 1, why="on another server")
+        return offer
     path = Path(choice.options["model"])
     model = next(
         (candidate for candidate in weights if candidate.path == path), None

@@ -12,9 +12,9 @@ import aiohttp
 from core.errors import ConfigError
 from core.limits import CapacityLimit
 from engines.llm.openai.engine import OpenAiLlm
-from engines.llm.openai.pass_through import ForwardedBody, refused_forward
+from engines.llm.openai.pass_through import refused_forward
 from engines.llm.openai.settings import Settings as LlmSettings
-from engines.runtime.openai_http.client import OpenAiHttpClient
+from engines.runtime.openai_http.client import OpenAiHttpClient, WholeBody
 from engines.runtime.openai_http.errors import OpenAiHttpError
 from serving.remote.settings import RemoteKind, RemoteModelSettings
 
@@ -109,7 +109,7 @@ class RemoteModel:
             texts = self._client.stream(
                 path,
                 {**body, "model": self._name_there},
-                partial(ForwardedBody, max_bytes=MAX_ANSWER_BYTES),
+                partial(WholeBody, max_bytes=MAX_ANSWER_BYTES),
                 awaited="answer",
                 first_timeout_s=self._settings.timeout_s,
                 next_timeout_s=self._settings.timeout_s,

@@ -76,6 +76,7 @@ def test_a_kind_has_its_usual_format(file: Path) -> None:
         (NEW.replace("80", "0"), "size_mb: 0 is not allowed; allowed: a whole number from 1"),
         (NEW.replace("me/", ""), "repository: .* allowed: ORGANISATION/NAME"),
         (NEW.replace("mine", "../x"), "name: '../x' is not allowed; allowed: letters"),
+        (NEW.replace("-mine", "-tiny"), "folder 'faster-whisper-tiny' is that of model 'tiny'"),
         (NEW + NEW, "model 'mine': the name is in this file twice"),
         (NEW + 'aliases = ["tiny"]\n', "model 'mine': the name 'tiny' belongs to model 'tiny'"),
         ('[aliases]\nTINY = "base"\n', "alias 'TINY': the name belongs to model 'tiny'"),

@@ -14,7 +14,6 @@ from engines.llm.openai.chunks import ChatCompletionChunk, usage_of
 from engines.llm.openai.completion_stream import ChatCompletionStream
 from engines.llm.openai.context_length import REFUSED, is_about_length, is_length_refusal
 from engines.llm.openai.pass_through import (
-    ForwardedBody,
     ForwardedEvents,
     refused_forward,
 )
@@ -30,7 +29,7 @@ from engines.llm.openai.server_quirks import ServerQuirks
 from engines.llm.openai.settings import Settings
 from engines.llm.openai.tool_calls import ToolCallAssembler
 from engines.llm.reasoning_filter import ReasoningFilter
-from engines.runtime.openai_http.client import OpenAiHttpClient
+from engines.runtime.openai_http.client import OpenAiHttpClient, WholeBody
 from engines.runtime.openai_http.errors import OpenAiHttpError, sanitized_quote
 
 logger = logging.getLogger(__name__)
@@ -128,7 +127,7 @@ class OpenAiLlm:
         texts = self._client.stream(
             path,
             {**body, "model": server.model},
-            ForwardedEvents if is_streamed else ForwardedBody,
+            ForwardedEvents if is_streamed else WholeBody,
             awaited="first token" if is_streamed else "answer",
             first_timeout_s=settings.first_token_timeout_s
             if is_streamed

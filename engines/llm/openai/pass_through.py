@@ -13,28 +13,11 @@ from engines.llm.openai.chunks import DONE, read_chunk, usage_of
 from engines.llm.openai.context_length import is_length_refusal
 from engines.llm.openai.tool_calls import ToolCallAssembler
 from engines.llm.reasoning_filter import ReasoningFilter
-from engines.runtime.openai_http.client import MAX_JSON_BYTES, read_limited
 from engines.runtime.openai_http.errors import OpenAiHttpError
 from engines.runtime.openai_http.sse import SseReader
 
 REFUSED = (400, 404, 409, 413, 422)
 "HTTP statuses for which the request is at fault, and not the server."
-
-
-class ForwardedBody:
-    """The JSON body of one response (a `ResponseReader`)."""
-
-    def __init__(
-        self, response: aiohttp.ClientResponse, *, max_bytes: int = MAX_JSON_BYTES
-    ) -> None:
-        self._response, self._max_bytes = response, max_bytes
-
-    async def first(self) -> str:
-        """Returns the whole body. Raises RemoteProtocolError for one that is too long."""
-        return (await read_limited(self._response, self._max_bytes)).decode(errors="replace")
-
-    async def next(self) -> None:
-        """Returns None: there is only one body."""
 
 
 class ForwardedEvents:

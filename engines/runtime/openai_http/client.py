@@ -261,6 +261,22 @@ class OpenAiHttpClient:
         return EngineError(self._stage, self._engine, why)
 
 
+class WholeBody:
+    """The JSON body of one response (a `ResponseReader`)."""
+
+    def __init__(
+        self, response: aiohttp.ClientResponse, *, max_bytes: int = MAX_JSON_BYTES
+    ) -> None:
+        self._response, self._max_bytes = response, max_bytes
+
+    async def first(self) -> str:
+        """Returns the whole body. Raises RemoteProtocolError for one that is too long."""
+        return (await read_limited(self._response, self._max_bytes)).decode(errors="replace")
+
+    async def next(self) -> None:
+        """Returns None: there is only one body."""
+
+
 async def read_limited(response: aiohttp.ClientResponse, max_bytes: int = MAX_JSON_BYTES) -> bytes:
     """Returns the whole body. Raises RemoteProtocolError above `max_bytes`."""
     body = bytearray()

@@ -362,8 +362,14 @@ def chained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
         here = tmp_path_factory.mktemp("here")
         config = here / "earshot.toml"
         config.write_text("".join(f"[remote.{table}" for table in tables), encoding="utf-8")
+        ears = {
+            "EARSHOT_ASR__ENGINE": "openai",
+            "EARSHOT_ASR__OPTIONS__BASE_URL": f"{there.url}/v1",
+            "EARSHOT_ASR__OPTIONS__MODEL": "default",
+            "EARSHOT_ASR__OPTIONS__TIMEOUT_S": "60",
+        }
         with (
-            serving(here, "--config", str(config)) as server,
+            serving(here, "--config", str(config), recogniser=ears) as server,
             OpenAI(api_key="key", base_url=f"{server.url}/v1", max_retries=0) as client,
         ):
             yield client
@@ -380,6 +386,8 @@ def test_openais_client_uses_a_second_earshot_through_the_first(chained: OpenAI)
     file = ("speech.wav", speech)
     plain = chained.audio.transcriptions.create(model="far-ears", file=file, language="en")
     assert "kitchen" in plain.text.lower()
+    own = chained.audio.transcriptions.create(model="default", file=file)
+    assert own.text.split() == plain.text.split()  # by the engine `openai`
     events = list(chained.audio.transcriptions.create(model="far-ears", file=file, stream=True))
     assert [one.text for one in events if one.type == "transcript.text.done"] == [plain.text]
     sent: Any = [{"role": "user", "content": "turn on the kitchen light"}]
