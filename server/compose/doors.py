@@ -1,7 +1,7 @@
 """Creates every door and gives it the shared services."""
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,7 @@ from server.models.pulls import ModelPulls
 from server.models.routes import FolderRemoval, ModelsDoor, model_routes
 from server.version import product_version
 from serving.registry import ModelListing
+from serving.remote.models import RemoteModel
 from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice_servers import IceDoor, ice_routes
 from signaling.realtime.client_secrets import ClientSecretStore
@@ -178,10 +179,23 @@ class ModelCards:
         others = (ModelCard(id=self._engines.choices[kind].name, kind=kind) for kind in kinds)
         # The default comes first, so the assistant comes last.
         remote = (
-            ModelCard(id=model.name, kind=model.kind, owned_by="remote")
+            ModelCard(
+                id=model.name,
+                kind=model.kind,
+                owned_by="remote",
+                is_default=self._is_default(model),
+            )
             for model in self._engines.remote
         )
         return (*served, *others, *remote, ModelCard(id=ASSISTANT, kind="llm"))
+
+    def _is_default(self, model: RemoteModel) -> bool:
+        """Returns True if requests that name no model get this one of another server."""
+        engines = self._engines
+        if model.kind not in ("embed", "rerank"):
+            return False
+        own: Iterable[str] = engines.embedders if model.kind == "embed" else engines.rerankers
+        return not [*own] and model is engines.remote.first(model.kind)
 
     def knows(self, name: str) -> bool:
         """Returns True if requests may use this model name."""

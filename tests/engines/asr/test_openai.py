@@ -34,7 +34,7 @@ def upstream(handler: Handler) -> Iterator[str]:
     async def transcribe(request: web.Request) -> web.StreamResponse:
         form: dict[str, str | bytes] = {}
         for name, value in (await request.post()).items():
-            form[name] = value if isinstance(value, str) else value.file.read()
+            form[name] = value.file.read() if isinstance(value, web.FileField) else str(value)
         return await handler(form)
 
     async def serve() -> None:

@@ -236,6 +236,8 @@ def test_the_models_are_listed_as_those_of_others(url: str) -> None:
     found = {card["id"]: card["kind"] for card in cards if card["owned_by"] == "remote"}
     expected = {"big": "embed", "ranker": "rerank", "chat": "llm", "voice": "tts", "hears": "asr"}
     assert expected.items() <= found.items()
+    defaults = {card["id"] for card in cards if card["is_default"]}
+    assert defaults & found.keys() == {"big", "ranker"}  # no other model of their kinds is there
     assert "chat:latest" in [one["name"] for one in httpx.get(f"{url}/api/tags").json()["models"]]
 
 
