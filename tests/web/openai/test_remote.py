@@ -22,6 +22,9 @@ from tests.server.process import run, serving
 
 pytestmark = pytest.mark.live
 
+PATIENCE_S = 300
+"For what takes no time on an idle machine."
+
 BEGIN, END = b"ID3 begin", b" and end"
 "A sound file in two parts."
 EVENTS = (
@@ -66,14 +69,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(500, {})
             case "voice":
                 self._begin("audio/mpeg", BEGIN)
-                self.server.goes_on.wait(60)
+                self.server.goes_on.wait(PATIENCE_S)
                 self._end(END)
             case "endless":
                 self._begin("audio/mpeg", BEGIN)
                 self._send_until_cut()
             case "chat" | "hears" if body.get("stream", True):
                 self._begin("text/event-stream", EVENTS[0])
-                self.server.goes_on.wait(60)
+                self.server.goes_on.wait(PATIENCE_S)
                 self._end(b"".join(EVENTS[1:]))
             case "breaks":
                 self._begin("text/event-stream", EVENTS[0])
@@ -81,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
             case name:
                 if name == "slow":
                     self.server.has_slow.set()
-                    self.server.goes_on.wait(60)
+                    self.server.goes_on.wait(PATIENCE_S)
                 self._answer(200, {"model": name, "data": [{"embedding": VECTOR}], "extra": 1})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
@@ -143,14 +146,15 @@ def url(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     key = folder / "key"
     key.write_text("upstream-key\n", encoding="utf-8")
     with reserved_port() as nobody:
-        base = f'base_url = "http://127.0.0.1:{upstream.server_port}/v1"\n'
+        address = f'base_url = "http://127.0.0.1:{upstream.server_port}/v1"\n'
+        base = f"{address}timeout_s = {PATIENCE_S}\n"
         tables = (
             f'big]\nkind = "embed"\nmodel = "org/big"\napi_key_file = "{key}"\n{base}',
             f'ranker]\nkind = "rerank"\n{base}',
             f'refuses]\nkind = "embed"\n{base}',
             f'fails]\nkind = "embed"\n{base}',
             f'slow]\nkind = "embed"\nmax_requests = 1\n{base}',
-            f'late]\nkind = "embed"\nmodel = "slow"\ntimeout_s = 0.2\n{base}',
+            f'late]\nkind = "embed"\nmodel = "slow"\ntimeout_s = 0.2\n{address}',
             f'chat]\nkind = "llm"\nmax_requests = 1\n{base}',
             f'voice]\nkind = "tts"\n{base}',
             f'endless]\nkind = "tts"\n{base}',
@@ -170,7 +174,7 @@ def url(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def _embedded(url: str, model: str, **fields: Any) -> httpx.Response:
     body = {"model": model, "input": "secret cat", **fields}
-    return httpx.post(f"{url}/v1/embeddings", json=body, timeout=60)
+    return httpx.post(f"{url}/v1/embeddings", json=body, timeout=PATIENCE_S)
 
 
 def test_a_request_goes_on_as_it_came_with_the_name_and_the_key_of_there(
@@ -189,7 +193,7 @@ def test_a_request_goes_on_as_it_came_with_the_name_and_the_key_of_there(
     )
     assert answer.json() == {"model": "org/big", "data": [{"embedding": VECTOR}], "extra": 1}
     body = {"model": "default", "query": "cat", "documents": ["dog"]}
-    assert httpx.post(f"{url}/v1/rerank", json=body, timeout=60).status_code == 200
+    assert httpx.post(f"{url}/v1/rerank", json=body, timeout=PATIENCE_S).status_code == 200
     *_, last = upstream.got
     assert last == ("/v1/rerank", None, {**body, "model": "ranker"})
 
@@ -216,7 +220,7 @@ def test_a_request_above_the_limit_is_told_to_wait(url: str, upstream: Upstream)
     upstream.has_slow.clear()
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(_embedded, url, "slow")
-        assert upstream.has_slow.wait(60)
+        assert upstream.has_slow.wait(PATIENCE_S)
         second = _embedded(url, "slow")
         upstream.goes_on.set()
         assert first.result().status_code == 200
@@ -276,7 +280,7 @@ def test_a_streamed_answer_comes_part_by_part(
     parts: tuple[bytes, bytes],
 ) -> None:
     upstream.goes_on.clear()
-    with httpx.stream("POST", f"{url}/v1/{path}", timeout=60, **request_of(model)) as answer:
+    with httpx.stream("POST", f"{url}/v1/{path}", timeout=PATIENCE_S, **request_of(model)) as answer:
         received = answer.iter_raw()
         assert next(received) == parts[0]  # the other server waits for `goes_on`
         upstream.goes_on.set()
@@ -290,7 +294,7 @@ def test_a_form_goes_on_with_all_of_its_fields(url: str, upstream: Upstream) -> 
     upstream.goes_on.set()
     for path in (HEARING, "audio/translations"):
         answer = httpx.post(
-            f"{url}/v1/{path}", timeout=60, **_heard("hears", response_format="diarized_json")
+            f"{url}/v1/{path}", timeout=PATIENCE_S, **_heard("hears", response_format="diarized_json")
         )
         assert (answer.status_code, answer.content) == (200, b"".join(EVENTS))
         form = upstream.forms[-1]
@@ -303,13 +307,13 @@ def test_a_form_goes_on_with_all_of_its_fields(url: str, upstream: Upstream) -> 
 
 def test_a_client_that_leaves_ends_the_request_there(url: str, upstream: Upstream) -> None:
     upstream.was_cut.clear()
-    with httpx.stream("POST", f"{url}/v1/{SPEECH}", timeout=60, **_spoken("endless")) as answer:
+    with httpx.stream("POST", f"{url}/v1/{SPEECH}", timeout=PATIENCE_S, **_spoken("endless")) as answer:
         next(answer.iter_raw())
-    assert upstream.was_cut.wait(60)
+    assert upstream.was_cut.wait(PATIENCE_S)
 
 
 def test_a_stream_that_breaks_between_events_ends_with_an_error(url: str) -> None:
-    answer = httpx.post(f"{url}/v1/{HEARING}", timeout=60, **_heard("breaks", stream="true"))
+    answer = httpx.post(f"{url}/v1/{HEARING}", timeout=PATIENCE_S, **_heard("breaks", stream="true"))
     begin, _, error = answer.content.partition(b"\n\n")
     assert begin + b"\n\n" == EVENTS[0]
     assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == "engine_unreachable"
@@ -327,7 +331,7 @@ def test_a_stream_that_breaks_between_events_ends_with_an_error(url: str) -> Non
 def test_each_kind_has_the_same_failures(
     url: str, path: str, sent: dict[str, Any], status: int, code: str
 ) -> None:
-    answer = httpx.post(f"{url}/v1/{path}", timeout=60, **sent)
+    answer = httpx.post(f"{url}/v1/{path}", timeout=PATIENCE_S, **sent)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert "secret cat" not in answer.text
 
@@ -335,15 +339,15 @@ def test_each_kind_has_the_same_failures(
 def test_a_language_model_has_places_of_its_own(url: str, upstream: Upstream) -> None:
     upstream.goes_on.clear()
     sent = _asked("chat", stream=True)
-    with httpx.stream("POST", f"{url}/v1/{CHAT}", timeout=60, **sent) as answer:
+    with httpx.stream("POST", f"{url}/v1/{CHAT}", timeout=PATIENCE_S, **sent) as answer:
         received = answer.iter_raw()  # it closes the connection when it is forgotten
         next(received)
-        second = httpx.post(f"{url}/v1/{CHAT}", timeout=60, **sent)
+        second = httpx.post(f"{url}/v1/{CHAT}", timeout=PATIENCE_S, **sent)
         upstream.goes_on.set()
         assert b"".join(received) == b"".join(EVENTS[1:])
     assert (second.status_code, second.json()["error"]["code"]) == (429, "too_many_requests")
     assert int(second.headers["Retry-After"]) > 0
-    own = httpx.post(f"{url}/v1/{CHAT}", timeout=60, **_asked("assistant"))
+    own = httpx.post(f"{url}/v1/{CHAT}", timeout=PATIENCE_S, **_asked("assistant"))
     assert own.status_code == 200
 
 
@@ -354,7 +358,7 @@ def chained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
     write_embedder(folder / "models/tiny-embedder")
     there_settings = {"EARSHOT_PATHS__MODELS_DIR": str(folder / "models")}
     with serving(folder, settings=there_settings) as there:
-        base = f'base_url = "{there.url}/v1"\ntimeout_s = 120\n'
+        base = f'base_url = "{there.url}/v1"\ntimeout_s = {PATIENCE_S}\n'
         tables = (
             f'far-ears]\nkind = "asr"\nmodel = "default"\n{base}',
             f'far-voice]\nkind = "tts"\nmodel = "espeak"\n{base}',
