@@ -49,7 +49,6 @@ TRUE_VALUES = frozenset({"1", "true", "yes", "on"})
 def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
     """Runs one action. `read_config` reads the configuration. Raises EarshotError."""
     try:
-        use_catalogue(read_config().models.catalogue)
         match options.action:
             case "list":
                 return _list(options, read_config())
@@ -70,7 +69,11 @@ def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitC
 
 
 def _models_dir(options: argparse.Namespace, read_config: Callable[[], Config]) -> Path:
-    chosen: Path = options.models_dir or Path(read_config().paths.models_dir)
+    """Sets the catalogue that the configuration names, and returns the models folder. Raises
+    ConfigError."""
+    config = read_config()
+    use_catalogue(config.models.catalogue)
+    chosen: Path = options.models_dir or Path(config.paths.models_dir)
     return chosen.expanduser().absolute()
 
 

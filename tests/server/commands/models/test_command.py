@@ -4,6 +4,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from subprocess import PIPE, Popen, run
 from sys import executable
@@ -102,6 +103,34 @@ def test_a_refused_connection_is_one_error_line(tmp_path: Path) -> None:
         code, _, err = earshot(tmp_path, hub, "pull", "tiny")
     assert code == ExitCode.CONNECTION_FAILED
     assert "refused" in err
+
+
+def test_a_model_of_the_users_catalogue_is_listed_and_pulled(tmp_path: Path, fake: FakeHub) -> None:
+    models, config = tmp_path / "models", tmp_path / "earshot.toml"
+    fake.repositories["us/faster-whisper-ours"] = whisper_files()
+    config.touch()
+    table = (
+        '[[model]]\nname = "ours"\nrepository = "us/faster-whisper-ours"\nsize_mb = 1\n'
+        f'revision = "{fake.commit}"\n[aliases]\nkitchen = "ours"\n[[model]]\nname = "tiny"\n'
+    )
+    checksum = sha256(whisper_files()["model.bin"]).hexdigest()
+    for pinned in ("0" * 64, checksum):
+        pin = f'sha256 = {{ "model.bin" = "{pinned}" }}\n[aliases]'
+        catalogue = table.replace("[aliases]", pin)
+        (tmp_path / "models.toml").write_text(catalogue, encoding="utf-8")
+        code, _, err = earshot(models, fake.url, "pull", "kitchen", EARSHOT_CONFIG=str(config))
+        if pinned != checksum:
+            assert (code, list(models.glob("faster*"))) == (ExitCode.CANNOT_RUN, [])
+            assert f"model.bin has the sha256 {checksum} on the hub, and {pinned} in" in err
+    assert (code, (models / "faster-whisper-ours/model.bin").is_file()) == (0, True)
+    asked = len(fake.asked)
+    assert earshot(models, fake.url, "pull", "ours", EARSHOT_CONFIG=str(config))[0] == 0
+    assert len(fake.asked) == asked  # it is there at the wanted commit
+    listed = earshot(models, fake.url, "list", EARSHOT_CONFIG=str(config))[1]
+    assert "ours " in listed
+    (tmp_path / "models.toml").write_text("[aliases]\na = 'a'\n", encoding="utf-8")
+    code, _, err = earshot(models, fake.url, "list", EARSHOT_CONFIG=str(config))
+    assert (code, "cycle: a -> a" in err) == (2, True)
 
 
 def test_a_silent_hub_costs_only_the_timeout(tmp_path: Path) -> None:
