@@ -280,7 +280,9 @@ def test_a_streamed_answer_comes_part_by_part(
     parts: tuple[bytes, bytes],
 ) -> None:
     upstream.goes_on.clear()
-    with httpx.stream("POST", f"{url}/v1/{path}", timeout=PATIENCE_S, **request_of(model)) as answer:
+    with httpx.stream(
+        "POST", f"{url}/v1/{path}", timeout=PATIENCE_S, **request_of(model)
+    ) as answer:
         received = answer.iter_raw()
         assert next(received) == parts[0]  # the other server waits for `goes_on`
         upstream.goes_on.set()
@@ -294,7 +296,9 @@ def test_a_form_goes_on_with_all_of_its_fields(url: str, upstream: Upstream) -> 
     upstream.goes_on.set()
     for path in (HEARING, "audio/translations"):
         answer = httpx.post(
-            f"{url}/v1/{path}", timeout=PATIENCE_S, **_heard("hears", response_format="diarized_json")
+            f"{url}/v1/{path}",
+            timeout=PATIENCE_S,
+            **_heard("hears", response_format="diarized_json"),
         )
         assert (answer.status_code, answer.content) == (200, b"".join(EVENTS))
         form = upstream.forms[-1]
@@ -307,13 +311,17 @@ def test_a_form_goes_on_with_all_of_its_fields(url: str, upstream: Upstream) -> 
 
 def test_a_client_that_leaves_ends_the_request_there(url: str, upstream: Upstream) -> None:
     upstream.was_cut.clear()
-    with httpx.stream("POST", f"{url}/v1/{SPEECH}", timeout=PATIENCE_S, **_spoken("endless")) as answer:
+    with httpx.stream(
+        "POST", f"{url}/v1/{SPEECH}", timeout=PATIENCE_S, **_spoken("endless")
+    ) as answer:
         next(answer.iter_raw())
     assert upstream.was_cut.wait(PATIENCE_S)
 
 
 def test_a_stream_that_breaks_between_events_ends_with_an_error(url: str) -> None:
-    answer = httpx.post(f"{url}/v1/{HEARING}", timeout=PATIENCE_S, **_heard("breaks", stream="true"))
+    answer = httpx.post(
+        f"{url}/v1/{HEARING}", timeout=PATIENCE_S, **_heard("breaks", stream="true")
+    )
     begin, _, error = answer.content.partition(b"\n\n")
     assert begin + b"\n\n" == EVENTS[0]
     assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == "engine_unreachable"
