@@ -46,7 +46,7 @@ FULL_DISK_MB = 20
 TEST_WORDS = {"de": "Hallo.", "fr": "Bonjour.", "es": "Hola."}
 "Word that a voice is asked to speak, by language; in other languages `Hello.`"
 
-SUPERVISED_LLMS = ("transformers", "vllm")
+SUPERVISED_LLMS = ("llama_cpp", "transformers", "vllm")
 """Language models that Earshot's server starts itself. They are not probed: loading takes minutes
 and much memory."""
 

@@ -24,7 +24,7 @@ LOADED_KINDS: tuple[EngineKind, ...] = ("vad", "endpoint", "llm")
 """Kinds of engines that are loaded for the check, besides voice and wake word. Of the recogniser
 only the weights are looked at: two of them may not fit into a GPU."""
 
-SLOW_LANGUAGE_MODELS = ("transformers", "vllm")
+SLOW_LANGUAGE_MODELS = ("llama_cpp", "transformers", "vllm")
 "Language models that are not loaded for the check: it takes minutes, and memory that is in use."
 
 

@@ -12,18 +12,18 @@ from core.errors import EngineMissing
 from engines.llm.vllm.settings import NAME, Settings
 
 if TYPE_CHECKING:
-    from engines.llm.vllm.engine import VllmLlm
+    from engines.llm.server_llm import ServerLlm
 
 __all__ = ["Settings", "create"]
 
 
-def create(settings: Settings) -> "VllmLlm":
+def create(settings: Settings) -> "ServerLlm":
     """Returns the engine, not started: enter its `running()`.
 
     Raises EngineMissing without Linux, environment or model; ConfigError for bad options.
     """
-    from engines.llm.vllm.command_line import check, model_of
-    from engines.llm.vllm.engine import VllmLlm
+    from engines.llm.server_llm import ServerLlm
+    from engines.llm.vllm.command_line import check, completion_server, model_of
     from engines.llm.vllm.environment import read_environment
 
     if sys.platform != "linux":
@@ -36,4 +36,4 @@ def create(settings: Settings) -> "VllmLlm":
         how = "`earshot engines install vllm` makes its environment"
         raise EngineMissing("llm", NAME, f"not installed{where}; {how}")
     model_of(settings)
-    return VllmLlm(settings, environment)
+    return ServerLlm(completion_server(settings, environment))

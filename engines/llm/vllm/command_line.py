@@ -6,11 +6,11 @@ from pathlib import Path
 
 from core.errors import ConfigError, EngineMissing
 from engines.llm import openai
-from engines.llm.vllm.environment import VllmEnvironment, python_of
+from engines.llm.server_llm import HOST, CompletionServer
+from engines.llm.vllm.environment import python_of
 from engines.llm.vllm.settings import NAME, Settings
 from engines.registry import read_settings
-
-HOST = "127.0.0.1"
+from engines.runtime.external_server.installation import ServerInstallation
 
 OURS = ("--api-key", "--host", "--port", "--uds", "--served-model-name", "--model")
 """Options of vLLM that only the engine sets. The key is never among the arguments, because every
@@ -51,7 +51,22 @@ def check(settings: Settings) -> None:
     http_settings(settings, f"http://{HOST}", "")
 
 
-def command(settings: Settings, environment: VllmEnvironment, port: int) -> list[str]:
+def completion_server(settings: Settings, environment: ServerInstallation) -> CompletionServer:
+    """Returns how vLLM is started and asked."""
+    return CompletionServer(
+        NAME,
+        command=lambda port: command(settings, environment, port),
+        variables=lambda key: variables(settings, environment, key),
+        client_settings=lambda url, key: http_settings(settings, url, key),
+        port=settings.port,
+        start_timeout_s=settings.start_timeout_s,
+        languages=settings.languages,
+        context_tokens=settings.max_model_len,
+        accepts_images=bool(settings.request.get("images")),
+    )
+
+
+def command(settings: Settings, environment: ServerInstallation, port: int) -> list[str]:
     """Returns the command line. The key is not part of it; `variables` has it."""
     options = {
         "--model": model_of(settings),
@@ -79,7 +94,7 @@ def command(settings: Settings, environment: VllmEnvironment, port: int) -> list
     return [python, *entry, *words, *flags, *settings.extra_args]
 
 
-def variables(settings: Settings, environment: VllmEnvironment, key: str) -> Mapping[str, str]:
+def variables(settings: Settings, environment: ServerInstallation, key: str) -> Mapping[str, str]:
     """Returns the variables to add to our own environment.
 
     They also turn off vLLM's usage reports, which it sends at each start by default.
@@ -111,7 +126,7 @@ def http_settings(settings: Settings, url: str, key: str) -> openai.Settings:
     return read
 
 
-def _dtype(settings: Settings, environment: VllmEnvironment) -> str:
+def _dtype(settings: Settings, environment: ServerInstallation) -> str:
     """Returns the number type. `auto` is float32 on a processor.
 
     Most weights are bfloat16, which ends vLLM on processors without instructions for it.

