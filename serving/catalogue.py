@@ -16,13 +16,14 @@ from msgspec import Meta, Struct, convert
 
 from core.errors import NotFound
 
-CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint"]
+CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint", "llm"]
 """Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking. clip: one
-for embeddings of texts and images. endpoint: a model that hears whether a turn is over."""
+for embeddings of texts and images. endpoint: a model that hears whether a turn is over. llm: a
+language model."""
 
-WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx"]
+WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx", "gguf"]
 """Format of weights: for CTranslate2, OpenAI's .pt file, a text encoder as sentence-transformers
-or transformers writes it, or a single ONNX file."""
+or transformers writes it, a single ONNX file, or a GGUF file of llama.cpp."""
 
 
 class UnknownModelError(NotFound):

@@ -11,8 +11,9 @@ from core.errors import EngineError
 from engines import registry
 from engines.base import AsrInfo
 from engines.registry import EngineAvailability, EngineKind, available
-from server.config import AsrConfig, Config, EngineConfig
-from server.models.inventory import turn_detector
+from server.commands.engines.command import folder_of
+from server.config import AsrConfig, Config, EngineConfig, PathsConfig
+from server.models.inventory import find_language_model, turn_detector
 from server.models.voices import with_pulled
 from serving.placement.choose import (
     AUTO,
@@ -26,6 +27,15 @@ from serving.placement.choose import (
 )
 from serving.placement.hardware import Hardware, detect_hardware
 from serving.placement.offers import LoadableModel, OfferInputs, asr_model_offers
+
+INSTALLED_LLMS = {"llama_cpp": "installation", "vllm": "environment"}
+"Language models that `earshot engines install` installs -> option that names their folder."
+
+HYBRID = "hybrid"
+"Engine with another language model behind it, which its option `model` describes."
+
+GGUF_OPTIONS = {"llama_cpp": "model", "transformers": "path"}
+"Language models that read GGUF files -> option that names the file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +82,44 @@ def choose_one(config: Config, kind: EngineKind, inputs: PlacementInputs) -> Eng
     if kind == "endpoint" and wanted.engine in (AUTO, SMART_TURN):
         wanted = replace(wanted, options=_with_turn_detector(wanted.options, models_dir))
     choice = select_engine(kind, wanted, inputs.engines[kind], inputs.weights, inputs.hardware)
-    if kind != "tts":
-        return choice
-    return replace(choice, options=with_pulled(choice.name, choice.options, models_dir))
+    match kind:
+        case "tts":
+            options = with_pulled(choice.name, choice.options, models_dir)
+        case "llm":
+            options = _with_llm_folders(choice.name, choice.options, config.paths)
+        case _:
+            options = choice.options
+    return replace(choice, options=options)
 
 
 def _with_turn_detector(options: Mapping[str, Any], models_dir: Path) -> Mapping[str, Any]:
     """Adds the path of the turn detector's weights in the models folder, unless one is set."""
     file = turn_detector(models_dir)
     return options if file is None or options.get("path") else {**options, "path": str(file)}
+
+
+def _with_llm_folders(
+    name: str, options: Mapping[str, Any], paths: PathsConfig
+) -> Mapping[str, Any]:
+    """Adds the folder of `earshot engines install` to the options of a language model that needs
+    it, and replaces the name of a model in the models folder by its path. Looks also at the model
+    behind a hybrid one."""
+    if folder_option := INSTALLED_LLMS.get(name):
+        options = {folder_option: str(folder_of(paths.state_dir, name)), **options}
+    if path_option := GGUF_OPTIONS.get(name):
+        models_dir = _folder(paths.models_dir)
+        found = find_language_model(models_dir, str(options.get(path_option, "")))
+        return options if found is None else {**options, path_option: str(found.absolute())}
+    model = options.get("model")
+    if name == HYBRID and isinstance(model, Mapping):
+        engine, engine_options = str(model.get("engine", "")), model.get("options", {})
+        if not isinstance(engine_options, Mapping):
+            return options  # the engine reports what is wrong with them
+        model_options = _with_llm_folders(engine, engine_options, paths)
+        return (
+            {**options, "model": {**model, "options": model_options}} if model_options else options
+        )
+    return options
 
 
 def origin_of(choice: EngineSelection, inputs: PlacementInputs) -> str:

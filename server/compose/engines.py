@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from core.errors import ConfigError
 from core.plugins import BUILT_IN
@@ -107,9 +108,9 @@ class Engines:
         """Returns the kind of the chosen engine whose options name a folder or a file in it; empty
         if none does."""
         for kind, choice in self.choices.items():
-            values = [value for value in choice.options.values() if isinstance(value, str)]
-            if any(Path(value).expanduser().absolute().is_relative_to(folder) for value in values):
-                return kind
+            for value in _texts_of(choice.options):
+                if Path(value).expanduser().absolute().is_relative_to(folder):
+                    return kind
         return ""
 
     def engine_set(self, language: str, *, is_strict: bool = True) -> EngineSet:
@@ -217,7 +218,7 @@ async def run_engines(
         voice = await start_voice(choices["tts"], metrics, stack)
         (vad, wake, endpoint), llm, voices, _, _ = await asyncio.gather(
             _load_frame_engines(choices),
-            load_language_model(choices["llm"], config, metrics, stack),
+            load_language_model(choices["llm"], metrics, stack),
             load_voices(choices["tts"], inputs, languages, metrics, stack, voice),
             _load_at_start(recognisers, registry, config, choices, remote),
             asyncio.to_thread(recognisers.read_all),
@@ -245,6 +246,15 @@ async def run_engines(
             inputs,
         )
         warm_up.cancel()
+
+
+def _texts_of(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the texts among an engine's options, and among those of an engine behind it."""
+    for value in options.values():
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _texts_of(value)
 
 
 def _warn_about_prompt_size(config: Config, llm: Llm, toolbox: Toolbox) -> None:

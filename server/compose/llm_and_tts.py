@@ -22,9 +22,7 @@ from pipeline.speech.fallback import FallbackTts
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
-from server.commands.engines.command import folder_of
 from server.compose.choices import PlacementInputs
-from server.config import Config, PathsConfig
 from serving.placement.choose import EngineSelection
 from serving.remote_llm import RemoteLlm
 from serving.remote_tts import RemoteTts
@@ -35,23 +33,16 @@ logger = logging.getLogger(__name__)
 FALLBACK_TTS = "espeak"
 "TTS engine that speaks the languages and clauses that the chosen engine cannot speak."
 
-LLAMA_CPP = "llama_cpp"
-"Language model that finds its weights by their name in the models folder."
-
-INSTALLED_LLMS = {LLAMA_CPP: "installation", "vllm": "environment"}
-"Language models that `earshot engines install` installs -> option that names their folder."
-
 HOME_LANGUAGES = ("en", "de", "fr", "es")
 "Languages in which the demo home has names, and the skills have sentences and replies."
 
 
 async def load_language_model(
-    choice: EngineSelection, config: Config, metrics: Metrics, stack: AsyncExitStack
+    choice: EngineSelection, metrics: Metrics, stack: AsyncExitStack
 ) -> Llm:
     """Loads the language model without starting it. Raises EngineError or ConfigError."""
-    options = _with_folders(choice.name, choice.options, config.paths)
-    llm = await asyncio.to_thread(load, "llm", choice.name, options)
-    llm = await asyncio.to_thread(_in_worker, llm, choice.name, options, metrics)
+    llm = await asyncio.to_thread(load, "llm", choice.name, choice.options)
+    llm = await asyncio.to_thread(_in_worker, llm, choice.name, choice.options, metrics)
     _close_at_end(llm, stack)
     if isinstance(llm, HybridLlm):
         llm.on_failure = lambda error: _count_error(error, metrics)
@@ -183,26 +174,6 @@ async def warm_other_languages(llm: Llm, language: str, toolbox: Toolbox) -> Non
 def tool_specs(toolbox: Toolbox, language: str) -> list[ToolSpec]:
     """Lists every tool in the form for conversations in `language`."""
     return toolbox.specs(ToolContext("", language))
-
-
-def _with_folders(name: str, options: Mapping[str, Any], paths: PathsConfig) -> Mapping[str, Any]:
-    """Adds the folder of `earshot engines install`, and the models folder, to the options of
-    engines that have such an option. Looks also at the engine behind a hybrid one."""
-    if folder_option := INSTALLED_LLMS.get(name):
-        folders = {folder_option: str(folder_of(paths.state_dir, name))}
-        if name == LLAMA_CPP:
-            folders["models_dir"] = paths.models_dir
-        return folders | options
-    model = options.get("model")
-    if name == HybridLlm.name and isinstance(model, Mapping):
-        engine, engine_options = str(model.get("engine", "")), model.get("options", {})
-        if not isinstance(engine_options, Mapping):
-            return options  # the engine reports what is wrong with them
-        model_options = _with_folders(engine, engine_options, paths)
-        return (
-            {**options, "model": {**model, "options": model_options}} if model_options else options
-        )
-    return options
 
 
 def _close_at_end(engine: object, stack: AsyncExitStack) -> None:

@@ -11,6 +11,8 @@ from typing import Literal
 import msgspec
 
 from core.errors import EarshotError, EngineError
+from engines.runtime.gguf_file import UnreadableGgufError
+from engines.runtime.gguf_folder import check_parts, model_files, part_files
 from engines.runtime.text_encoder.folder import TextModelKind, kind_of
 from server.models.download import sha256
 from server.models.errors import ModelsError
@@ -21,14 +23,26 @@ from serving.placement.ct2_header import read_weights_file
 from serving.text.model import read_info
 
 FolderKind = Literal[
-    "model", "voice", "embed", "rerank", "clip", "endpoint", "checkpoint", "partial", "broken"
+    "model",
+    "voice",
+    "embed",
+    "rerank",
+    "clip",
+    "endpoint",
+    "llm",
+    "checkpoint",
+    "partial",
+    "broken",
 ]
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
-clip: one that takes images, too. endpoint: a model for turn detection. partial: an interrupted
-download. broken: files are missing or invalid."""
+clip: one that takes images, too. endpoint: a model for turn detection. llm: a language model as a
+GGUF file. partial: an interrupted download. broken: files are missing or invalid."""
+
+USABLE_KINDS: tuple[FolderKind, ...] = ("model", "embed", "rerank", "clip", "endpoint", "llm")
+"Kinds of models that are complete."
 
 PREFERENCE: tuple[FolderKind, ...] = (
-    *("model", "voice", "embed", "rerank", "clip", "endpoint"),
+    *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm"),
     *("checkpoint", "broken", "partial"),
 )
 "Kinds in the order of preference if a name fits several folders."
@@ -49,7 +63,7 @@ PARTIAL = re.compile(r"\.(.+)\.partial")
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """One folder of the models directory."""
+    """One folder of the models directory, or one GGUF file that lies in it."""
 
     name: str
     "Short name, by which the model or voice is pulled."
@@ -88,6 +102,7 @@ def installed(models_dir: Path) -> tuple[ModelFolder, ...]:
     if not models_dir.is_dir():
         return ()
     folders = [_classify(folder) for folder in models_dir.iterdir() if folder.is_dir()]
+    folders += [_gguf_model(file.stem, file, file) for file in model_files(models_dir)]
     return tuple(
         sorted(
             (folder for folder in folders if folder), key=lambda folder: (folder.kind, folder.name)
@@ -111,9 +126,11 @@ def find_installed(models_dir: Path, name: str) -> ModelFolder:
 
 
 def remove(model: ModelFolder) -> None:
-    """Removes a model's folder. Raises OSError."""
-    if model.path.is_symlink():
-        model.path.unlink()  # the target of the link is outside, and not ours to remove
+    """Removes a model's folder or file. Raises OSError."""
+    # The target of a link is outside, and not ours to remove.
+    if model.path.is_symlink() or model.path.is_file():
+        for path in part_files(model.path):
+            path.unlink()
         return
     hidden_path = model.path.with_name(f".{model.path.name}.going.{os.getpid()}")
     model.path.rename(hidden_path)  # a half removed model must not be loaded
@@ -136,6 +153,16 @@ def turn_detector(models_dir: Path) -> Path | None:
     return next((file for folder in folders if (file := turn_detector_file(folder))), None)
 
 
+def find_language_model(models_dir: Path, name: str) -> Path | None:
+    """Returns the folder or file of a language model in the models folder; None if no model there
+    has this name."""
+    folders = [folder for folder in installed(models_dir) if folder.kind == "llm"]
+    entry = find_entry(name)
+    names = {name, entry.name} if entry else {name}
+    matches = (folder for folder in folders if {folder.name, folder.path.name} & names)
+    return next((folder.path for folder in matches), None)
+
+
 def _classify(folder: Path) -> ModelFolder | None:
     """Returns what a folder holds; None if it holds nothing of ours."""
     size_bytes = sum(path.stat().st_size for path in _files(folder))
@@ -151,6 +178,8 @@ def _classify(folder: Path) -> ModelFolder | None:
         return _model_folder(name, folder, size_bytes)
     if turn_detector_file(folder) is not None:
         return ModelFolder(name, folder, "endpoint", size_bytes, languages="for turn detection")
+    if files := model_files(folder):
+        return _gguf_model(name, folder, files[0])
     if (kind := kind_of(folder)) is not None:
         return _text_model_folder(name, folder, kind, size_bytes)
     return ModelFolder(name, folder, "checkpoint", size_bytes) if holds_checkpoint(folder) else None
@@ -195,6 +224,17 @@ def _text_model_folder(
     except EngineError as error:
         return ModelFolder(name, folder, "broken", size_bytes, problem=error.detail)
     return ModelFolder(name, folder, kind, size_bytes, languages=PURPOSES[kind])
+
+
+def _gguf_model(name: str, path: Path, file: Path) -> ModelFolder:
+    """Returns a language model. `file`: its only GGUF file, or the first of several."""
+    paths = part_files(path) if path.is_file() else _files(path)
+    size_bytes = sum(part.stat().st_size for part in paths if part.is_file())
+    try:
+        header = check_parts(file)
+    except UnreadableGgufError as error:
+        return ModelFolder(name, path, "broken", size_bytes, problem=str(error))
+    return ModelFolder(name, path, "llm", size_bytes, header.weight_type, "a language model")
 
 
 def _files(folder: Path) -> Iterator[Path]:

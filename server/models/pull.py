@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import EngineError
+from engines.runtime.gguf_file import UnreadableGgufError
+from engines.runtime.gguf_folder import check_parts, model_files
 from engines.runtime.text_encoder.folder import kind_of
 from server.models.download import fetch
 from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
 from server.models.inventory import (
+    USABLE_KINDS,
     SourceRecord,
     installed,
     partial_folder,
@@ -47,6 +50,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "rerank": "rerank",
     "clip": "clip",
     "endpoint": "endpoint",
+    "llm": "llm",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
 
@@ -118,7 +122,7 @@ def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:
         if folder.path == models_dir / source.folder and folder.kind in SOURCE_KINDS:
             return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     for folder in folders:
-        is_usable = folder.kind in ("model", "embed", "rerank", "clip", "endpoint")
+        is_usable = folder.kind in USABLE_KINDS
         if source.entry and folder.name == source.entry.name and is_usable:
             return PullResult(folder.path, SOURCE_KINDS[folder.kind], False)
     return None
@@ -171,6 +175,8 @@ def _check_content(partial: Path, kind: SourceKind, origin: str) -> None:
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
             why = f"is a {weights.spec}, not a Whisper model"
+    elif kind == "llm":
+        why = _gguf_problem(partial)
     elif kind in ("embed", "rerank", "clip"):
         found = kind_of(partial)
         if found != kind:
@@ -183,6 +189,16 @@ def _check_content(partial: Path, kind: SourceKind, origin: str) -> None:
     if why:
         shutil.rmtree(partial)
         raise ModelsError(f"{origin} {why}")
+
+
+def _gguf_problem(folder: Path) -> str:
+    """Returns why the GGUF files of a folder cannot be used; empty if they can."""
+    try:
+        for file in model_files(folder):
+            check_parts(file)
+    except UnreadableGgufError as error:
+        return f"cannot be used: {error}"
+    return ""
 
 
 def _complete(partial: Path, kept_paths: frozenset[str], record: SourceRecord) -> None:

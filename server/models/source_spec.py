@@ -13,10 +13,10 @@ from server.models.voices import voice_of
 from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
-SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint"]
+SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint", "llm"]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
 embed, rerank: a model for embeddings or reranking. clip: one that takes images, too. endpoint: a
-model for turn detection."""
+model for turn detection. llm: a language model."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."
@@ -103,8 +103,8 @@ def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
         return DownloadPlan(
             "checkpoint", (*_select(repository_files, (entry.file,)), *_tokenizer_files(hub, entry))
         )
-    if entry and entry.kind == "endpoint":
-        return DownloadPlan("endpoint", _select(repository_files, (entry.file,)))
+    if entry and entry.kind in ("endpoint", "llm"):
+        return DownloadPlan(entry.kind, _select(repository_files, (entry.file,)))
     if "model.bin" in names:
         files = _select(repository_files, CT2_FILES)
         missing = [name for name in WHISPER_FILES if name not in names]

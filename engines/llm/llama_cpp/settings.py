@@ -16,14 +16,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `openai`."""
 
     model: Annotated[str, Meta(min_length=1)]
-    "A GGUF file, or the name of a model in the models folder. Nothing is downloaded."
+    """A GGUF file, a folder that holds one model, or the name of a model in the models folder (the
+    server looks it up). Nothing is downloaded."""
     program: str = ""
     """Path of llama-server. Empty: the one that `earshot engines install llama_cpp` built, else the
     one on the PATH."""
     installation: str = ""
     "Folder where `earshot engines install llama_cpp` put it; the server fills this in."
-    models_dir: str = ""
-    "Folder in which names of models are looked up; the server fills this in."
     context_tokens: Annotated[int, Meta(ge=256)] | None = None
     "Tokens of prompt and answer together; None: the model's maximum, but no more than 8192."
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4

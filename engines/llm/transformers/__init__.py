@@ -6,8 +6,9 @@ It is for machines without a language model server; vLLM serves the same folders
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from core.errors import EngineMissing
 from engines.base import WorkerProfile
-from engines.llm.transformers.settings import Settings
+from engines.llm.transformers.settings import NAME, Settings
 
 if TYPE_CHECKING:
     from engines.llm.transformers.engine import TransformersLlm
@@ -16,6 +17,8 @@ __all__ = ["EXTRA", "REQUIRES", "Settings", "create", "worker_profile"]
 
 EXTRA = "torch"
 REQUIRES = {"torch": "torch", "transformers": "transformers"}
+GGUF_LIBRARY = "gguf"
+"Library that reads GGUF files, which only models in this form need."
 
 
 ENVIRONMENT = {
@@ -48,4 +51,7 @@ def create(settings: Settings) -> "TransformersLlm":
     for library in REQUIRES:  # only `load` imports them
         if find_spec(library) is None:
             raise ModuleNotFoundError(name=library)
+    if settings.gguf_file() is not None and find_spec(GGUF_LIBRARY) is None:
+        advice = f"`earshot extras add {EXTRA}` installs it"
+        raise EngineMissing("llm", NAME, f"a GGUF file needs the package {GGUF_LIBRARY}; {advice}")
     return TransformersLlm(settings)

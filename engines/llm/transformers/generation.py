@@ -54,17 +54,20 @@ class TransformersModel:
 
         if settings.threads:
             torch.set_num_threads(settings.threads)
-        folder = str(settings.folder.resolve())
+        folder, gguf_file = str(settings.folder.resolve()), settings.gguf_file()
+        # A GGUF file holds configuration, tokenizer and weights, which become numbers of `dtype`.
+        form: dict[str, Any] = {} if gguf_file is None else {"gguf_file": gguf_file.name}
         self.device = settings.device
         if settings.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
         is_default = settings.dtype == "auto" and self.device == "cpu"
         dtype = "float32" if is_default else settings.dtype
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **form)
         if not self.tokenizer.chat_template:
             raise EngineError("llm", NAME, "the model has no chat template")
+        form["use_safetensors"] = True if gguf_file is None else None
         loaded = AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, dtype=dtype, use_safetensors=True
+            folder, local_files_only=True, dtype=dtype, **form
         )
         self.network = loaded.eval().to(self.device)
         self.end_tokens = _end_token_ids(self.network.generation_config, self.tokenizer)

