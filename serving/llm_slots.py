@@ -49,7 +49,7 @@ class LlmSlots:
 
     def __init__(self, max_requests: int) -> None:
         """Creates the slots. `max_requests`: number of requests that the model may get at once."""
-        self._max_requests = max_requests
+        self.max_requests = max_requests
         self._holders: list[SlotHolder] = []
         "Answers that have a slot, the oldest first."
         self._waiting = 0
@@ -57,11 +57,16 @@ class LlmSlots:
         self._changed = asyncio.Event()
 
     @property
+    def taken(self) -> int:
+        """Number of requests that have a slot; more than there are if a user could not wait."""
+        return len(self._holders)
+
+    @property
     def is_free_for_draft(self) -> bool:
         """True if a draft may begin: at least one slot remains free for an answer that a user waits
         for. Cancelled answers count as gone."""
         staying = sum(not holder.is_over for holder in self._holders)
-        return staying + self._waiting < self._max_requests - 1
+        return staying + self._waiting < self.max_requests - 1
 
     def adopt(self, holder: SlotHolder) -> None:
         """Notes that a user waits for this draft from now on."""
@@ -115,7 +120,7 @@ class LlmSlots:
     def _has_spare(self) -> bool:
         """True if a draft may send a request now: one slot stays free. Unlike `is_free_for_draft`,
         cancelled answers count, because they hold their slot until their request is closed."""
-        return len(self._holders) + self._waiting < self._max_requests - 1
+        return len(self._holders) + self._waiting < self.max_requests - 1
 
     def _wake(self) -> None:
         # a new event each time: it wakes all tasks that wait now, and none that waits later
@@ -127,7 +132,7 @@ class LlmSlots:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SLOT_WAIT_S):
-                    while len(self._holders) >= self._max_requests and self._is_slot_coming_free():
+                    while len(self._holders) >= self.max_requests and self._is_slot_coming_free():
                         await self._changed.wait()
         finally:
             self._waiting -= 1
@@ -140,7 +145,7 @@ class LlmSlots:
             holder for holder in self._holders if holder.give_up is not None and not holder.is_over
         ]
         # Slots that are being freed may be enough for all requests that wait.
-        if drafts and len(self._holders) - ending + self._waiting > self._max_requests:
+        if drafts and len(self._holders) - ending + self._waiting > self.max_requests:
             assert drafts[0].give_up is not None
             drafts[0].give_up()
             ending += 1

@@ -67,7 +67,8 @@ from web.kserve.sequences import Sequences
 from web.kserve.service import KserveService
 from web.kserve.settings import KserveSettings
 from web.kserve.speech import SpeechModels
-from web.llama_cpp.door import LlamaCppDoor, llama_cpp_routes
+from web.llama_cpp.door import LLAMA_CPP_TAG, LlamaCppDoor, llama_cpp_routes
+from web.llama_cpp.state import LlamaStateDoor, llama_state_routes
 from web.ollama.door import OllamaDoor
 from web.ollama.models import OllamaModels, OllamaModelsDoor
 from web.ollama.routes import ollama_routes
@@ -389,6 +390,7 @@ def _text_routes(
     return (
         *text_routes(texts),
         *llama_cpp_routes(LlamaCppDoor(texts, chat)),
+        *llama_state_routes(LlamaStateDoor(chat.models, product_version()), LLAMA_CPP_TAG),
         *ollama_routes(ollama, OllamaModelsDoor(models)),
     )
 

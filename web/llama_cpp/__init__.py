@@ -1,1 +1,1 @@
-"""Paths of llama.cpp's server for embeddings and reranking, for clients that know no other."""
+"""Paths of llama.cpp's server, for clients that know no other."""

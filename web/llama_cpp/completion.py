@@ -12,6 +12,9 @@ from web.openai.json_body import decode_json
 MAX_STOPS = 16
 "Most texts that end an answer."
 
+MAX_GRAMMAR_CHARS = 64 * 1024
+"Longest grammar; one for a large JSON schema has some thousand characters."
+
 NO_LIMIT = -1
 "Value of `n_predict` without a limit."
 
@@ -31,6 +34,14 @@ class LlamaCompletionFields(Struct, frozen=True, kw_only=True):
     min_p: float | None = None
     seed: int | None = None
     stop: Annotated[list[str], Meta(max_length=MAX_STOPS)] | None = None
+    grammar: Annotated[
+        Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS)] | None,
+        Meta(description="GBNF grammar that holds the answer; only where llama.cpp answers."),
+    ] = None
+    json_schema: Annotated[
+        dict[str, Any] | None,
+        Meta(description="JSON schema that holds the answer; only where llama.cpp answers."),
+    ] = None
 
 
 class _Choice(Struct):
@@ -68,6 +79,8 @@ def completion_body(fields: LlamaCompletionFields) -> dict[str, Any]:
         "min_p": fields.min_p,
         "seed": None if fields.seed == -1 else fields.seed,
         "stop": fields.stop or None,
+        "grammar": fields.grammar or None,
+        "json_schema": fields.json_schema,
         "stream": fields.stream or None,
         "stream_options": {"include_usage": True} if fields.stream else None,
     }

@@ -1,4 +1,4 @@
-"""Serves llama.cpp's own paths for embeddings and reranking."""
+"""Serves llama.cpp's own paths for completions, embeddings and reranking."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -25,7 +25,8 @@ from web.openai.text.door import TEXT_ERRORS, TextDoor
 from web.openai.text.fields import RerankFields, decode_rerank
 from web.openai.transcriptions.sse import SseResponse, error_event
 
-_TAG = "llama.cpp"
+LLAMA_CPP_TAG = "llama.cpp"
+"Heading of the paths on the API's page."
 
 
 class LlamaCppDoor:
@@ -127,7 +128,7 @@ def llama_cpp_routes(door: LlamaCppDoor) -> tuple[Route, ...]:
                 path,
                 door.completion,
                 completion,
-                _TAG,
+                LLAMA_CPP_TAG,
                 request=LlamaCompletionFields,
                 error_codes=(*TEXT_ERRORS, "missing_scope", "unsupported_operation"),
                 scope="talk",
@@ -140,7 +141,7 @@ def llama_cpp_routes(door: LlamaCppDoor) -> tuple[Route, ...]:
                 path,
                 door.embedding,
                 embedding,
-                _TAG,
+                LLAMA_CPP_TAG,
                 request=LlamaEmbeddingFields,
                 error_codes=TEXT_ERRORS,
                 scope="models",
@@ -153,7 +154,7 @@ def llama_cpp_routes(door: LlamaCppDoor) -> tuple[Route, ...]:
                 path,
                 door.reranking,
                 reranking,
-                _TAG,
+                LLAMA_CPP_TAG,
                 request=RerankFields,
                 error_codes=TEXT_ERRORS,
                 scope="models",

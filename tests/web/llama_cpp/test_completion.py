@@ -20,6 +20,8 @@ def test_fields_get_the_names_of_text_completions() -> None:
         "stop": ["\n"],
         "top_k": 40,
     }
+    held = {"grammar": 'root ::= "yes"', "json_schema": {"type": "object"}}
+    assert asked(**held) == {"prompt": "a", **held}
     assert asked(n_predict=-1, seed=3) == {"prompt": "a", "seed": 3}
     streamed = asked(prompt=[1, 2], stream=True)
     assert streamed == {
@@ -30,7 +32,15 @@ def test_fields_get_the_names_of_text_completions() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"prompt": {}}, {"n_predict": -2}, {"stop": ["x"] * 17}, {"stream": 1}]
+    "fields",
+    [
+        {"prompt": {}},
+        {"n_predict": -2},
+        {"stop": ["x"] * 17},
+        {"stream": 1},
+        {"grammar": 1},
+        {"json_schema": "{}"},
+    ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as caught:

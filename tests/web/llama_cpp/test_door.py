@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from time import sleep
 from typing import Any
 
 import httpx2 as httpx
@@ -26,6 +28,9 @@ class _ModelServer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["prompt"] == "forever":
+            self._answer_forever()
+            return
         usage = {"prompt_tokens": 3, "completion_tokens": body["max_tokens"]}
         if not body.get("stream"):
             whole = {"choices": [{"text": "Hello", "finish_reason": "stop"}], "usage": usage}
@@ -36,6 +41,18 @@ class _ModelServer(BaseHTTPRequestHandler):
         events += [{"choices": [], "usage": usage}]
         data = "".join(f"data: {json.dumps(one)}\n\n" for one in events) + "data: [DONE]\n\n"
         self._answer("text/event-stream", data.encode())
+
+    def _answer_forever(self) -> None:
+        """Sends the same event until the client has left."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b'data: {"choices": [{"text": "on "}]}\n\n')
+                sleep(0.05)
 
     def _answer(self, content_type: str, data: bytes) -> None:
         self.send_response(200)
@@ -119,3 +136,40 @@ def test_a_text_is_continued_whole_and_in_pieces(url: str) -> None:
     assert (events[-1]["stop_type"], events[-1]["tokens_predicted"]) == ("limit", 8)
     refused = _post(url, "/completion", 400, prompt="Hi", model="assistant")
     assert refused["error"]["code"] == "unsupported_operation"
+
+
+def _get(url: str, path: str, status: int = 200) -> Any:
+    answer = httpx.get(f"{url}{path}", timeout=60)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_the_model_is_described_without_paths_of_the_machine(url: str) -> None:
+    _post(url, "/completion", prompt="Hi", n_predict=1)  # then the context is known
+    props = _get(url, "/props")
+    assert props["default_generation_settings"] == {"n_ctx": 512}
+    assert props["total_slots"] >= 1
+    assert props["modalities"] == {"vision": False, "audio": False}
+    assert (props["model_alias"], props["model_path"]) == ("default", "default")
+    assert _get(url, "/props?model=assistant")["model_alias"] == "assistant"
+    assert _get(url, "/props?model=other", 404)["error"]["code"] == "model_not_found"
+
+
+def test_slots_are_listed_with_their_state(url: str) -> None:
+    slots = _get(url, "/slots?fail_on_no_slot=1")
+    assert len(slots) == _get(url, "/props")["total_slots"]
+    assert [slot["id"] for slot in slots] == list(range(len(slots)))
+    assert not any(slot["is_processing"] for slot in slots)
+
+
+def test_a_request_takes_a_slot_until_its_client_leaves(url: str) -> None:
+    body = {"prompt": "forever", "n_predict": 1, "stream": True}
+    with httpx.stream("POST", f"{url}/completion", json=body, timeout=60) as answer:
+        next(answer.iter_lines())
+        assert sum(slot["is_processing"] for slot in _get(url, "/slots")) == 1
+    for _ in range(600):
+        if not any(slot["is_processing"] for slot in _get(url, "/slots")):
+            break
+        sleep(0.1)
+    else:
+        pytest.fail("the slot is still taken")

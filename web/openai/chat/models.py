@@ -29,6 +29,8 @@ from pipeline.response.planner import CommandModel
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.shared.plugin_errors import plugin_errors
+from pipeline.shared.settings import DEFAULT
+from serving.llm_slots import LlmSlots
 from web.openai.chat.fields import (
     ChatFields,
     TextFormat,
@@ -142,10 +144,19 @@ class ChatModels:
             )
         return ChatModel(name, llm, llm.raw_model if isinstance(llm, LayeredLlm) else llm)
 
+    def language_model(self, model: ChatModel) -> Llm:
+        """Returns the language model that answers, that of the assistant, too."""
+        return model.raw or self._services.engines.language_model(DEFAULT)
+
+    def slots(self, model: ChatModel) -> LlmSlots:
+        """Returns the places for requests to a model; spoken turns take them, too."""
+        llm = model.llm or self._services.engines.language_model(DEFAULT)
+        return self._services.drafts.slots(llm)
+
     def check(self, model: ChatModel, fields: ChatFields) -> None:
         """Checks that the model can do what is asked. Raises RequestError unsupported_parameter,
         and invalid_image for a model that takes none."""
-        llm = model.raw or self._services.engines.language_model("default")
+        llm = self.language_model(model)
         has_images = any(message.images for message in fields.messages)
         if has_images and not (isinstance(llm, VisionLlm) and llm.accepts_images):
             raise RequestError(
