@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 Q8_0 = 8
 "Code of the type of the tensor: 32 values in 34 bytes."
@@ -34,10 +35,10 @@ def gguf_bytes(
     return header + bytes(-len(header) % 32) + bytes(data_bytes)
 
 
-def write_gguf(path: Path, **options: str) -> Path:
+def write_gguf(path: Path, **options: Any) -> Path:
     """Writes a usable model, and returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gguf_bytes(**options))  # type: ignore[arg-type]
+    path.write_bytes(gguf_bytes(**options))
     return path
 
 

@@ -2,8 +2,7 @@
 front of it.
 
 Where `earshot engines install llama_cpp` and `earshot models pull smollm2-135m` were run for the
-tests, this is the real program with real weights. Elsewhere it is a server that repeats what that
-program answered.
+tests (EARSHOT_CI_STATE), this is the real program with real weights; elsewhere a stand-in.
 """
 
 import asyncio
@@ -28,10 +27,11 @@ from engines.llm.llama_cpp.files import PROGRAM_PATH
 from engines.llm.server_llm import ServerLlm
 from server.commands.engines.llama_cpp_install import read_installation
 from server.models.inventory import find_language_model
-from tests.engines.llm.llama_cpp.recorded_server import (
+from tests.engines.llm.llama_cpp.fake_llama_server import (
     ASKED,
     ENDLESS,
-    GREEDY,
+    GRAMMAR,
+    MANY_WORDS,
     PIXEL,
     SCHEMA,
 )
@@ -41,6 +41,8 @@ from tests.server.process import serving
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
+
+GREEDY = {"temperature": 0.0, "max_tokens": 24}
 
 INSTALLATION = STATE / "engines" / "llama_cpp"
 
@@ -66,11 +68,10 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         program = str(INSTALLATION / PROGRAM_PATH)
         return {"program": program, "model": str(weights), "threads": 1, **common}
     program = folder / "llama-server"
-    module = "tests.engines.llm.llama_cpp.recorded_server"
+    module = "tests.engines.llm.llama_cpp.fake_llama_server"
     program.write_text(f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m {module} "$@"\n')
     program.chmod(0o755)
-    # The answers have the context of a real model.
-    model = write_gguf(folder / "SmolLM2.gguf", entries={"llama.context_length": 8192})
+    model = write_gguf(folder / "tiny.gguf", entries={"llama.context_length": 8192})
     return {"program": str(program), "model": str(model), **common}
 
 
@@ -105,11 +106,11 @@ def test_answers_come_with_usage_and_keep_to_schema_and_grammar(options: dict[st
                 engine, "/chat/completions", **chat(ASKED, response_format=form)
             )
             assert set(json.loads(whole["choices"][0]["message"]["content"])) == {"city"}
-            body = {"prompt": "Is Paris in France?", "grammar": 'root ::= "yes" | "no"'}
+            body = {"prompt": "Is Paris in France?", "grammar": GRAMMAR}
             whole = await forwarded(engine, "/completions", **body)
             assert whole["choices"][0]["text"] in ("yes", "no")
             with pytest.raises(RequestError) as refused:
-                await forwarded(engine, "/chat/completions", **chat("many words " * 4000))
+                await forwarded(engine, "/chat/completions", **chat(MANY_WORDS))
             assert refused.value.code == "context_length_exceeded"
             image = [{"type": "image_url", "image_url": {"url": PIXEL}}]
             seen = [{"type": "text", "text": ASKED}, *image]
