@@ -94,7 +94,11 @@ def http_settings(
 ) -> openai.Settings:
     """Returns the settings of the engine `openai`. `model`: None to check `request` only. Raises
     ConfigError for a wrong `request`."""
-    given = {"base_url": f"{url}/v1", "api_key": key, "languages": settings.languages}
+    given: dict[str, object] = {
+        "base_url": f"{url}/v1",
+        "api_key": key,
+        "languages": settings.languages,
+    }
     if model is not None:
         given |= {
             "model": served_name(model),

@@ -65,8 +65,8 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     common = {"request": TIMEOUTS, "start_timeout_s": START_S, "context_tokens": 2048}
     weights = find_language_model(STATE / "models", "smollm2-135m")
     if read_installation(INSTALLATION) and weights:
-        program = str(INSTALLATION / PROGRAM_PATH)
-        return {"program": program, "model": str(weights), "threads": 1, **common}
+        built = str(INSTALLATION / PROGRAM_PATH)
+        return {"program": built, "model": str(weights), "threads": 1, **common}
     program = folder / "llama-server"
     module = "tests.engines.llm.llama_cpp.fake_llama_server"
     program.write_text(f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m {module} "$@"\n')

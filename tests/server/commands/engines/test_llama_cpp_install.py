@@ -33,7 +33,8 @@ PROGRAM = '#include <cstdio>\nint main() { std::puts("version: tiny"); }\n'
 
 
 def installer(folder: Path, said: list[str] | None = None) -> LlamaCppInstaller:
-    return LlamaCppInstaller(folder, "cpu", [].append if said is None else said.append)
+    lines: list[str] = [] if said is None else said
+    return LlamaCppInstaller(folder, "cpu", lines.append)
 
 
 def write_source(folder: Path, program: str = PROGRAM) -> None:
