@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from json import dumps
-from typing import Any, Literal
+from typing import Literal
 
 
 def utf8_bytes(text: str) -> int:
@@ -89,7 +89,7 @@ class McpToolDefinition:
 
     name: str
     description: str
-    input_schema: Mapping[str, Any]
+    input_schema: Mapping[str, object]
     is_read_only: bool = False
     size_bytes: int = field(init=False, compare=False)
     "Approximate size as JSON. Computed once, because a history needs it for each of its items."

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
-from typing import Any, Literal
+from typing import Literal
 
 from core.errors import ConfigError, chain_of
 
@@ -46,7 +46,7 @@ class Plugin:
         """Package and version, for people."""
         return f"{self.package} {self.version}"
 
-    def load(self) -> Any:
+    def load(self) -> object:
         """Imports and returns what the entry point names.
 
         Raises ConfigError for anything that the package's code raises. Blocking.

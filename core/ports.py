@@ -44,7 +44,7 @@ class WorkGuard(Protocol):
 class TraceSink(Protocol):
     """Takes the records of a session's trace; writes JSONL to disk if it is switched on."""
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, object]) -> None:
         """Takes one record."""
         ...
 
@@ -126,7 +126,7 @@ class ToolProvider(Protocol):
         ...
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         """Runs a tool. `name`: as in its spec. Cancelled when the user interrupts or the call takes
         too long. Raises EarshotError, whose code and message become the result."""

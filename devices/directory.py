@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings
@@ -172,7 +172,7 @@ class DeviceSettingsStore(Protocol):
     Every call may raise StorageError.
     """
 
-    async def read(self, key: str, device_id: str = "") -> Any:
+    async def read(self, key: str, device_id: str = "") -> object:
         """Returns the value, or None if it was never written.
 
         key: begins with the door's name (`willow.config`).
@@ -180,6 +180,6 @@ class DeviceSettingsStore(Protocol):
         """
         ...
 
-    async def write(self, key: str, value: Any, device_id: str = "") -> None:
+    async def write(self, key: str, value: object, device_id: str = "") -> None:
         """Stores a JSON value; None deletes it. Raises NotFound for an unknown device."""
         ...

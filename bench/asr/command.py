@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec.json import encode
 from msgspec.json import format as pretty
@@ -107,7 +106,7 @@ def _write(
     options: argparse.Namespace,
     plan: CorpusPlan,
     found: CorpusRun,
-    report: dict[str, Any],
+    report: dict[str, object],
     stats: str,
 ) -> None:
     """Writes the report files, named after the corpus."""

@@ -2,7 +2,6 @@
 kernels."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -42,7 +41,7 @@ def is_varied(texts: Sequence[Sequence[int]]) -> bool:
 
 
 def texts_of_transformers(
-    reference: Any, windows: Sequence[torch.Tensor], tokens: int, beams: int = 1
+    reference: object, windows: Sequence[torch.Tensor], tokens: int, beams: int = 1
 ) -> list[list[int]]:
     """Decodes the windows one by one with transformers."""
     made = [generator(reference, window[None], tokens, beams)() for window in windows]

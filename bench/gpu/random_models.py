@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -26,7 +25,7 @@ _EMBEDDING_SIZE_SPREAD = 0.2
 "Spread of the token embeddings' sizes, in natural logarithms."
 
 
-def config_of(shape: ModelShape) -> dict[str, Any]:
+def config_of(shape: ModelShape) -> dict[str, object]:
     """Returns transformers' `config.json`."""
     return {
         "model_type": "whisper",

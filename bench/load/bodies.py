@@ -52,7 +52,7 @@ class LoadKind:
 
     name: str
     path: str
-    body: Callable[[int], dict[str, Any]]
+    body: Callable[[int], dict[str, object]]
     "Returns the body of a request, by its number."
     expected: int
     "Number of results that an answer must have; 0 for a stream."

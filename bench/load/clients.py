@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import takewhile
 from time import perf_counter
-from typing import Any
 
 import msgspec
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
@@ -109,7 +108,7 @@ async def _run_client(
         answers.append(answer)
 
 
-async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, Any]) -> LoadAnswer:
+async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, object]) -> LoadAnswer:
     began_s = perf_counter()
     first_ms: float | None = None
     chunks, error = ChunkReport(), ""
@@ -153,7 +152,7 @@ def _session(address: Address, timeout_s: float, *, is_kept: bool) -> ClientSess
 
 
 def _post(
-    session: ClientSession, address: Address, kind: LoadKind, body: dict[str, Any]
+    session: ClientSession, address: Address, kind: LoadKind, body: dict[str, object]
 ) -> AbstractAsyncContextManager[ClientResponse]:
     return session.post(
         f"{address.url}{kind.path}",

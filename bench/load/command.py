@@ -9,7 +9,6 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec.json import encode
 from msgspec.json import format as pretty
@@ -182,7 +181,7 @@ def _percentiles(values: Sequence[float]) -> tuple[str, str]:
 
 
 def _write(file: Path, reports: Sequence[LoadReport], measured_on: str) -> None:
-    runs: list[dict[str, Any]] = [
+    runs: list[dict[str, object]] = [
         {
             "clients": report.plan.clients,
             "is_kept": report.plan.is_kept,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -249,7 +249,7 @@ def show(args: argparse.Namespace, wrong: Iterable[DecodedClip]) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     args = options(argv)
     specs = tool_specs()
-    chosen: dict[str, Any] = dict(option.split("=", 1) for option in args.option)
+    chosen: dict[str, object] = dict(option.split("=", 1) for option in args.option)
     if args.engine == "pocketsphinx":
         chosen["phrases"] = phrases("en", specs, PHRASES)
     started = time.perf_counter()

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from engines.asr.whisper.tokenizer import byte_letters
 
@@ -27,7 +26,7 @@ class TokenTable:
 
     vocabulary: tuple[str, ...]
     "Tokens in the order of their ids, with bytes written as in GPT-2."
-    tokenizer: Mapping[str, Any]
+    tokenizer: Mapping[str, object]
     "Content of `tokenizer.json`."
     end: int
     blank: int
@@ -95,7 +94,7 @@ def _split(token: bytes, limit: int, ranks: Mapping[bytes, int]) -> Sequence[byt
 
 def _tokenizer(
     words: Sequence[str], special: Sequence[str], merges: Sequence[Sequence[str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True}
     added = {
         "single_word": False,

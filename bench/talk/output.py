@@ -2,7 +2,7 @@
 
 import shutil
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -112,7 +112,7 @@ def _voice_to_voice(report: TurnReport) -> str:
 
 def to_json(report: TurnReport, quality: ConnectionReport) -> str:
     """Returns one line of JSON: all fields without the audio, and the quality of the connection."""
-    fields: dict[str, Any] = {**asdict(report), "connection": asdict(quality)}
+    fields: dict[str, object] = {**asdict(report), "connection": asdict(quality)}
     del fields["audio"]
     return msgspec.json.encode(fields).decode()
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import median
-from typing import Any
 
 from bench.client.conversation import TurnReport
 from bench.client.turn import StageTimes
@@ -74,7 +73,7 @@ def table(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> str:
     return "\n".join(lines)
 
 
-def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, Any]:
+def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, object]:
     """Returns the same for programs, with every turn."""
     return {
         "turns": len(found),
@@ -92,8 +91,8 @@ def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, A
     }
 
 
-def _turn(turn: VoiceTurn) -> dict[str, Any]:
-    fields: dict[str, Any] = asdict(turn.report)
+def _turn(turn: VoiceTurn) -> dict[str, object]:
+    fields: dict[str, object] = asdict(turn.report)
     del fields["audio"]
     return {"client": turn.client, "turn": turn.turn, "clip": turn.clip, **fields}
 

@@ -4,7 +4,6 @@ date."""
 import asyncio
 import logging
 from enum import Enum
-from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
@@ -143,7 +142,7 @@ class HomeAssistantClient:
         home."""
         return self._mirror.states() if self._mirror is not None else ()
 
-    async def call_service(self, domain: str, service: str, data: dict[str, Any]) -> None:
+    async def call_service(self, domain: str, service: str, data: dict[str, object]) -> None:
         """Calls a service for the entities that `data` names under `entity_id`. Raises
         HomeAssistantError."""
         websocket = self._websocket
@@ -239,7 +238,7 @@ class HomeAssistantClient:
         elif self._mirror is not None:
             self._mirror.take(event)
 
-    async def _process(self, request: dict[str, str]) -> Any:
+    async def _process(self, request: dict[str, str]) -> object:
         websocket = self._websocket
         if websocket is not None:
             try:

@@ -2,7 +2,7 @@
 areas, live."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from devices.home_assistant.protocol import SubscriptionEvent
 from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
@@ -93,7 +93,7 @@ class EntityMirror:
         for entity_id, change in _tables(event.event.get("c")).items():
             self._update(entity_id, _tables(change).get("+", {}))
 
-    def _update(self, entity_id: str, update: Any) -> None:
+    def _update(self, entity_id: str, update: object) -> None:
         kind = entity_id.partition(".")[0]
         known = self._shown or ()
         if not isinstance(update, dict) or not any(entity.id == entity_id for entity in known):
@@ -130,7 +130,7 @@ def _state(kind: str, home_assistant_state: str) -> str:
     return STATES[kind].get(home_assistant_state, DEFAULT_STATES[kind])
 
 
-def _attributes(kind: str, update: Any) -> dict[str, AttributeValue]:
+def _attributes(kind: str, update: object) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
     for theirs, ours, factor in ATTRIBUTES.get(kind, ()):
         value = _tables(update).get(theirs)
@@ -141,5 +141,5 @@ def _attributes(kind: str, update: Any) -> dict[str, AttributeValue]:
     return found
 
 
-def _tables(value: Any) -> Mapping[str, Any]:
+def _tables(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}

@@ -6,7 +6,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 import msgspec
 
@@ -29,7 +28,7 @@ class CommandResult:
     """Answer to one command."""
 
     id: int
-    value: Any
+    value: object
     "Result of the command; None for a pong."
     error: HomeAssistantCommandError | None = None
 
@@ -39,7 +38,7 @@ class SubscriptionEvent:
     """Event of a subscription. id: that of the command that subscribed."""
 
     id: int
-    event: Mapping[str, Any]
+    event: Mapping[str, object]
 
 
 class CommandEncoder:
@@ -48,7 +47,7 @@ class CommandEncoder:
     def __init__(self) -> None:
         self._ids = count(1)
 
-    def encode(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, str]:
+    def encode(self, kind: str, fields: Mapping[str, object]) -> tuple[int, str]:
         """Returns the command's id and its frame."""
         number = next(self._ids)
         message = {"id": number, "type": kind, **fields}
@@ -83,14 +82,14 @@ def decode_greeting(frame: str) -> tuple[str, str]:
     return message["type"], str(text)[:MAX_MESSAGE_CHARS]
 
 
-def _parsed(frame: str) -> Any:
+def _parsed(frame: str) -> object:
     try:
         return msgspec.json.decode(frame)
     except (msgspec.DecodeError, RecursionError) as error:
         raise RemoteProtocolError("Home Assistant: a frame is not JSON") from error
 
 
-def _read(message: Any) -> Iterator[CommandResult | SubscriptionEvent]:
+def _read(message: object) -> Iterator[CommandResult | SubscriptionEvent]:
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise RemoteProtocolError("Home Assistant: a message without type")
     kind, number = message["type"], message.get("id")
@@ -110,7 +109,7 @@ def _read(message: Any) -> Iterator[CommandResult | SubscriptionEvent]:
             yield CommandResult(number, None, _error(message.get("error")))
 
 
-def _error(error: Any) -> HomeAssistantCommandError:
-    fields: Mapping[str, Any] = error if isinstance(error, dict) else {}
+def _error(error: object) -> HomeAssistantCommandError:
+    fields: Mapping[str, object] = error if isinstance(error, dict) else {}
     code, text = str(fields.get("code", "unknown_error")), str(fields.get("message", ""))
     return HomeAssistantCommandError(code[:MAX_MESSAGE_CHARS], text[:MAX_MESSAGE_CHARS])

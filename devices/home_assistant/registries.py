@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from devices.home_assistant.errors import HomeAssistantCommandError, HomeAssistantUnreachable
 from devices.home_assistant.websocket import HomeAssistantWebSocket
@@ -101,15 +100,15 @@ class HomeAssistantHouse:
 class RegistrySnapshot:
     """Answers of Home Assistant's registries; each may be missing or malformed."""
 
-    states: Any
+    states: object
     "Result of `get_states`."
-    entries: Any
+    entries: object
     """Result of `config/entity_registry/get_entries`: entity id -> its entry with aliases and
     options."""
-    devices: Any
-    areas: Any
-    floors: Any
-    exposed: Any
+    devices: object
+    areas: object
+    floors: object
+    exposed: object
     "Result of `homeassistant/expose_entity/list`; None when the token's user may not ask."
 
 
@@ -153,7 +152,7 @@ def build_house(snapshot: RegistrySnapshot) -> HomeAssistantHouse:
     )
 
 
-def candidate_ids(states: Any, exposed: Any) -> list[str]:
+def candidate_ids(states: object, exposed: object) -> list[str]:
     """Returns ids of the entities whose registry entries are worth reading: those that may be
     exposed."""
     ids = (state.get("entity_id") for state in _tables(states))
@@ -166,7 +165,7 @@ def candidate_ids(states: Any, exposed: Any) -> list[str]:
     ]
 
 
-def _is_listed(entity_id: str, exposed: Any) -> bool:
+def _is_listed(entity_id: str, exposed: object) -> bool:
     """Returns True if the list of exposed entities has this one.
 
     For other entities the list does not say whether Home Assistant has decided.
@@ -175,7 +174,7 @@ def _is_listed(entity_id: str, exposed: Any) -> bool:
     return _table(switches).get(ASSISTANT) is True
 
 
-def _decision(entity_id: str, entry: Mapping[str, Any], exposed: Any) -> bool | None:
+def _decision(entity_id: str, entry: Mapping[str, object], exposed: object) -> bool | None:
     """Returns whether Home Assistant exposes the entity; None: it has not decided yet."""
     if _is_listed(entity_id, exposed):
         return True
@@ -183,24 +182,24 @@ def _decision(entity_id: str, entry: Mapping[str, Any], exposed: Any) -> bool | 
     return option if isinstance(option, bool) else None
 
 
-def _is_exposed_by_default(entity_id: str, entry: Mapping[str, Any]) -> bool:
+def _is_exposed_by_default(entity_id: str, entry: Mapping[str, object]) -> bool:
     """Returns whether Home Assistant would expose the entity by default."""
     is_hidden = entry.get("entity_category") or entry.get("hidden_by")
     return not is_hidden and entity_id.partition(".")[0] in USUALLY_EXPOSED
 
 
-def _areas(value: Any) -> Iterable[HomeAssistantArea]:
+def _areas(value: object) -> Iterable[HomeAssistantArea]:
     for entry in _tables(value)[:MAX_AREAS]:
         area_id, names = entry.get("area_id"), _names_of(entry)
         if isinstance(area_id, str) and names:
             yield HomeAssistantArea(area_id, names)
 
 
-def _names_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
+def _names_of(entry: Mapping[str, object]) -> tuple[str, ...]:
     return _names(entry.get("name"), entry.get("aliases"))
 
 
-def _names(name: Any, aliases: Any) -> tuple[str, ...]:
+def _names(name: object, aliases: object) -> tuple[str, ...]:
     """Returns the shown name, then the aliases, which come in any order and are sorted here."""
     others = (
         [alias for alias in aliases if isinstance(alias, str)] if isinstance(aliases, list) else []
@@ -210,15 +209,15 @@ def _names(name: Any, aliases: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(spoken))[: 1 + MAX_ALIASES]
 
 
-def _tables(value: Any) -> list[Mapping[str, Any]]:
+def _tables(value: object) -> list[Mapping[str, object]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _table(value: Any) -> Mapping[str, Any]:
+def _table(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -245,7 +244,7 @@ async def fetch(websocket: HomeAssistantWebSocket) -> HomeAssistantHouse:
     """Reads all exposed entities, with names. Raises HomeAssistantUnreachable."""
     states = await _ask(websocket, "get_states")
     exposed = await _ask(websocket, "homeassistant/expose_entity/list")
-    entries: dict[str, Any] = {}
+    entries: dict[str, object] = {}
     wanted = candidate_ids(states, exposed)
     for at in range(0, len(wanted), ENTRIES_AT_ONCE):
         some = wanted[at : at + ENTRIES_AT_ONCE]
@@ -269,7 +268,7 @@ async def subscribe(websocket: HomeAssistantWebSocket) -> None:
         await _ask(websocket, "subscribe_events", event_type=kind)
 
 
-async def _ask(websocket: HomeAssistantWebSocket, kind: str, **fields: Any) -> Any:
+async def _ask(websocket: HomeAssistantWebSocket, kind: str, **fields: object) -> object:
     """Returns the answer; None when Home Assistant does not know the command or does not permit
     it."""
     try:

@@ -1,7 +1,6 @@
 """`POST /api/conversation/process`: sends a sentence while there is no WebSocket."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from aiohttp import ClientError, ClientSession
@@ -20,7 +19,7 @@ MAX_BODY_BYTES = 2**20
 
 async def post_sentence(
     http: ClientSession, settings: HomeAssistantSettings, wanted: Mapping[str, str]
-) -> Any:
+) -> object:
     """Sends the request and returns the decoded answer.
 
     Raises HomeAssistantAccessError, HomeAssistantUnreachable, HomeAssistantCommandError and
@@ -56,7 +55,7 @@ _REFUSED = {
 }
 
 
-def _decoded(body: bytearray) -> Any:
+def _decoded(body: bytearray) -> object:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:

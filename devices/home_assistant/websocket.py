@@ -49,7 +49,7 @@ class HomeAssistantWebSocket:
         self._commands = CommandEncoder()
         self._pending: dict[int, asyncio.Future[Any]] = {}
 
-    async def call(self, kind: str, **fields: Any) -> Any:
+    async def call(self, kind: str, **fields: object) -> object:
         """Sends one command and returns its result. It has no time limit of its own.
 
         Raises HomeAssistantCommandError with Home Assistant's own error, HomeAssistantUnreachable
@@ -57,12 +57,12 @@ class HomeAssistantWebSocket:
         """
         return (await self._send_command(kind, fields))[1]
 
-    async def subscribe(self, kind: str, **fields: Any) -> int:
+    async def subscribe(self, kind: str, **fields: object) -> int:
         """Subscribes and returns the subscription's id, with which it can be ended. Raises as
         `call` does."""
         return (await self._send_command(kind, fields))[0]
 
-    async def _send_command(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, Any]:
+    async def _send_command(self, kind: str, fields: Mapping[str, object]) -> tuple[int, object]:
         if len(self._pending) >= MAX_PENDING:
             raise OverloadedError(
                 f"{MAX_PENDING} commands wait for Home Assistant", retry_after_s=1

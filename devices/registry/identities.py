@@ -47,7 +47,7 @@ def device_view_for(row: Row[Any], identity: bytes) -> Device:
 
 def approval_columns(
     connection: Connection, row: Row[Any], identity: bytes | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Returns the columns that approve a device with this identity, and voids the keys of other
     identities."""
     if identity != row.identity:

@@ -272,7 +272,7 @@ def new_token() -> str:
     return PREFIX + "".join(chars)
 
 
-def _columns(record: NamedKeyRecord, digest: bytes) -> Mapping[str, Any]:
+def _columns(record: NamedKeyRecord, digest: bytes) -> Mapping[str, object]:
     key = record.key
     return {
         "id": key.id,

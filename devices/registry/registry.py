@@ -234,7 +234,9 @@ class DeviceRegistry:
         given = {"name": name, "area": area}
 
         def work(connection: Connection) -> Device:
-            values: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
+            values: dict[str, object] = {
+                k: value for k, value in given.items() if value is not None
+            }
             if profile is not None:
                 row = queries.by_id(connection, device_id, for_update=True)
                 values["profile"] = msgspec.to_builtins(profile(queries.profile_of(row)))
@@ -266,7 +268,7 @@ class DeviceRegistry:
 
     def _changed_columns(
         self, connection: Connection, row: Row[Any], claims: DeviceClaims, now: datetime
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Returns the columns that a contact changes; values that the device does not report
         stay."""
         identity, is_trusted = claims.identity, self._settings.rule.approves(claims.address)
@@ -285,7 +287,7 @@ class DeviceRegistry:
             if row.standing == "blocked"
             else {**reported_texts, "identity": identity}
         )
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             name: value for name, value in reported.items() if value and value != getattr(row, name)
         }
         is_changed = row.identity is not None and "identity" in values
@@ -311,6 +313,6 @@ def is_in(device: Device, area: str) -> bool:
     return device.area.strip().casefold() == area.strip().casefold()
 
 
-def _code(now: datetime) -> dict[str, Any]:
+def _code(now: datetime) -> dict[str, object]:
     expires = now + timedelta(seconds=CODE_LIFE_S)
     return {"pairing_code": new_code(), "pairing_code_expires": expires}

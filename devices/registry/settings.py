@@ -1,7 +1,5 @@
 """`DeviceSettingsStore` in the database of the devices."""
 
-from typing import Any
-
 from sqlalchemy import Connection, delete, insert, select
 
 from devices.registry import queries
@@ -15,15 +13,15 @@ class DatabaseSettingsStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def read(self, key: str, device_id: str = "") -> Any:
+    async def read(self, key: str, device_id: str = "") -> object:
         where = (settings.c.owner == device_id) & (settings.c.key == key)
 
-        def work(connection: Connection) -> Any:
+        def work(connection: Connection) -> object:
             return connection.execute(select(settings.c.value).where(where)).scalar_one_or_none()
 
         return await self._database.run(work)
 
-    async def write(self, key: str, value: Any, device_id: str = "") -> None:
+    async def write(self, key: str, value: object, device_id: str = "") -> None:
         where = (settings.c.owner == device_id) & (settings.c.key == key)
 
         def work(connection: Connection) -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from reprlib import repr as shown
-from typing import Any
 
 from wyoming.event import Event
 
@@ -181,7 +180,7 @@ def _text(event: Event, key: str, *, max_chars: int = 256) -> str:
 
 
 def _texts(event: Event, key: str) -> list[str]:
-    found: Any = event.data.get(key) or []
+    found: object = event.data.get(key) or []
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise RequestError(
             f"{event.type}: {key} must be a list of texts", code="invalid_value", param=key

@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from core.errors import EarshotError, EngineTimeout
 from core.ports import ToolContext, ToolOutcome, ToolSpec
@@ -88,7 +87,7 @@ class ConnectionTools:
             if result.is_error:
                 logger.info("a xiaozhi device refused its volume: %s", result.text)
 
-    def receive(self, payload: Mapping[str, Any]) -> None:
+    def receive(self, payload: Mapping[str, object]) -> None:
         """Handles an answer of the device."""
         match self._client.receive(payload):
             case DeviceCallToolResult() as result:
@@ -101,7 +100,7 @@ class ConnectionTools:
             case None:
                 logger.debug("< mcp: an answer without a request")
 
-    async def call(self, alias: str, arguments: Mapping[str, Any]) -> ToolOutcome:
+    async def call(self, alias: str, arguments: Mapping[str, object]) -> ToolOutcome:
         """Calls a tool. Raises EngineTimeout. Other failures are in the outcome."""
         tool = self._tools.get(alias)
         if tool is None:
@@ -121,11 +120,13 @@ class ConnectionTools:
             return False
         return not result.is_error
 
-    async def _call_in_turn(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
+    async def _call_in_turn(
+        self, name: str, arguments: Mapping[str, object]
+    ) -> DeviceCallToolResult:
         async with self._call_lock:
             return await self._send_call(name, arguments)
 
-    async def _send_call(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
+    async def _send_call(self, name: str, arguments: Mapping[str, object]) -> DeviceCallToolResult:
         request_id, request = self._client.call(name, arguments)
         waiting: asyncio.Future[DeviceCallToolResult] = asyncio.get_running_loop().create_future()
         self._calls[request_id] = waiting
@@ -185,7 +186,7 @@ class DeviceToolProvider:
         return _NO_TOOLS if found is None else found.specs
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         """Calls a tool of the session's device. Raises EngineTimeout, DeviceUnavailable."""
         found = self._tools_by_device.get(context.place.device_id)

@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -171,7 +170,7 @@ def _activation(device: Device) -> Activation:
     )
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def _object(body: bytes) -> Mapping[str, object]:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -179,12 +178,12 @@ def _object(body: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _part(body_object: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _part(body_object: Mapping[str, object], name: str) -> Mapping[str, object]:
     found = body_object.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _text(part: Mapping[str, Any], name: str) -> str:
+def _text(part: Mapping[str, object], name: str) -> str:
     found = part.get(name)
     return _plain(found) if isinstance(found, str) else ""
 

@@ -11,7 +11,7 @@ way for every door. The Protocols of wake-word engines are in `engines/base/wake
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from core.audio import AudioFrame, Pcm
 from core.events import RateLimits, TokenUsage
@@ -311,7 +311,7 @@ class ToolCall:
     call_id: str
     "Id that the result refers to."
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
     "Arguments by name, as parsed from JSON."
 
 
@@ -489,7 +489,7 @@ class CompletionServerLlm(Protocol):
     as they are, with all options that it knows."""
 
     def forward(
-        self, path: str, body: Mapping[str, Any], private_texts: Sequence[str]
+        self, path: str, body: Mapping[str, object], private_texts: Sequence[str]
     ) -> AsyncGenerator[str, None]:
         """Sends a request on, with the name of the server's model in it, and yields the answer.
 

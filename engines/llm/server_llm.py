@@ -142,7 +142,7 @@ class ServerLlm:
             raise self._lost(exc) from exc
 
     async def forward(
-        self, path: str, body: Mapping[str, Any], private_texts: Sequence[str]
+        self, path: str, body: Mapping[str, object], private_texts: Sequence[str]
     ) -> AsyncGenerator[str, None]:
         """Sends a request on (see `CompletionServerLlm.forward`). Raises EngineCrashed as
         `reply`."""

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -65,7 +64,7 @@ def decode(message: str | bytes) -> FromDevice:
     return _unknown(fields)
 
 
-def _object(message: str | bytes) -> dict[str, Any]:
+def _object(message: str | bytes) -> dict[str, object]:
     # A character has at least one byte, so a text that is too long is refused before encoding.
     if len(message) <= MAX_MESSAGE_BYTES and isinstance(message, str):
         message = message.encode("utf-8", "replace")
@@ -80,7 +79,7 @@ def _object(message: str | bytes) -> dict[str, Any]:
     return found
 
 
-def _command(fields: Mapping[str, Any]) -> FromDevice:
+def _command(fields: Mapping[str, object]) -> FromDevice:
     match fields["cmd"]:
         case "get_config":
             return GetConfig()
@@ -95,24 +94,24 @@ def _command(fields: Mapping[str, Any]) -> FromDevice:
             raise MalformedMessage("cmd must be text")
 
 
-def _unknown(fields: Mapping[str, Any]) -> UnknownMessage:
+def _unknown(fields: Mapping[str, object]) -> UnknownMessage:
     return UnknownMessage(tuple(name[:_SHOWN_CHARS] for name in list(fields)[:_SHOWN_NAMES]))
 
 
-def _inner(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _inner(fields: Mapping[str, object], name: str) -> Mapping[str, object]:
     found = fields.get(name)
     if not isinstance(found, dict):
         raise MalformedMessage(f"{name} must be an object")
     return found
 
 
-def _identity(fields: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+def _identity(fields: Mapping[str, object], name: str) -> tuple[str, str, str]:
     """Returns (hostname, name of the board, MAC address)."""
     fields = _inner(fields, name)
     return _name(fields, "hostname"), _name(fields, "hw_type"), _mac(fields.get("mac_addr"))
 
 
-def _name(fields: Mapping[str, Any], name: str) -> str:
+def _name(fields: Mapping[str, object], name: str) -> str:
     found = fields.get(name)
     is_good = isinstance(found, str) and len(found) <= MAX_NAME_CHARS and _NAME.fullmatch(found)
     if not is_good:
@@ -132,7 +131,7 @@ def _mac(found: object) -> str:
     return ":".join(f"{byte:02x}" for byte in found)
 
 
-def _volume_db(fields: Mapping[str, Any]) -> float | None:
+def _volume_db(fields: Mapping[str, object]) -> float | None:
     """Returns the volume in dB; None if it is absent or not finite (cJSON writes NaN as null)."""
     found = fields.get("wake_volume")
     if found is None:
@@ -149,7 +148,7 @@ def _id(found: object) -> int:
     return int(found)  # type: ignore[call-overload, no-any-return]
 
 
-def _text(data: Mapping[str, Any], name: str, max_chars: int) -> str:
+def _text(data: Mapping[str, object], name: str, max_chars: int) -> str:
     """Returns a text on one line; empty if it is absent, as an inference server may omit it."""
     found = data.get(name)
     if found is None:

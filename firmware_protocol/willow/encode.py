@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -54,7 +54,7 @@ def one_line(text: str) -> str:
     return _UNSPEAKABLE.sub(" ", text).strip()
 
 
-def _fields(message: ToDevice) -> dict[str, Any]:
+def _fields(message: ToDevice) -> dict[str, object]:
     match message:
         case WakeResult(won):
             return {"wake_result": {"won": won}}
@@ -82,7 +82,7 @@ def _fields(message: ToDevice) -> dict[str, Any]:
             assert_never(message)
 
 
-def _notify(message: Notify, text: str | None) -> dict[str, Any]:
+def _notify(message: Notify, text: str | None) -> dict[str, object]:
     values = {
         "id": message.id,
         "text": text,
@@ -97,7 +97,7 @@ def _notify(message: Notify, text: str | None) -> dict[str, Any]:
     return {"cmd": "notify", "data": data}
 
 
-def _encode_cut(fields: Callable[[str], dict[str, Any]], text: str) -> str:
+def _encode_cut(fields: Callable[[str], dict[str, object]], text: str) -> str:
     """Returns the message with as much of `text` as fits.
 
     The length of a character depends on its escape, so sizes are measured on the encoded message.
@@ -111,7 +111,7 @@ def _encode_cut(fields: Callable[[str], dict[str, Any]], text: str) -> str:
     return _encode_whole(fields(_cut_at_word(text[: max(0, fits)])))
 
 
-def _size(fields: Callable[[str], dict[str, Any]], text: str) -> int:
+def _size(fields: Callable[[str], dict[str, object]], text: str) -> int:
     return len(msgspec.json.encode(fields(text + ELLIPSIS)))
 
 
@@ -120,7 +120,7 @@ def _cut_at_word(text: str) -> str:
     return words.rstrip() + ELLIPSIS if words.strip() else ""
 
 
-def _encode_whole(fields: dict[str, Any]) -> str:
+def _encode_whole(fields: dict[str, object]) -> str:
     whole = msgspec.json.encode(fields)
     if len(whole) > MAX_MESSAGE_BYTES:
         raise PayloadTooLarge(

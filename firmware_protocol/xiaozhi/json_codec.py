@@ -1,7 +1,7 @@
 """Converts text frames to messages and back."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -39,7 +39,7 @@ MAX_DEPTH = 32
 
 T = TypeVar("T", bound=Struct)
 
-_LISTEN: Mapping[Any, type[ListenStart | ListenStop | ListenDetect]] = {
+_LISTEN: Mapping[object, type[ListenStart | ListenStop | ListenDetect]] = {
     "start": ListenStart,
     "stop": ListenStop,
     "detect": ListenDetect,
@@ -101,7 +101,7 @@ def encode_message(message: DeviceMessage | ServerMessage) -> str:
     return msgspec.json.encode(message).decode()
 
 
-def _object(text: str | bytes) -> tuple[dict[str, Any], str]:
+def _object(text: str | bytes) -> tuple[dict[str, object], str]:
     if len(text) > MAX_TEXT_BYTES:
         raise BadMessage("too_large", f"a text of {len(text)}; the limit is {MAX_TEXT_BYTES} bytes")
     try:
@@ -118,7 +118,7 @@ def _object(text: str | bytes) -> tuple[dict[str, Any], str]:
     return fields, kind
 
 
-def _as(message_type: type[T], fields: dict[str, Any], kind: str) -> T:
+def _as(message_type: type[T], fields: dict[str, object], kind: str) -> T:
     try:
         return msgspec.convert(fields, message_type)
     except (msgspec.ValidationError, UnicodeError) as error:
@@ -130,7 +130,7 @@ def _brief(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)[:MAX_REASON_CHARS]
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: object, levels: int) -> bool:
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value
         return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)

@@ -8,7 +8,6 @@ calls one after the other.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 PROTOCOL_VERSION = "2024-11-05"
 
@@ -26,7 +25,7 @@ MAX_DESCRIPTION_CHARS = 1_000
 MAX_NAME_CHARS = 64
 "Longest name of a function that language models take."
 
-Json = Mapping[str, Any]
+Json = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +176,7 @@ def alias_of(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_CHARS]
 
 
-def _tool(entry: Any) -> DeviceTool | None:
+def _tool(entry: object) -> DeviceTool | None:
     if not isinstance(entry, Mapping):
         return None
     name, description, schema = (entry.get(key) for key in ("name", "description", "inputSchema"))
@@ -218,7 +217,7 @@ def _text_of(result: Json) -> str:
     return "\n".join(texts)[:MAX_RESULT_CHARS]
 
 
-def _error_text(error: Any) -> str:
+def _error_text(error: object) -> str:
     message = error.get("message") if isinstance(error, Mapping) else error
     if isinstance(message, str) and message:
         return message[:MAX_ERROR_CHARS]

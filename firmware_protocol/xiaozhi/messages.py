@@ -22,7 +22,7 @@ Emotion = Literal[
 ]  # fmt: skip
 "Names of the faces that stock firmware can show."
 
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 class AudioParams(Struct, frozen=True):

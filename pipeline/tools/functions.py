@@ -30,7 +30,7 @@ class ToolThreads:
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(MAX_THREADS)
 
-    async def run(self, call: Callable[[], Any]) -> Any:
+    async def run(self, call: Callable[[], Any]) -> object:
         """Returns what `call` returns, or raises what it raises.
 
         Cancelling does not stop the function: it runs on, and keeps its place until it ends.
@@ -39,7 +39,7 @@ class ToolThreads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
-        def settle(value: Any, error: Exception | None) -> None:
+        def settle(value: object, error: Exception | None) -> None:
             self._slots.release()
             if future.done():
                 return
@@ -61,7 +61,7 @@ class ToolThreads:
         return await future
 
 
-def _value_or_error(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+def _value_or_error(call: Callable[[], Any]) -> tuple[object, Exception | None]:
     """Returns a value or an error.
 
     What would end a thread, such as `sys.exit`, becomes an error.
@@ -144,7 +144,7 @@ class FunctionTools:
         return self._specs
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         """Calls the function. Cancelling does not stop one that runs in a thread; it is left
         behind."""
@@ -188,7 +188,7 @@ class _FunctionTool:
         is_async = inspect.iscoroutinefunction(function)
         return cls(spec, function, is_async, arguments, context_name)
 
-    def bound(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
+    def bound(self, arguments: Mapping[str, object], context: ToolContext) -> Callable[[], Any]:
         """Returns the call, ready to be made. Raises ToolError invalid_arguments."""
         try:
             values = msgspec.convert(dict(arguments), self.arguments)
@@ -207,7 +207,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[msgspec.S
     Raises TypeError, NameError, ValueError.
     """
     hints = get_type_hints(function, include_extras=True)
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    fields: list[tuple[str, object] | tuple[str, object, object]] = []
     context_name = None
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -225,13 +225,13 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[msgspec.S
     return struct, context_name
 
 
-def _shown_default(value: Any) -> Any:
+def _shown_default(value: object) -> object:
     """Returns the default as msgspec accepts it: it refuses a list or table that is not empty."""
     mutable = isinstance(value, list | dict | set | bytearray)
     return msgspec.field(default_factory=lambda: value) if mutable else value
 
 
-def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+def _schema(arguments: type[msgspec.Struct]) -> dict[str, object]:
     (_,), definitions = msgspec.json.schema_components((arguments,), ref_template="#/$defs/{name}")
     schema = definitions.pop(arguments.__name__)
     schema.pop("title", None)
@@ -239,7 +239,7 @@ def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _outcome(value: Any) -> ToolOutcome:
+def _outcome(value: object) -> ToolOutcome:
     """Converts what a function returned. Raises TypeError for values that JSON cannot hold."""
     if isinstance(value, ToolOutcome):
         return value

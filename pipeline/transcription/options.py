@@ -1,7 +1,6 @@
 """Checks the options of a recognition request: ranges, and what the recogniser can do."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from core.errors import RequestError
 from engines.asr.whisper.prompt import check_prefix
@@ -86,7 +85,7 @@ def _check_languages(info: AsrInfo, options: AsrOptions, params: Mapping[str, st
             )
 
 
-def _invalid(param: str, allowed: str, got: Any) -> RequestError:
+def _invalid(param: str, allowed: str, got: object) -> RequestError:
     return RequestError(
         f"Invalid value for '{param}': {got}. Allowed: {allowed}.",
         code="invalid_value",

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -122,7 +121,7 @@ async def _notify(options: argparse.Namespace, server: _DevicesApi) -> tuple[str
     return "spoken" if is_spoken else f"it waits until {device.name} connects", body_bytes
 
 
-def _changes(options: argparse.Namespace) -> dict[str, Any]:
+def _changes(options: argparse.Namespace) -> dict[str, object]:
     """Returns the fields of the device that the action sets, as the server's API takes them."""
     match options.action:
         case "rename":
@@ -133,7 +132,7 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
             return {"profile": dict(map(_parse_profile_field, options.field))}
 
 
-def _parse_profile_field(text: str) -> tuple[str, Any]:
+def _parse_profile_field(text: str) -> tuple[str, object]:
     """Parses a field of a profile such as `volume=60`. Raises ConfigError."""
     name, equals, value = text.partition("=")
     if not equals:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from core.errors import EngineError
 from engines import registry
@@ -92,7 +91,7 @@ def choose_one(config: Config, kind: EngineKind, inputs: PlacementInputs) -> Eng
     return replace(choice, options=options)
 
 
-def _with_turn_detector(options: Mapping[str, Any], models_dir: Path) -> Mapping[str, Any]:
+def _with_turn_detector(options: Mapping[str, object], models_dir: Path) -> Mapping[str, object]:
     """Adds the path of the turn detector's weights in the models folder, unless one is set."""
     file = turn_detector(models_dir)
     return options if file is None or options.get("path") else {**options, "path": str(file)}

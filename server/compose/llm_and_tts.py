@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import convert
 
@@ -49,7 +48,7 @@ async def load_language_model(
     return llm
 
 
-def _in_worker(llm: Llm, name: str, options: Mapping[str, Any], metrics: Metrics) -> Llm:
+def _in_worker(llm: Llm, name: str, options: Mapping[str, object], metrics: Metrics) -> Llm:
     """Returns the model as a worker process serves it, or as it is if it runs in this process. Of a
     hybrid model, the model behind it is replaced. The process starts later, with
     `start_language_model`. Blocking."""
@@ -112,7 +111,7 @@ async def load_voices(
         engine.name == FALLBACK_TTS and engine.installed for engine in inputs.engines["tts"]
     )
 
-    async def load_engine(name: str, options: Mapping[str, Any]) -> Tts:
+    async def load_engine(name: str, options: Mapping[str, object]) -> Tts:
         tts: Tts
         if process is not None and name == choice.name:
             tts = RemoteTts(process, await process.ready(), waits=not has_fallback)

@@ -205,7 +205,8 @@ class EngineConfig(Section, frozen=True):
         ),
     ] = "auto"
     options: Annotated[
-        dict[str, Any], Meta(description="Settings of the engine itself; the engine checks them.")
+        dict[str, Any],
+        Meta(description="Settings of the engine itself; the engine checks them."),
     ] = field(default_factory=dict)
 
 

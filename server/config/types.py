@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct, inspect
 from msgspec.structs import asdict
@@ -40,7 +39,7 @@ def is_secret(name: str) -> bool:
     return any(word in SECRET_WORDS for word in name.lower().split("_"))
 
 
-def masked(value: Any, name: str) -> Any:
+def masked(value: object, name: str) -> object:
     """Returns the value with MASK in place of every secret in it. `name`: name of the setting,
     which decides whether it is secret."""
     if isinstance(value, Mapping):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import ConfigError
 from server.models.errors import ModelsError
@@ -97,7 +96,9 @@ def is_voice(folder: Path) -> bool:
     return voice_name(folder.name) is not None and all(file.is_file() for file in files_of(folder))
 
 
-def with_pulled(engine: str, options: Mapping[str, Any], models_dir: Path) -> Mapping[str, Any]:
+def with_pulled(
+    engine: str, options: Mapping[str, object], models_dir: Path
+) -> Mapping[str, object]:
     """Adds the paths of pulled weights to an engine's options, if they are named or left out.
     Raises ConfigError for the name of a voice that was not pulled."""
     if engine == KOKORO:

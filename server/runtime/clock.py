@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -36,7 +36,7 @@ class JsonlTraceSink:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, object]) -> None:
         """Writes one record. Values that JSON lacks become text."""
         self._stream.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
 

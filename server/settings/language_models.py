@@ -5,7 +5,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 from msgspec import Struct, convert, json
@@ -138,7 +137,7 @@ async def test_language_model(asked: LanguageModelTest, api_key: str) -> Languag
     """Asks one question. Raises RequestError bad_language_model for a wrong address, and
     language_model_failed if no answer comes."""
     try:
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "base_url": asked.base_url.strip(),
             "model": asked.model.strip() or AUTO,
             "api_key": api_key,

@@ -140,7 +140,7 @@ class SettingNode:
     path: SettingPath
     type: inspect.Type
     help: str
-    default: Any
+    default: object
 
     @property
     def key(self) -> str:
@@ -168,7 +168,7 @@ def setting_fields(
     return tuple(sorted(found, key=rank))
 
 
-def page_settings(values: Mapping[str, Any]) -> Iterator[SettingNode]:
+def page_settings(values: Mapping[str, object]) -> Iterator[SettingNode]:
     """Yields the settings that the page may change in a configuration with these values: the
     options of an engine depend on which engine is chosen."""
     for node in _nodes(Config, (), values, ""):
@@ -176,9 +176,9 @@ def page_settings(values: Mapping[str, Any]) -> Iterator[SettingNode]:
             yield node
 
 
-def value_at(values: Mapping[str, Any], path: SettingPath) -> Any:
+def value_at(values: Mapping[str, object], path: SettingPath) -> object:
     """Returns a value of nested tables, or None."""
-    found: Any = values
+    found: object = values
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found
@@ -203,7 +203,7 @@ def override_of(path: SettingPath, effective: EffectiveConfig) -> str:
 
 
 def _nodes(
-    cls: type[Struct], at: SettingPath, values: Mapping[str, Any], kind: str
+    cls: type[Struct], at: SettingPath, values: Mapping[str, object], kind: str
 ) -> Iterator[SettingNode]:
     """Yields the settings of a table. `kind`: the kind of engine that the table configures."""
     info = inspect.type_info(cls)
@@ -233,8 +233,8 @@ def _nodes(
 def _field(
     node: SettingNode,
     effective: EffectiveConfig,
-    values: Mapping[str, Any],
-    now: Mapping[str, Any] | None,
+    values: Mapping[str, object],
+    now: Mapping[str, object] | None,
     choices: Mapping[str, Sequence[SettingOption]],
 ) -> SettingField:
     kind, is_optional = _without_none(node.type)
@@ -274,7 +274,7 @@ def _is_common_option(path: SettingPath) -> bool:
     return path[:2] == ("llm", "options") and path[-1] in COMMON_OPTIONS
 
 
-def _or_default(value: Any, default: Any) -> Any:
+def _or_default(value: object, default: object) -> object:
     return default if value is None else value
 
 
@@ -292,7 +292,7 @@ def _without_none(kind: inspect.Type) -> tuple[inspect.Type, bool]:
 
 
 def _options(
-    kind: inspect.Type, known: Sequence[SettingOption], value: Any
+    kind: inspect.Type, known: Sequence[SettingOption], value: object
 ) -> tuple[SettingOption, ...]:
     """Returns the allowed values. The present one is always among them."""
     if isinstance(kind, inspect.LiteralType):

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Raw
 
@@ -269,7 +269,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
 def engine_process(
     kind: str,
     engine: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     info_type: type[InfoT],
     metrics: Metrics,
     profile: WorkerProfile,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from core.errors import EarshotError, EngineError
 from core.ports import Metrics
@@ -20,7 +19,7 @@ class ProcessWorker(EngineProcess[AsrInfo]):
         self,
         kind: str,
         engine: str,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         metrics: Metrics,
         index: int = 0,
         *,

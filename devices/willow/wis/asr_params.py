@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from core.errors import RequestError
 from devices.willow.wis.params import allowed_text, invalid, switch_of, text_of, whole_of
@@ -45,7 +44,7 @@ class AsrParamsReader:
     def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
         self._engines, self._transcriber = engines, transcriber
 
-    def read(self, query: Mapping[str, Any], default_language: str = "") -> AsrParams:
+    def read(self, query: Mapping[str, object], default_language: str = "") -> AsrParams:
         """Reads the parameters of a request. Raises RequestError.
 
         They are `model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task` and
@@ -95,7 +94,7 @@ class AsrParamsReader:
             return found, ""
         return DEFAULT, f"no model of the size {size} is here; {used} is used"
 
-    def _language(self, query: Mapping[str, Any], info: AsrInfo, default: str) -> str | None:
+    def _language(self, query: Mapping[str, object], info: AsrInfo, default: str) -> str | None:
         forced = text_of(query, "force_language").lower()
         if forced:
             if forced not in info.languages:
@@ -108,7 +107,7 @@ class AsrParamsReader:
         return default if default in info.languages else None
 
     def _returns_english(
-        self, query: Mapping[str, Any], info: AsrInfo, options: AsrOptions
+        self, query: Mapping[str, object], info: AsrInfo, options: AsrOptions
     ) -> bool:
         """Returns True if `return_language` asks for a translation. Raises RequestError."""
         wanted = text_of(query, "return_language").lower()
@@ -134,7 +133,7 @@ class AsrParamsReader:
         self._transcriber.check(model, options)
 
 
-def _task(query: Mapping[str, Any]) -> AsrTask:
+def _task(query: Mapping[str, object]) -> AsrTask:
     """Reads `task`. Raises RequestError."""
     task = text_of(query, "task").lower() or "transcribe"
     for known in TASKS:

@@ -2,7 +2,6 @@
 object."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from core.errors import RequestError
 
@@ -15,7 +14,7 @@ MAX_SHOWN_CHARS = 60
 "Limit of a wrong value that an error repeats: a response to a device has 2 KB."
 
 
-def text_of(values: Mapping[str, Any], name: str) -> str:
+def text_of(values: Mapping[str, object], name: str) -> str:
     """Returns the text; empty when it is absent, empty or null. Raises RequestError for other
     types."""
     value = values.get(name)
@@ -26,7 +25,7 @@ def text_of(values: Mapping[str, Any], name: str) -> str:
     return str(value).strip()
 
 
-def switch_of(values: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+def switch_of(values: Mapping[str, object], name: str, *, default: bool = False) -> bool:
     """Returns a switch (true, 1, yes, on, ...). Raises RequestError."""
     text = text_of(values, name)
     found = _SWITCHES.get(text.lower()) if text else default
@@ -35,7 +34,9 @@ def switch_of(values: Mapping[str, Any], name: str, *, default: bool = False) ->
     return found
 
 
-def whole_of(values: Mapping[str, Any], name: str, allowed: range | Collection[int]) -> int | None:
+def whole_of(
+    values: Mapping[str, object], name: str, allowed: range | Collection[int]
+) -> int | None:
     """Returns a whole number; None when it is absent. Raises RequestError."""
     text = text_of(values, name)
     if not text:
@@ -47,7 +48,7 @@ def whole_of(values: Mapping[str, Any], name: str, allowed: range | Collection[i
     return number
 
 
-def number_of(values: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
+def number_of(values: Mapping[str, object], name: str, low: float, high: float) -> float | None:
     """Returns a number from `low` to `high`; None when it is absent. Raises RequestError."""
     text = text_of(values, name)
     if not text:
@@ -61,7 +62,7 @@ def number_of(values: Mapping[str, Any], name: str, low: float, high: float) -> 
     return number
 
 
-def allowed_text(allowed: range | Collection[Any]) -> str:
+def allowed_text(allowed: range | Collection[object]) -> str:
     """Returns the allowed values as a text for an error."""
     if isinstance(allowed, range):
         return f"{allowed[0]} to {allowed[-1]}"

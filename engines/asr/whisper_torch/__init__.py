@@ -6,7 +6,7 @@ and its imports) needs only torch, numpy and safetensors, so that `bench.gpu` ca
 the server.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engines.asr.whisper_torch.engine import WhisperTorch
@@ -28,7 +28,7 @@ def create(settings: "Settings") -> "WhisperTorch":
     return open_engine(settings)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Imports `Settings` and `describe` on first use, because they need msgspec."""
     if name not in ("Settings", "describe"):
         raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from core.ids import new_id
 from core.ports import ToolSpec
@@ -248,7 +247,7 @@ def _call(step: IntentMatch, names: HomeNames) -> ToolCall | None:
     to_house = (HOUSE_SENTENCE, *HOUSE_INTENTS, *HOUSE_FALLBACK_INTENTS)
     if names.house and step.intent in to_house:
         meant = {"intent": step.intent, "slots": dict(step.slots)}
-        arguments: dict[str, Any] = {"text": step.text}
+        arguments: dict[str, object] = {"text": step.text}
         if step.intent in HOUSE_INTENTS:
             arguments |= meant
         if step.is_follow_up:
@@ -265,13 +264,13 @@ def _load(language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
 
 def _last_exchange(
     messages: Sequence[Message],
-) -> tuple[Sequence[Message], list[str], list[Mapping[str, Any]]]:
+) -> tuple[Sequence[Message], list[str], list[Mapping[str, object]]]:
     """Returns the messages before the user's sentence, the sentence since the last answer, and the
     results of its tool calls.
 
     The sentence comes in pieces, oldest first; the results come in the order of the calls.
     """
-    results: dict[str, Mapping[str, Any]] = {}
+    results: dict[str, Mapping[str, object]] = {}
     order: list[str] = []
     pieces: list[str] = []
     begin = len(messages)
@@ -313,7 +312,7 @@ def _spoken(messages: Sequence[Message]) -> Iterator[str]:
 
 def _answers(
     found: IntentMatch,
-    results: Sequence[Mapping[str, Any]],
+    results: Sequence[Mapping[str, object]],
     answers: ReplyTemplates,
     names: HomeNames,
 ) -> Iterator[str]:

@@ -328,7 +328,7 @@ def _words_of(
     texts = {*intents.skip_words, *more}
     seen: set[str] = set()
 
-    def add(part: Any) -> None:
+    def add(part: object) -> None:
         if isinstance(part, TextChunk):
             texts.add(part.text)
         elif isinstance(part, RuleReference) and part.rule_name not in seen:
@@ -451,7 +451,7 @@ def _chained(first: IntentMatch, *rest: IntentMatch) -> IntentMatch:
 
 
 def _intent_match(result: RecognizeResult, text: str) -> IntentMatch:
-    slots: dict[str, Any] = {}
+    slots: dict[str, object] = {}
     for entity in result.entities_list:
         if entity.name != IGNORED_LIST:
             slots[entity.name] = _value(entity.value)
@@ -467,7 +467,7 @@ def _intent_match(result: RecognizeResult, text: str) -> IntentMatch:
     return IntentMatch(result.intent.name, slots, result.response or "default", text=text)
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value.strip().lower() if isinstance(value, str) else value

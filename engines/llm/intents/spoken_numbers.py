@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import date, time
-from typing import Any
 
 from engines.llm.intents.language import LanguageData
 
@@ -84,7 +83,7 @@ def calendar_date(today: date, language: str) -> str:
     """Returns the date in words ("Saturday, November 21"), else as YYYY-MM-DD."""
     if language not in DATES:
         return today.isoformat()
-    day: Any = "1er" if language == "fr" and today.day == 1 else today.day
+    day: object = "1er" if language == "fr" and today.day == 1 else today.day
     return DATES[language].format(
         weekday=WEEKDAYS[language].split()[today.weekday()],
         month=MONTHS[language].split()[today.month - 1],

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from core.errors import ContextLengthExceeded, EngineError, RemoteProtocolError
 from core.events import RateLimits, TokenUsage
@@ -118,7 +117,7 @@ class OpenAiLlm:
             raise exc.sanitized(texts) from None
 
     async def forward(
-        self, path: str, body: Mapping[str, Any], private_texts: Sequence[str]
+        self, path: str, body: Mapping[str, object], private_texts: Sequence[str]
     ) -> AsyncGenerator[str, None]:
         """Sends a request on (see `CompletionServerLlm.forward`). What the operator configured for
         spoken answers, such as their length, does not count here."""
@@ -174,7 +173,7 @@ class OpenAiLlm:
         return not (is_configured or wants)
 
     async def _answer(
-        self, body: Mapping[str, Any], messages: Sequence[Message]
+        self, body: Mapping[str, object], messages: Sequence[Message]
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         reasoning, calls = ReasoningFilter(self._settings.starts_thinking), ToolCallAssembler()
         usage: TokenUsage | None = None
@@ -202,7 +201,7 @@ class OpenAiLlm:
             yield usage
 
     async def _chunks(
-        self, body: Mapping[str, Any]
+        self, body: Mapping[str, object]
     ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
         """Streams the events of an answer.
 
@@ -229,7 +228,7 @@ class OpenAiLlm:
             quirks = changed
 
     def _stream(
-        self, body: Mapping[str, Any]
+        self, body: Mapping[str, object]
     ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
         return self._client.stream(
             "/chat/completions",
@@ -246,11 +245,11 @@ class OpenAiLlm:
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
         options: LlmOptions,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         settings = self._settings
         most = options.max_output_tokens or settings.max_output_tokens
         has_tools = bool(tools) and settings.tools
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "model": server.model,
             "temperature": options.resolve_temperature(settings.temperature),
             "top_p": options.top_p,

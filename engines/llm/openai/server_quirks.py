@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from engines.runtime.openai_http.errors import OpenAiHttpError
 
@@ -48,7 +47,7 @@ class ServerQuirks:
             self.refused | other.refused,
         )
 
-    def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def adapt(self, body: Mapping[str, object]) -> dict[str, object]:
         """Returns the request as this server accepts it."""
         adapted = dict(body)
         if not self.sends_usage_option:
@@ -73,7 +72,7 @@ class ServerQuirks:
         return adapted
 
     def learned_from(
-        self, refusal: OpenAiHttpError, body: Mapping[str, Any]
+        self, refusal: OpenAiHttpError, body: Mapping[str, object]
     ) -> "ServerQuirks | None":
         """Returns the quirks to try next; None if quirks cannot have been the cause.
 
@@ -103,7 +102,7 @@ class ServerQuirks:
             return replace(self, sends_usage_option=False)
         return self._without_thinking_fields(body)
 
-    def _without_thinking_fields(self, body: Mapping[str, Any]) -> "ServerQuirks | None":
+    def _without_thinking_fields(self, body: Mapping[str, object]) -> "ServerQuirks | None":
         """Returns quirks without the fields that turn thoughts off; None if none were sent.
 
         They are tried last: the refusal names no field, and the usage option was left out already.

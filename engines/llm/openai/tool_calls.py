@@ -104,13 +104,13 @@ def _checked_name(call: _PartialToolCall) -> str:
     return call.name
 
 
-def _as_text(arguments: Any) -> str:
+def _as_text(arguments: object) -> str:
     if arguments is None:
         return ""
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-def _arguments(call: _PartialToolCall) -> dict[str, Any]:
+def _arguments(call: _PartialToolCall) -> dict[str, object]:
     text = "".join(call.pieces).strip()
     if text in ("", "null"):
         return {}

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -77,7 +77,7 @@ def read_context(settings: Settings) -> int:
         return min(most, settings.context_tokens or most)
     file = settings.folder / CONFIG_FILE
     try:
-        config: Any = json.loads(file.read_text(encoding="utf-8"))
+        config: object = json.loads(file.read_text(encoding="utf-8"))
     except OSError as exc:
         raise EngineMissing("llm", NAME, f"no model in {file.parent}: {exc.strerror}") from exc
     except ValueError as exc:

@@ -4,8 +4,6 @@ Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`. Lla
 is `{"name": ..., "parameters": {...}}`. Mistral: the whole answer is a list of such objects.
 """
 
-from typing import Any
-
 import msgspec
 
 from core.ids import new_id
@@ -67,13 +65,13 @@ def _unfinished(text: str) -> int:
 
 def _calls(text: str) -> list[ToolCall]:
     try:
-        found: Any = msgspec.json.decode(text.strip())
+        found: object = msgspec.json.decode(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise InvalidToolCall("a tool call that is not JSON") from None
     return [_call(call) for call in (found if isinstance(found, list) else [found])]
 
 
-def _call(found: Any) -> ToolCall:
+def _call(found: object) -> ToolCall:
     if isinstance(found, dict) and isinstance(name := found.get("name"), str) and name:
         arguments = found.get("arguments", found.get("parameters")) or {}
         if isinstance(arguments, dict):

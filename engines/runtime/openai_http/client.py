@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -95,7 +95,7 @@ class OpenAiHttpClient:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def get_json(self, url: str) -> Any:
+    async def get_json(self, url: str) -> object:
         """Returns the parsed JSON at `url`. Raises OpenAiHttpError for any status but 200."""
         limit_s = 2 * self._connect_timeout_s
         try:

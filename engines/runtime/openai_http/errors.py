@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -89,7 +88,7 @@ def retry_after_s(header: str) -> float | None:
     return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else None
 
 
-def error_text(error: Any) -> str:
+def error_text(error: object) -> str:
     """Returns the message of an error object, in any of the shapes in use; empty without one."""
     if isinstance(error, dict):
         return error_text(error.get("message") or error.get("detail") or error.get("error"))

@@ -6,7 +6,6 @@ the source.
 """
 
 import logging
-from typing import Any
 
 from aiortc import RTCDtlsTransport, RTCRtpReceiver
 
@@ -35,7 +34,7 @@ class _SsrcLimit:
     """Limit of one transport."""
 
     def __init__(self, dtls: RTCDtlsTransport) -> None:
-        self._dtls: Any = dtls
+        self._dtls: object = dtls
         self._sources: set[bytes] = set()
         self._has_warned = False
         self._pass_rtp, self._pass_rtcp = getattr(dtls, _RTP), getattr(dtls, _RTCP)

@@ -13,7 +13,6 @@ import random
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
 from aioice import Candidate, Connection
 from aioice.candidate import candidate_foundation, candidate_priority
@@ -60,7 +59,7 @@ class _IceSocket(StunProtocol):
     Any sender can reach it. Datagrams that would end aiortc's task are dropped here.
     """
 
-    def datagram_received(self, data: bytes | str, addr: tuple[Any, ...]) -> None:
+    def datagram_received(self, data: bytes | str, addr: tuple[object, ...]) -> None:
         if not data:
             return
         if isinstance(data, bytes) and 128 <= data[0] < 192:  # RTP, RTCP (RFC 7983)

@@ -16,7 +16,7 @@ class ToolError(RequestError):
 
     code = "invalid_arguments"
 
-    def __init__(self, message: str, *, code: str | None = None, **data: Any) -> None:
+    def __init__(self, message: str, *, code: str | None = None, **data: object) -> None:
         super().__init__(message, code=code)
         self.data = {"message": message, **data}
 
@@ -24,7 +24,7 @@ class ToolError(RequestError):
 def run_tool(
     handlers: Mapping[str, SkillHandler],
     name: str,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     context: ToolContext,
 ) -> ToolOutcome:
     """Calls the handler. A ToolError becomes the outcome's error."""
@@ -37,7 +37,7 @@ def run_tool(
         return ToolOutcome(error.data, error=error.code)
 
 
-def read_text(arguments: Mapping[str, Any], key: str) -> str:
+def read_text(arguments: Mapping[str, object], key: str) -> str:
     """Returns the text under `key` with single spaces, or an empty one if it is absent.
 
     Raises ToolError.
@@ -51,7 +51,7 @@ def read_text(arguments: Mapping[str, Any], key: str) -> str:
 
 
 def read_number(
-    arguments: Mapping[str, Any], key: str, minimum: float, maximum: float
+    arguments: Mapping[str, object], key: str, minimum: float, maximum: float
 ) -> float | None:
     """Returns the number under `key`, or None if it is absent. Raises ToolError."""
     value = arguments.get(key)
@@ -70,7 +70,9 @@ def read_number(
     return float(value)
 
 
-def require_number(arguments: Mapping[str, Any], key: str, minimum: float, maximum: float) -> float:
+def require_number(
+    arguments: Mapping[str, object], key: str, minimum: float, maximum: float
+) -> float:
     """Returns the number under `key`. Raises ToolError if it is absent or out of range."""
     number = read_number(arguments, key, minimum, maximum)
     if number is None:
@@ -78,11 +80,11 @@ def require_number(arguments: Mapping[str, Any], key: str, minimum: float, maxim
     return number
 
 
-def text_schema(description: str) -> dict[str, Any]:
+def text_schema(description: str) -> dict[str, object]:
     return {"type": "string", "description": description}
 
 
-def number_schema(description: str, minimum: float, maximum: float) -> dict[str, Any]:
+def number_schema(description: str, minimum: float, maximum: float) -> dict[str, object]:
     return {
         "type": "number",
         "description": description,
@@ -91,14 +93,14 @@ def number_schema(description: str, minimum: float, maximum: float) -> dict[str,
     }
 
 
-def choice_schema(description: str, choices: Sequence[str]) -> dict[str, Any]:
+def choice_schema(description: str, choices: Sequence[str]) -> dict[str, object]:
     return {"type": "string", "description": description, "enum": list(choices)}
 
 
 def tool(
     name: str,
     description: str,
-    properties: Mapping[str, Mapping[str, Any]],
+    properties: Mapping[str, Mapping[str, object]],
     *,
     required: Sequence[str] = (),
     is_read_only: bool = False,

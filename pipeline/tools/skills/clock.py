@@ -1,7 +1,6 @@
 """Time and date as tools."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from core.ports import Clock, ToolContext, ToolOutcome, ToolSpec
 from pipeline.tools.skills.arguments import SkillHandler, run_tool, tool
@@ -25,14 +24,14 @@ class ClockTools:
         return self._specs
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         return run_tool(self._handlers, name, arguments, context)
 
-    def _time(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _time(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         now = self._clock.wall()
         return ToolOutcome({"time": now.strftime("%H:%M"), "hour": now.hour, "minute": now.minute})
 
-    def _date(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _date(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         today = self._clock.wall().date()
         return ToolOutcome({"date": today.isoformat(), "weekday": today.isoweekday()})

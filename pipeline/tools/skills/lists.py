@@ -1,7 +1,6 @@
 """The shopping list as tools."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.tools.home import Home
@@ -31,24 +30,24 @@ class ListTools:
         return self._specs
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         return run_tool(self._handlers, name, arguments, context)
 
-    def _add(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _add(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         item = self._home.add_item(_item(arguments))
         if item is None:
             raise ToolError("the shopping list is full", code="list_full")
         return ToolOutcome({"item": item.text})
 
-    def _complete(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _complete(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         text = _item(arguments)
         item = self._home.complete_item(text)
         if item is None:
             raise ToolError(f"{text!r} is not on the list", code="no_such_item", item=text)
         return ToolOutcome({"item": item.text})
 
-    def _read(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _read(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         return ToolOutcome({"items": [item.text for item in self._home.open_items()]})
 
 
@@ -76,7 +75,7 @@ def _list_specs() -> tuple[ToolSpec, ...]:
     )
 
 
-def _item(arguments: Mapping[str, Any]) -> str:
+def _item(arguments: Mapping[str, object]) -> str:
     text = read_text(arguments, "item")
     if not text:
         raise ToolError("item is required", param="item")

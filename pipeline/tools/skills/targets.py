@@ -1,7 +1,6 @@
 """Finds the devices that a call means by its name, area, domain or device class."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pipeline.tools.home import Home, HomeEntity, names_in
 from pipeline.tools.skills.arguments import ToolError, read_text
@@ -14,7 +13,7 @@ ALIKE = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
 
 
 def find_targets(
-    home: Home, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
+    home: Home, arguments: Mapping[str, object], language: str, kinds: Sequence[str]
 ) -> list[HomeEntity]:
     """Returns the devices that are meant, at least one.
 
@@ -65,7 +64,7 @@ def find_area(home: Home, name: str, language: str) -> str:
     raise ToolError(f"there is no area {name!r}", code="no_such_area", area=name)
 
 
-def describe_entity(home: Home, entity: HomeEntity, language: str) -> dict[str, Any]:
+def describe_entity(home: Home, entity: HomeEntity, language: str) -> dict[str, object]:
     """Returns a device as tools report it."""
     return {
         "id": entity.config.id,
@@ -111,7 +110,7 @@ def _only_one(found: list[HomeEntity], language: str) -> list[HomeEntity]:
     )
 
 
-def _no_device(arguments: Mapping[str, Any]) -> ToolError:
+def _no_device(arguments: Mapping[str, object]) -> ToolError:
     keys = ("name", "area", "domain", "device_class")
     given = {key: arguments[key] for key in keys if arguments.get(key)}
     return ToolError("there is no such device", code="no_such_device", **given)

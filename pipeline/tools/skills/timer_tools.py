@@ -1,7 +1,6 @@
 """Timers as tools, named after Home Assistant's intents."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.tools.skills.arguments import (
@@ -41,11 +40,11 @@ class TimerTools:
         return self._specs
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         return run_tool(self._handlers, name, arguments, context)
 
-    def _start(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _start(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         duration_s = _duration_s(arguments)
         if duration_s is None:
             raise ToolError("hours, minutes or seconds are required", param="minutes")
@@ -53,43 +52,45 @@ class TimerTools:
         timer = self._timers.start(context.conversation_id, context.language, duration_s, name)
         return self._outcome(timer)
 
-    def _cancel(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _cancel(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         timer = _only(self._meant(arguments, context), arguments)
         self._timers.cancel(timer)
         return self._outcome(timer)
 
-    def _cancel_all(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _cancel_all(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         timers = self._timers.of(context.conversation_id)
         for timer in timers:
             self._timers.cancel(timer)
         return ToolOutcome({"canceled": len(timers)})
 
-    def _change(self, arguments: Mapping[str, Any], context: ToolContext, sign: int) -> ToolOutcome:
+    def _change(
+        self, arguments: Mapping[str, object], context: ToolContext, sign: int
+    ) -> ToolOutcome:
         by_s = _duration_s(arguments)
         if by_s is None:
             raise ToolError("hours, minutes or seconds are required", param="minutes")
         timer = self._the_one(arguments, context)
         return self._outcome(self._timers.change(timer, sign * by_s))
 
-    def _pause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _pause(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         return self._outcome(self._timers.pause(self._the_one(arguments, context)))
 
-    def _resume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _resume(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         return self._outcome(self._timers.resume(self._the_one(arguments, context)))
 
-    def _status(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _status(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         found = self._meant(arguments, context)
         if not found and _selects(arguments):
             raise _not_found(arguments)
         return ToolOutcome({"timers": [self._fields(timer) for timer in found]})
 
-    def _the_one(self, arguments: Mapping[str, Any], context: ToolContext) -> Timer:
+    def _the_one(self, arguments: Mapping[str, object], context: ToolContext) -> Timer:
         """Returns the one timer that is meant and has not rung yet: only such a timer can be
         changed."""
         found = [timer for timer in self._meant(arguments, context) if not timer.is_ringing]
         return _only(found, arguments)
 
-    def _meant(self, arguments: Mapping[str, Any], context: ToolContext) -> list[Timer]:
+    def _meant(self, arguments: Mapping[str, object], context: ToolContext) -> list[Timer]:
         name = read_text(arguments, "name").casefold()
         started_s = _duration_s(arguments, "start_")
         return [
@@ -102,7 +103,7 @@ class TimerTools:
     def _outcome(self, timer: Timer) -> ToolOutcome:
         return ToolOutcome({"timer": self._fields(timer)})
 
-    def _fields(self, timer: Timer) -> dict[str, Any]:
+    def _fields(self, timer: Timer) -> dict[str, object]:
         return {
             "id": timer.id,
             "name": timer.name,
@@ -129,13 +130,13 @@ def _timer_specs() -> tuple[ToolSpec, ...]:
     )
 
 
-def _durations(prefix: str, description: str) -> dict[str, dict[str, Any]]:
+def _durations(prefix: str, description: str) -> dict[str, dict[str, object]]:
     return {
         f"{prefix}{unit}": number_schema(f"{description}, {unit}", 0, MAX_UNITS) for unit in UNITS_S
     }
 
 
-def _duration_s(arguments: Mapping[str, Any], prefix: str = "") -> float | None:
+def _duration_s(arguments: Mapping[str, object], prefix: str = "") -> float | None:
     parts = [
         (read_number(arguments, f"{prefix}{unit}", 0, MAX_UNITS), seconds)
         for unit, seconds in UNITS_S.items()
@@ -144,11 +145,11 @@ def _duration_s(arguments: Mapping[str, Any], prefix: str = "") -> float | None:
     return sum(given) if given else None
 
 
-def _selects(arguments: Mapping[str, Any]) -> bool:
+def _selects(arguments: Mapping[str, object]) -> bool:
     return bool(read_text(arguments, "name")) or _duration_s(arguments, "start_") is not None
 
 
-def _only(found: Sequence[Timer], arguments: Mapping[str, Any]) -> Timer:
+def _only(found: Sequence[Timer], arguments: Mapping[str, object]) -> Timer:
     if not found:
         raise _not_found(arguments)
     if len(found) > 1:
@@ -157,6 +158,6 @@ def _only(found: Sequence[Timer], arguments: Mapping[str, Any]) -> Timer:
     return found[0]
 
 
-def _not_found(arguments: Mapping[str, Any]) -> ToolError:
+def _not_found(arguments: Mapping[str, object]) -> ToolError:
     name = read_text(arguments, "name")
     return ToolError("there is no such timer", code="timer_not_found", name=name)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -46,7 +45,7 @@ def as_table(
 def as_json(models_dir: Path, folders: Sequence[ModelFolder], default_path: Path | None) -> str:
     """Returns installed and known models as JSON, for programs."""
     pullable = set(_pullable_names(folders))
-    report: dict[str, Any] = {
+    report: dict[str, object] = {
         "models_dir": str(models_dir),
         "installed": [
             {

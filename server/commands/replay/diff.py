@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from statistics import median
-from typing import Any
 
 from bench.tools.stats import markdown
 from server.commands.replay.trace_reader import RecordedSession, RecordedTurn
@@ -75,7 +74,7 @@ def as_text(differences: Sequence[SessionDiff]) -> str:
     return "\n".join(lines)
 
 
-def as_json(differences: Sequence[SessionDiff]) -> dict[str, Any]:
+def as_json(differences: Sequence[SessionDiff]) -> dict[str, object]:
     """Returns the differences for JSON."""
     return {
         "is_same": all(difference.is_same for difference in differences),

@@ -5,7 +5,6 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec import structs
 
@@ -44,7 +43,7 @@ class MemoryTraceSink:
 
     records: list[TraceRecord] = field(default_factory=list[TraceRecord])
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, object]) -> None:
         """Keeps one record."""
         self.records.append(record)
 

@@ -5,7 +5,6 @@ import json
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from core.ports import ToolOutcome
 from engines.base import ToolCall
@@ -48,5 +47,5 @@ class RecordedToolResults:
         return NOT_RUN
 
 
-def _canonical(arguments: Mapping[str, Any]) -> str:
+def _canonical(arguments: Mapping[str, object]) -> str:
     return json.dumps(dict(arguments), sort_keys=True)

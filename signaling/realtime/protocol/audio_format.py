@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import UNSET
 
@@ -66,7 +66,7 @@ def says_rate(sent: AudioFormat | None) -> bool:
     return sent is not None and not (isinstance(sent, PcmFormat) and not sent.rate)
 
 
-def format_json(name: FormatName) -> dict[str, Any]:
+def format_json(name: FormatName) -> dict[str, object]:
     """Returns a format as JSON."""
     return {"type": PCM, "rate": rate_of(name)} if _is_pcm(name) else {"type": name}
 

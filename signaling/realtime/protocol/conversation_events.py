@@ -1,7 +1,7 @@
 """Encodes responses as server events. Several may be open, each in its own format. No I/O."""
 
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 from core.events import (
     FormatName,
@@ -322,5 +322,5 @@ def conversation_event(session_event: ConversationEvent) -> Json:
             assert_never(session_event)
 
 
-def _speech(stage: str, **fields: Any) -> Json:
+def _speech(stage: str, **fields: object) -> Json:
     return event(f"input_audio_buffer.speech_{stage}", **fields)

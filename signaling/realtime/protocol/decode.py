@@ -43,7 +43,7 @@ class BadEvent(RequestError):
 
 
 def decode(
-    text: str, reshape: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    text: str, reshape: Callable[[dict[str, Any]], dict[str, object]] | None = None
 ) -> ClientEvent:
     """Decodes and checks an event. `reshape`: translates an older shape to ours before the check.
     Raises BadEvent."""
@@ -69,7 +69,7 @@ def decode(
         raise BadEvent(str(exc), code=exc.code, param=exc.param, event_id=event_id) from None
 
 
-def _decoded(text: str) -> dict[str, Any]:
+def _decoded(text: str) -> dict[str, object]:
     """Parses JSON text to an object. Raises BadEvent, also for JSON with too many parts."""
     _check_size(len(text), MAX_EVENT_BYTES)
     limit = MAX_CONTROL_EVENT_BYTES
@@ -86,13 +86,13 @@ def _decoded(text: str) -> dict[str, Any]:
     return raw
 
 
-def _event_id(raw: dict[str, Any]) -> str | None:
+def _event_id(raw: dict[str, object]) -> str | None:
     """Returns the event's id if it is short enough to be repeated in an error."""
     sent = raw.get("event_id")
     return sent if isinstance(sent, str) and len(sent) <= MAX_EVENT_ID_LENGTH else None
 
 
-def _media_size(raw: dict[str, Any]) -> int:
+def _media_size(raw: dict[str, object]) -> int:
     """Returns the size of audio and images in items: they have limits of their own."""
     response = raw.get("response")
     sent = _listed(response, "input") if isinstance(response, dict) else []
@@ -102,7 +102,7 @@ def _media_size(raw: dict[str, Any]) -> int:
     return sum(len(audio) for audio in media if isinstance(audio, str))
 
 
-def _listed(raw: dict[str, Any], name: str) -> list[Any]:
+def _listed(raw: dict[str, object], name: str) -> list[object]:
     value = raw.get(name)
     return value if isinstance(value, list) else []
 

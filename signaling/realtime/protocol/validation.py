@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -25,7 +25,7 @@ MAX_NAME_LENGTH = 64
 "Characters of a client's text that an error repeats: enough to find a typo."
 
 
-def validate(raw: Any, expected_type: type[T], *, prefix: str = "") -> T:
+def validate(raw: object, expected_type: type[T], *, prefix: str = "") -> T:
     """Converts `raw` (decoded JSON) to the type `expected_type`. Raises RequestError with `param`
     (below `prefix`) and code unknown_parameter, missing_required_parameter, invalid_type or
     invalid_value.
@@ -61,7 +61,7 @@ def item_error_code(action: str) -> Iterator[None]:
         raise
 
 
-def _error(text: str, raw: Any, expected_type: type, prefix: str) -> RequestError:
+def _error(text: str, raw: object, expected_type: type, prefix: str) -> RequestError:
     """Builds our error from msgspec's message, which names the path and the problem."""
     at = _AT.search(text)
     path, problem = (at["path"], text[: at.start()]) if at else ("", text)
@@ -103,7 +103,7 @@ def _info(expected_type: type) -> inspect.Type:
     return inspect.type_info(expected_type)
 
 
-def _nodes(raw: Any, expected_type: type, path: str) -> list[inspect.Type]:
+def _nodes(raw: object, expected_type: type, path: str) -> list[inspect.Type]:
     """Returns the types that may stand at the path: several if a union leaves it open."""
     nodes = _chosen(_flat(_info(expected_type)), raw)
     for step in _STEP.findall(path):
@@ -112,12 +112,12 @@ def _nodes(raw: Any, expected_type: type, path: str) -> list[inspect.Type]:
     return nodes
 
 
-def _element(raw: Any, step: str) -> Any:
+def _element(raw: object, step: str) -> object:
     index = step.strip("[]")
     return raw[int(index)] if isinstance(raw, list) and index.isdecimal() else None
 
 
-def _chosen(nodes: list[inspect.Type], raw: Any) -> list[inspect.Type]:
+def _chosen(nodes: list[inspect.Type], raw: object) -> list[inspect.Type]:
     """Returns the type of a tagged union that the tag in `raw` selects; all if it selects none."""
     if not isinstance(raw, dict):
         return nodes
@@ -151,7 +151,7 @@ def _fields(nodes: list[inspect.Type]) -> set[str]:
     return tags | {field.encode_name for node in structs for field in node.fields}
 
 
-def _values(raw: Any, expected_type: type, path: str) -> set[object]:
+def _values(raw: object, expected_type: type, path: str) -> set[object]:
     """Returns the literals or tags that may stand at the path; empty if it is no enumeration."""
     above, _, last = path.rpartition(".")
     tags: set[object] = {

@@ -1,7 +1,7 @@
 """Settings of the user's audio, transcription and turn detection: parsing and display."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import UnsetType
 
@@ -54,7 +54,7 @@ def _kind(settings: SessionSettings, sent: InputNoiseReduction) -> NoiseMode:
     return kind
 
 
-def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:
+def noise_reduction_json(settings: SessionSettings) -> dict[str, object] | None:
     """Returns the noise reduction as clients see it."""
     mode = settings.noise_reduction
     return None if mode == "off" else {"type": mode}
@@ -97,9 +97,9 @@ def with_decoding(
     )
 
 
-def transcription_json(settings: SessionSettings) -> dict[str, Any]:
+def transcription_json(settings: SessionSettings) -> dict[str, object]:
     """Returns the transcription settings as clients see them."""
-    shown: dict[str, Any] = {"model": settings.asr, "language": settings.language}
+    shown: dict[str, object] = {"model": settings.asr, "language": settings.language}
     if settings.languages:
         shown["languages"] = list(settings.languages)
     if settings.prompt:
@@ -109,7 +109,7 @@ def transcription_json(settings: SessionSettings) -> dict[str, Any]:
     return shown
 
 
-def decoding_json(settings: SessionSettings) -> dict[str, Any]:
+def decoding_json(settings: SessionSettings) -> dict[str, object]:
     """Returns the decoding options that differ from the server's own choice."""
     return {
         name: getattr(settings, name)
@@ -155,11 +155,11 @@ def with_turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad
     )
 
 
-def turn_detection_json(detection: TurnDetection | None) -> dict[str, Any] | None:
+def turn_detection_json(detection: TurnDetection | None) -> dict[str, object] | None:
     """Returns the turn detection as clients see it; None if it is off."""
     if detection is None:
         return None
-    both: dict[str, Any] = {
+    both: dict[str, object] = {
         "type": detection.kind,
         "create_response": detection.create_response,
         "interrupt_response": detection.interrupt_response,

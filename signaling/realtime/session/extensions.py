@@ -3,7 +3,7 @@ display."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import UnsetType
 
@@ -83,21 +83,21 @@ def with_truncation(
             return AS_FITS
 
 
-def truncation_json(truncation: ContextTruncation) -> str | dict[str, Any]:
+def truncation_json(truncation: ContextTruncation) -> str | dict[str, object]:
     """Returns the truncation as clients see it."""
     if not truncation.is_allowed:
         return "disabled"
     if truncation == AS_FITS:
         return "auto"
-    shown: dict[str, Any] = {"type": "retention_ratio", "retention_ratio": truncation.retention}
+    shown: dict[str, object] = {"type": "retention_ratio", "retention_ratio": truncation.retention}
     if truncation.max_tokens is not None:
         shown["token_limits"] = {"post_instructions": truncation.max_tokens}
     return shown
 
 
-def model_json(settings: SessionSettings) -> dict[str, Any]:
+def model_json(settings: SessionSettings) -> dict[str, object]:
     """Returns the requests to the model that differ from its own defaults."""
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     if settings.parallel_tool_calls is not None:
         shown["parallel_tool_calls"] = settings.parallel_tool_calls
     if settings.reasoning_effort is not None:
@@ -105,9 +105,9 @@ def model_json(settings: SessionSettings) -> dict[str, Any]:
     return shown
 
 
-def extension_json(settings: SessionSettings) -> dict[str, Any]:
+def extension_json(settings: SessionSettings) -> dict[str, object]:
     """Returns the settings in `earshot` that differ from a fresh session's."""
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     for name, setting in NAMES.items():
         value = getattr(settings, setting)
         if value != getattr(_DEFAULTS, setting):

@@ -5,7 +5,6 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec.json import encode
 
@@ -104,7 +103,7 @@ def new_item(item: NewConversationItem | NewApprovalResponse, prefix: str = "ite
 
 
 def _call(sent: NewMcpCall, item_id: str) -> McpCallItem:
-    data: dict[str, Any] = {"text": sent.output} if sent.output is not None else {}
+    data: dict[str, object] = {"text": sent.output} if sent.output is not None else {}
     if sent.error is not None:
         message = str(sent.error.get("message", "it failed"))
         data = {"error": "tool_failed", "message": message}

@@ -2,7 +2,7 @@
 shown."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import UNSET, Meta, UnsetType
@@ -138,7 +138,7 @@ def _unset_groups(sent: McpTool) -> frozenset[str]:
     return frozenset(name for name, fields in names if all(value is UNSET for value in fields))
 
 
-def server_json(server: ClientMcpServer) -> dict[str, Any]:
+def server_json(server: ClientMcpServer) -> dict[str, object]:
     """Returns the server's JSON without secrets: no `authorization`, no `headers`, no query of the
     URL."""
     scheme, netloc, path, *_ = urlsplit(server.url)
@@ -155,7 +155,7 @@ def server_json(server: ClientMcpServer) -> dict[str, Any]:
 McpItem: TypeAlias = McpListItem | McpApprovalRequestItem | McpApprovalResponseItem | McpCallItem
 
 
-def mcp_item_json(item: McpItem) -> dict[str, Any]:
+def mcp_item_json(item: McpItem) -> dict[str, object]:
     """Returns an item of an MCP server as clients see it."""
     match item:
         case McpListItem(server_label=label, tools=tools):
@@ -178,7 +178,7 @@ def mcp_item_json(item: McpItem) -> dict[str, Any]:
             }
 
 
-def _result_json(result: str | None) -> dict[str, Any]:
+def _result_json(result: str | None) -> dict[str, object]:
     """Returns a call's output or error: text as the tool wrote it, anything else as JSON."""
     if result is None:
         return {"output": None, "error": None}
@@ -192,7 +192,7 @@ def _result_json(result: str | None) -> dict[str, Any]:
     return {"output": inner if isinstance(inner, str) else result, "error": None}
 
 
-def _tool_json(tool: McpToolDefinition) -> dict[str, Any]:
+def _tool_json(tool: McpToolDefinition) -> dict[str, object]:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -229,7 +229,7 @@ def _filter(sent: FilterObject | None) -> McpToolFilter | None:
     return McpToolFilter(None if names is None else tuple(names), sent_object(sent.read_only))
 
 
-def _filter_json(filter_: McpToolFilter) -> dict[str, Any]:
+def _filter_json(filter_: McpToolFilter) -> dict[str, object]:
     names = None if filter_.names is None else list(filter_.names)
     shown = {"tool_names": names, "read_only": filter_.read_only}
     return {name: value for name, value in shown.items() if value is not None}
@@ -243,7 +243,7 @@ def _approval(sent: Literal["always", "never"] | ApprovalObject | None) -> Appro
     return NEVER if sent == "never" else ALWAYS
 
 
-def _approval_json(approval: ApprovalPolicy) -> str | dict[str, Any]:
+def _approval_json(approval: ApprovalPolicy) -> str | dict[str, object]:
     if approval in (ALWAYS, NEVER):
         return "always" if approval == ALWAYS else "never"
     filters = {"always": approval.always, "never": approval.never}

@@ -195,7 +195,7 @@ def _sdp(data: bytes) -> str:
         raise RequestError("This is not SDP: it is not UTF-8.", code="invalid_sdp") from None
 
 
-def _json(data: bytes, param: str | None = None) -> Any:
+def _json(data: bytes, param: str | None = None) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

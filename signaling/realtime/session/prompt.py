@@ -1,6 +1,6 @@
 """References to stored prompts, in a session or a response: parsing and display."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
@@ -64,6 +64,6 @@ def instructions_of(use: PromptSelection, prompts: PromptLibrary, prefix: str) -
         return prompts.instructions(use)
 
 
-def prompt_json(use: PromptSelection) -> dict[str, Any]:
+def prompt_json(use: PromptSelection) -> dict[str, object]:
     """Returns a reference to a prompt as clients see it."""
     return {"id": use.id, "version": use.version, "variables": dict(use.variables) or None}

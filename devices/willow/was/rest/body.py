@@ -1,7 +1,6 @@
 """Bodies of WAS's REST requests, with limits."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -12,7 +11,7 @@ MAX_DEPTH = 32
 three levels."""
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> dict[str, object]:
     """Reads a JSON object. Raises RequestError invalid_json."""
     try:
         found = msgspec.json.decode(body)

@@ -2,7 +2,6 @@
 
 from mimetypes import guess_type
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from aiohttp import web as aioweb
@@ -49,7 +48,7 @@ class WasFiles:
         if kind not in ("was", "willow"):
             raise invalid("type", kind, "was, willow")
         base = f"{request.scheme}://{request.host}"
-        found: dict[str, list[dict[str, Any]]] = {}
+        found: dict[str, list[dict[str, object]]] = {}
         for image in await run_in_thread(self._door.firmware.all):
             url = f"{base}{OTA_PATH}?version={image.version}&platform={image.board}"
             asset = {

@@ -1,7 +1,6 @@
 """Names and areas that WAS's page sets; they are stored with the devices."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from core.errors import NotFound
 from devices.directory import Device, DeviceDirectory
@@ -24,7 +23,7 @@ async def named_device(directory: DeviceDirectory, mac: str) -> Device:
     return device
 
 
-def read_name_and_area(body: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def read_name_and_area(body: Mapping[str, object]) -> tuple[str | None, str | None]:
     """Returns name and area; None: it stays. Raises RequestError, naming the field."""
     given = [name for name in NAMES if name in body]
     name = _text(body, given[0]) if given else None
@@ -36,7 +35,7 @@ def read_name_and_area(body: Mapping[str, Any]) -> tuple[str | None, str | None]
     return name, area
 
 
-def _text(body: Mapping[str, Any], field: str) -> str:
+def _text(body: Mapping[str, object], field: str) -> str:
     found = body[field]
     if not isinstance(found, str) or len(found) > MAX_CHARS or not found.isprintable():
         raise invalid(field, found, f"at most {MAX_CHARS} printable characters")

@@ -103,7 +103,7 @@ class WillowCalls:
         finally:
             self._tasks = None
 
-    async def start(self, offer_sdp: str, params: Mapping[str, Any]) -> str:
+    async def start(self, offer_sdp: str, params: Mapping[str, object]) -> str:
         """Starts a call and returns the SDP answer. params: parameters of the query.
 
         Raises OverloadedError, RequestError.
@@ -141,7 +141,7 @@ class WillowCalls:
 class WillowCall:
     """One call. Create it in a running event loop."""
 
-    def __init__(self, calls: WillowCalls, params: Mapping[str, Any]) -> None:
+    def __init__(self, calls: WillowCalls, params: Mapping[str, object]) -> None:
         self.id = new_id("rtc")
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """The SDP answer, or the error why there is none. If the waiting request is cancelled, the
@@ -151,7 +151,7 @@ class WillowCall:
         self._calls = calls
         self._query = params
         "Parameters of the offer's query; those of a `stop` override them."
-        self._expected_params: Mapping[str, Any] = params
+        self._expected_params: Mapping[str, object] = params
         "Parameters that the next `stop` will probably have: those of the last one."
         self._recording: RtcRecording | None = None
         "The recording between `start` and `stop`; None: there is none."
@@ -228,7 +228,7 @@ class WillowCall:
             case unreachable:
                 assert_never(unreachable)
 
-    def _start(self, expected_params: Mapping[str, Any], tasks: asyncio.TaskGroup) -> None:
+    def _start(self, expected_params: Mapping[str, object], tasks: asyncio.TaskGroup) -> None:
         if self._recording is not None:
             raise RequestError("already recording; send stop first", code="already_recording")
         if len(self._recordings) >= MAX_RECORDINGS:
@@ -245,7 +245,7 @@ class WillowCall:
         tasks.create_task(work, name=f"{self.id}-recording")
         self._peer.send(log("recording started"))
 
-    def _stop(self, params: Mapping[str, Any], tasks: asyncio.TaskGroup) -> None:
+    def _stop(self, params: Mapping[str, object], tasks: asyncio.TaskGroup) -> None:
         recording, self._recording = self._recording, None
         if recording is None:
             raise RequestError("not recording; send start first", code="not_recording")
@@ -357,6 +357,6 @@ class WillowCall:
         self._peer.send(log(f"{took}, language {transcript.language}"))
 
 
-def _without_nulls(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _without_nulls(params: Mapping[str, object] | None) -> Mapping[str, object]:
     """Drops null values: they leave the choice as it was."""
     return {name: value for name, value in (params or {}).items() if value is not None}

@@ -83,7 +83,7 @@ def partial(text: str, stable: str) -> str:
     return _text({"type": "partial", "obj": {"text": text, "stable": stable}})
 
 
-def _text(message: dict[str, Any]) -> str:
+def _text(message: dict[str, object]) -> str:
     return msgspec.json.encode(message).decode()
 
 

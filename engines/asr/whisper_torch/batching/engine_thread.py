@@ -233,7 +233,7 @@ class DeviceThread:
         if isinstance(job.task, GenerateTask) and len(job.generated) == len(job.task.rows):
             self._resume(job, [job.generated[i] for i in sorted(job.generated)])
 
-    def _resume(self, job: DecodeJob, result: Any) -> None:
+    def _resume(self, job: DecodeJob, result: object) -> None:
         job.generated = {}
         try:
             if isinstance(result, Future):
@@ -271,7 +271,7 @@ def _run_cleanup(call: Callable[[], Any]) -> None:
         logger.error("! asr.whisper_torch: the clean-up after a failed step failed: %r", error)
 
 
-def _in_inference_mode(call: Callable[[], Any]) -> Any:
+def _in_inference_mode(call: Callable[[], Any]) -> object:
     with torch.inference_mode():
         return call()
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -214,7 +213,7 @@ def _decoder(reader: _TensorReader, shape: ModelShape) -> DecoderWeights:
     )
 
 
-def _tensor_sizes(part: Any) -> Iterator[int]:
+def _tensor_sizes(part: object) -> Iterator[int]:
     """Yields the size of every tensor in `part`, in bytes."""
     if isinstance(part, torch.Tensor):
         yield part.nbytes
