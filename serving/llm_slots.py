@@ -3,7 +3,7 @@ exist.
 
 A draft is an answer that is begun before the user's turn is certainly over. Answers that a user
 waits for have priority: no draft takes the last free slot, and when all slots are taken the oldest
-draft gives up its own.
+draft is cancelled.
 """
 
 import asyncio
@@ -39,7 +39,8 @@ class SlotHolder:
 
 
 class LlmSlots:
-    """Slots of one language model. A round of an answer takes a slot, not the whole answer.
+    """Slots of one language model. Each request to the model takes a slot; an answer that
+    calls tools makes several requests, one after the other.
 
     Example:
         holder = SlotHolder()           # give_up is None: a user waits for this answer
@@ -98,7 +99,7 @@ class LlmSlots:
         """Holds a slot for work that nobody listens to: spoken turns go first.
 
         Waits until one slot more than it needs is free, or until the model is idle. `give_up`:
-        cancels the work when a spoken turn needs its slot, as that of a draft.
+        cancels the work. It is called when a spoken turn needs the slot, as for a draft.
         """
         while self._holders and not self._has_spare:
             await self._changed.wait()

@@ -1,4 +1,4 @@
-"""A language model in a worker process, as an `Llm` of the gateway."""
+"""A language model in a worker process, used through the interface `Llm`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager

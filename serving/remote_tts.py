@@ -1,4 +1,4 @@
-"""A voice in a worker process, as a `Tts` of the gateway."""
+"""A voice in a worker process, used through the interface `Tts`."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
@@ -15,7 +15,7 @@ class RemoteTts:
     """A `Tts` whose clauses are synthesised by a worker process.
 
     Each clause is a call of its own. A session that reads slowly delays only its own next clause,
-    so at most one clause waits in the gateway for each session.
+    so at most one clause of each session waits in this process.
     """
 
     def __init__(

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path("/sys/fs/cgroup")
+CGROUP_ROOT = Path("/sys/fs/cgroup")
 "Folder of the control groups."
-OWN = Path("/proc/self/cgroup")
+PROCESS_GROUPS = Path("/proc/self/cgroup")
 "File that names this process's groups."
 
 UNLIMITED_BYTES = 2**60
@@ -29,7 +29,7 @@ class CgroupLimits:
     "Memory that the group may still take. The page cache that it can drop counts as free."
 
 
-def read_cgroup_limits(root: Path = ROOT, own: Path = OWN) -> CgroupLimits:
+def read_cgroup_limits(root: Path = CGROUP_ROOT, own: Path = PROCESS_GROUPS) -> CgroupLimits:
     """Returns the limits of this process. Where there are no control groups (macOS), there are
     none."""
     groups = _groups(own)

@@ -23,7 +23,7 @@ from serving.placement.hardware import Hardware
 from serving.placement.whisper import CPU, asr_memory, place_model
 
 KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
-"All kinds of engines."
+"Kinds of engines that a session uses. Models of the other kinds (embed, rerank) are found by name."
 
 AUTO = "auto"
 "Value of the configuration that leaves the choice to this module."
@@ -32,7 +32,7 @@ ENGLISH_VOICE = "hibari"
 "TTS engine that speaks only English. `auto` passes over it where sessions have another language."
 
 SMART_TURN = "smart_turn"
-"Engine that hears whether a turn is over."
+"Engine that detects from the sound whether a turn is over."
 
 PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
     "vad": (

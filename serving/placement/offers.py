@@ -66,8 +66,8 @@ class LoadableModel:
 
 @dataclass(frozen=True, slots=True)
 class OfferInputs:
-    """Values that offers are made from: the same at the start, at a later look into the folder, and
-    in `doctor`."""
+    """Values that offers are made from. They are the same at the start, when the models folder is
+    read again, and in `doctor`."""
 
     hardware: Hardware
     engines: Sequence[EngineAvailability]

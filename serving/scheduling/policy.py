@@ -1,4 +1,4 @@
-"""Policy that tells the scheduler about one kind of model, and the Protocol of that model's
+"""Policy by which the scheduler treats one kind of model, and the Protocol of that model's
 workers. The scheduler itself never looks into an item."""
 
 from collections.abc import Callable, Mapping, Sequence

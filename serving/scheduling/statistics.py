@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 NS_PER_S = 1e9
+"Nanoseconds in a second."
 
 
 @dataclass(slots=True)

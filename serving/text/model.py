@@ -77,6 +77,7 @@ POLICIES: dict[TextModelKind, SchedulingPolicy[Any]] = {
     "rerank": _policy("rerank", "reranking"),
     "clip": _policy("clip", "embedding"),
 }
+"Scheduling policy of each kind of text model."
 
 
 class TextWorkerPool(Scheduler[ItemT, ResultT]):
@@ -152,7 +153,10 @@ class ServedTextModel(
 
 Embedder = ServedTextModel[EmbedItem, EmbedResult]
 Embedders = ModelsOfKind[Embedder]
+"All models for embeddings by name."
+
 Rerankers = ModelsOfKind[ServedTextModel[RerankItem, RerankResult]]
+"All models for reranking by name."
 
 
 class ServedClip(ServedTextModel[ClipItem, ClipResult]):
@@ -163,6 +167,8 @@ Clips = ModelsOfKind[ServedClip]
 
 
 EMBED_WARM_UP = EmbedItem(("warm",))
+"Item that is computed once after the load of a model for embeddings."
+
 RERANK_WARM_UP = RerankItem("warm", ("up",))
 CLIP_WARM_UP = ClipItem(("warm",))
 

@@ -1,4 +1,4 @@
-"""One model of texts in a supervised child process, whose calls are batches."""
+"""Text model (embeddings or reranking) in a supervised child process, whose calls are batches."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -15,7 +15,8 @@ CALL_LIMIT_S = 60.0
 texts at most, and a large model on a small machine takes 100 ms for each."""
 
 NICE = 5
-"""Niceness of the process: a turn of the voice gets two thirds of a processor that both want."""
+"""Niceness of the process. Where it and a voice turn want the same processor, the turn gets about
+two thirds of the time."""
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

@@ -257,7 +257,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             await self._writer.drain()
 
     def _write_message(self, message: Struct) -> None:
-        """Fire-and-forget: writes a small message without draining."""
+        """Writes a small message without waiting until it is sent."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame(message))
 
