@@ -10,7 +10,7 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.files.decode import decode_file
 from media.processing.modes import NoiseMode
-from media.processing.noise_suppression import BLOCK, open_noise_reduction
+from media.processing.noise_suppression import BLOCK_SAMPLES, open_noise_reduction
 
 RECORDED = ("koala_noise", "room_tone_leopard_empty", *(f"speechbrain_noise{n}" for n in (1, 2, 3)))
 "Files of noise/ with rooms and machines, not with animals."
@@ -43,7 +43,7 @@ def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> C
         reduction = open_noise_reduction(mode)
         begin = LEAD + ms_to_samples(reduction.late_ms, ASR_RATE_HZ)
         end = begin + len(command)
-        sound: Pcm = np.zeros(end + -end % BLOCK, np.int16)
+        sound: Pcm = np.zeros(end + -end % BLOCK_SAMPLES, np.int16)
         sound[LEAD : LEAD + len(command)] = command
         if snr_db is not None:
             number = next(numbers)

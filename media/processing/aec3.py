@@ -8,8 +8,8 @@ from pywebrtc_audio import EchoCanceller as WebRtcCanceller
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from media.pcm import SILENCE_DBFS, dbfs
-from media.processing.echo_delay import FAR, NEAR, EchoDelay, estimate_delay
-from media.processing.echo_reference import ECHO_TAIL, EchoReference
+from media.processing.echo_delay import FAR_SAMPLES, NEAR_SAMPLES, EchoDelay, estimate_delay
+from media.processing.echo_reference import ECHO_TAIL_SAMPLES, EchoReference
 
 # Residual echo: what a canceller leaves of a room's reverberation sounds like speech to a VAD.
 #
@@ -18,7 +18,7 @@ from media.processing.echo_reference import ECHO_TAIL, EchoReference
 
 IS_ECHO_DB = 20
 "Attenuation by the canceller, in dB, from which a block counts as echo. Its level is then known."
-CRUMB_DB = 6
+RESIDUAL_ECHO_DB = 6
 "Residual echo is at least this much quieter than the echo could be, in dB."
 DECAY_DB_PER_S = 60
 "Assumed decay of an echo: a room with 1 s reverberation. Most rooms are faster."
@@ -26,7 +26,7 @@ OPEN_DB = 0
 "Level above the possible echo, in dB, from which a sound counts as a person."
 OPEN_MS = 300
 "Time after such a sound in which nothing is muted, for the quiet ends of words."
-CLOSED = 0.1
+CLOSED_GAIN = 0.1
 "Gain on residual echo. It leaves the noise of a quiet room; complete silence would sound cut."
 
 
@@ -54,23 +54,23 @@ class ResidualEchoGate:
         if cleaned_db >= self._echo_db + OPEN_DB:
             self._open_ms = OPEN_MS
         before = self._gain
-        is_crumb = self._open_ms <= 0 and cleaned_db < self._echo_db - CRUMB_DB
-        self._gain = CLOSED if is_crumb else 1.0
+        is_crumb = self._open_ms <= 0 and cleaned_db < self._echo_db - RESIDUAL_ECHO_DB
+        self._gain = CLOSED_GAIN if is_crumb else 1.0
         if self._gain == before == 1:
             return cleaned
         # A ramp from the old gain to the new one avoids a click.
         return (cleaned * np.linspace(before, self._gain, len(cleaned))).astype(np.int16)
 
 
-TAIL = ms_to_samples(1200, ASR_RATE_HZ)
+TAIL_SAMPLES = ms_to_samples(1200, ASR_RATE_HZ)
 """Samples for which the canceller keeps running after the last sound: its longest delay and a
 room's reverberation."""
-BLOCK = ASR_RATE_HZ // 100
+BLOCK_SAMPLES = ASR_RATE_HZ // 100
 "Samples that the library takes at once: 10 ms."
-LAG = BLOCK
+LAG_SAMPLES = BLOCK_SAMPLES
 """Samples by which the microphone is held back. The library misses an echo that arrives at the
 moment of playing, which may seem to happen where the clocks are a little off."""
-JUDGED_EVERY = ms_to_samples(500, ASR_RATE_HZ)
+JUDGEMENT_INTERVAL_SAMPLES = ms_to_samples(500, ASR_RATE_HZ)
 "Samples between two judgements of the result."
 ACTIVE_SHARE = 0.6
 "Share of the last second that must have been played sound, before a missing echo means anything."
@@ -87,13 +87,13 @@ MISSES = 2
 "Judgements in a row without an echo, after which there counts as being none."
 MISSES_AFTER_ECHO = 6
 "The same after an echo was found: a person may only have been louder."
-JUMP = ms_to_samples(10, ASR_RATE_HZ)
+JUMP_SAMPLES = ms_to_samples(10, ASR_RATE_HZ)
 """Samples by which the delay may shrink. The library follows a delay that grows; if it shrinks by
 more than this, the library is started again."""
-REACH = ms_to_samples(400, ASR_RATE_HZ)
+REACH_SAMPLES = ms_to_samples(400, ASR_RATE_HZ)
 """Delay in samples up to which the library needs no help. It finds delays up to 0.5 s by itself;
 for longer ones the reference is held back."""
-HEADROOM = ms_to_samples(100, ASR_RATE_HZ)
+HEADROOM_SAMPLES = ms_to_samples(100, ASR_RATE_HZ)
 "Samples of delay that are left for the library to find, as the delay may shrink."
 
 
@@ -149,15 +149,15 @@ class EchoCanceller:
     def clean(self, pcm: Pcm, position: int) -> Pcm:
         """See `EchoControl.clean`."""
         end = position + len(pcm)
-        if not self._reference.sounds(position - self._held_back - TAIL, end):
+        if not self._reference.sounds(position - self._held_back - TAIL_SAMPLES, end):
             self._clear_comparison()
             return pcm
         far = self._reference.read(position - self._held_back, end - self._held_back)
         cleaned = self._gate.push(pcm, self._canceller.process(pcm, far))
         self._remember(pcm, cleaned)
         if (
-            self._samples_since_judgement >= JUDGED_EVERY
-            and sum(map(len, self._microphone)) >= NEAR
+            self._samples_since_judgement >= JUDGEMENT_INTERVAL_SAMPLES
+            and sum(map(len, self._microphone)) >= NEAR_SAMPLES
         ):
             self._samples_since_judgement = 0
             self._judge(end)
@@ -169,11 +169,11 @@ class EchoCanceller:
         """See `EchoControl.is_sounding`."""
         is_there = self.path is not EchoPathState.NONE
         return is_there and self._reference.sounds(
-            position - self._held_back - ECHO_TAIL, position + 1
+            position - self._held_back - ECHO_TAIL_SAMPLES, position + 1
         )
 
     def _clear_comparison(self) -> None:
-        """Clears what is compared, because nothing has sounded for TAIL."""
+        """Clears what is compared, because nothing has sounded for TAIL_SAMPLES."""
         if self._microphone:
             self._microphone.clear()
             self._cleaned.clear()
@@ -185,21 +185,21 @@ class EchoCanceller:
         self._samples_since_judgement += len(microphone)
         self._microphone.append(microphone)
         self._cleaned.append(cleaned)
-        while sum(map(len, self._microphone)) - len(self._microphone[0]) >= NEAR:
+        while sum(map(len, self._microphone)) - len(self._microphone[0]) >= NEAR_SAMPLES:
             self._microphone.popleft()
             self._cleaned.popleft()
 
     def _judge(self, now: int) -> None:
         """Looks for the echo in the last second: before the canceller and, if it is there, after
         it."""
-        far = self._reference.read(now - FAR, now)
+        far = self._reference.read(now - FAR_SAMPLES, now)
         heard, cleaned = (
-            np.concatenate(frames)[-NEAR:] for frames in (self._microphone, self._cleaned)
+            np.concatenate(frames)[-NEAR_SAMPLES:] for frames in (self._microphone, self._cleaned)
         )
         found = estimate_delay(far, heard)
         if found.sharpness < IS_ECHO:
-            sounding = int(np.count_nonzero(far[-NEAR:]))
-            self._missed(is_conclusive=sounding >= ACTIVE_SHARE * NEAR)
+            sounding = int(np.count_nonzero(far[-NEAR_SAMPLES:]))
+            self._missed(is_conclusive=sounding >= ACTIVE_SHARE * NEAR_SAMPLES)
             return
         self._misses = 0
         self.erle_db = dbfs(heard) - dbfs(cleaned)
@@ -226,10 +226,12 @@ class EchoCanceller:
         """Holds the reference back if the delay is outside the library's reach, and starts the
         library again. True if it did."""
         previous, self._delay = self._delay, found.delay
-        has_shrunk = previous is not None and found.delay < previous - JUMP
-        if self._held_back <= found.delay <= self._held_back + REACH and not has_shrunk:
+        has_shrunk = previous is not None and found.delay < previous - JUMP_SAMPLES
+        if self._held_back <= found.delay <= self._held_back + REACH_SAMPLES and not has_shrunk:
             return False
-        self._held_back = max(0, found.delay - HEADROOM) if found.delay > REACH else 0
+        self._held_back = (
+            max(0, found.delay - HEADROOM_SAMPLES) if found.delay > REACH_SAMPLES else 0
+        )
         self._canceller = _Aec3Adapter()
         # Half duplex until the new canceller has adapted: the next judgement decides.
         self.path, self._leaks = EchoPathState.LEAKING, 0
@@ -237,8 +239,8 @@ class EchoCanceller:
 
 
 class _Aec3Adapter:
-    """Runs the library on pieces of any length. It holds the microphone back by LAG, so its output
-    is 10 ms late."""
+    """Runs the library on pieces of any length. It holds the microphone back by LAG_SAMPLES, so
+    its output is 10 ms late."""
 
     def __init__(self) -> None:
         self._library = WebRtcCanceller(ASR_RATE_HZ)
@@ -247,7 +249,7 @@ class _Aec3Adapter:
     def drop_rest(self) -> None:
         """Drops what is buffered, because the stream is interrupted."""
         self._far = self._ready = np.zeros(0, np.int16)
-        self._near = np.zeros(LAG, np.int16)
+        self._near = np.zeros(LAG_SAMPLES, np.int16)
 
     def process(self, near: Pcm, far: Pcm) -> Pcm:
         """Returns as many cleaned samples as there are in `near`.
@@ -257,11 +259,11 @@ class _Aec3Adapter:
         """
         self._near = np.concatenate([self._near, near])
         self._far = np.concatenate([self._far, far])
-        whole = len(self._far) - len(self._far) % BLOCK
+        whole = len(self._far) - len(self._far) % BLOCK_SAMPLES
         cleaned = self._library.process(self._near[:whole], self._far[:whole])
         self._near, self._far = self._near[whole:], self._far[whole:]
         self._ready = np.concatenate([self._ready, cleaned])
         if len(self._ready) < len(near):
-            self._ready = np.concatenate([np.zeros(BLOCK, np.int16), self._ready])
+            self._ready = np.concatenate([np.zeros(BLOCK_SAMPLES, np.int16), self._ready])
         out, self._ready = self._ready[: len(near)], self._ready[len(near) :]
         return out

@@ -11,7 +11,7 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
 from media.processing.aec3 import EchoCanceller
-from media.processing.echo_reference import ECHO_TAIL, EchoReference
+from media.processing.echo_reference import ECHO_TAIL_SAMPLES, EchoReference
 from media.processing.modes import EchoMode
 
 
@@ -82,12 +82,12 @@ class HalfDuplexEchoControl:
 
     def clean(self, pcm: Pcm, position: int) -> Pcm:
         """See `EchoControl.clean`."""
-        is_deaf = self._reference.sounds(position - ECHO_TAIL, position + len(pcm))
+        is_deaf = self._reference.sounds(position - ECHO_TAIL_SAMPLES, position + len(pcm))
         return np.zeros_like(pcm) if is_deaf else pcm
 
     def is_sounding(self, position: int) -> bool:
         """See `EchoControl.is_sounding`."""
-        return self._reference.sounds(position - ECHO_TAIL, position + 1)
+        return self._reference.sounds(position - ECHO_TAIL_SAMPLES, position + 1)
 
 
 def open_echo(mode: EchoMode, rate_hz: int, *, is_paced: bool) -> EchoControl:

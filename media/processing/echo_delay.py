@@ -12,18 +12,18 @@ import numpy.typing as npt
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
-NEAR = ms_to_samples(1000, ASR_RATE_HZ)
+NEAR_SAMPLES = ms_to_samples(1000, ASR_RATE_HZ)
 "Number of microphone samples that are compared."
-MAX_DELAY = ms_to_samples(2000, ASR_RATE_HZ)
+MAX_DELAY_SAMPLES = ms_to_samples(2000, ASR_RATE_HZ)
 "Longest delay that is found, in samples."
-FAR = NEAR + MAX_DELAY
+FAR_SAMPLES = NEAR_SAMPLES + MAX_DELAY_SAMPLES
 "Number of reference samples that are needed, up to the same moment."
 
 _STEP = 4
 "Number of samples that are added up to one: a quarter of the band is enough."
-_SIZE = 1 << ((FAR // _STEP + NEAR // _STEP) - 1).bit_length()
+_SIZE = 1 << ((FAR_SAMPLES // _STEP + NEAR_SAMPLES // _STEP) - 1).bit_length()
 "Length of the Fourier transform."
-_FLOOR = 1e-3
+_NOISE_FLOOR = 1e-3
 "Level relative to the strongest bin below which a bin holds noise; its phase counts little."
 
 
@@ -40,15 +40,17 @@ class EchoDelay:
 def estimate_delay(far: Pcm, near: Pcm) -> EchoDelay:
     """Returns the delay at which the echo of `far` is most likely in `near`.
 
-    `far`: the last FAR samples that were played. `near`: the last NEAR samples of the microphone.
-    Both end at the same moment.
+    `far`: the last FAR_SAMPLES that were played. `near`: the last NEAR_SAMPLES of the microphone.
+    Both are int16 at 16 kHz, and end at the same moment.
     """
     cross = _spectrum(near) * np.conj(_spectrum(far))
     size = np.abs(cross)
     if not (peak := float(size.max())):
         return EchoDelay(0, 0.0)
-    correlation = np.fft.irfft(cross / (size + _FLOOR * peak), _SIZE)
-    lags = np.abs(correlation[(np.arange(MAX_DELAY // _STEP) - MAX_DELAY // _STEP) % _SIZE])
+    correlation = np.fft.irfft(cross / (size + _NOISE_FLOOR * peak), _SIZE)
+    lags = np.abs(
+        correlation[(np.arange(MAX_DELAY_SAMPLES // _STEP) - MAX_DELAY_SAMPLES // _STEP) % _SIZE]
+    )
     best = int(lags.argmax())
     return EchoDelay(best * _STEP, float(lags[best] / np.sqrt(np.mean(lags**2))))
 

@@ -10,21 +10,21 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.resample import Resampler
 
-ECHO_TAIL = ms_to_samples(700, ASR_RATE_HZ)
+ECHO_TAIL_SAMPLES = ms_to_samples(700, ASR_RATE_HZ)
 """Samples for which an answer remains audible in the room: 400 ms of delay and 300 ms of
 reverberation."""
-NEW_STRETCH = ms_to_samples(200, ASR_RATE_HZ)
+NEW_STRETCH_SAMPLES = ms_to_samples(200, ASR_RATE_HZ)
 """A frame that is late by this many samples begins a new stretch. Pacing never lags that much, so
 the device's buffer has run empty."""
-DRIFT = ms_to_samples(20, ASR_RATE_HZ)
+DRIFT_SAMPLES = ms_to_samples(20, ASR_RATE_HZ)
 """Offset in samples above which a stretch is moved, if every frame of a second is off by more: the
 clocks have drifted apart."""
 DRIFT_FRAMES = 50
 "Number of frames over which drift is judged."
-KEPT = ms_to_samples(4000, ASR_RATE_HZ)
+KEPT_SAMPLES = ms_to_samples(4000, ASR_RATE_HZ)
 """Samples of the past that are kept: the longest delay that is searched, and the audio that is
 compared."""
-MAX_AHEAD = ms_to_samples(60_000, ASR_RATE_HZ)
+MAX_AHEAD_SAMPLES = ms_to_samples(60_000, ASR_RATE_HZ)
 """Samples of the future that are kept, for a client that gets its audio at once. Audio beyond that
 is ignored."""
 
@@ -56,7 +56,7 @@ class EchoReference:
         if not len(pcm):
             return
         start = self._placed(position)
-        if start + len(pcm) - position > MAX_AHEAD:
+        if start + len(pcm) - position > MAX_AHEAD_SAMPLES:
             return
         self._make_room(start, len(pcm), position)
         self._pcm[start - self._base : start - self._base + len(pcm)] = pcm
@@ -87,7 +87,7 @@ class EchoReference:
     def _placed(self, position: int) -> int:
         """Returns the position at which the next frame is placed."""
         off = position - self._end
-        if off >= NEW_STRETCH or (self._end == 0 and self._base == 0):
+        if off >= NEW_STRETCH_SAMPLES or (self._end == 0 and self._base == 0):
             self._offs.clear()
             return position
         self._offs.append(off)
@@ -96,22 +96,22 @@ class EchoReference:
         least, most = min(self._offs), max(self._offs)
         self._offs.clear()
         # Drift only if every frame was off to the same side; jitter is off to both.
-        if least > DRIFT:
+        if least > DRIFT_SAMPLES:
             return self._end + least
-        if self._is_paced and most < -DRIFT:
+        if self._is_paced and most < -DRIFT_SAMPLES:
             return max(self._base, self._end + most)
         return self._end
 
     def _make_room(self, start: int, size: int, now: int) -> None:
         """Makes room for [start, start + size), and fills a skipped part with silence. `now`:
         present position."""
-        oldest = max(self._base, min(now, start) - KEPT)
+        oldest = max(self._base, min(now, start) - KEPT_SAMPLES)
         if self._end <= oldest:
             self._base = self._end = max(oldest, start)
         needed = start + size - self._base
         if needed > len(self._pcm):
             kept = self.read(oldest, self._end)
-            room = np.zeros(2 * max(KEPT, start + size - oldest), np.int16)
+            room = np.zeros(2 * max(KEPT_SAMPLES, start + size - oldest), np.int16)
             room[: len(kept)] = kept
             self._pcm, self._base = room, oldest
         self._pcm[max(0, self._end - self._base) : max(0, start - self._base)] = 0
@@ -120,6 +120,6 @@ class EchoReference:
     def _sounding(self, start: int) -> None:
         """Notes that the audio from `start` to the end is not silent. Short pauses do not end a
         stretch."""
-        if self._sounds and start - self._sounds[-1][1] < NEW_STRETCH:
+        if self._sounds and start - self._sounds[-1][1] < NEW_STRETCH_SAMPLES:
             start = self._sounds.pop()[0]
         self._sounds.append((start, self._end))

@@ -12,7 +12,7 @@ from pywebrtc_audio import NoiseSuppressor
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.processing.modes import NoiseMode
 
-BLOCK = ms_to_samples(10, ASR_RATE_HZ)
+BLOCK_SAMPLES = ms_to_samples(10, ASR_RATE_HZ)
 "Samples that the library takes at once: 10 ms. It cannot follow a stream in other pieces."
 DELAY_MS = 6.0
 "Delay of the output in ms: exactly the overlap of the library's windows."
@@ -59,14 +59,14 @@ class WebRtcNoiseSuppression:
 
     def clean(self, pcm: Pcm) -> Pcm:
         """See `NoiseSuppression.clean`."""
-        if not len(pcm) % BLOCK and not len(self._pending) and not len(self._ready):
+        if not len(pcm) % BLOCK_SAMPLES and not len(self._pending) and not len(self._ready):
             return self._reduced(pcm)
         waiting = np.concatenate([self._pending, pcm])
-        whole = len(waiting) - len(waiting) % BLOCK
+        whole = len(waiting) - len(waiting) % BLOCK_SAMPLES
         ready = np.concatenate([self._ready, self._reduced(waiting[:whole])])
         self._pending = waiting[whole:]
         if len(ready) < len(pcm):
-            ready = np.concatenate([np.zeros(BLOCK, np.int16), ready])
+            ready = np.concatenate([np.zeros(BLOCK_SAMPLES, np.int16), ready])
         self._ready = ready[len(pcm) :]
         return ready[: len(pcm)]
 

@@ -40,7 +40,7 @@ network's jitter, and saves 20 ms: audio that misses a packet is played after al
 MAX_SHIFT_S = 0.0005
 "Largest shift of the ticks per packet: less than the jitter of any network."
 
-BEAT_S = 0.01
+TICK_GRID_S = 0.01
 """Grid for the ticks of all tracks with sound. Each packet moves them towards a multiple of this,
 by at most `MAX_SHIFT_S`, because a separate wake-up for each track costs more. Silent tracks follow
 `LEAD_S` instead."""
@@ -264,7 +264,7 @@ class TrackSink:
         self._tick += 1
         if frame is not None:
             # towards the grid on which the packets of all calls with sound are sent
-            self._shift_ticks(0, BEAT_S)
+            self._shift_ticks(0, TICK_GRID_S)
         self._pacer.call_at(self._origin + self._tick * self._ptime_s, self._on_tick)
 
     def _fail(self, failure: Exception) -> None:

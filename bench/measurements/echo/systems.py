@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
-from media.processing.aec3 import BLOCK, EchoCanceller
+from media.processing.aec3 import BLOCK_SAMPLES, EchoCanceller
 from media.processing.echo import EchoControl, HalfDuplexEchoControl, NoEchoControl
 from media.processing.echo_reference import EchoReference
 
@@ -57,7 +57,7 @@ def _livekit() -> EchoControl:
 
 
 def _speex() -> EchoControl:
-    canceller = import_module("pyaec").Aec(BLOCK, FILTER, ASR_RATE_HZ, True)
+    canceller = import_module("pyaec").Aec(BLOCK_SAMPLES, FILTER, ASR_RATE_HZ, True)
 
     def block(near: Pcm, far: Pcm) -> Pcm:
         return np.array(canceller.cancel_echo(near, far), np.int16)
@@ -67,8 +67,10 @@ def _speex() -> EchoControl:
 
 def _in_blocks(block: Process) -> Process:
     def process(near: Pcm, far: Pcm) -> Pcm:
-        cuts = range(0, len(near), BLOCK)
-        return np.concatenate([block(near[at : at + BLOCK], far[at : at + BLOCK]) for at in cuts])
+        cuts = range(0, len(near), BLOCK_SAMPLES)
+        return np.concatenate(
+            [block(near[at : at + BLOCK_SAMPLES], far[at : at + BLOCK_SAMPLES]) for at in cuts]
+        )
 
     return process
 

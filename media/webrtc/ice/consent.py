@@ -18,13 +18,13 @@ from media.webrtc.aiortc_internals.transport import (
     selected_pairs,
 )
 
-EVERY_S = 5.0
+CHECK_INTERVAL_S = 5.0
 "Mean time between checks, RFC 7675 section 5.1; it varies by a factor of 0.8 to 1.2."
 
-EXPIRES_S = 30.0
+EXPIRY_S = 30.0
 "Time after the last answer when consent expires, RFC 7675 section 5.1."
 
-_AGAIN = 2
+_REPETITIONS = 2
 """Number of repetitions of a check, after 0.5 and 1.5 s. Not more: the path to the other side may
 have changed by then."""
 
@@ -38,11 +38,11 @@ async def _renew(connection: Connection) -> None:
     """Checks until the connection is closed. Closes it when consent has expired."""
     now = asyncio.get_running_loop().time
     answered_at = now()
-    while now() < answered_at + EXPIRES_S:
+    while now() < answered_at + EXPIRY_S:
         try:
             # Consent may also expire between two checks.
-            async with asyncio.timeout_at(answered_at + EXPIRES_S):
-                await asyncio.sleep(EVERY_S * (0.8 + 0.4 * random.random()))
+            async with asyncio.timeout_at(answered_at + EXPIRY_S):
+                await asyncio.sleep(CHECK_INTERVAL_S * (0.8 + 0.4 * random.random()))
                 await _send_check(connection)
         except (TransactionError, TimeoutError):
             # no valid answer: check again, until consent has expired
@@ -58,5 +58,5 @@ async def _send_check(connection: Connection) -> None:
     for pair in tuple(selected_pairs(connection).values()):
         request = connection.build_request(pair, nominate=False)
         await pair.protocol.request(
-            request, pair.remote_addr, integrity_key=password.encode(), retransmissions=_AGAIN
+            request, pair.remote_addr, integrity_key=password.encode(), retransmissions=_REPETITIONS
         )

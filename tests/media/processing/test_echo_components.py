@@ -5,9 +5,14 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import dbfs
-from media.processing.aec3 import CLOSED, ResidualEchoGate
-from media.processing.echo_delay import FAR, NEAR, estimate_delay
-from media.processing.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, EchoReference
+from media.processing.aec3 import CLOSED_GAIN, ResidualEchoGate
+from media.processing.echo_delay import FAR_SAMPLES, NEAR_SAMPLES, estimate_delay
+from media.processing.echo_reference import (
+    KEPT_SAMPLES,
+    MAX_AHEAD_SAMPLES,
+    NEW_STRETCH_SAMPLES,
+    EchoReference,
+)
 
 pytestmark = pytest.mark.many
 
@@ -34,7 +39,7 @@ def test_frames_are_placed_one_after_the_other_despite_jitter() -> None:
 def test_a_new_answer_is_placed_where_it_was_sent_after_silence() -> None:
     reference, first, second = paced(), noise(FRAME), noise(FRAME, seed=2)
     reference.write(first, 0)
-    at = FRAME + NEW_STRETCH
+    at = FRAME + NEW_STRETCH_SAMPLES
     reference.write(second, at)
     np.testing.assert_array_equal(reference.read(0, FRAME), first)
     assert not reference.read(FRAME, at).any()
@@ -59,7 +64,7 @@ def test_unpaced_sound_is_placed_ahead_up_to_a_limit() -> None:
     for _ in range(100):
         reference.write(noise(ASR_RATE_HZ), 0)
     assert reference.sounds(59 * ASR_RATE_HZ, 60 * ASR_RATE_HZ)
-    assert not reference.sounds(MAX_AHEAD, 2 * MAX_AHEAD)
+    assert not reference.sounds(MAX_AHEAD_SAMPLES, 2 * MAX_AHEAD_SAMPLES)
     reference.cut(ASR_RATE_HZ)
     assert not reference.read(ASR_RATE_HZ, 2 * ASR_RATE_HZ).any()
     assert reference.read(0, ASR_RATE_HZ).any()
@@ -69,7 +74,7 @@ def test_memory_is_bounded_over_an_hour() -> None:
     reference, sound = paced(), noise(ASR_RATE_HZ)
     for second in range(3600):
         reference.write(sound, second * ASR_RATE_HZ)
-    assert len(reference._pcm) <= 4 * KEPT
+    assert len(reference._pcm) <= 4 * KEPT_SAMPLES
     assert len(reference._sounds) == 1
     np.testing.assert_array_equal(reference.read(3599 * ASR_RATE_HZ, 3600 * ASR_RATE_HZ), sound)
 
@@ -83,9 +88,9 @@ def dull(pcm: Pcm) -> Pcm:
 @pytest.mark.parametrize("delay", [0, 160, 6400, 24_000])
 @pytest.mark.parametrize("level", [3000, 100])
 def test_the_delay_of_an_echo_under_a_voice_is_found(delay: int, level: float) -> None:
-    far = dull(noise(FAR))
-    echo = far[FAR - NEAR - delay : FAR - delay] * (level / 3000)
-    near = (echo + dull(noise(NEAR, 300, seed=2))).astype(np.int16)
+    far = dull(noise(FAR_SAMPLES))
+    echo = far[FAR_SAMPLES - NEAR_SAMPLES - delay : FAR_SAMPLES - delay] * (level / 3000)
+    near = (echo + dull(noise(NEAR_SAMPLES, 300, seed=2))).astype(np.int16)
     found = estimate_delay(far, near)
     assert found.sharpness > 15
     assert found.delay == delay
@@ -93,15 +98,17 @@ def test_the_delay_of_an_echo_under_a_voice_is_found(delay: int, level: float) -
 
 def test_two_voices_do_not_match() -> None:
     found = [
-        estimate_delay(dull(noise(FAR, seed=s)), dull(noise(NEAR, seed=100 + s))).sharpness
+        estimate_delay(
+            dull(noise(FAR_SAMPLES, seed=s)), dull(noise(NEAR_SAMPLES, seed=100 + s))
+        ).sharpness
         for s in range(50)
     ]
     assert max(found) < 9
 
 
 def test_silence_matches_nothing() -> None:
-    assert estimate_delay(np.zeros(FAR, np.int16), noise(NEAR)).sharpness == 0
-    assert estimate_delay(noise(FAR), np.zeros(NEAR, np.int16)).sharpness == 0
+    assert estimate_delay(np.zeros(FAR_SAMPLES, np.int16), noise(NEAR_SAMPLES)).sharpness == 0
+    assert estimate_delay(noise(FAR_SAMPLES), np.zeros(NEAR_SAMPLES, np.int16)).sharpness == 0
 
 
 def test_the_gate_attenuates_residual_echo_but_not_voices() -> None:
@@ -111,7 +118,7 @@ def test_the_gate_attenuates_residual_echo_but_not_voices() -> None:
     crumb = noise(FRAME, 300)
     gate.push(crumb, crumb)
     assert dbfs(gate.push(crumb, crumb)) == pytest.approx(
-        dbfs(crumb) + 20 * np.log10(CLOSED), abs=1
+        dbfs(crumb) + 20 * np.log10(CLOSED_GAIN), abs=1
     )
     voice = noise(FRAME, 3500)
     gate.push(voice, voice)

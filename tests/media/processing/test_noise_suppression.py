@@ -7,7 +7,7 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.pcm import dbfs
 from media.processing.modes import NoiseMode
 from media.processing.noise_suppression import (
-    BLOCK,
+    BLOCK_SAMPLES,
     DELAY_MS,
     NoiseSuppression,
     open_noise_reduction,
@@ -64,10 +64,10 @@ def test_a_voice_is_kept_and_delayed_by_6_ms(mode: NoiseMode) -> None:
     assert abs(dbfs(voice[2 * SECOND :]) - dbfs(out[2 * SECOND :])) < 1
 
 
-@pytest.mark.parametrize("size", [BLOCK, 320, 480, SECOND])
+@pytest.mark.parametrize("size", [BLOCK_SAMPLES, 320, 480, SECOND])
 def test_any_number_of_whole_blocks_gives_the_same_audio(size: int) -> None:
     pcm = vowels(1) + hiss(1)
-    expected = cleaned(open_noise_reduction("far_field"), pcm, 2 * BLOCK)
+    expected = cleaned(open_noise_reduction("far_field"), pcm, 2 * BLOCK_SAMPLES)
     np.testing.assert_array_equal(cleaned(open_noise_reduction("far_field"), pcm, size), expected)
 
 
@@ -77,5 +77,5 @@ def test_other_sizes_give_the_same_audio_one_block_later(size: int) -> None:
     expected = cleaned(open_noise_reduction("far_field"), pcm)
     out = cleaned(open_noise_reduction("far_field"), pcm, size)
     assert len(out) == len(pcm)
-    assert not out[:BLOCK].any()
-    np.testing.assert_array_equal(out[BLOCK:], expected[:-BLOCK])
+    assert not out[:BLOCK_SAMPLES].any()
+    np.testing.assert_array_equal(out[BLOCK_SAMPLES:], expected[:-BLOCK_SAMPLES])

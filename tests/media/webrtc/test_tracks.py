@@ -11,11 +11,11 @@ from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
 from media.webrtc.jitter_buffer import JitterStats
 from media.webrtc.pacer import PacingTimer
 from media.webrtc.tracks import (
-    BEAT_S,
     LEAD_S,
     MAX_FILL_MS,
     MAX_HOLD_S,
     MAX_SHIFT_S,
+    TICK_GRID_S,
     TrackSink,
     TrackSource,
 )
@@ -238,8 +238,10 @@ def test_in_sound_packets_move_to_the_common_beat(offset_ms: int) -> None:
                 times.append(loop.time())
         steps = [after - before for before, after in pairwise(times)]
         assert all(abs(step - 0.02) < MAX_SHIFT_S + 1e-6 for step in steps)
-        assert all(abs(time / BEAT_S - round(time / BEAT_S)) < 1e-3 for time in times[15:])
-        assert abs(times[20] - times[0] - 20 * 0.02) < BEAT_S / 2 + 1e-6, "to the nearest"
+        assert all(
+            abs(time / TICK_GRID_S - round(time / TICK_GRID_S)) < 1e-3 for time in times[15:]
+        )
+        assert abs(times[20] - times[0] - 20 * 0.02) < TICK_GRID_S / 2 + 1e-6, "to the nearest"
 
     run_virtual(main())
 

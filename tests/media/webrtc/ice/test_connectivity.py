@@ -223,8 +223,8 @@ def test_an_unreachable_peer_is_freed() -> None:
 def test_consent_that_is_not_renewed_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """By RFC 7675 this holds for a peer that still sends packets but no longer answers our
     checks."""
-    monkeypatch.setattr(consent, "EVERY_S", 0.1)
-    monkeypatch.setattr(consent, "EXPIRES_S", 1.0)
+    monkeypatch.setattr(consent, "CHECK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(consent, "EXPIRY_S", 1.0)
 
     async def scene() -> None:
         before = await warm_up()
@@ -244,8 +244,8 @@ def test_consent_that_is_not_renewed_ends_the_call(monkeypatch: pytest.MonkeyPat
 
 def test_a_late_answer_of_a_busy_peer_renews_consent(monkeypatch: pytest.MonkeyPatch) -> None:
     """aioice would accept no answer after half a second."""
-    monkeypatch.setattr(consent, "EVERY_S", 0.1)
-    monkeypatch.setattr(consent, "EXPIRES_S", 1.5)
+    monkeypatch.setattr(consent, "CHECK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(consent, "EXPIRY_S", 1.5)
 
     async def scene() -> None:
         raw, end = stranger(), End(OURS_HZ)
@@ -273,7 +273,7 @@ def nominating(raw: RawPeer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_peer_is_followed_to_a_new_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consent, "EVERY_S", 0.2)
+    monkeypatch.setattr(consent, "CHECK_INTERVAL_S", 0.2)
 
     async def scene() -> None:
         raw, end = stranger(), End(OURS_HZ)

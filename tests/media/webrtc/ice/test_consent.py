@@ -47,6 +47,6 @@ def test_consent_expires_in_time_even_between_two_checks(
         consent.renew_consent(cast(Connection, silent))
         began_at = asyncio.get_running_loop().time()
         await silent.query_consent()
-        assert silent.closed_at == pytest.approx(began_at + consent.EXPIRES_S)
+        assert silent.closed_at == pytest.approx(began_at + consent.EXPIRY_S)
 
     run_virtual(scene())

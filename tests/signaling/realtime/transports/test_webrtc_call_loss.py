@@ -122,8 +122,8 @@ def test_a_call_whose_caller_vanishes_during_a_response_ends() -> None:
 
 def test_a_call_ends_when_consent_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     """RFC 7675: packets still come, but the peer no longer answers our checks."""
-    monkeypatch.setattr(consent, "EVERY_S", 0.1)
-    monkeypatch.setattr(consent, "EXPIRES_S", 1.0)
+    monkeypatch.setattr(consent, "CHECK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(consent, "EXPIRY_S", 1.0)
 
     async def scene(server: Server) -> None:
         async with stranger(server, "connection_lost") as one:
