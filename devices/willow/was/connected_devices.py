@@ -13,6 +13,7 @@ GRACE_S = 600.0
 before it fetches its firmware, and a device with bad Wi-Fi may still be fetching speech."""
 
 MAX_REMEMBERED = 1024
+"Most departed devices that are remembered. A further one needs the key after its disconnect."
 
 
 @dataclass(frozen=True, slots=True)

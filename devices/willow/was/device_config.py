@@ -113,7 +113,11 @@ ONLY_WITHOUT_WAS_MODE = (
 "Secrets that a device needs only if it runs commands itself."
 
 MAX_VALUE_CHARS = 512
+"Limit of a text value, in characters; WAS's longest values are URLs and tokens."
+
 MAX_VALUES = 100
+"Limit of the settings in one configuration; the firmware has far fewer."
+
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 

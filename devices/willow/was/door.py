@@ -41,11 +41,16 @@ MAX_OPEN = 256
 "Limit of sockets, including devices that wait for approval."
 
 RETRY_AFTER_S = 5
+"Seconds after which a refused device should try again."
 
 OTA_PATH = "/api/ota"
+"Path at which devices fetch firmware."
 
 USER_AGENT = "Willow/"
+"Beginning of the firmware's User-Agent; its version follows."
+
 MAX_VERSION_CHARS = 64
+"Characters of a claimed version that are kept."
 
 
 class WasDoor:

@@ -16,8 +16,10 @@ SIZES = ("tiny", "base", "small", "medium", "large")
 "Willow's names of model sizes; its own browser client always asks for `large`."
 
 BEAMS = range(1, MAX_BEAM_SIZE + 1)
+"Allowed values of `beam_size`."
 
 TASKS: tuple[AsrTask, ...] = ("transcribe", "translate")
+"Allowed values of `task`."
 
 ENGLISH = "en"
 "Language of translations: Whisper translates into no other."

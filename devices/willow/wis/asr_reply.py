@@ -11,6 +11,7 @@ from devices.willow.wis.asr import WisTranscript
 from devices.willow.wis.params import shortened
 
 MAX_REPLY_BYTES = 2047
+"Largest response that the firmware can read."
 
 MAX_ERROR_CHARS = 300
 "Limit of an error's message: it fits even with six bytes per character."

@@ -12,10 +12,15 @@ from pipeline.session.one_shot import OneShotRequest
 from pipeline.shared.settings import DEFAULT
 
 MAX_NEW_TOKENS = range(1, 16_385)
+"Allowed values of `max_new_tokens`."
+
 TEMPERATURES = (0.0, 2.0)
+"Lowest and highest `temperature`."
+
 TOP_P = (0.01, 1.0)
 "The lower limit is not 0, because servers refuse 0."
 PENALTIES = (0.5, 2.0)
+"Lowest and highest `repetition_penalty`."
 
 DEFAULT_TEMPERATURE = 0.7
 """WIS's temperature, used if neither the query nor this server's settings set one. WIS's 512 tokens
@@ -23,8 +28,10 @@ are the default of our engines. Its top_p and its penalty of 1.15 are not used: 
 model, and a penalty on earlier text damages tool calls."""
 
 MAX_ID_CHARS = 128
+"Longest `conversation_id`, in characters."
 
 FOREIGN = ("cross-site", "same-site")
+"Values of `Sec-Fetch-Site` for a request that a page of another site has caused."
 
 
 def read_question(query: Mapping[str, Any], text: str) -> OneShotRequest:

@@ -25,6 +25,8 @@ IDLE_S = 3600.0
 "Limit of the time without a frame of the client."
 
 SEND_TIMEOUT_S = 10.0
+"Longest wait for a client to take a frame."
+
 MAX_FRAME_BYTES = 64 * 1024
 "The longest text has 16 kB in UTF-8."
 
@@ -32,6 +34,7 @@ MAX_WAITING = 8
 "Limit of waiting questions, and of announcements that wait to be sent."
 
 RETRY_AFTER_S = 5
+"Seconds after which a refused client should try again."
 
 
 class ChatbotSocket:

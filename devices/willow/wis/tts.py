@@ -22,8 +22,10 @@ RATE_HZ = ASR_RATE_HZ
 "Willow's player resamples everything to this rate."
 
 MAX_TEXT_CHARS = 4096
+"Longest text that is spoken for one request, as in OpenAI's speech API."
 
 SPEEDS = (0.25, 4.0)
+"Lowest and highest `speed`, as a factor: 1 is the voice's own speed."
 
 WHOLE_TIMEOUT_S = 2.0
 """Longest wait for a complete WAV file, in seconds. The sizes in its header are known only when it

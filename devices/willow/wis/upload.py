@@ -21,11 +21,19 @@ from media.files.raw import BITS, AudioByteDecoder, RawDecoder, UnsupportedWavEr
 from media.files.upload_spool import UploadSpool
 
 FORM = "multipart/form-data"
+"Content type of a form with a file."
+
 FILE = "audio_file"
+"Name of the part of the form that holds the recording."
 
 RATES_HZ = range(8000, 48_001)
+"Allowed sample rates of plain samples."
+
 CHANNELS = (1, 2)
+"Allowed numbers of channels of plain samples."
+
 CODECS = ("pcm", *dict.fromkeys(FORMATS.split(",")))
+"Allowed values of `x-audio-codec`: plain samples, and the containers that FFmpeg decodes."
 
 MAX_PARTS = 100
 "Limit of the parts of a form, of which one is used."

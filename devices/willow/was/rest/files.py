@@ -14,6 +14,7 @@ from devices.willow.was.rest.body import read_path
 from devices.willow.wis.params import invalid, text_of
 
 ASSET_TYPES = ("audio", "image", "other")
+"Allowed values of the parameter `type`; the first two set the content type."
 
 AUDIO = {b"RIFF": "audio/wav", b"fLaC": "audio/flac"}
 "First bytes of the formats that the firmware plays, as in WAS."

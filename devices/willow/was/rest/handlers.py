@@ -34,13 +34,19 @@ from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import ConfigMessage, Identify, Notify, Restart
 
 ACTIONS = ("config", "identify", "notify", "restart", "update")
+"Allowed values of `action` in `POST /api/client`."
+
 CONFIG_TYPES = ("config", "ha_token", "ha_url", "multinet", "nvs", "tz", "was")
+"Allowed values of `type` in `/api/config`."
+
 STATUS_TYPES = ("asyncio_tasks", "connmgr", "notify_queue")
+"Allowed values of `type` in `/api/status`."
 
 MAX_TEXT_CHARS = 1000
 "Limit of a notification's text; a display shows a few hundred characters."
 
 MAX_STROBE_MS = 10_000
+"Longest period of a notification's flashing light, in ms."
 
 
 class WasRest:

@@ -38,7 +38,7 @@ class DeviceCommand:
     device_id: str
     text: str
     language: str
-    heard_at: float
+    recognised_at_s: float
     "Time when the words were known, in monotonic seconds."
     asr_ms: float = 0.0
     "Time from the end of speech to the words, if the server recognised them."
@@ -113,7 +113,7 @@ class DeviceCommands:
             return  # a wake word without words after it: the user expects no answer
         queue, now = self._queue(connection.device.id), self._clock.now()
         for command in queue.recent:
-            is_fresh = now <= command.heard_at + REPEAT_TIMEOUT_S
+            is_fresh = now <= command.recognised_at_s + REPEAT_TIMEOUT_S
             if is_fresh and not command.is_repeated and command.is_same(text):
                 command.is_repeated = True
                 command.may_send_result.set()
@@ -172,7 +172,7 @@ class DeviceCommands:
         if connection is not None:
             connection.send(command.result)
             connection.set_activity("idle")
-            answer_ms = command.asr_ms + 1000 * (answered_at - command.heard_at)
+            answer_ms = command.asr_ms + 1000 * (answered_at - command.recognised_at_s)
             connection.note_turn({"asr_final": command.asr_ms, "gate_open": answer_ms})
 
     async def _answer(self, connection: WillowConnection, command: DeviceCommand) -> None:

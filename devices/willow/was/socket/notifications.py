@@ -19,6 +19,7 @@ MAX_REPEAT = 20
 "Limit of repetitions of one notification."
 
 MessageSender = Callable[[ToDevice], None]
+"Function that queues a message for the device."
 
 
 class NotificationIds:

@@ -50,6 +50,8 @@ SEND_TIMEOUT_S = 10.0
 "Longest wait for a device to take a message."
 
 ConfigPushReason = Literal["changed", "asked", "ordered"]
+"""Reason for sending a configuration. changed: the device was approved or its settings changed.
+asked: the device wants it. ordered: a person wants it, through the page or the API."""
 
 CONFIG_REPEAT_S = 5.0
 """A request for the configuration within this time after it was sent is ignored. The firmware asks

@@ -41,6 +41,7 @@ from serving.asr.scheduling import DecodePriority
 logger = logging.getLogger(__name__)
 
 CHANNEL_LABEL = "chat"
+"Label of the data channel that WIS's clients open."
 
 MAX_UNREAD = 64
 "Limit of received messages that wait. A client sends two messages per sentence."
@@ -57,6 +58,7 @@ no sound, perhaps only SCTP's heartbeat every 30 s. Usually ICE notices earlier 
 gone."""
 
 RETRY_AFTER_S = 5
+"Seconds after which a refused client should try again."
 
 
 def call_settings() -> PeerSettings:

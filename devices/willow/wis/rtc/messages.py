@@ -38,6 +38,7 @@ class RtcStop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 RtcMessage: TypeAlias = RtcPing | RtcStart | RtcStop
+"A message of the client."
 
 _DECODER: msgspec.json.Decoder[RtcMessage] = msgspec.json.Decoder(RtcMessage)
 
