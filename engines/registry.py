@@ -40,8 +40,7 @@ PROTOCOLS: Mapping[EngineKind, type] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineAvailability:
-    """An engine that this installation knows by name, with the answer to whether it can run
-    here."""
+    """An engine that this installation knows by name, and whether it can run here."""
 
     name: str
     installed: bool
@@ -126,8 +125,8 @@ def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
 
 
 def worker_profile(kind: EngineKind, name: str, options: Mapping[str, Any]) -> WorkerProfile | None:
-    """Returns how an engine runs in a worker process; None if it runs in the gateway. Raises
-    ConfigError for wrong options, EngineMissing for a broken plugin."""
+    """Returns how an engine runs in a worker process; None if it runs in the server's own process.
+    Raises ConfigError for wrong options, EngineMissing for a broken plugin."""
     module, _ = _find(kind, name)
     read_profile: Callable[[Struct], WorkerProfile] | None = getattr(module, "worker_profile", None)
     settings = read_settings(module.Settings, options, where=f"{kind}.{name}")

@@ -15,9 +15,14 @@ from core.audio import ASR_RATE_HZ
 Features = npt.NDArray[np.float32]
 "Features of shape (MELS, frames)."
 Samples = npt.NDArray[np.float32]
+"Audio as float32, -1 to 1, shape (samples,)."
 
 MELS = 80
+"Number of mel bands."
+
 FRAME_SAMPLES = 160
+"Step from one frame to the next: 10 ms at 16 kHz."
+
 _FFT_SAMPLES = 400
 _MIN_POWER = 1e-10
 _RANGE_DECADES = 8.0

@@ -1,4 +1,5 @@
-"""Engine for Smart Turn v3: a small network that tells by sound whether a sentence is finished.
+"""Engine for Smart Turn v3: a small network that judges by the sound
+whether a sentence is finished.
 
 It is from pipecat (BSD-2-Clause), has 8 MB, takes Whisper's features and knows 23 languages. The
 weights come with `earshot models pull`, or inside an installed pipecat-ai: only the file is read,

@@ -1,7 +1,7 @@
 """Engine for hibari: small neural voices for English, whose Python package contains their weights.
 
 A voice has 8 MB and speaks more than a hundred times faster than real time on one core. It knows
-English only; a clause in another language or script is refused, and the server has eSpeak speak it.
+English only; a clause in another language or script is refused, and eSpeak speaks it instead.
 A clause is synthesised sentence by sentence. A cancelled one ends in the middle of the model's run.
 """
 
@@ -34,7 +34,11 @@ from engines.tts.text import UNSPEAKABLE, checked_speed, chosen_voice
 REQUIRES = {"hibari": "hibari-tts"}
 
 RATE_HZ = 24_000
+"Sample rate of the voice."
+
 LANGUAGE = "en"
+"The only language of the voice."
+
 NOUN = "NN"
 "Part of speech for looking up a word whose own is unknown."
 
@@ -54,8 +58,8 @@ MIN_FOREIGN_WORDS = 4
 "Fewest words of a clause that may be refused as not English. A shorter one may be names alone."
 
 FOREIGN_SHARE = 0.5
-"""Share of words unknown to the dictionary from which a clause counts as not English. Of German,
-French, Spanish, Italian, Dutch and Polish sentences it finds four in five. Prose with names in it
+"""Share of words unknown to the dictionary from which a clause counts as not English. This detects
+four in five sentences in German, French, Spanish, Italian, Dutch and Polish. Prose with names in it
 stays below; lists of file names do not."""
 
 KEPT_LEAD_MS = 30.0

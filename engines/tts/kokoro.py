@@ -33,6 +33,7 @@ EXTRA = "kokoro"
 REQUIRES = {"kokoro_onnx": "kokoro-onnx"}
 
 RATE_HZ = 24_000
+"Sample rate of all voices."
 
 LANGUAGES = {
     "a": ("en", "en-us"),

@@ -22,6 +22,8 @@ Mel = npt.NDArray[np.float64]
 "Power per frame and band, shape (frames, 25)."
 
 FRAME_MS = 10
+"Time from one frame of features to the next, in ms."
+
 LOOKAHEAD_FRAMES = 40
 "Frames over which the mean of the first frames is taken: 0.4 s, about the first word."
 

@@ -10,6 +10,7 @@ from math import log10
 from pathlib import Path
 
 NGram = tuple[str, ...]
+"Some words in a row, as they are counted."
 
 START, END = "<s>", "</s>"
 _ORDER = 3

@@ -23,6 +23,8 @@ from engines.asr.pocketsphinx.language_model import TrigramModel
 from engines.base import AsrInfo, AsrItem, AsrResult, Word
 
 LANGUAGE = "en"
+"The only language of the model."
+
 SILENCE_PEAK = 32
 """Peak sample value below which audio is not decoded: -60 dBFS, below any microphone's own noise.
 Normalised to full scale such noise would become words."""
@@ -35,6 +37,7 @@ INFO = AsrInfo(
     max_batch=1,  # items are decoded one after another: a batch only makes the first wait
     is_incremental=True,
 )
+"Properties that the engine reports."
 
 MIN_FREE_SPEECH_CONFIDENCE = 0.2
 "Speech confidence of a rejected command below which free speech is not tried: most noise."

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 Phones = tuple[str, ...]
+"Sounds of a word, in the ARPAbet notation of the CMU dictionary."
 
 _VOWELS = frozenset(
     ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")

@@ -39,7 +39,9 @@ def load_whisper(folder: Path, settings: Settings) -> Any:
     if settings.device == "cuda":
         raise EngineMissing("asr", NAME, problem)
     logger.warning("= asr.%s: uses the CPU, because the GPU cannot be used: %s", NAME, problem)
-    return _load(folder, replace(settings, compute_type=None), "cpu")  # theirs may be a GPU's
+    return _load(
+        folder, replace(settings, compute_type=None), "cpu"
+    )  # the configured type may be for GPUs only
 
 
 def _load(folder: Path, settings: Settings, device: str) -> Any:

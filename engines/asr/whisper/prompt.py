@@ -17,7 +17,10 @@ MAX_WORDS_BYTES = 160
 "Longest given beginning of the answer. It limits the tokens: half of the decoder is the answer's."
 
 TIMESTAMP = re.compile(r"<\|\d\d?\.\d[02468]\|>")
+"Text of a timestamp token, such as `<|1.20|>`."
+
 SPECIAL = re.compile(r"<\|[^<>|]*\|>")
+"Text of any special token, such as `<|en|>`."
 
 _LAST_TIME_S = 30.0
 _START_TAG = "<|startoftranscript|>"
@@ -105,6 +108,8 @@ MAX_TOKENS = 448
 "Positions of the decoder: prompt and answer together."
 
 MAX_ANSWER_TOKENS = MAX_TOKENS // 2
+"Longest answer. Prompt and hotwords take at most the other half."
+
 MAX_TEXT_TOKENS = MAX_ANSWER_TOKENS - 1
 "Most tokens of prompt and hotwords. The last ones of a prompt and the first hotwords are kept."
 

@@ -6,6 +6,8 @@ from typing import NamedTuple, NotRequired, TypedDict
 from engines.asr.whisper.prompt import TIMESTAMP_S
 
 FRAME_S = 0.01
+"Length of a frame of the mel spectrogram, in seconds."
+
 _FRAMES_PER_TIMESTAMP = 2
 
 

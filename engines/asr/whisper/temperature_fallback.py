@@ -118,7 +118,7 @@ class FallbackDecoder:
     def decode(
         self, encoded: EncoderOutput, window_tasks: Sequence[WindowTask]
     ) -> list[WindowResult]:
-        """Returns one answer per question, in order. No answer depends on other questions."""
+        """Returns one result per task, in order. No result depends on other tasks."""
         tried: list[list[WindowResult]] = [[] for _ in window_tasks]
         waiting = list(range(len(window_tasks)))
         while waiting:
@@ -142,7 +142,8 @@ class FallbackDecoder:
         """Decodes a group at one temperature and adds the answers to `tried`.
 
         Decoding stops early at a length that only loops should reach. The few answers of that
-        length that are no loops are decoded again in full, or in 30 s if the window was short.
+        length that are no loops are decoded again without that limit, or, if the window was short,
+        in a window of 30 s.
         """
         limit = max(window_task.loop_limit_tokens for _, window_task, _ in group)
         unfinished = []

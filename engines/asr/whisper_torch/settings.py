@@ -19,8 +19,10 @@ from engines.asr.whisper_torch.checkpoint import CONFIG, TOKENIZER, read_shape
 from engines.base import AsrInfo
 
 NAME = "whisper_torch"
+"Name of the engine."
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+"Files of which a checkpoint has one: all weights, or the index of several files."
 
 ComputeType = Literal[
     "float32",
@@ -43,7 +45,7 @@ class Settings(shared.Settings, frozen=True, forbid_unknown_fields=True):
     "Number type; None: float16 on a GPU, float32 on a CPU. int8, fp8: less memory, but slower."
     beam_size: Annotated[int, Meta(ge=1, le=8)] = 1
     max_batch: Annotated[int, Meta(ge=1, le=256)] = 8
-    "Number of rows. A beam takes one per beam, a try at a temperature above 0 takes five."
+    "Number of rows. A beam search takes one per beam, an attempt above temperature 0 takes five."
     graphs: bool = True
     "Capture CUDA graphs at the start, if there is a GPU."
     warm_up_s: Annotated[float, Meta(ge=0, le=60)] = 20.0

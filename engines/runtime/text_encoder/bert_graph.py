@@ -4,6 +4,7 @@ from engines.runtime.checkpoint_graph import INT32, INT64, Checkpoint, GraphWrit
 from engines.runtime.text_encoder.folder import TextModelFolder, position_offset
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"Names of the graph's inputs, as every BERT in ONNX has them."
 
 
 def build_graph(model: TextModelFolder) -> bytes:

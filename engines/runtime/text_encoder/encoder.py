@@ -13,6 +13,7 @@ from engines.runtime.text_encoder.bert_graph import build_graph
 from engines.runtime.text_encoder.folder import TOKENIZER_FILE, TextModelKind, read_folder
 
 Floats = npt.NDArray[np.float32]
+"Array of float32 of any shape."
 
 MAX_PADDING = 0.2
 "Largest part of a call's tokens that may be padding. Padding costs as much as words."

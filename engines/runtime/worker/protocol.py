@@ -20,6 +20,7 @@ has lost the frame boundaries."""
 _LENGTH_BYTES = 4
 
 NO_VARIABLES: Mapping[str, str] = {}
+"Environment variables that a worker gets in addition: none."
 
 PayloadT = TypeVar("PayloadT")
 """Type of a message's payload. The sender names it, so that it is encoded in place: a batch of long

@@ -36,6 +36,7 @@ EventSink = Callable[[Sequence[EspeakEvent]], None]
 "Function that takes the events within the next samples, before the `PcmSink` takes those."
 
 NORMAL_WORDS_PER_MINUTE = 175
+"Speed of eSpeak at factor 1, which is its own default."
 
 _BUFFER_MS = 50
 "Audio per callback, and so the longest delay until a cancelled synthesis stops."

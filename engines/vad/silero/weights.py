@@ -15,10 +15,13 @@ from core.errors import EngineMissing
 from engines.runtime.onnx_file import OnnxLayer, layers
 
 Floats = npt.NDArray[np.float32]
+"Array of float32 of any shape."
 
 WINDOW_SAMPLES = 256
 "Samples of one spectrum."
 BINS = WINDOW_SAMPLES // 2 + 1
+"Number of frequency bins of a window's spectrum."
+
 LSTM_UNITS = 128
 "Size of the LSTM's output, and of its cell state."
 

@@ -193,7 +193,7 @@ class DeviceThread:
                 self._resume(job, result)
 
     def _encode(self) -> None:
-        """Encodes waiting windows of equal length, in one call: then it is the rows' turn."""
+        """Encodes waiting windows of equal length, in one call, so that the rows wait only once."""
         waiting = [job for job in self._jobs if isinstance(job.task, EncodeTask)]
         if not waiting:
             return

@@ -64,9 +64,9 @@ class SlotTable:
         self._done_flags = torch.zeros(state.rows, dtype=torch.int64, pin_memory=is_cuda)
         self._done_event = torch.cuda.Event() if is_cuda else None
         self._queried: list[SlotRange] | None = None
-        "Ranges at the last question which rows are done; None: it is answered."
+        "Ranges in use when the device was last asked which rows are done; None: it has replied."
         self._steps_since_query = 0
-        "Steps launched since that question."
+        "Number of steps launched since then."
 
     @property
     def slot_ranges(self) -> Sequence[SlotRange]:
@@ -127,7 +127,7 @@ class SlotTable:
     def ended(self) -> list[SlotRange]:
         """Returns the answers that are known to be done.
 
-        A GPU answers while it computes the next step. It is waited for only when it is
+        A GPU replies while it computes the next step. This waits for the reply only when the GPU is
         `MAX_STEPS_AHEAD` steps behind. A CPU is never behind.
         """
         if self._queried is None and self._slot_ranges:

@@ -103,8 +103,8 @@ class _GraphPool:
 
     cuBLAS keeps memory for each stream. For the capturing stream it is allocated in the first
     capture, from the graphs' pool, and lives as long as the graphs. So other code can free cuBLAS's
-    memory (`torch.compile` does) without taking it from them. One stream for rehearsals is enough:
-    each stream costs 32 MB.
+    memory (`torch.compile` does) without taking it from them. One stream for all warm-up runs is
+    enough: each stream costs 32 MB.
     """
 
     def __init__(self) -> None:
@@ -172,8 +172,8 @@ class CudaGraphLauncher:
         """Captures graphs in this order and returns their number.
 
         It stops when the budget is used up or a capture fails, perhaps for lack of memory. The
-        remaining shapes go kernel by kernel. No row may be in use, because rehearsals write to the
-        rows.
+        remaining shapes go kernel by kernel. No row may be in use, because the warm-up runs
+        write to the rows.
         """
         began = now()
         try:
@@ -184,12 +184,12 @@ class CudaGraphLauncher:
                     self._steps.capture(shape, partial(self._eager.step, shape))
                 else:
                     self._capture_encoder(shape)
-        except RuntimeError as error:  # torch's; what it says may be a page
+        except RuntimeError as error:  # of torch, whose message may be a page long
             reason = str(error).partition("\n")[0]
             logger.warning(
                 "= asr.whisper_torch: the remaining CUDA graphs were not captured: %s", reason
             )
-        torch.cuda.synchronize()  # what was rehearsed writes to the rows, on a stream of its own
+        torch.cuda.synchronize()  # the warm-up runs write to the rows, on a stream of their own
         return len(self.captured)
 
     @property

@@ -18,7 +18,7 @@ _MIN_LOG_POWER, _LOG_POWER_RANGE = -10.0, 8.0
 _LINEAR_HZ, _LINEAR_STEP_HZ, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27.0
 "Slaney's mel scale: linear up to 1 kHz, then logarithmic."
 _MAX_MEL = 45.245640471924965
-"8 kHz on that scale."
+"Upper end of the filters, 8 kHz, on that scale."
 
 
 class DeviceLogMel:

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import linear as multiply
 
 WeightStorage = Literal["plain", "int8", "fp8"]
+"Form in which weights are kept in memory. plain: in the number type of the computation."
 
 _INT8_MAX = 127.0
 _FP8_MAX = 448.0
