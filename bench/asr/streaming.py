@@ -26,7 +26,10 @@ LATE_S = 0.8
 "Time after speech in which a server may still report that there was speech."
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
+"Beginning of the types of all transcription events."
+
 FINAL = frozenset((f"{TRANSCRIPTION}.completed", f"{TRANSCRIPTION}.failed"))
+"Types of the events that end a transcription."
 
 
 @dataclass(frozen=True, slots=True)

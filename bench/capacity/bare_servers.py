@@ -32,8 +32,10 @@ from media.webrtc.ice.settings import IceSettings
 from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
+"Samples of a packet of 20 ms at 48 kHz."
 
 OfferHandler = Callable[[str, asyncio.TaskGroup], Coroutine[Any, Any, str]]
+"Function that answers an SDP offer; the call's tasks belong to the group."
 
 
 def frame_of_tone() -> Pcm:

@@ -31,6 +31,7 @@ BARE: Mapping[str, Bare] = {
     "quiet": "quiet",
     "echo": "echo",
 }
+"Kind of bare server by the name of the system."
 
 CapacityMeasure = Callable[[int], Coroutine[Any, Any, CapacityRun]]
 "Function that runs once with a number of sessions."

@@ -10,6 +10,7 @@ from bench.capacity.cpu_affinity import CpuAssignment, on_core
 from bench.server.own_server import OwnServer, own_program, own_server
 
 Bare = Literal["stock", "media", "public", "quiet", "echo"]
+"Kind of bare server, as `bench.capacity.bare_servers` explains."
 
 MAX_SESSIONS = 1000
 "More than are ever opened, for measurements that are not about the limit."

@@ -44,8 +44,10 @@ SESSION: Json = {
 "Turns are detected and transcribed, but do not interrupt the one long answer."
 
 CREATE_RESPONSE = encode({"type": "response.create"}).decode()
+"Event that asks for an answer."
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
+"Samples of a packet of 20 ms at 48 kHz."
 
 PARALLEL_CONNECTS = 2
 """Limit of connections that are made at the same time: with more, a busy machine exceeds the

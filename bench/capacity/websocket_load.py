@@ -24,6 +24,7 @@ ANSWER_S = 4
 much audio as it receives."""
 
 CLEAR = encode({"type": "input_audio_buffer.clear"}).decode()
+"Event that empties the server's input buffer."
 
 FRAMES_PER_CLEAR = 50
 "Frames after which a client that never commits clears its buffer: one second."
@@ -47,10 +48,15 @@ class ClientBehaviour:
 
 
 ECHO = ClientBehaviour(None, is_echo=True)
+"Behaviour for the echo server."
+
 WITHOUT_VAD = ClientBehaviour(None)
+"Behaviour of a client that switches turn detection off."
+
 WITH_SERVER_VAD = ClientBehaviour(
     {"type": "server_vad", "create_response": False, "interrupt_response": False}
 )
+"Behaviour of a client whose turns are detected but not answered."
 
 
 class _ServerEvent(msgspec.Struct):

@@ -7,6 +7,7 @@ from typing import Any
 from core.connection_stats import AudioFlowStats, ConnectionStats
 
 QUALITY_EVENT = "earshot.connection"
+"Type of the event in which an Earshot server reports on the connection."
 
 
 @dataclass(frozen=True, slots=True)

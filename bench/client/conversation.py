@@ -31,6 +31,7 @@ MAX_TURN_S = 600
 "Limit of a turn."
 
 OnChange = Callable[[TurnLog], None]
+"Function that is called after each change of the turn."
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ AUDIBLE_LEVEL = 328
 below any voice."""
 
 WINDOW_MS = 10
+"Length of the windows in which the level is measured."
 
 QUIETER_DB = 30
 "Speech lies within this many dB of its loudest 10 ms; the end of a word fades below."

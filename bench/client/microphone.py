@@ -13,6 +13,7 @@ RATE_HZ = 24_000
 "Rate of the Realtime API's PCM; over WebRTC Opus carries it as well."
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, RATE_HZ)
+"Samples of a frame of 20 ms."
 
 HISTORY_MS = 60_000
 "Length of sent audio whose times are kept, in ms: longer than any utterance."

@@ -13,6 +13,8 @@ from core.audio import AudioFrame
 from core.errors import EarshotError
 
 Json = dict[str, Any]
+"An event, or an object in it."
+
 ClientTransport = Literal["webrtc", "ws"]
 OnSound = Callable[[AudioFrame, float], None]
 "Function that takes received audio and its time of arrival, in the event loop's seconds."
@@ -28,6 +30,7 @@ MAX_UNREAD_EVENTS = 4096
 "Limit of unread events: only a client that hangs reaches it."
 
 EARSHOT_EVENTS = ("earshot.hypothesis", "earshot.turn", QUALITY_EVENT)
+"Types of the events that only Earshot sends, and only if a client asks for them."
 
 TRANSCRIPTION_MODEL = "whisper-1"
 "A name that every Realtime server knows; Earshot takes the hosted service's names for its default."
@@ -127,6 +130,7 @@ class EventInbox:
 
 
 EventSender = Callable[[Json], None]
+"Function that queues an event for the server."
 
 
 async def wait_for_session(inbox: EventInbox) -> None:

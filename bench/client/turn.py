@@ -7,8 +7,11 @@ from typing import Any, Literal
 from bench.client.realtime import ReceivedEvent, error_message
 
 Status = Literal["answered", "rejected", "failed", "cancelled", "unanswered"]
+"""Outcome of a turn. rejected: the server took the sound for noise. unanswered: no answer came in
+time."""
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
+"Beginning of the types of all transcription events."
 
 
 @dataclass(frozen=True, slots=True)

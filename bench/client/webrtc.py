@@ -28,6 +28,7 @@ from core.errors import RequestError
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 
 CREATED = 201
+"HTTP status of a call that was accepted."
 
 _END_REASONS: Mapping[CloseReason, str] = {
     CloseReason.CLOSED: "closed",

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 WARM_UP = 3
+"Calls before the timing, in which libraries choose their kernels."
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ SHAPES: Mapping[str, ModelShape] = {
     "base": ModelShape(80, 512, 6, 8, 6, 8, 51865),
     "toy": ModelShape(80, 64, 2, 2, 2, 2, 51865),
 }
+"Sizes of OpenAI's models by name."
 
 END, START, NO_TIMESTAMPS = 50257, 50258, 50363
 _WEIGHT_SPREAD = 0.02

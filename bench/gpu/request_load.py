@@ -17,7 +17,10 @@ from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.base import AsrItem, AsrOptions, AsrResult
 
 PARTIAL_INTERVAL_S = 0.5
+"Time between two partials of a speaker."
+
 END_TIMEOUT_S = 60.0
+"Longest wait for the results after the last request."
 
 _NOISE = np.random.default_rng(0).normal(0, 3000, 10 * ASR_RATE_HZ).astype(np.int16)
 

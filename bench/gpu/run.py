@@ -20,6 +20,8 @@ from bench.gpu.whisper_torch import open_model
 from engines.asr.whisper_torch.network.device import DeviceModel
 
 CAPTURE_S = 60.0
+"Longest time for capturing CUDA graphs."
+
 LEAST_EQUAL = 0.999
 "Least share of equal tokens: only rounding in another order may differ."
 

@@ -32,9 +32,12 @@ QUESTIONS = ("what is the date today", "how is the weather in paris", "what time
 "The answer to each of them takes at least a second to speak."
 
 PAUSE = "earshot_barge_in_pause_seconds"
+"Metric: seconds from the detection of speech to the pause of the answer."
+
 LIMIT_MS = 60
 "Target for the 95th percentile."
 TIMEOUT_S = 10
+"Longest wait for an answer."
 
 
 @dataclass(slots=True)

@@ -51,14 +51,19 @@ from serving.asr.scheduling import DecodePriority
 
 ANSWER = "All the lights in the kitchen are on now."
 ANSWER_MS = 6000
+"Length of the answer's sound."
+
 BEFORE_MS = 1500
 "Length of the answer before the sound over it."
 AFTER_MS = 2500
+"Silence after the sound, in which the decision is made."
 
 LONGEST_FRAME_S = 1.5 * PTIME_MS / 1000
 "A longer interval between two frames counts as a pause."
 
 OverlapOutcome = Literal["not noticed", "resumed", "cancelled"]
+"Effect of a sound on the answer. resumed: it paused and went on."
+
 OUTCOMES: tuple[OverlapOutcome, ...] = ("not noticed", "resumed", "cancelled")
 
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from bench.measurements.accuracy import transcripts
 from bench.tools.changed_voices import SOUNDS
-from bench.tools.live_doors import DOORS, HeardSpeech, hear, hear_alone
+from bench.tools.live_doors import DOORS, RecognisedSpeech, hear, hear_alone
 from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
 from bench.tools.word_errors import NOTHING, Pair, aligned, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm, silence
@@ -47,7 +47,7 @@ DECODE_S = 0.27
 
 
 @dataclass(frozen=True, slots=True)
-class HeardClip:
+class RecognisedClip:
     """One recording, as it was understood at one door."""
 
     name: str
@@ -55,7 +55,7 @@ class HeardClip:
     "Empty: the recording has no transcript."
     whole: str
     "Words that the recogniser alone finds in the whole file, without a filter."
-    heard: HeardSpeech
+    heard: RecognisedSpeech
 
     @property
     def spoken(self) -> list[str]:
@@ -77,7 +77,7 @@ class HeardClip:
         return [(one, other) for one, other in pairs if one != other]
 
 
-def cell(found: Sequence[HeardClip]) -> str:
+def cell(found: Sequence[RecognisedClip]) -> str:
     """Returns the cell of the table for one door: errors and their distance to those of the whole
     file; words that differ, and that are missing; empty utterances, and rejected words."""
     words = max(1, sum(len(one.spoken) for one in found))
@@ -133,7 +133,7 @@ def measure(args: argparse.Namespace) -> None:
                 for mode in args.no_speech:
                     heard = [hear(recogniser, vad, door, pcm, mode) for pcm in changed]
                     found = [
-                        HeardClip(name, reference, text, one)
+                        RecognisedClip(name, reference, text, one)
                         for (name, reference, _), text, one in zip(clips, whole, heard, strict=True)
                     ]
                     cells.append(cell(found))
@@ -143,7 +143,7 @@ def measure(args: argparse.Namespace) -> None:
                 print(f"| {sound} | {door} | {before_ms} | {' | '.join(cells)} |", flush=True)
 
 
-def _print_each(door: str, before_ms: int, found: Sequence[HeardClip]) -> None:
+def _print_each(door: str, before_ms: int, found: Sequence[RecognisedClip]) -> None:
     for one in found:
         wrong = " ".join(f"{a}>{b}" for a, b in one.differences)
         more = one.errors - one.errors_of_whole

@@ -26,7 +26,11 @@ PROBE_S = 0.005
 "A quarter of a frame: a longer lag is audible."
 
 IDLE_S = 3.0
+"Time before the load in which the lag of the idle machine is measured."
+
 PARTIAL_MS = 200
+"Audio between two partials of a speaker."
+
 PAUSE_S = 0.5
 "Pause between two utterances of a speaker."
 

@@ -30,6 +30,8 @@ from serving.asr.scheduling import DecodePriority
 CUT_S = 3
 "Length of the pieces of long recordings, about as voice activity detection would cut them."
 NOISE = ("noise/*", "music/*", "vad/pattern_n.wav", "vad/pattern_zero.wav")
+"Patterns of the recordings without speech."
+
 SINGING = "lets_go_fishin"
 "Recording with a singer, counted apart: no VAD here distinguishes singing from speech."
 

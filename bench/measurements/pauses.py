@@ -50,12 +50,15 @@ SENTENCES = (
     ("close the basement", "curtains"),
     ("turn on the kitchen", "coffee machine"),
 )
+"Sentences in two pieces; the pause comes between them."
+
 PAUSES_MS = (300, 400, 500, 600)
 "Pauses in turn, one for each sentence."
 
 BETWEEN_MS = 600
 "Silence after an answer, before the next sentence."
 TIMEOUT_S = 10
+"Longest wait for an answer."
 
 
 @dataclass(slots=True)

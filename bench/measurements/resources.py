@@ -25,11 +25,13 @@ from core.audio import Pcm
 from core.errors import EarshotError
 
 SAMPLE_EVERY_S = 1.0
+"Time between two readings of the memory."
 
 SETTLE_S = 2.0
 "Pause after the start, until everything that is loaded late is loaded."
 
 TURN_TIMEOUT_S = 30.0
+"Longest wait for an answer."
 
 
 class MeasurementError(EarshotError):

@@ -27,6 +27,7 @@ WHISPER_NANO = Path(__file__).parents[2] / "tests" / "fixtures" / "whisper-nano"
 "Model in a checkout; an installed Earshot has no model of its own."
 
 REQUESTS = 80
+"Number of requests of one round."
 
 
 async def compare(rounds: int) -> list[tuple[SharingResult, SharingResult]]:

@@ -33,6 +33,7 @@ SENTENCES = (
 LEFT_EVERY = 4
 "One sentence of so many is left after its first sound."
 TARGET_MS = 10
+"Target for the 99th percentile of the lag."
 
 
 @dataclass(slots=True)

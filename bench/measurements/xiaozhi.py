@@ -38,8 +38,13 @@ from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
 # A simulated xiaozhi board.
 
 PACKET_MS = 60
+"Audio per packet of a board."
+
 TURN_TIMEOUT_S = 30
+"Longest wait for an answer."
+
 DOWN_RATE_HZ = 24_000
+"Sample rate of the server's audio."
 
 HELLO = {
     "type": "hello",

@@ -28,11 +28,17 @@ from bench.tools.utterance_audio import BenchUtterance, utterance
 from core.errors import EarshotError, RequestError
 
 EARSHOT = "earshot"
+"Name of Earshot in the tables."
+
 SHORT_WINDOWS = "earshot, short windows (changes accuracy)"
 WHISPER_NANO = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "whisper-nano"
 SHAPES: Mapping[str, WhisperSize] = {"tiny": "tiny", "base": "base"}
 SEED = 1
+"Seed of the random weights, the same for all systems."
+
 THREADS = 2
+"Threads that each system computes with."
+
 TALKERS, UTTERANCES_EACH = 8, 2
 
 SAME_DECODING: Mapping[str, str] = {

@@ -11,9 +11,13 @@ from typing import Literal
 from core.errors import EarshotError
 
 PeerKind = Literal["wyoming", "whisper-live", "bare"]
+"Kind of a compared recogniser, by its protocol."
+
 VoiceKind = Literal["pipecat", "speech-to-speech"]
+"Name of a compared voice server."
 
 INSTALL_TIMEOUT_S = 900
+"Longest time for installing a system's packages."
 
 
 class MissingPeer(EarshotError):

@@ -14,7 +14,11 @@ from bench.peers.environments import MissingPeer, PeerKind, VoiceKind, python_of
 from bench.tools.utterance_audio import BenchUtterance
 
 START_TIMEOUT_S = 120
+"Longest wait for a system to accept connections."
+
 POLL_S = 0.05
+"Time between two attempts to connect."
+
 RUN_PEER = Path(__file__).with_name("run_peer.py")
 
 

@@ -20,6 +20,7 @@ START_TIMEOUT_S = 60
 "Longest start: loading a large Whisper from a cold disk takes half of it."
 
 STOP_TIMEOUT_S = 30
+"Longest wait for the server to end."
 
 KEPT_LINES = 40
 "Last lines of its output that are kept: enough for a traceback."
@@ -27,6 +28,7 @@ KEPT_LINES = 40
 POLL_S = 0.01
 
 READY = re.compile(r"ready in [0-9.]+ s at (\S+)\n")
+"Line that a server prints when it accepts connections."
 
 
 class ServerStartError(EarshotError):

@@ -17,7 +17,10 @@ import numpy.typing as npt
 from bench.server.whisper_tokens import TokenTable, whisper_tokens
 
 Array = npt.NDArray[np.float32]
+"Array of float32 of any shape."
+
 WhisperSize = Literal["tiny", "base", "small", "medium", "large-v3", "large-v3-turbo"]
+"Name of a size of OpenAI's models."
 
 AUDIO_POSITIONS, TEXT_POSITIONS = 1500, 448
 
@@ -58,6 +61,7 @@ SIZES: Mapping[WhisperSize, _ModelSize] = {
     "large-v3": _ModelSize(1280, 20, 32, 32, mels=128),
     "large-v3-turbo": _ModelSize(1280, 20, 32, 4, mels=128),
 }
+"Sizes of the models by name."
 
 
 def build(

@@ -28,6 +28,7 @@ GAP_S = 0.5
 "Pause between two turns, as between two sentences of different people."
 
 DEFAULT_TIMEOUT_S = 30.0
+"Longest wait for an answer, if no option sets another."
 
 
 class TalkExitCode(IntEnum):

@@ -44,6 +44,8 @@ LLM_MS, TTS_MS = 100, 100
 "Set times of the other engines."
 
 Detection = Literal["server_vad", "semantic_vad"]
+"Kind of turn detection."
+
 Carrier = Literal["realtime", "transcription", "webrtc", "xiaozhi"]
 """realtime: PCM of 24 kHz in events over a WebSocket. transcription: the same, in a session that
 does not answer. webrtc: packets of 20 ms. xiaozhi: packets of 60 ms. All but transcription
@@ -63,7 +65,7 @@ AudioPacket = list[AudioFrame]
 
 
 @dataclass(frozen=True, slots=True)
-class HeardSpeech:
+class RecognisedSpeech:
     """Words that a door understood of one recording."""
 
     text: str
@@ -79,7 +81,7 @@ def hear(
     door: str,
     pcm: Pcm,
     no_speech: NoSpeechMode = "off",
-) -> HeardSpeech:
+) -> RecognisedSpeech:
     """Returns what is understood of a recording at one of DOORS. `no_speech`: see
     `asr.no_speech`."""
     engines = EngineSet(
@@ -162,10 +164,10 @@ PIECE_BYTES: Mapping[str, int] = {"wyoming": 2048, "willow": 4096}
 "Bytes that come at once from Home Assistant's satellites, and from a Willow board."
 
 
-def _recorded(engines: EngineSet, pcm: Pcm, piece_bytes: int | None) -> HeardSpeech:
+def _recorded(engines: EngineSet, pcm: Pcm, piece_bytes: int | None) -> RecognisedSpeech:
     """Hears an utterance whose end the client names. `piece_bytes`: size of what comes at once, as
     it is spoken; None: an upload, which comes at once."""
-    heard: list[HeardSpeech] = []
+    heard: list[RecognisedSpeech] = []
 
     async def main() -> None:
         is_live = piece_bytes is not None
@@ -181,7 +183,7 @@ def _recorded(engines: EngineSet, pcm: Pcm, piece_bytes: int | None) -> HeardSpe
             recording.end()
             results = [result async for result in recording.segment_results()]
         heard.append(
-            HeardSpeech(
+            RecognisedSpeech(
                 join_texts(result.text for result in results),
                 sum(not result.text for result in results),
                 sum(result.rejected_words for result in results),
@@ -197,9 +199,9 @@ def _session(
     packets: Iterator[AudioPacket],
     settings: SessionSettings,
     paced_by: PlayoutPacing,
-) -> HeardSpeech:
+) -> RecognisedSpeech:
     conversations = Conversations()
-    heard: list[HeardSpeech] = []
+    heard: list[RecognisedSpeech] = []
 
     async def main() -> None:
         services = SessionServices(
@@ -222,7 +224,7 @@ def _session(
         spoken = [item for item in items if isinstance(item, MessageItem) and item.role == "user"]
         # An utterance that was joined with the next one is no item any more.
         heard.append(
-            HeardSpeech(
+            RecognisedSpeech(
                 " ".join(item.text for item in spoken),
                 sum(not item.text for item in spoken),
                 sum(rejected.get(item.id, 0) for item in spoken),

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 OverlapKind = Literal["backchannel", "interruption", "noise"]
+"Kind of a sound over an answer. backchannel: a word that does not ask for the floor."
+
 KINDS: tuple[OverlapKind, ...] = ("backchannel", "interruption", "noise")
 
 VOICES = ("en-us", "en-us+f3", "en-gb+m3")
@@ -35,6 +37,8 @@ NOISE_DBFS = -22.0
 "About the level of the voice."
 
 Wave = npt.NDArray[np.float64]
+"Sound as float64, full scale 1."
+
 SpeechSource = Callable[[str, str], Pcm]
 "Function from text and voice to audio at 16 kHz."
 

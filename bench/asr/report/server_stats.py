@@ -9,9 +9,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.client.http import Address
 
 QUEUE = "earshot_asr_queue_seconds_sum"
+"Metric: seconds that requests waited for a worker."
+
 COMPUTE = "earshot_asr_compute_seconds_sum"
+"Metric: seconds that workers computed."
+
 CALLS = "earshot_asr_compute_seconds_count"
+"Metric: number of calls of workers."
+
 REJECTED_WORDS = "earshot_asr_rejected_words_total"
+"Metric: words that were rejected as noise."
+
 BATCH_LABEL = "batch"
 "Label of the computing times: number of items that were computed at once."
 

@@ -16,8 +16,10 @@ from bench.asr.measure import ClipResult, CorpusRun
 from bench.tools.stats import markdown, percentile
 
 PERCENTILES = (50, 90, 95, 99)
+"Percentiles of the latency that are reported."
 
 Row = tuple[str, str]
+"Row of the table: name and value."
 
 
 def answered(run: CorpusRun) -> list[ClipResult]:

@@ -20,7 +20,11 @@ from bench.tools.stats import markdown
 from core.audio import ASR_RATE_HZ, Pcm
 
 LENGTHS_S = (3.84, 10.688, 29.248, 180.0)
+"Lengths of speech in WIS's own table, in seconds."
+
 ROUNDS = 5
+"Requests per row; the median counts."
+
 HEAD = ("Model", "Speech Duration (ms)", "Inference Time (ms)", "Realtime Multiple")
 NOTE = (
     "Inference time: request to answer at the client, median of {rounds}, after one warm-up. "

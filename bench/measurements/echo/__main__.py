@@ -55,8 +55,14 @@ FIRST_WORD_MS = 4500
 """The first person interrupts at this time, 3.3 s into the answer, each further person a little
 later."""
 DELAYS_MS = (0, 40, 120, 300, 400)
+"Delays of the echo that are simulated."
+
 LEVELS_DB = (-20, -10, 0, 6)
+"Levels of the echo that are simulated, relative to the person's voice."
+
 T60_S = (0.2, 0.4, 0.6)
+"Reverberation times that are simulated: the time in which a sound falls by 60 dB."
+
 HARD_ROOMS = (
     EchoRoom(clip=2),
     EchoRoom(level_db=0, clip=4),

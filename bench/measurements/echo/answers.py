@@ -17,6 +17,8 @@ from pipeline.user_turn.endpointing import EdgeKind
 from pipeline.user_turn.speech_detector import SpeechDetector
 
 FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
+"Samples of a frame of 20 ms at 16 kHz."
+
 SETTLED = ms_to_samples(2000, ASR_RATE_HZ)
 """Samples after the first audio in which the canceller adapts; the cancellation is measured after
 them."""

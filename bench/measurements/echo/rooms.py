@@ -12,6 +12,7 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 Wave = npt.NDArray[np.float64]
+"Sound as float64, full scale 1, 16 kHz."
 
 NEAR_RMS = 0.05
 "Level of the person's voice, as a share of full scale (-26 dBFS); echo levels are relative to it."

@@ -31,6 +31,7 @@ LLM_MS = 150
 TTS_MS = 80
 "Set times of the engines, so that no figure depends on the machine."
 ANSWER_MS = 1500
+"Length of the answer's sound."
 
 AFTER_PAUSE_S = 0.06
 "Time after a pause in which an end still belongs to it: a start of speech takes as long."

@@ -18,6 +18,7 @@ from core.audio import AudioFrame
 from core.errors import RequestError
 
 ANSWER_TIMEOUT_S = 8.0
+"Longest wait for an answer."
 
 QUIET_S = 0.8
 "Silence after which an answer is over: longer than the pauses of the systems."

@@ -23,8 +23,10 @@ CALLERS = 32
 "Enough callers that the next batch is always full."
 
 AsrScheduler = Scheduler[AsrItem, AsrResult]
+"Scheduler of recognition."
 
 DecodeCall = Callable[[AsrItem], Coroutine[Any, Any, AsrResult]]
+"Function that recognises one item."
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,13 @@ from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from engines.base import TtsInfo, WordMark
 
 RATE_HZ = 24_000
+"Sample rate of the voice."
+
 TONE_HZ = 500
+"Frequency of the tone that stands for speech."
+
 LEVEL = 8000
+"Amplitude of the tone; full scale is 32767."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,22 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from bench.measurements.live_errors import HeardClip, cell, corpus, main
-from bench.tools.live_doors import HeardSpeech
+from bench.measurements.live_errors import RecognisedClip, cell, corpus, main
+from bench.tools.live_doors import RecognisedSpeech
 from core.audio import ASR_RATE_HZ
 from tests.bench.tools.spoken_levels import ONE, spoken
 
 
 def test_a_cell_has_errors_differences_missing_words_and_what_the_filter_took() -> None:
     found = [
-        HeardClip("a", "turn on the lamp", "turn on the lamb", HeardSpeech("turn the lamb", 1, 2)),
-        HeardClip("b", "stop", "stop", HeardSpeech("stop it", 0, 1)),
+        RecognisedClip(
+            "a", "turn on the lamp", "turn on the lamb", RecognisedSpeech("turn the lamb", 1, 2)
+        ),
+        RecognisedClip("b", "stop", "stop", RecognisedSpeech("stop it", 0, 1)),
     ]
     assert cell(found) == "60.0 +40.0 (2, 1) 1, 3"
 
 
 def test_without_a_transcript_the_whole_file_is_the_reference() -> None:
-    found = [HeardClip("a", "", "one large mocha", HeardSpeech("one large marker"))]
+    found = [RecognisedClip("a", "", "one large mocha", RecognisedSpeech("one large marker"))]
     assert cell(found) == "33.3 +33.3 (1, 0) 0, 0"
 
 

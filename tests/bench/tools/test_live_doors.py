@@ -8,7 +8,7 @@ import pytest
 from bench.tools.live_doors import (
     DOORS,
     AudioPacket,
-    HeardSpeech,
+    RecognisedSpeech,
     hear,
     hear_alone,
     realtime_packets,
@@ -21,7 +21,7 @@ from engines.base import AsrInfo, AsrItem, AsrResult
 from tests.bench.tools.spoken_levels import ONE, TWO, spoken
 from tests.pipeline.fakes import FRAME, LoudVads, words_of
 
-HEARD = HeardSpeech("one two")
+HEARD = RecognisedSpeech("one two")
 
 
 class LevelModel:
@@ -65,7 +65,7 @@ def test_the_recogniser_alone_gives_the_same() -> None:
 def test_words_that_the_filter_takes_are_counted() -> None:
     short = spoken((0, 300), (ONE, 100), (0, 300))
     heard = hear(recogniser(), LoudVads(), "realtime/server_vad", short, "strict")
-    assert heard == HeardSpeech("", empty_utterances=1, rejected_words=1)
+    assert heard == RecognisedSpeech("", empty_utterances=1, rejected_words=1)
 
 
 @pytest.mark.parametrize(
