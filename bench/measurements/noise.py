@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
-from bench.tools.utterances import decode_whole, speech_evidence
-from core.audio import ASR_RATE_HZ, Pcm, silence
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
 from core.items import MessageItem
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
 from media.files.decode import decode_file
@@ -24,7 +23,12 @@ from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.tools.toolbox import Toolbox
-from pipeline.transcription.no_speech import filter_no_speech, no_speech_criterion
+from pipeline.transcription.no_speech import (
+    NoSpeechFilter,
+    filter_no_speech,
+    no_speech_criterion,
+)
+from pipeline.transcription.stitching import stitch_results
 from serving.asr.scheduling import DecodePriority
 
 CUT_S = 3
@@ -57,6 +61,27 @@ class NoiseResult:
 def recordings_of_noise(data: Path) -> list[Path]:
     """Returns the recordings without speech."""
     return sorted(path for pattern in NOISE for path in data.glob(pattern))
+
+
+def decode_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
+    """Decodes a whole recording as one utterance; in windows if the model takes no longer audio.
+    `pcm`: 16 kHz."""
+    window_ms = model.info.window_ms
+    size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
+    windows = [pcm[at : at + size] for at in range(0, max(1, len(pcm)), size)]
+    names = [name, *(f"{name} {number}" for number in range(2, len(windows) + 1))]
+    items = [AsrItem(name, pcm, is_final=True) for name, pcm in zip(names, windows, strict=True)]
+    results = [model.decode([item])[0] for item in items]
+    return stitch_results([(result, len(w)) for result, w in zip(results, windows, strict=True)])
+
+
+def speech_evidence(vad: VadEngine, pcm: Pcm) -> NoSpeechFilter:
+    """Returns the evidence of speech in a whole recording, as for an upload. `pcm`: 16 kHz."""
+    detector, evidence = vad.open(), NoSpeechFilter()
+    size = detector.frame_samples
+    for at in range(0, len(pcm) - size + 1, size):
+        evidence.push(detector.push(pcm[at : at + size]), size)
+    return evidence
 
 
 def decode_recordings(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult]:

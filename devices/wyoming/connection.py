@@ -2,23 +2,31 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from wyoming.event import Event
+from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop
 from wyoming.info import Info
 from wyoming.ping import Pong
 
 from devices.presence import DeviceActivity
 from devices.wyoming.asr import AudioChunkQueue, serve_transcribe
 from devices.wyoming.framing import WyomingStream
-from devices.wyoming.handle import serve_handle
 from devices.wyoming.info import info_of
-from devices.wyoming.requests import read_format, read_text, read_transcribe, read_voice_request
+from devices.wyoming.requests import (
+    conversation_of,
+    read_format,
+    read_text,
+    read_transcribe,
+    read_voice_request,
+    text_language,
+)
 from devices.wyoming.tts import TextChunkQueue, WyomingSynthesizer
 from devices.wyoming.wake import WakeDetection
 from pipeline.services import EngineSet
-from pipeline.session.one_shot import OneShotResponses
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.transcription.recording import Transcriber
 
 IDLE_S = 300.0
@@ -184,3 +192,26 @@ class WyomingConnection:
         self._work.cancel()
         await asyncio.wait((self._work,))
         self._audio_chunks = self._text_chunks = None
+
+
+async def serve_handle(wire: WyomingStream, event: Event, responses: OneShotResponses) -> None:
+    """Serves Wyoming's "handle": answers the event `transcript` with the assistant's answer.
+
+    Sends the answer as it is written, then as a whole, which is all that older clients read.
+
+    The whole answer has no fillers.
+
+    Raises EngineError, OverloadedError, RequestError, Conflict, ConnectionError.
+    """
+    question = OneShotRequest(
+        " ".join(read_text(event).split()),
+        conversation_id=conversation_of(event),
+        language=text_language(event),
+        is_spoken=True,
+    )
+    context = event.data.get("context")
+    async with responses.open(question) as response, aclosing(response.texts()) as texts:
+        await wire.send(HandledStart())
+        async for text in texts:
+            await wire.send(HandledChunk(text=text))
+    await wire.send(Handled(text=response.answer.strip(), context=context), HandledStop())

@@ -15,7 +15,6 @@ from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.ports import Clock, Metrics
 from media.pcm import Framer
 from media.resample import Resampler
-from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.shared.settings import PlayoutPacing
 
 PACED_RATE_HZ = 24_000
@@ -31,6 +30,27 @@ once, so that no short rest is left after resampling."""
 
 REFILL_MS = 200
 "Sound that is played before a waiting voice continues: waking it for each frame costs more."
+
+
+class ClientPlayoutClock:
+    """Playout clock of one session whose client paces its own playout: it plays what it is sent at
+    once, in order and without a break. The network delay to the client is not included."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.ends_at = 0.0
+        "Monotonic seconds at which all that was sent has been played."
+
+    def take(self, duration_s: float) -> float:
+        """Notes that `duration_s` of sound is sent. Returns the monotonic seconds at which it
+        begins to play."""
+        begin = max(self._clock.now(), self.ends_at)
+        self.ends_at = begin + duration_s
+        return begin
+
+    def drop_unplayed(self) -> None:
+        """Notes that the client drops what it has not played yet."""
+        self.ends_at = min(self.ends_at, self._clock.now())
 
 
 class PlayoutObserver(Protocol):

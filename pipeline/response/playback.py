@@ -16,8 +16,7 @@ from core.events import ItemTruncated, PlayoutCleared, PlayoutStarted, PlayoutSt
 from core.ports import Clock
 from core.tasks import Alarm
 from pipeline.conversation.history import History
-from pipeline.playout.client_clock import ClientPlayoutClock
-from pipeline.playout.playout import PlayoutWriter
+from pipeline.playout.playout import ClientPlayoutClock, PlayoutWriter
 from pipeline.response.response import Response
 from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.settings import PlayoutPacing

@@ -23,7 +23,7 @@ from core.items import AudioPart, Item, MessageItem
 from core.ports import Clock
 from core.tasks import Alarm
 from pipeline.conversation.history import NOTHING_SAID, History
-from pipeline.playout.client_clock import ClientPlayoutClock
+from pipeline.playout.playout import ClientPlayoutClock
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 

@@ -14,8 +14,7 @@ from engines.base import AsrPadding
 from media.codecs.opus import LEAST_DELAY_MS
 from media.webrtc.tracks import MAX_HOLD_S
 from pipeline.conversation.conversation import Conversation
-from pipeline.playout.client_clock import ClientPlayoutClock
-from pipeline.playout.playout import Playout
+from pipeline.playout.playout import ClientPlayoutClock, Playout
 from pipeline.response.coordinator import ResponseCoordinator
 from pipeline.response.playback import PlaybackTracker
 from pipeline.response.queue import ResponseQueue

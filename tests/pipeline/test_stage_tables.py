@@ -12,9 +12,15 @@ from core.events import StageSpan, TruncationPoint
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from engines.base import WordMark
 from pipeline.conversation.history import MAX_ITEMS, History
-from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.playout.heard_text import HeardText
-from pipeline.playout.playout import MAX_QUEUED_MS, PACED_RATE_HZ, REFILL_MS, Playout, PlayoutWriter
+from pipeline.playout.playout import (
+    MAX_QUEUED_MS,
+    PACED_RATE_HZ,
+    REFILL_MS,
+    ClientPlayoutClock,
+    Playout,
+    PlayoutWriter,
+)
 from pipeline.shared.settings import TurnDetection
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.speech.chunker import MAX_CHARS, ClauseChunker

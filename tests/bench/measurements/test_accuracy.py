@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.tools.utterances import decode_whole
+from bench.measurements.noise import decode_whole
 from core.audio import ASR_RATE_HZ
 from engines.base import AsrInfo, AsrItem, AsrResult
 

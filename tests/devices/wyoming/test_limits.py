@@ -7,9 +7,8 @@ from wyoming.asr import Transcript
 from wyoming.ping import Pong
 
 from devices.wyoming.asr import MAX_WAITING_BYTES, AudioChunkQueue
-from devices.wyoming.connection import WyomingConnection
+from devices.wyoming.connection import WyomingConnection, serve_handle
 from devices.wyoming.framing import LINE_TIMEOUT_S, PAUSE_TIMEOUT_S, SEND_TIMEOUT_S, WyomingStream
-from devices.wyoming.handle import serve_handle
 from devices.wyoming.requests import WyomingAudioFormat
 from tests.devices.wyoming.servers import Scene
 from tests.loop import run_virtual

@@ -24,8 +24,13 @@ from core.events import (
     TurnTimeline,
 )
 from core.items import MessageItem, TextPart
-from pipeline.playout.client_clock import ClientPlayoutClock
-from pipeline.playout.playout import CLIENT_RATE_HZ, MAX_PIECE_SAMPLES, Playout, PlayoutWriter
+from pipeline.playout.playout import (
+    CLIENT_RATE_HZ,
+    MAX_PIECE_SAMPLES,
+    ClientPlayoutClock,
+    Playout,
+    PlayoutWriter,
+)
 from pipeline.response.playback import TRUNCATE_S
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions

@@ -12,7 +12,6 @@ from core.ids import new_id
 from engines.base import ToolCall
 from web.openai.chat.fields import ChatFields, FunctionCall
 from web.openai.chat.models import ChatDelta
-from web.openai.chat.stop_sequences import StopSequences
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -110,6 +109,44 @@ def usage_of(counted: Sequence[TokenUsage]) -> AnswerUsage:
         total_tokens=sent + written,
         prompt_tokens_details=cached,
     )
+
+
+class StopSequences:
+    """Ends a text before the first of its stop sequences; the text comes in pieces.
+
+    A piece that may be the beginning of a stop sequence is held back until that is known.
+    """
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self._held = ""
+        self.is_over = False
+        "True once a stop sequence was found."
+
+    def push(self, text: str) -> str:
+        """Takes the next piece and returns what is certain to stand before a stop sequence."""
+        if self.is_over or not self._stops:
+            return "" if self.is_over else text
+        text, self._held = self._held + text, ""
+        found = [index for stop in self._stops if (index := text.find(stop)) >= 0]
+        if found:
+            self.is_over = True
+            return text[: min(found)]
+        kept = max(_overlap_chars(text, stop) for stop in self._stops)
+        if kept:
+            text, self._held = text[:-kept], text[-kept:]
+        return text
+
+    def end(self) -> str:
+        """Returns what was held back, at the end of the text."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap_chars(text: str, stop: str) -> int:
+    """Returns the length of the longest end of `text` with which `stop` begins."""
+    lengths = range(min(len(text), len(stop) - 1), 0, -1)
+    return next((length for length in lengths if text.endswith(stop[:length])), 0)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ import pytest
 
 from core.errors import RequestError
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
+from web.openai.chat.completion import StopSequences
 from web.openai.chat.fields import ChatFields, decode_chat, items_of, prompt_of, tools_of
-from web.openai.chat.stop_sequences import StopSequences
 from web.openai.responses.fields import chat_body, chat_fields, decode_response, input_messages
 
 HI = {"role": "user", "content": "hi"}
