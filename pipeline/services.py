@@ -112,13 +112,13 @@ class EngineSet:
         """Returns the name under which `/v1/models` lists the recogniser. Raises NotFound
         model_not_found."""
         meant = self.recogniser(name, param="model")
-        own = (own for own, one in self.recognisers().items() if one is meant)
+        own = (own for own, recogniser in self.recognisers().items() if recogniser is meant)
         return next(own, meant.info.model)
 
     def recognisers(self) -> Mapping[str, Recogniser]:
         """Returns all recognisers by their own names."""
         found = {name: self.asr.get(name) for name in self.asr if name != DEFAULT}
-        return {name: one for name, one in found.items() if one is not None}
+        return {name: engine for name, engine in found.items() if engine is not None}
 
     def hold(self, name: str) -> AbstractContextManager[None]:
         """Keeps the recogniser in memory while the context is open; loads it if needed."""

@@ -144,7 +144,7 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
-    ingrain_sockets = [one for listener in ingrain.values() for one in listener.sockets]
+    ingrain_sockets = [sock for listener in ingrain.values() for sock in listener.sockets]
     is_local, is_was_local, is_ingrain_local, is_kserve_local = (
         is_local_only(sockets) and not server.needs_key_here
         for sockets in (main, was, ingrain_sockets, [*kserve, *kserve_grpc, *kserve_metrics])

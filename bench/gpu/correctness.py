@@ -166,11 +166,11 @@ def _random(size: tuple[int, ...], seed: int, model: DeviceModel) -> torch.Tenso
     return torch.randn(size, generator=source, device=model.weights.device)
 
 
-def _alike(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+def _alike(first: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
     def close(a: torch.Tensor, b: torch.Tensor) -> bool:
         if not a.is_floating_point():
             return bool((a == b).all())
         near = torch.isclose(a.float(), b.float(), rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
         return bool(near.all())
 
-    return all(close(a, b) for a, b in zip(one, other, strict=True))
+    return all(close(a, b) for a, b in zip(first, other, strict=True))

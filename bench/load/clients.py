@@ -56,12 +56,12 @@ class LoadReport:
     @property
     def answered(self) -> list[LoadAnswer]:
         """Answers without an error."""
-        return [one for one in self.answers if not one.error]
+        return [answer for answer in self.answers if not answer.error]
 
     @property
     def errors(self) -> Counter[str]:
         """Number of failed requests by what went wrong."""
-        return Counter(one.error for one in self.answers if one.error)
+        return Counter(answer.error for answer in self.answers if answer.error)
 
     @property
     def requests_per_s(self) -> float:
@@ -71,7 +71,7 @@ class LoadReport:
     @property
     def tokens_per_s(self) -> float:
         """Tokens of all answers by the wall time of all clients together."""
-        return sum(one.tokens for one in self.answered) / self.wall_s
+        return sum(answer.tokens for answer in self.answered) / self.wall_s
 
 
 async def check_server(address: Address, kind: LoadKind, timeout_s: float) -> None:

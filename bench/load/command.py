@@ -159,7 +159,7 @@ def table(reports: Sequence[LoadReport]) -> str:
 
 def _row(report: LoadReport) -> list[str]:
     errors = ", ".join(f"{count} x {what}" for what, count in report.errors.most_common())
-    took_ms = [one.took_ms for one in report.answered]
+    took_ms = [answer.took_ms for answer in report.answered]
     row = [
         str(report.plan.clients),
         "kept" if report.plan.is_kept else "fresh",
@@ -169,7 +169,7 @@ def _row(report: LoadReport) -> list[str]:
         *_percentiles(took_ms),
     ]
     if report.plan.kind.is_streamed:
-        first_ms = [one.first_ms for one in report.answered if one.first_ms is not None]
+        first_ms = [answer.first_ms for answer in report.answered if answer.first_ms is not None]
         row += [f"{report.tokens_per_s:.1f}", *_percentiles(first_ms)]
     return row
 

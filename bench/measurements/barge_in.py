@@ -154,9 +154,12 @@ def classify_all(args: argparse.Namespace) -> int:
     found = []
     engines = load_engines(args.asr, args.model)
     for overlap in synthetic():
-        one = classify(overlap, engines)
-        print(f"{overlap.kind}\t{overlap.name}\t{one.outcome}\t{one.pause_ms} ms\t{one.words}")
-        found.append(one)
+        result = classify(overlap, engines)
+        print(
+            f"{overlap.kind}\t{overlap.name}\t{result.outcome}\t{result.pause_ms} ms"
+            f"\t{result.words}"
+        )
+        found.append(result)
     print()
     for row in confusion(found):
         print(row)

@@ -74,19 +74,19 @@ class RecognisedClip:
     def differences(self) -> list[Pair]:
         """Words that differ from those of the whole file."""
         pairs = aligned(spoken_words(self.whole), spoken_words(self.heard.text))
-        return [(one, other) for one, other in pairs if one != other]
+        return [(word, other) for word, other in pairs if word != other]
 
 
 def cell(found: Sequence[RecognisedClip]) -> str:
     """Returns the cell of the table for one door: errors and their distance to those of the whole
     file; words that differ, and that are missing; empty utterances, and rejected words."""
-    words = max(1, sum(len(one.spoken) for one in found))
-    differences = [pair for one in found for pair in one.differences]
+    words = max(1, sum(len(clip.spoken) for clip in found))
+    differences = [pair for clip in found for pair in clip.differences]
     missing = sum(other == NOTHING for _, other in differences)
-    rate = 100 * sum(one.errors for one in found) / words
-    distance = rate - 100 * sum(one.errors_of_whole for one in found) / words
-    empty = sum(one.heard.empty_utterances for one in found)
-    rejected = sum(one.heard.rejected_words for one in found)
+    rate = 100 * sum(clip.errors for clip in found) / words
+    distance = rate - 100 * sum(clip.errors_of_whole for clip in found) / words
+    empty = sum(clip.heard.empty_utterances for clip in found)
+    rejected = sum(clip.heard.rejected_words for clip in found)
     return f"{rate:.1f} {distance:+.1f} ({len(differences)}, {missing}) {empty}, {rejected}"
 
 
@@ -97,7 +97,7 @@ def corpus(data: Path, name: str, longest_s: float) -> Iterator[tuple[str, str, 
     labels = folder / "labels.tsv"
     if labels.exists():
         names = [line.split("\t")[0] for line in labels.read_text("utf-8").splitlines()[1:]]
-        texts = [(folder / one, "") for one in names]
+        texts = [(folder / file_name, "") for file_name in names]
     else:
         texts = transcripts(folder)
     for path, reference in texts:
@@ -115,9 +115,11 @@ def measure(args: argparse.Namespace) -> None:
     recogniser = RememberingRecogniser(load("asr", args.asr, options), results, DECODE_S)
     vad: VadEngine = load("vad", "gated", {})
     recordings = corpus(args.data, args.corpus, args.longest_s)
-    clips = [one for one in recordings if one[0].startswith(tuple(args.names.split(",")))][
-        :: args.every
-    ]
+    clips = [
+        recording
+        for recording in recordings
+        if recording[0].startswith(tuple(args.names.split(",")))
+    ][:: args.every]
     print(f"{len(clips)} recordings. Each cell: word errors in %, points above the whole file")
     print("(words other than those of the whole file, of these missing), empty utterances,")
     print("rejected words\n")
@@ -133,8 +135,10 @@ def measure(args: argparse.Namespace) -> None:
                 for mode in args.no_speech:
                     heard = [hear(recogniser, vad, door, pcm, mode) for pcm in changed]
                     found = [
-                        RecognisedClip(name, reference, text, one)
-                        for (name, reference, _), text, one in zip(clips, whole, heard, strict=True)
+                        RecognisedClip(name, reference, text, speech)
+                        for (name, reference, _), text, speech in zip(
+                            clips, whole, heard, strict=True
+                        )
                     ]
                     cells.append(cell(found))
                     if args.each:
@@ -144,10 +148,12 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def _print_each(door: str, before_ms: int, found: Sequence[RecognisedClip]) -> None:
-    for one in found:
-        wrong = " ".join(f"{a}>{b}" for a, b in one.differences)
-        more = one.errors - one.errors_of_whole
-        print(f"{door}\t{before_ms}\t{one.name}\t{more:+d}\t{wrong}\t{one.heard.text}", flush=True)
+    for clip in found:
+        wrong = " ".join(f"{a}>{b}" for a, b in clip.differences)
+        more = clip.errors - clip.errors_of_whole
+        print(
+            f"{door}\t{before_ms}\t{clip.name}\t{more:+d}\t{wrong}\t{clip.heard.text}", flush=True
+        )
 
 
 def _list_of(*allowed: str) -> Callable[[str], list[str]]:
@@ -164,7 +170,7 @@ def _list_of(*allowed: str) -> Callable[[str], list[str]]:
 
 
 def _milliseconds(value: str) -> list[int]:
-    return [int(one) for one in value.split(",")]
+    return [int(number) for number in value.split(",")]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -82,8 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         compared = list(_compare(model, clips[:: options.every]))
         print(_row(name, compared), flush=True)
-        for one in compared if options.show else ():
-            _show(one)
+        for entry in compared if options.show else ():
+            _show(entry)
     model.close()
     return 0
 
@@ -104,7 +104,10 @@ def _sets(data: Path, languages: Sequence[str]) -> Iterator[tuple[str, list[Corp
     )
     others = [clip for clip in spoken if clip.language != "en"]
     if others:
-        yield "other languages", [one for one in others if lengths[one.path] <= MAX_ITEM_SAMPLES]
+        yield (
+            "other languages",
+            [recording for recording in others if lengths[recording.path] <= MAX_ITEM_SAMPLES],
+        )
     yield "commands of people (slots)", list(_labelled(data / "real-commands"))
     yield (
         "commands, synthesised",
@@ -143,8 +146,8 @@ def _decode(
 
 
 def _row(name: str, compared: Sequence[ComparedClip]) -> str:
-    seconds = [sum(one.seconds[way] for one in compared) for way in range(len(COMPARED))]
-    outcomes = Counter(outcome for one in compared for outcome in one.results[1].short_windows)
+    seconds = [sum(entry.seconds[way] for entry in compared) for way in range(len(COMPARED))]
+    outcomes = Counter(outcome for entry in compared for outcome in entry.results[1].short_windows)
     cells = [
         name,
         str(len(compared)),
@@ -158,25 +161,25 @@ def _row(name: str, compared: Sequence[ComparedClip]) -> str:
 
 def _errors(compared: Sequence[ComparedClip], way: int) -> str:
     """Returns the error rate, or the share of slot values that were not found."""
-    values = [value for one in compared for value in one.clip.values]
+    values = [value for entry in compared for value in entry.clip.values]
     if values:
         missing = sum(
-            _plain(value, "en") not in _plain(one.results[way].text, "en")
-            for one in compared
-            for value in one.clip.values
+            _plain(value, "en") not in _plain(entry.results[way].text, "en")
+            for entry in compared
+            for value in entry.clip.values
         )
         return f"{100 * missing / len(values):.1f} % of {len(values)} slots"
-    errors = errors_of(_scored(one, way) for one in compared)
-    wrong_language = sum(one.results[way].language != one.clip.language for one in compared)
+    errors = errors_of(_scored(entry, way) for entry in compared)
+    wrong_language = sum(entry.results[way].language != entry.clip.language for entry in compared)
     language = f", {wrong_language} in a wrong language" if wrong_language else ""
     return f"{errors.percent:.1f} % of {errors.reference_length}{language}"
 
 
-def _scored(one: ComparedClip, way: int) -> ScoredText:
-    split = characters if one.clip.language in WITHOUT_BLANKS else words
-    texts = (one.clip.text, one.results[way].text)
+def _scored(entry: ComparedClip, way: int) -> ScoredText:
+    split = characters if entry.clip.language in WITHOUT_BLANKS else words
+    texts = (entry.clip.text, entry.results[way].text)
     return ScoredText(
-        one.clip.path.name, *(split(_plain(text, one.clip.language)) for text in texts)
+        entry.clip.path.name, *(split(_plain(text, entry.clip.language)) for text in texts)
     )
 
 
@@ -184,12 +187,13 @@ def _plain(text: str, language: str) -> str:
     return normalised(text.strip(), language)
 
 
-def _show(one: ComparedClip) -> None:
-    full, short = one.results
+def _show(entry: ComparedClip) -> None:
+    full, short = entry.results
     doubts = [outcome for outcome in short.short_windows if outcome != "accepted"]
     if doubts or full.text != short.text or full.is_unsure != short.is_unsure:
         print(
-            f"  {one.clip.path.name} {', '.join(doubts)} unsure {full.is_unsure}/{short.is_unsure}"
+            f"  {entry.clip.path.name} {', '.join(doubts)}"
+            f" unsure {full.is_unsure}/{short.is_unsure}"
         )
         print(f"    30 s:  {full.language} {full.text}\n    short: {short.language} {short.text}")
 

@@ -1,11 +1,11 @@
-"""Measures how often each wake word is missed, and how often it is heard where nobody said it.
+"""Measures how often each wake word is missed, and how often it is detected where nobody said it.
 
     python -m bench.measurements.wake_words [--data FOLDER] [--clips FOLDER ...]
 
-Every word of the engine `micro` listens at once, with the thresholds of its training. Recordings
+The engine `micro` searches for all words at once, with the thresholds of its training. Recordings
 of a word are those in `wakeword-clips` of `--data` and in `--clips` whose names begin with it
 (`okay_nabu_1.wav`), and clips of eSpeak's voices, which are named as synthetic. A false wake is a
-word heard in any other recording. Each recording is heard by itself, in a quiet room.
+word detected in any other recording. Each recording is played by itself, in a quiet room.
 """
 
 import argparse
@@ -53,20 +53,20 @@ VOICES = tuple(
 "eSpeak's voices for the synthetic clips."
 
 BEFORE_MS, AFTER_MS = 1000, 1000
-"Quiet room around a recording: the network needs some sound before, and tells a word late."
+"Quiet room around a recording: the network needs some sound before, and reports a word late."
 
 CONFIDENCE = 0.95
 
 
 @dataclass(slots=True)
 class WordCounts:
-    """Recordings of one word, and where it was heard."""
+    """Recordings of one word, and where it was detected."""
 
     clips: int = 0
-    heard: int = 0
-    "Number of recordings of the word in which the word was heard."
+    detected: int = 0
+    "Number of recordings of the word in which the word was detected."
     others: int = 0
-    "Number of these recordings in which another word was heard, too."
+    "Number of these recordings in which another word was detected, too."
 
 
 @dataclass(slots=True)
@@ -80,12 +80,12 @@ class WakeReport:
     "Length of the sound in which the word was not said, by word and kind."
 
 
-def heard_words(engine: WakeWordEngine, pcm: Pcm) -> list[str]:
-    """Returns the words that the engine hears in a recording, each as often as it is reported."""
+def detected_words(engine: WakeWordEngine, pcm: Pcm) -> list[str]:
+    """Returns the words that the engine detects in a recording, each as often as it is reported."""
     names = [word.name for word in engine.words]
     quiet = (silence(BEFORE_MS, ASR_RATE_HZ), silence(AFTER_MS, ASR_RATE_HZ))
-    heard = engine.open(names).push(in_quiet_room(np.concatenate([quiet[0], pcm, quiet[1]])))
-    return [detection.name for detection in heard]
+    detected = engine.open(names).push(in_quiet_room(np.concatenate([quiet[0], pcm, quiet[1]])))
+    return [detection.name for detection in detected]
 
 
 def word_of(name: str, words: Sequence[str]) -> str | None:
@@ -93,12 +93,12 @@ def word_of(name: str, words: Sequence[str]) -> str | None:
     return next((word for word in words if name.startswith(word)), None)
 
 
-def count_word(counts: dict[str, WordCounts], word: str, heard: Sequence[str]) -> None:
+def count_word(counts: dict[str, WordCounts], word: str, detected: Sequence[str]) -> None:
     """Counts a recording of `word`."""
     found = counts.setdefault(word, WordCounts())
     found.clips += 1
-    found.heard += word in heard
-    found.others += any(name != word for name in heard)
+    found.detected += word in detected
+    found.others += any(name != word for name in detected)
 
 
 def upper_bound(events: int) -> float:
@@ -133,13 +133,13 @@ def count_recordings(engine: WakeWordEngine, data: Path, clips: Sequence[Path]) 
     for folder, kind in folders:
         for path in recordings(folder):
             pcm = decode_file(path)
-            heard = heard_words(engine, pcm)
+            detected = detected_words(engine, pcm)
             said = word_of(path.name, words) if kind == OTHER[WORD_CLIPS] else None
             if said is not None:
-                count_word(report.recorded, said, heard)
+                count_word(report.recorded, said, detected)
             for word in words:
                 if word != said:
-                    report.false_wakes[word, kind] += heard.count(word)
+                    report.false_wakes[word, kind] += detected.count(word)
                     report.seconds[word, kind] += samples_to_ms(len(pcm), ASR_RATE_HZ) / 1000
     return report
 
@@ -149,8 +149,8 @@ def count_synthetic(engine: WakeWordEngine) -> dict[str, WordCounts]:
     counts: dict[str, WordCounts] = {}
     for word in engine.words:
         for voice in VOICES:
-            heard = heard_words(engine, _synthetic(word.phrase.lower(), voice))
-            count_word(counts, word.name, heard)
+            detected = detected_words(engine, _synthetic(word.phrase.lower(), voice))
+            count_word(counts, word.name, detected)
     return counts
 
 
@@ -159,10 +159,10 @@ def _synthetic(text: str, voice: str) -> Pcm:
     return np.concatenate([resampler.push(spoken(text, voice)), resampler.flush()])
 
 
-def heard_table(title: str, counts: Mapping[str, WordCounts]) -> str:
+def missed_table(title: str, counts: Mapping[str, WordCounts]) -> str:
     """Returns the table of missed words."""
     rows = [
-        [word, f"{count.clips}", f"{count.clips - count.heard}", f"{count.others}"]
+        [word, f"{count.clips}", f"{count.clips - count.detected}", f"{count.others}"]
         for word, count in sorted(counts.items())
     ]
     return markdown([title, "clips", "missed", "another word woke too"], rows)
@@ -205,8 +205,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (EarshotError, OSError) as error:
         print(f"bench.measurements.wake_words: {error}", file=sys.stderr)
         return 5
-    recorded = heard_table("recorded", report.recorded)
-    print(recorded, heard_table("synthetic (eSpeak)", synthetic), false_table(report), sep="\n\n")
+    recorded = missed_table("recorded", report.recorded)
+    print(recorded, missed_table("synthetic (eSpeak)", synthetic), false_table(report), sep="\n\n")
     return 0
 
 

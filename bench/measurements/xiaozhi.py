@@ -250,8 +250,8 @@ def table(found: Mapping[str, TurnTimes], plan: XiaozhiPlan) -> str:
     if {"board", "crowd"} <= found.keys():
         alone, among = found["board"], found["crowd"]
         ratios = (
-            percentile(many, 95) / percentile(one, 95)
-            for one, many in ((alone.packet, among.packet), (alone.audible, among.audible))
+            percentile(many, 95) / percentile(single, 95)
+            for single, many in ((alone.packet, among.packet), (alone.audible, among.audible))
         )
         ratios_text = " and ".join(f"{ratio:.2f}" for ratio in ratios)
         lines.append(

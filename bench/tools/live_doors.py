@@ -214,7 +214,7 @@ def _session(
         ):
             reading = tasks.create_task(_read(session, rejected), name="events")
             for frames in packets:
-                await asyncio.sleep(sum(len(one.pcm) for one in frames) / ASR_RATE_HZ)
+                await asyncio.sleep(sum(len(frame.pcm) for frame in frames) / ASR_RATE_HZ)
                 for frame in frames:
                     session.feed(frame)
                     session.pull()

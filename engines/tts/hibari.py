@@ -231,7 +231,7 @@ def create(settings: Settings) -> HibariTts:
     ConfigError for a file that is no voice of the package's list."""
     from hibari.voices import VOICES, voice_path
 
-    files = {one["file"]: name for name, one in VOICES.items() if not one.get("bundled")}
+    files = {voice["file"]: name for name, voice in VOICES.items() if not voice.get("bundled")}
     wanted: dict[str, str | None] = {BUNDLED: None}
     for given in settings.models:
         path = Path(given).expanduser()

@@ -222,8 +222,8 @@ class ResponseQueue:
         # the user.
         before = [
             at
-            for at, one in enumerate(self._waiting, 1)
-            if entry.is_announcement or not one.waits_for_user
+            for at, other in enumerate(self._waiting, 1)
+            if entry.is_announcement or not other.waits_for_user
         ]
         self._waiting.insert(max(before, default=0), entry)
         self.wake()

@@ -108,7 +108,7 @@ def offer_tools(
         specs = _chosen(specs, choice, mcp_tools)
     options = replace(plan.options, must_call=is_first and choice != "auto" and bool(specs))
     names = frozenset(spec.name for spec in specs)
-    offered = {name: one for name, one in mcp_tools.items() if name in names}
+    offered = {name: mcp_tool for name, mcp_tool in mcp_tools.items() if name in names}
     return ToolOffer(tuple(specs), options, names - own - offered.keys(), names & own, offered)
 
 
@@ -122,8 +122,8 @@ def _chosen(
         case NamedMcpServer(label=label, name=wanted):
             of_server = {
                 name
-                for name, one in mcp_tools.items()
-                if one.label == label and wanted in (None, one.name)
+                for name, mcp_tool in mcp_tools.items()
+                if mcp_tool.label == label and wanted in (None, mcp_tool.name)
             }
             chosen = [spec for spec in specs if spec.name in of_server]
             subject = f"tool {wanted!r} of {label!r}" if wanted else f"tool of {label!r}"
@@ -224,7 +224,7 @@ async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTi
         if call.name in batch.mcp_tools:
             access.report_step(McpEndStep(call.call_id, result))
 
-    client_tools = {name: one.tool for name, one in batch.mcp_tools.items()}
+    client_tools = {name: mcp_tool.tool for name, mcp_tool in batch.mcp_tools.items()}
     work = access.toolbox.run(
         calls, access.context, batch.server, client_tools=client_tools, on_result=report_result
     )

@@ -226,7 +226,7 @@ class Toolbox:
         # change theirs at any time.
         tools = {**self._catalogues.get(context), **client_tools}
 
-        async def one(call: ToolCall) -> str:
+        async def run_call(call: ToolCall) -> str:
             is_allowed = allowed is None or call.name in allowed or call.name in client_tools
             async with slots:
                 tool = tools.get(call.name) if is_allowed else None
@@ -235,7 +235,9 @@ class Toolbox:
             return result
 
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one(call), name=f"tool-{call.name}") for call in calls]
+            running = [
+                tasks.create_task(run_call(call), name=f"tool-{call.name}") for call in calls
+            ]
         return [task.result() for task in running]
 
     async def _run(self, tool: Tool | None, call: ToolCall, context: ToolContext) -> str:

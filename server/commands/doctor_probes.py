@@ -203,8 +203,8 @@ async def probe_home_assistant(config: Config) -> ProbeResult:
     return ProbeResult(verdict, f"home assistant at {config.home_assistant.url}: {counts}")
 
 
-def _count_text(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
+def _count_text(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"
 
 
 def _disk_probe(setting: str, path: str) -> Awaitable[ProbeResult]:

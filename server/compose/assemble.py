@@ -203,7 +203,7 @@ def _start_background(
         "idle-gc": collect_when_idle(sessions),
         **{name: run() for name, run in doors.background.items()},
     }
-    return [tasks.create_task(one, name=name) for name, one in work.items()]
+    return [tasks.create_task(coroutine, name=name) for name, coroutine in work.items()]
 
 
 def _session_services(

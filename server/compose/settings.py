@@ -27,7 +27,7 @@ class SessionDefaults:
 
     def __init__(self, config: Config) -> None:
         self._prompts = PromptLibrary(
-            {name: one.as_stored() for name, one in config.prompts.items()}
+            {name: prompt.as_stored() for name, prompt in config.prompts.items()}
         )
         self.use(config)
 
@@ -72,7 +72,7 @@ class RunningEngines:
                     if model.installed
                 ),
             ],
-            "llm.engine": [SettingOption(one, one) for one in LANGUAGE_MODELS],
+            "llm.engine": [SettingOption(name, name) for name in LANGUAGE_MODELS],
             "llm.options.model.engine": [SettingOption(HTTP_MODEL, HTTP_MODEL)],
             "tts.engine": [
                 SettingOption("auto", "auto"),

@@ -307,7 +307,9 @@ def _entry_type(table: inspect.Type, path: SettingPath) -> inspect.Type | None:
             case inspect.DictType():
                 kind = kind_of(kind.value_type)
             case inspect.StructType():
-                kind = next((kind_of(one.type) for one in kind.fields if one.name == name), None)
+                kind = next(
+                    (kind_of(member.type) for member in kind.fields if member.name == name), None
+                )
             case _:
                 return None
     return kind

@@ -97,7 +97,7 @@ def _weights(config: _HubConfig, paths: Container[str], origin: str) -> list[str
         return [CHECKPOINT_FILE]
     for path in ONNX_FILES:
         if path in paths:
-            return [one for one in (path, f"{path}_data") if one in paths]
+            return [file for file in (path, f"{path}_data") if file in paths]
     types = ", ".join(CHECKPOINT_TYPES)
     raise ModelsError(
         f"{origin} has neither {CHECKPOINT_FILE} of a supported type ({types}; it is"

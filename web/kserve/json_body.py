@@ -93,14 +93,16 @@ def decode_infer(
     fields = decode_json(body[:json_bytes], InferFields)
     rest = memoryview(body)[json_bytes:]
     tensors: list[Tensor] = []
-    for one in fields.inputs:
-        size = one.parameters.get("binary_data_size")
+    for tensor in fields.inputs:
+        size = tensor.parameters.get("binary_data_size")
         if size is None:
-            tensors.append(tensor_of_values(one.name, one.datatype, one.shape, one.data))
+            tensors.append(
+                tensor_of_values(tensor.name, tensor.datatype, tensor.shape, tensor.data)
+            )
             continue
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
-            raise invalid(one.name, f"its binary_data_size is not 0 to {len(rest)}")
-        tensors.append(tensor_of_bytes(one.name, one.datatype, one.shape, rest[:size]))
+            raise invalid(tensor.name, f"its binary_data_size is not 0 to {len(rest)}")
+        tensors.append(tensor_of_bytes(tensor.name, tensor.datatype, tensor.shape, rest[:size]))
         rest = rest[size:]
     if rest:
         raise invalid("inputs", f"{len(rest)} bytes after the JSON belong to no tensor")
@@ -110,12 +112,12 @@ def decode_infer(
         fields.id,
         _parameters(fields.parameters),
         by_name(tensors),
-        tuple(one.name for one in fields.outputs),
+        tuple(tensor.name for tensor in fields.outputs),
     )
     forms = {
-        one.name: one.parameters["binary_data"] is True
-        for one in fields.outputs
-        if "binary_data" in one.parameters
+        tensor.name: tensor.parameters["binary_data"] is True
+        for tensor in fields.outputs
+        if "binary_data" in tensor.parameters
     }
     return DecodedBody(request, forms, fields.parameters.get("binary_data_output") is True)
 

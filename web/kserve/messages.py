@@ -170,11 +170,18 @@ def decode_infer(data: bytes) -> InferRequest:
         message.model_name,
         message.model_version,
         message.id,
-        {one.key: value for one in message.parameters if (value := _value(one)) is not None},
+        {
+            parameter.key: value
+            for parameter in message.parameters
+            if (value := _value(parameter)) is not None
+        },
         by_name(
-            [_tensor(one, raw[index] if raw else None) for index, one in enumerate(message.inputs)]
+            [
+                _tensor(tensor, raw[index] if raw else None)
+                for index, tensor in enumerate(message.inputs)
+            ]
         ),
-        tuple(one.name for one in message.outputs),
+        tuple(tensor.name for tensor in message.outputs),
     )
 
 
@@ -185,10 +192,10 @@ def infer_response(response: InferResponse) -> dict[str, Any]:
         "model_version": response.version,
         "id": response.id,
         "outputs": [
-            {"name": one.name, "datatype": one.datatype, "shape": one.shape}
-            for one in response.outputs
+            {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
+            for tensor in response.outputs
         ],
-        "raw_output_contents": [bytes_of(one) for one in response.outputs],
+        "raw_output_contents": [bytes_of(tensor) for tensor in response.outputs],
     }
 
 

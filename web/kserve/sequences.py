@@ -158,5 +158,5 @@ class Sequences:
             found.task.cancel()
 
     def _forget(self, sequence: _Sequence) -> None:
-        for key in [key for key, one in self._open.items() if one is sequence]:
+        for key in [key for key, known in self._open.items() if known is sequence]:
             del self._open[key]

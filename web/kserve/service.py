@@ -124,20 +124,20 @@ class KserveService:
             # The first dimension is that of the batch, which a configuration leaves out.
             "input": [
                 {
-                    "name": one["name"],
-                    "data_type": one["datatype"],
-                    "dims": one["shape"][1:] or [1],
-                    "optional": one["name"] in optional,
+                    "name": tensor["name"],
+                    "data_type": tensor["datatype"],
+                    "dims": tensor["shape"][1:] or [1],
+                    "optional": tensor["name"] in optional,
                 }
-                for one in inputs
+                for tensor in inputs
             ],
             "output": [
                 {
-                    "name": one["name"],
-                    "data_type": one["datatype"],
-                    "dims": one["shape"][1:] or [1],
+                    "name": tensor["name"],
+                    "data_type": tensor["datatype"],
+                    "dims": tensor["shape"][1:] or [1],
                 }
-                for one in outputs
+                for tensor in outputs
             ],
         }
 
@@ -148,7 +148,8 @@ class KserveService:
         names = [name] if name else sorted(self._statistics)
         return {
             "model_stats": [
-                self._statistics.get(one, ModelStatistics()).fields(one, VERSION) for one in names
+                self._statistics.get(name, ModelStatistics()).fields(name, VERSION)
+                for name in names
             ]
         }
 
@@ -163,7 +164,7 @@ class KserveService:
         default = self._find(SPEECH_NAMES[0])
         state = {"state": "READY"} if default.is_ready else {"state": "UNAVAILABLE", "reason": ""}
         found += [{"name": name, "version": VERSION, **state} for name in SPEECH_NAMES]
-        return [one for one in found if one["state"] == "READY" or not only_ready]
+        return [entry for entry in found if entry["state"] == "READY" or not only_ready]
 
     async def load(self, name: str) -> None:
         """Loads a model, and waits for it. Raises NotFound, OverloadedError, EngineError."""
@@ -248,10 +249,10 @@ class KserveService:
                 param="version",
             )
         found = (self._registry.get(kind, _recogniser_name(name)) for kind in KINDS)
-        model = next((one for one in found if one is not None), None)
+        model = next((candidate for candidate in found if candidate is not None), None)
         if model is None:
             listings = self._registry.listing()
-            names = [one.offer.name for kind in KINDS for one in listings.get(kind, ())]
+            names = [listing.offer.name for kind in KINDS for listing in listings.get(kind, ())]
             raise NotFound(
                 f"Unknown model {name[:64]!r}. Allowed: {', '.join((*names, *SPEECH_NAMES))}.",
                 code="model_not_found",
@@ -279,7 +280,7 @@ def _entry(listing: ModelListing) -> Fields:
 
 
 def _check_outputs(request: InferRequest, allowed: Sequence[Fields]) -> None:
-    names = [one["name"] for one in allowed]
+    names = [tensor["name"] for tensor in allowed]
     for name in request.outputs:
         if name not in names:
             raise RequestError(

@@ -125,8 +125,8 @@ class SpeechModels:
         """Returns the options of each recording. Raises RequestError."""
         info = self._recogniser(model).info
         found = [prefix_options(item.prefix, info) for item in items]
-        for one in dict.fromkeys(found):
-            self._check(model, one)
+        for wanted in dict.fromkeys(found):
+            self._check(model, wanted)
         return found
 
     async def transcribe(
@@ -136,8 +136,8 @@ class SpeechModels:
         group."""
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._transcribe(model, item.pcm, one))
-                for item, one in zip(items, options, strict=True)
+                tasks.create_task(self._transcribe(model, item.pcm, option))
+                for item, option in zip(items, options, strict=True)
             ]
         return [task.result() for task in running]
 

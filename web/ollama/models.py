@@ -135,13 +135,13 @@ class OllamaModelsDoor:
         ]
         text_cards = [
             {
-                **_text_card(one),
-                "size": round(one.memory_mb * 2**20),
+                **_text_card(listing),
+                "size": round(listing.memory_mb * 2**20),
                 "expires_at": NEVER,
                 "size_vram": 0,
             }
-            for one in self._listing()
-            if one.state == "loaded"
+            for listing in self._listing()
+            if listing.state == "loaded"
         ]
         return json_response({"models": [*chat_cards, *text_cards]})
 
@@ -217,7 +217,9 @@ class OllamaModelsDoor:
         fields = decode_json(await request.read(), OllamaPullFields)
         name = fields.chosen()
         downloads = self._models.downloads
-        was_running = any(one.model == name and one.state == "running" for one in downloads.pulls)
+        was_running = any(
+            pull.model == name and pull.state == "running" for pull in downloads.pulls
+        )
         downloads.start(name)
         work = self._wait(name) if fields.stream is False else self._follow(request, name)
         try:
@@ -237,7 +239,7 @@ class OllamaModelsDoor:
 
     def _listing(self) -> Iterator[ModelListing]:
         for models in (self._models.embedders, self._models.rerankers):
-            yield from (one for one in models.listing() if not one.problem)
+            yield from (listing for listing in models.listing() if not listing.problem)
 
     async def _wait(self, name: str) -> aioweb.StreamResponse:
         """Waits for the end of a download."""

@@ -85,15 +85,15 @@ def _marked(pairs: Sequence[Pair]) -> str:
     parts: list[str] = []
     reference: list[str] = []
     hypothesis: list[str] = []
-    for one, other in (*pairs, ("", "")):
-        if one != other:
-            reference += [one] if one != NOTHING else []
+    for word, other in (*pairs, ("", "")):
+        if word != other:
+            reference += [word] if word != NOTHING else []
             hypothesis += [other] if other != NOTHING else []
             continue
         if reference or hypothesis:
             parts.append(f"({' '.join(reference) or NOTHING}->{' '.join(hypothesis) or NOTHING})")
             reference, hypothesis = [], []
-        parts.append(one)
+        parts.append(word)
     return " ".join(parts[:-1])  # without the empty pair that ends the row
 
 

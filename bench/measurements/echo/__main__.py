@@ -131,7 +131,7 @@ def answers(voice: str = "en-us") -> Pcm:
 
 def people(data: Path, count: int) -> Iterator[tuple[Interrupter, str]]:
     """Yields commands spread over the data, one per person, with their texts."""
-    every = [one for one in transcripts(data / "commands") if one[0].suffix == ".flac"]
+    every = [clip for clip in transcripts(data / "commands") if clip[0].suffix == ".flac"]
     for number, (path, reference) in enumerate(every[:: len(every) // count][:count]):
         at = ms_to_samples(FIRST_WORD_MS + 130 * number, ASR_RATE_HZ)
         yield Interrupter(decode_file(path), at), reference
@@ -148,16 +148,16 @@ def hear(
     if group.with_person:
         crowd = people(data, len(group.with_person))
         for scene, (person, reference) in zip(group.with_person, crowd, strict=True):
-            one = talk(make(), voices[0], scene, vad, person)
-            results.interrupted.append((person, reference, one))
+            run = talk(make(), voices[0], scene, vad, person)
+            results.interrupted.append((person, reference, run))
     return results
 
 
 def words_wrong(model: AsrModel, interruptions: Sequence[Interruption]) -> float:
     """Returns the share of the spoken words that were recognised wrongly or not at all."""
     wrong = total = 0
-    for person, reference, one in interruptions:
-        words, start, text = spoken_words(reference), interruption(one.starts, person), ""
+    for person, reference, run in interruptions:
+        words, start, text = spoken_words(reference), interruption(run.starts, person), ""
         if start is not None:
             item = AsrItem(reference, np.concatenate(start.speech), is_final=True)
             text = model.decode([item])[0].text
@@ -169,10 +169,10 @@ def words_wrong(model: AsrModel, interruptions: Sequence[Interruption]) -> float
 def row(name: str, group: RoomGroup, results: EchoWordErrors, model: AsrModel | None) -> list[str]:
     """Returns one row of the table."""
     of = len(results.interrupted)
-    found = [(person, interruption(one.starts, person)) for person, _, one in results.interrupted]
+    found = [(person, interruption(run.starts, person)) for person, _, run in results.interrupted]
     waits = [samples_to_ms(s.detected_at - p.at, ASR_RATE_HZ) for p, s in found if s is not None]
-    before = [any(s.at < p.at for s in one.starts) for p, _, one in results.interrupted]
-    erle = [one.erle_db for one in results.answer_only]
+    before = [any(s.at < p.at for s in run.starts) for p, _, run in results.interrupted]
+    erle = [run.erle_db for run in results.answer_only]
     return [
         name,
         group.name,

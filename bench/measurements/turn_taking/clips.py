@@ -96,10 +96,10 @@ def spoken_turn(
 
 
 def _voiced_frames(pcm: Pcm, vad: VadEngine) -> np.ndarray:
-    one = vad.open()
-    size = one.frame_samples
+    detector = vad.open()
+    size = detector.frame_samples
     starts = range(0, len(pcm) - size + 1, size)
-    return np.flatnonzero([one.push(pcm[at : at + size]) >= VOICED for at in starts])
+    return np.flatnonzero([detector.push(pcm[at : at + size]) >= VOICED for at in starts])
 
 
 def _finished_sentences(folder: Path) -> set[Path]:

@@ -88,16 +88,18 @@ async def _measure(options: argparse.Namespace) -> None:
                 found[TITLES[name]].problem = str(error)
         for number in range(options.rounds):
             first = number % max(1, len(running))
-            for one in running[first:] + running[:first]:
-                await _round(one, utterances, found[one.title])
-                print(f"round {number + 1}: {one.title}", file=sys.stderr, flush=True)
+            for candidate in running[first:] + running[:first]:
+                await _round(candidate, utterances, found[candidate.title])
+                print(f"round {number + 1}: {candidate.title}", file=sys.stderr, flush=True)
     print(table(found))
 
 
-async def _round(one: VoiceSystem, utterances: Sequence[BenchUtterance], into: VoiceRounds) -> None:
+async def _round(
+    candidate: VoiceSystem, utterances: Sequence[BenchUtterance], into: VoiceRounds
+) -> None:
     """Runs one call: one utterance to warm up, then those that count."""
     try:
-        async with one.call() as say:
+        async with candidate.call() as say:
             await say(utterances[-1])
             into.add([await say(utterance) for utterance in utterances])
     except* EarshotError as group:

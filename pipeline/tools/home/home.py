@@ -181,8 +181,10 @@ class Home:
         kept = self._entities
         self.config = config
         self._entities = {
-            one.id: replace(kept[one.id], config=one) if one.id in kept else _at_start(one)
-            for one in config.entities
+            entity.id: replace(kept[entity.id], config=entity)
+            if entity.id in kept
+            else _at_start(entity)
+            for entity in config.entities
         }
         self.touch()
 

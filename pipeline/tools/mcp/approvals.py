@@ -72,7 +72,9 @@ class Approvals:
             round_.decided.append(ApprovalDecision(request_id, call, tool, item.approve, reason))
             if round_.waiting:
                 return None
-            self._rounds = {key: one for key, one in self._rounds.items() if one is not round_}
+            self._rounds = {
+                key: known for key, known in self._rounds.items() if known is not round_
+            }
             return replace(round_.request, approved=tuple(round_.decided))
 
         return take
@@ -81,4 +83,6 @@ class Approvals:
         round_, *_ = self._waiting.pop(request_id)
         round_.waiting.discard(request_id)
         if not (round_.waiting or round_.decided):
-            self._rounds = {key: one for key, one in self._rounds.items() if one is not round_}
+            self._rounds = {
+                key: known for key, known in self._rounds.items() if known is not round_
+            }

@@ -228,7 +228,7 @@ class SessionMcpServers:
                 self._report(link, link.tools.reason)
         # The server cannot be reached or refuses us. It is tried again when the client names it
         # again.
-        self._links = {key: one for key, one in self._links.items() if one is not link}
+        self._links = {key: known for key, known in self._links.items() if known is not link}
 
     def _report_again(self, link: _McpLink) -> None:
         """Reports a server's tools again: a response had it already, and now the session gets

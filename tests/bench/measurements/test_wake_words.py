@@ -11,7 +11,7 @@ from bench.measurements.wake_words import (
     WordCounts,
     count_recordings,
     false_table,
-    heard_table,
+    missed_table,
     upper_bound,
 )
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
@@ -58,7 +58,7 @@ def test_the_upper_bound_is_the_one_of_poisson(events: int, expected: float) -> 
 def test_words_are_counted_by_the_names_of_recordings(tmp_path: Path) -> None:
     data, more = tmp_path / "data", tmp_path / "more"
     write(data / "wakeword-clips" / "alexa_1.wav", LOUD)
-    write(data / "wakeword-clips" / "alexa_2.wav", LOUDER)  # heard as the other word
+    write(data / "wakeword-clips" / "alexa_2.wav", LOUDER)  # detected as the other word
     write(data / "wakeword-clips" / "computer.wav", LOUD)
     write(data / "speech" / "en" / "alexander.wav", LOUD)
     write(data / "speech" / "long" / "joined.wav", LOUD)
@@ -66,8 +66,8 @@ def test_words_are_counted_by_the_names_of_recordings(tmp_path: Path) -> None:
     write(more / "okay_nabu_9.wav", LOUDER)
     report = count_recordings(LevelEngine(), data, [more])
     assert report.recorded == {
-        "alexa": WordCounts(clips=2, heard=1, others=1),
-        "okay_nabu": WordCounts(clips=1, heard=1),
+        "alexa": WordCounts(clips=2, detected=1, others=1),
+        "okay_nabu": WordCounts(clips=1, detected=1),
     }
     false = {key: count for key, count in report.false_wakes.items() if count}
     assert false == {
@@ -77,5 +77,5 @@ def test_words_are_counted_by_the_names_of_recordings(tmp_path: Path) -> None:
     }
     seconds = sum(length_s for (word, _), length_s in report.seconds.items() if word == "alexa")
     assert seconds == pytest.approx(4 * 1.8)
-    assert "| alexa | 2 | 1 | 1 |" in heard_table("recorded", report.recorded)
+    assert "| alexa | 2 | 1 | 1 |" in missed_table("recorded", report.recorded)
     assert "| 0.00 | 1000.0 (at most 3147.9) |" in false_table(report)

@@ -201,8 +201,8 @@ class DeviceThread:
         same_length = [job for job in waiting if _window(job).shape == first.shape]
         batch = same_length[: next(size for size in ENCODE_BATCH_SIZES if size <= len(same_length))]
         encoded = self._launcher.encode(torch.stack([_window(job) for job in batch]))
-        for job, one in zip(batch, encoded, strict=True):
-            self._resume(job, one)
+        for job, output in zip(batch, encoded, strict=True):
+            self._resume(job, output)
 
     def _assign_rows(self) -> None:
         """Gives free rows to waiting jobs in the order of their arrival.
@@ -224,8 +224,8 @@ class DeviceThread:
         job, index = next(
             (job, i)
             for job in self._jobs
-            for i, one in job.slot_ranges.items()
-            if one is slot_range
+            for i, known in job.slot_ranges.items()
+            if known is slot_range
         )
         job.generated[index] = generated
         del job.slot_ranges[index]

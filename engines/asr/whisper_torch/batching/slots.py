@@ -157,8 +157,8 @@ class SlotTable:
             [(slot_range.first, slot_range.new.beam_size > 1) for slot_range in slot_ranges]
         )
         return [
-            self._generated_tokens(slot_range.new, *one)
-            for slot_range, one in zip(slot_ranges, answers, strict=True)
+            self._generated_tokens(slot_range.new, *answer)
+            for slot_range, answer in zip(slot_ranges, answers, strict=True)
         ]
 
     def _generated_tokens(

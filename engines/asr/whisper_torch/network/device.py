@@ -156,4 +156,4 @@ def shapes_to_capture(
             found += [
                 (i + kind, StepShape(count, length, h, kind, is_full)) for is_full in fullness
             ]
-    return [one for _, one in sorted(found, key=lambda ranked: ranked[0])]
+    return [candidate for _, candidate in sorted(found, key=lambda ranked: ranked[0])]
