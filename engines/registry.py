@@ -157,7 +157,7 @@ def refused() -> list[str]:
     ]
 
 
-def read_settings(settings: type[Struct], options: Mapping[str, Any], *, where: str) -> Struct:
+def read_settings(settings: type[Struct], options: Mapping[str, object], *, where: str) -> Struct:
     """Converts plain values to the typed settings of an engine. Raises ConfigError, which names
     `where`, the key, and the values that are allowed."""
     known = [field.encode_name for field in fields(settings)]
@@ -236,7 +236,7 @@ def _name_problem(entry: str) -> str:
     return ""
 
 
-def _availability(name: str, module: Any, origin: str = BUILT_IN) -> EngineAvailability:
+def _availability(name: str, module: object, origin: str = BUILT_IN) -> EngineAvailability:
     missing = [library for library in _requirements(module) if find_spec(library) is None]
     if missing:
         return EngineAvailability(name, False, _hint(module, *missing), origin=origin)
@@ -259,26 +259,26 @@ def _package(kind: EngineKind) -> str:
     return f"engines.{kind}"
 
 
-def _requirements(module: Any) -> Mapping[str, str]:
+def _requirements(module: object) -> Mapping[str, str]:
     """Returns the libraries that an engine's module needs: import name -> name for pip."""
     requirements: Mapping[str, str] = getattr(module, "REQUIRES", {})
     return requirements
 
 
-def _missing_weights(module: Any) -> str:
+def _missing_weights(module: object) -> str:
     """Returns a message if the engine has no weights unless a path is configured; usually empty."""
     read_reason: Callable[[], str] | None = getattr(module, "missing_weights", None)
     return read_reason() if read_reason else ""
 
 
-def _unavailable_reason(module: Any) -> str:
+def _unavailable_reason(module: object) -> str:
     """Returns why an engine's libraries do not run here although they are installed; empty if they
     run, or if the engine's module has no such check."""
     read_reason: Callable[[], str] | None = getattr(module, "unavailable_reason", None)
     return read_reason() if read_reason else ""
 
 
-def _hint(module: Any, *missing: str) -> str:
+def _hint(module: object, *missing: str) -> str:
     if extra := getattr(module, "EXTRA", ""):
         return f"not installed; `earshot extras add {extra}` installs it"
     known = _requirements(module)

@@ -67,8 +67,8 @@ def _types(routes: Iterable[Route]) -> Iterable[type]:
         yield from (body for body in route.responses.values() if body is not None)
 
 
-def _operation(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any]:
-    operation: dict[str, Any] = {
+def _operation(route: Route, schemas: Mapping[type, Any]) -> dict[str, object]:
+    operation: dict[str, object] = {
         "summary": route.summary,
         "operationId": _operation_id(route),
         "tags": [route.tag],
@@ -89,7 +89,7 @@ def _operation_id(route: Route) -> str:
     return f"{route.method.lower()}_{words}"
 
 
-def _parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: Route) -> list[dict[str, object]]:
     path_parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PARAMETER.findall(route.path)
@@ -101,7 +101,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     return path_parameters + query_parameters
 
 
-def _request_body(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any] | None:
+def _request_body(route: Route, schemas: Mapping[type, Any]) -> dict[str, object] | None:
     content_types = route.request_content_types or ((JSON,) if route.request else ())
     if not content_types:
         return None
@@ -119,10 +119,10 @@ def _request_body(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any] |
     }
 
 
-def _responses(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any]:
-    responses: dict[str, Any] = {}
+def _responses(route: Route, schemas: Mapping[type, Any]) -> dict[str, object]:
+    responses: dict[str, object] = {}
     for status, body in sorted(route.responses.items()):
-        response: dict[str, Any] = {"description": route.summary if status < 400 else "Not now."}
+        response: dict[str, object] = {"description": route.summary if status < 400 else "Not now."}
         if body is not None:
             response["content"] = {JSON: {"schema": schemas[body]}}
         elif route.response_content_type != JSON:

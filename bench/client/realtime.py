@@ -173,7 +173,7 @@ async def _wait_for_event(
     raise CannotConnect(f"the connection ended: {inbox.end_reason}")
 
 
-def _is_about(event: Mapping[str, Any], event_id: str | None) -> bool:
+def _is_about(event: Mapping[str, object], event_id: str | None) -> bool:
     error = event.get("error")
     return not event_id or not isinstance(error, Mapping) or error.get("event_id") == event_id
 
@@ -181,13 +181,13 @@ def _is_about(event: Mapping[str, Any], event_id: str | None) -> bool:
 def decode_event(text: str | bytes) -> Json | None:
     """Decodes one event; returns None for malformed text."""
     try:
-        event: Any = msgspec.json.decode(text)
+        event: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return event if isinstance(event, dict) else None
 
 
-def error_message(event: Mapping[str, Any]) -> str:
+def error_message(event: Mapping[str, object]) -> str:
     """Returns the message of an error event or of an error's JSON body, for people."""
     error = event.get("error")
     if not isinstance(error, Mapping):

@@ -91,7 +91,7 @@ class TurnLog:
         elif kind == "error":
             self.error = error_message(event)
 
-    def _input(self, kind: str, event: Mapping[str, Any]) -> None:
+    def _input(self, kind: str, event: Mapping[str, object]) -> None:
         match kind.rpartition(".")[2]:
             case "speech_started":
                 self.is_speech = True
@@ -113,7 +113,7 @@ class TurnLog:
         self.has_server_times, self.stages, self.server_latency_ms = False, (), None
         self.transcript_at = self.first_reply_at = None
 
-    def _transcription(self, kind: str, event: Mapping[str, Any], at: float) -> None:
+    def _transcription(self, kind: str, event: Mapping[str, object], at: float) -> None:
         if kind == "earshot.hypothesis":
             self.stable, self.unstable = str(event.get("stable")), str(event.get("unstable"))
             self._has_hypotheses = True
@@ -128,7 +128,7 @@ class TurnLog:
         if self.first_words_at is None and (self.stable or self.unstable or self.transcript):
             self.first_words_at = at
 
-    def _playout(self, kind: str, event: Mapping[str, Any]) -> None:
+    def _playout(self, kind: str, event: Mapping[str, object]) -> None:
         if event.get("response_id", self._response_id) == self._response_id:
             self.is_playing = kind.endswith(".started")
             self.has_played = self.has_played or not self.is_playing
@@ -153,7 +153,7 @@ class TurnLog:
             if self.status == "failed":
                 self.error = error_message(details)
 
-    def _on_response_created(self, response_id: Any) -> None:
+    def _on_response_created(self, response_id: object) -> None:
         self._response_id = response_id
         self.reply, self.status = "", ""
         self.is_playing = self.has_played = False
@@ -198,5 +198,5 @@ class TurnLog:
         return "answered" if self.reply or is_heard else "unanswered"
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -52,7 +52,7 @@ class VoiceLagResult:
 
 async def measure(
     engine: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     speakers: int,
     seconds: float,
@@ -77,7 +77,7 @@ async def measure(
 
 @asynccontextmanager
 async def _voice(
-    engine: str, options: Mapping[str, Any], *, in_gateway: bool
+    engine: str, options: Mapping[str, object], *, in_gateway: bool
 ) -> AsyncIterator[Tts]:
     profile = worker_profile("tts", engine, options)
     if in_gateway or profile is None:

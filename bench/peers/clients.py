@@ -7,7 +7,7 @@ sample.
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from math import inf
@@ -118,9 +118,13 @@ class WyomingClient(_PeerClient):
             writer.close()
 
     def _send(
-        self, writer: asyncio.StreamWriter, kind: str, data: dict[str, Any], payload: bytes = b""
+        self,
+        writer: asyncio.StreamWriter,
+        kind: str,
+        data: Mapping[str, object],
+        payload: bytes = b"",
     ) -> None:
-        header: dict[str, Any] = {"type": kind, "data": data}
+        header: dict[str, object] = {"type": kind, "data": data}
         if payload:
             header["payload_length"] = len(payload)
         writer.write(json.dumps(header).encode() + b"\n" + payload)
@@ -212,5 +216,5 @@ class WhisperLiveClient(_PeerClient):
         message = await ws.receive()
         if message.type is not WSMsgType.TEXT:
             raise ConnectionLost("WhisperLive: the server closed the connection")
-        found: dict[str, Any] = json.loads(message.data)
+        found: dict[str, object] = json.loads(message.data)
         return found

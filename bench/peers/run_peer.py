@@ -28,7 +28,7 @@ def decode_alike(module: str) -> Any:
     model = import_module(module).WhisperModel
     transcribe = model.transcribe
 
-    def alike(self: Any, audio: Any, **options: Any) -> Any:
+    def alike(self: object, audio: object, **options: object) -> Any:
         same = {"beam_size": 1, "temperature": 0.0, "without_timestamps": True}
         return transcribe(self, audio, **{**options, **same})
 

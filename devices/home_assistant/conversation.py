@@ -72,13 +72,13 @@ def parse_result(result: Any) -> ConversationResult:
     )
 
 
-def _speech(speech: Mapping[str, Any]) -> str:
+def _speech(speech: Mapping[str, object]) -> str:
     plain = _text(_table(speech.get("plain")).get("speech"))
     marked = re.sub(r"<[^>]*>", " ", _text(_table(speech.get("ssml")).get("speech")))
     return " ".join((plain or marked).split())[:MAX_SPEECH_CHARS]
 
 
-def _targets(value: Any) -> tuple[IntentResponseTarget, ...]:
+def _targets(value: object) -> tuple[IntentResponseTarget, ...]:
     entries = (
         [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
     )
@@ -90,11 +90,11 @@ def _targets(value: Any) -> tuple[IntentResponseTarget, ...]:
     )
 
 
-def _table(value: Any) -> Mapping[str, Any]:
+def _table(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value[:MAX_SPEECH_CHARS] if isinstance(value, str) else ""
 
 

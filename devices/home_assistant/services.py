@@ -42,7 +42,7 @@ class _ServiceRule:
 
 
 def _number(slot: str, name: str, scale: float = 1) -> Data:
-    def data(slots: Mapping[str, Any]) -> dict[str, Any] | None:
+    def data(slots: Mapping[str, object]) -> dict[str, Any] | None:
         value = slots.get(slot)
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
@@ -51,7 +51,7 @@ def _number(slot: str, name: str, scale: float = 1) -> Data:
     return data
 
 
-def _light(slots: Mapping[str, Any]) -> dict[str, Any] | None:
+def _light(slots: Mapping[str, object]) -> dict[str, Any] | None:
     step = {"up": LIGHT_STEP, "down": -LIGHT_STEP}.get(str(slots.get("brightness_step")))
     if step is not None:
         return {"brightness_step_pct": step}

@@ -82,7 +82,7 @@ RESTORABLE_KINDS = ("cover", "fan", "light", "media_player", "switch")
 "Kinds of device that these intents may have changed; locks are never touched."
 
 
-def wants_room(intent: str, slots: Mapping[str, Any]) -> bool:
+def wants_room(intent: str, slots: Mapping[str, object]) -> bool:
     """Returns True if a command is meant for the room in which it is said."""
     if slots.get("everywhere") or any(slots.get(key) for key in PLACE_SLOTS):
         return False
@@ -203,7 +203,7 @@ class HomeAssistantTools:
         outcome: ToolOutcome,
         before: Sequence[HomeEntity],
         intent: str,
-        slots: Mapping[str, Any],
+        slots: Mapping[str, object],
     ) -> ToolOutcome:
         """Keeps the former states of what was changed, if all of them are known."""
         changed = _changed_ids(outcome)
@@ -221,7 +221,7 @@ class HomeAssistantTools:
             return outcome
         return ToolOutcome({**outcome.data, "undo": self._changes.add(restorable)})
 
-    async def _undo(self, slots: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _undo(self, slots: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         changes = slots.get("changes")
         given = (
             [str(change_id) for change_id in changes] if isinstance(changes, list | tuple) else []
@@ -234,7 +234,7 @@ class HomeAssistantTools:
         return self._targets({entity.config.id for entity in before})
 
     async def _run(
-        self, text: str, intent: str, slots: dict[str, Any], context: ToolContext
+        self, text: str, intent: str, slots: dict[str, object], context: ToolContext
     ) -> ToolOutcome:
         area = self._home.house.area(context.place.area) if context.place.area else None
         if area is not None and not intent:  # the text comes from a language model
@@ -313,7 +313,9 @@ def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     if answer.is_error:
         speech = answer.speech or error_sentence(answer.code, language)
         return ToolOutcome({"speech": speech}, error=answer.code)
-    data: dict[str, Any] = {"speech": answer.speech} if answer.speech else {"result": answer.kind}
+    data: dict[str, object] = (
+        {"speech": answer.speech} if answer.speech else {"result": answer.kind}
+    )
     for key, touched in (("done", answer.succeeded), ("failed", answer.failed)):
         if touched:
             data[key] = [target.name for target in touched]

@@ -92,12 +92,12 @@ def insert_device(connection: Connection, claims: DeviceClaims, now: datetime) -
     return row
 
 
-def change(connection: Connection, device_id: str, **values: Any) -> Device:
+def change(connection: Connection, device_id: str, **values: object) -> Device:
     """Sets columns and returns the device. Raises NotFound."""
     return device_of(update_device(connection, device_id, **values))
 
 
-def update_device(connection: Connection, device_id: str, **values: Any) -> Row[Any]:
+def update_device(connection: Connection, device_id: str, **values: object) -> Row[Any]:
     """Sets columns and returns the row. Raises NotFound."""
     if values:
         connection.execute(update(devices).where(devices.c.id == device_id).values(values))
@@ -157,7 +157,7 @@ def profile_of(row: Row[Any]) -> DeviceProfile:
     return msgspec.convert(known, DeviceProfile)
 
 
-def _is_known(name: str, value: Any) -> bool:
+def _is_known(name: str, value: object) -> bool:
     try:
         msgspec.convert({name: value}, DeviceProfile)
     except msgspec.ValidationError:

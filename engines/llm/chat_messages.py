@@ -29,7 +29,7 @@ def chat_messages(
     """
     system = "\n\n".join(m.text for m in messages if m.role == "system" and m.text)
     results = {m.call_id: m.text for m in messages if m.role == "tool"}
-    chat: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    chat: list[dict[str, object]] = [{"role": "system", "content": system}] if system else []
     turns = [turn for turn in _turns(messages, results) if not _is_empty(turn)]
     if not turns or turns[0].role != "user":
         chat.append({"role": "user", "content": EMPTY_USER_TEXT})
@@ -112,7 +112,7 @@ def _image_part(image: ImagePart) -> dict[str, Any]:
 
 
 def _function_call(call: ToolCall, *, as_text: bool) -> dict[str, Any]:
-    arguments: Any = dict(call.arguments)
+    arguments: object = dict(call.arguments)
     if as_text:
         arguments = msgspec.json.encode(arguments).decode()
     return {

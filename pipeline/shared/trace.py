@@ -109,7 +109,10 @@ class SessionTrace:
         excluded = SECRET_SETTINGS if is_private else (*SECRET_SETTINGS, *PRIVATE_SETTINGS)
         fields_by_name = dataclasses.asdict(settings)
         recorded = {key: value for key, value in fields_by_name.items() if key not in excluded}
-        fields: dict[str, Any] = {"began_at": self._clock.wall().isoformat(), "settings": recorded}
+        fields: dict[str, object] = {
+            "began_at": self._clock.wall().isoformat(),
+            "settings": recorded,
+        }
         if is_private:
             fields["place"] = dataclasses.asdict(place)
         self._record(CONFIGURED, {**fields, "paced_by": paced_by})
@@ -153,7 +156,7 @@ class SessionTrace:
         """Writes the sound that is left, at the end of the session."""
         self._write_sound()
 
-    def _record(self, event: str, fields: dict[str, Any]) -> None:
+    def _record(self, event: str, fields: Mapping[str, object]) -> None:
         """Writes a record. Waiting sound is written first, so that the records stay in order."""
         self._write_sound()
         self._put(event, fields)
@@ -167,7 +170,7 @@ class SessionTrace:
         sound = b64encode(pcm.astype("<i2").tobytes()).decode()
         self._put(INPUT_AUDIO, {"start": start, "pcm": sound})
 
-    def _put(self, event: str, fields: dict[str, Any]) -> None:
+    def _put(self, event: str, fields: Mapping[str, object]) -> None:
         t_ms = round(1000 * (self._clock.now() - self._began_at), 1)
         self._sink.write({"t_ms": t_ms, "session": self._session_id, "event": event, **fields})
 

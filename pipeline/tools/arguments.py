@@ -36,7 +36,7 @@ _NOTHING_ELSE: Registry[Any] = Registry()
 class ArgumentCheck:
     """Checks the arguments of one tool. With an invalid schema it accepts everything."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, object]) -> None:
         self._validator = _checked(schema)
 
     def check(self, arguments: Mapping[str, Any]) -> None:
@@ -87,7 +87,7 @@ def _what(error: ValidationError) -> str:
             return error.message[: 2 * MAX_SHOWN_CHARS]
 
 
-def _ways(rules: Sequence[Any]) -> str:
+def _ways(rules: Sequence[object]) -> str:
     """Returns what any of these schemas accepts, as far as that is short."""
     known = [rule for rule in rules if isinstance(rule, dict)]
     choices = [value for rule in known for value in rule.get("enum", ())]
@@ -95,13 +95,13 @@ def _ways(rules: Sequence[Any]) -> str:
     return f"one of {_choices(choices)}" if choices else " or ".join(kinds) or "valid here"
 
 
-def _choices(values: list[Any]) -> str:
+def _choices(values: list[object]) -> str:
     shown = ", ".join(_short(value) for value in values[:MAX_CHOICES])
     more = len(values) - MAX_CHOICES
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
 

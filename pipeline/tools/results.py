@@ -62,7 +62,7 @@ def refused_result(reason: str = "") -> str:
     return as_json(ToolOutcome({"message": message}, error="not_approved"))
 
 
-def _beginning(data: Mapping[str, Any]) -> tuple[str, bool]:
+def _beginning(data: Mapping[str, object]) -> tuple[str, bool]:
     """Returns (JSON, whether it is complete). Encoding stops soon after LOOK_CHARS."""
     parts: list[str] = []
     length = 0
@@ -85,7 +85,7 @@ class _ResultTruncator:
         self._nodes = nodes
         "Number of values that it may still look at. More would not fit anyway."
 
-    def cut(self, value: Any, depth: int = MAX_DEPTH) -> Any:
+    def cut(self, value: object, depth: int = MAX_DEPTH) -> Any:
         self._nodes -= 1
         match value:
             case str() if len(value) > self._chars:

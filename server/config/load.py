@@ -155,7 +155,7 @@ def _add_file(draft: _ConfigDraft, file: Path | None, text: str | None) -> None:
 
 def _settings_in_table(
     draft: _ConfigDraft,
-    table: Mapping[str, Any],
+    table: Mapping[str, object],
     struct: inspect.StructType,
     section_path: SettingPath,
     label: str,
@@ -283,7 +283,7 @@ def setting_value(path: SettingPath, text: str) -> Any:
     return text
 
 
-def _entry_value(table: inspect.Type, path: SettingPath, value: Any) -> Any:
+def _entry_value(table: inspect.Type, path: SettingPath, value: object) -> Any:
     """Returns what text means for an entry of an open table, such as `tools.mcp.files.args`. It is
     TOML; where the type of the entry is known, a list may also be written with commas, and text
     needs no quotes."""
@@ -315,7 +315,7 @@ def _entry_type(table: inspect.Type, path: SettingPath) -> inspect.Type | None:
     return kind
 
 
-def _parse_toml_value(text: Any) -> Any:
+def _parse_toml_value(text: object) -> Any:
     """Parses text as a TOML value: number, boolean, list or table. Returns any other text as it
     is."""
     if not isinstance(text, str):
@@ -326,14 +326,14 @@ def _parse_toml_value(text: Any) -> Any:
         return text
 
 
-def _nested_tables(path: SettingPath, value: Any) -> Any:
+def _nested_tables(path: SettingPath, value: object) -> Any:
     """Returns the value inside one table for each name of the path."""
     for name in reversed(path):
         value = {name: value}
     return value
 
 
-def _problem_text(error: msgspec.ValidationError, path: SettingPath, value: Any) -> str:
+def _problem_text(error: msgspec.ValidationError, path: SettingPath, value: object) -> str:
     """Returns what follows the setting's name in a problem: `: expected int in [0, 65535], got
     'x'`. If only a part of the value is wrong, its place comes first."""
     message, _, location = str(error).partition(" - at `$")
@@ -373,6 +373,6 @@ def setting_paths(
             yield (*section_path, info.name)
 
 
-def _suggestion(name: str, known: Mapping[str, Any] | list[str]) -> str:
+def _suggestion(name: str, known: Mapping[str, object] | list[str]) -> str:
     matches = get_close_matches(name, known, n=1, cutoff=0.6)
     return f" (did you mean {matches[0]}?)" if matches else f" (known: {', '.join(sorted(known))})"

@@ -52,7 +52,7 @@ def _origin(path: tuple[str, ...], origins: Mapping[tuple[str, ...], str]) -> st
     return ", ".join(dict.fromkeys(matching_origins)) or "default"
 
 
-def to_toml(value: Any) -> str:
+def to_toml(value: object) -> str:
     """Returns a value as TOML. Tables are written inline."""
     match value:
         case bool():

@@ -83,7 +83,7 @@ class KserveGrpcDoor:
         async with self._edge.call(context, "ModelStreamInfer"):
             async for message in messages:
                 try:
-                    fields: Mapping[str, Any] = {
+                    fields: Mapping[str, object] = {
                         "infer_response": await self._computed(message, context)
                     }
                 except Exception as error:
@@ -99,13 +99,13 @@ class KserveGrpcDoor:
             request = decode_infer(message)
             return infer_response(await self._service.infer(request, context.peer(), arrived_ns))
 
-    async def _server_live(self, _: Any) -> Mapping[str, Any]:
+    async def _server_live(self, _: object) -> Mapping[str, Any]:
         return {"live": True}
 
-    async def _server_ready(self, _: Any) -> Mapping[str, Any]:
+    async def _server_ready(self, _: object) -> Mapping[str, Any]:
         return {"ready": self._service.is_ready()}
 
-    async def _server_metadata(self, _: Any) -> Mapping[str, Any]:
+    async def _server_metadata(self, _: object) -> Mapping[str, Any]:
         return self._service.server_metadata()
 
     async def _model_ready(self, message: Any) -> Mapping[str, Any]:

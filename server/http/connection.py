@@ -308,7 +308,7 @@ class _HttpConnection(aioweb.RequestHandler):
         if self._linger is not None and not self._linger.done():
             self._linger.set_result(None)
 
-    def log_exception(self, *args: Any, **kwargs: Any) -> None:
+    def log_exception(self, *args: object, **kwargs: object) -> None:
         """Logs an exception. The rest of a body may break off after its request succeeded: that is
         no bug of ours."""
         if isinstance(kwargs.get("exc_info"), aioweb.RequestPayloadError | RequestError):

@@ -39,7 +39,7 @@ class SettingProblem(Struct, frozen=True):
 
 def tables_of(config: Config) -> dict[str, Any]:
     """Returns the values as nested tables that may be changed."""
-    found: dict[str, Any] = to_builtins(config)
+    found: dict[str, object] = to_builtins(config)
     return found
 
 
@@ -55,7 +55,7 @@ def located_problems(text: str) -> list[SettingProblem]:
 
 def model_options(config: Config) -> Mapping[str, Any] | None:
     """Returns the options of the language model over HTTP; None if there is none."""
-    options: Mapping[str, Any] = config.llm.options
+    options: Mapping[str, object] = config.llm.options
     if config.llm.engine == "hybrid":
         model = options.get("model")
         if not isinstance(model, Mapping) or model.get("engine", "openai") != "openai":
@@ -120,7 +120,7 @@ def stale_secrets(
     return problems
 
 
-def origin_of(address: Any) -> tuple[str, str, int | None]:
+def origin_of(address: object) -> tuple[str, str, int | None]:
     """Returns scheme, host and port, which decide who gets a secret."""
     try:
         parts = urlsplit(str(address or ""))

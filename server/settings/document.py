@@ -49,7 +49,7 @@ def difference(before: str, after: str) -> str:
     return "\n".join(lines)
 
 
-def _change(table: MutableMapping[str, Any], path: SettingPath, value: Any) -> None:
+def _change(table: MutableMapping[str, object], path: SettingPath, value: object) -> None:
     for name in path[:-1]:
         inner = table.get(name)
         if inner is None:
@@ -66,7 +66,7 @@ def _change(table: MutableMapping[str, Any], path: SettingPath, value: Any) -> N
         table[path[-1]] = value
 
 
-def _empty_table(inside: MutableMapping[str, Any]) -> Any:
+def _empty_table(inside: MutableMapping[str, object]) -> Any:
     """Returns a new table in the style of the table that it stands in."""
     if isinstance(inside, InlineTable):
         return tomlkit.inline_table()
@@ -80,13 +80,13 @@ def _parsed(text: str) -> dict[str, Any]:
         raise ConfigError(f"the settings file is not TOML: {error}") from error
 
 
-def _without_empty(table: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(table: Mapping[str, object]) -> dict[str, Any]:
     """Returns the table without empty tables in it, which set nothing."""
     kept = {k: _without_empty(v) if isinstance(v, Mapping) else v for k, v in table.items()}
     return {k: v for k, v in kept.items() if v != {}}
 
 
-def _paths(table: Mapping[str, Any], at: SettingPath = ()) -> Iterator[SettingPath]:
+def _paths(table: Mapping[str, object], at: SettingPath = ()) -> Iterator[SettingPath]:
     """Yields the paths of all values, through tables."""
     for name, value in table.items():
         if isinstance(value, Mapping):
@@ -95,7 +95,7 @@ def _paths(table: Mapping[str, Any], at: SettingPath = ()) -> Iterator[SettingPa
             yield (*at, name)
 
 
-def _at(table: Any, path: SettingPath) -> Any:
+def _at(table: object, path: SettingPath) -> Any:
     for name in path:
         table = table.get(name) if isinstance(table, Mapping) else None
     return table
@@ -120,7 +120,7 @@ def _masked(text: str, changed: frozenset[SettingPath] | set[SettingPath]) -> st
     return tomlkit.dumps(document)
 
 
-def _drop_comment(item: Any) -> None:
+def _drop_comment(item: object) -> None:
     """Removes the comment on the line of a value, which may hold an older secret."""
     if isinstance(item, Item) and not isinstance(item, Table):
         item.trivia.comment = ""

@@ -197,7 +197,7 @@ class SettingsService:
     ) -> tuple[dict[SettingPath, Any], list[SettingProblem]]:
         """Returns the edits of the file, and the changes that are refused. Another engine has other
         options, so the options of the present one are removed with it."""
-        edits: dict[SettingPath, Any] = {}
+        edits: dict[SettingPath, object] = {}
         paths = {key: tuple(key.split(".")) for key in changes}
         for key, path in paths.items():
             if path[-1] == "engine" and value_at(tables_of(before.config), path) != changes[key]:

@@ -156,7 +156,7 @@ def _whisper_offer(
     inputs: OfferInputs,
     model: WhisperWeights,
     room: MemoryByDevice,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     workers: int,
     aliases: tuple[str, ...] = (),
 ) -> LoadableModel:
@@ -179,7 +179,7 @@ def _whisper_offer(
 def _placed(
     model: WhisperWeights,
     placed: ModelPlacement,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     aliases: tuple[str, ...],
 ) -> LoadableModel:
     own = {key: value for key, value in options.items() if (key, value) != ("device", AUTO)}
@@ -198,7 +198,7 @@ def _placed(
     )
 
 
-def _plain_offer(name: str, options: Mapping[str, Any], workers: int) -> LoadableModel:
+def _plain_offer(name: str, options: Mapping[str, object], workers: int) -> LoadableModel:
     return LoadableModel(
         name, name, (options,) * workers, {CPU: PLAIN_MB * workers}, why="on the processor"
     )

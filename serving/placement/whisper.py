@@ -74,7 +74,7 @@ class WorkerPlacement:
     def options(self) -> dict[str, Any]:
         """Returns the placement as settings of the engine."""
         device, _, index = self.device.partition(":")
-        settings: dict[str, Any] = {
+        settings: dict[str, object] = {
             "device": device,
             "compute_type": self.compute_type,
             "max_batch": self.max_batch,
@@ -152,7 +152,7 @@ def place_model(
     size_mb: float,
     hardware: Hardware,
     room: MemoryByDevice,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     workers: int = 0,
 ) -> ModelPlacement:
     """Returns the placement of a model. `size_mb`: its size as float16. `room`: MB by device.
@@ -185,7 +185,7 @@ def _on_gpus(
     size_mb: float,
     gpus: Sequence[Gpu],
     room: MemoryByDevice,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     workers: int,
 ) -> tuple[tuple[WorkerPlacement, ...], tuple[str, ...]]:
     """Returns one placement on each GPU that has room, or `workers` of them in turn; and the

@@ -384,5 +384,5 @@ def _message(text: str) -> aioweb.Response:
     return _json({"message": text})
 
 
-def _json(body: Mapping[str, Any]) -> aioweb.Response:
+def _json(body: Mapping[str, object]) -> aioweb.Response:
     return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)

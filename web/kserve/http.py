@@ -198,5 +198,5 @@ def _state(is_ready: bool) -> aioweb.Response:
     return aioweb.Response(status=200 if is_ready else 400)
 
 
-def _json(fields: Any) -> aioweb.Response:
+def _json(fields: object) -> aioweb.Response:
     return aioweb.Response(body=msgspec.json.encode(fields), content_type=JSON)

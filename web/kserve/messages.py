@@ -153,7 +153,7 @@ def decode(name: str, data: bytes) -> Any:
     return message
 
 
-def encode(name: str, fields: Mapping[str, Any]) -> bytes:
+def encode(name: str, fields: Mapping[str, object]) -> bytes:
     """Returns the bytes of a message with these fields."""
     return bytes(_classes()[name](**fields).SerializeToString())
 

@@ -70,7 +70,7 @@ def decode_completion(body: bytes) -> LlamaCompletionFields:
 def completion_body(fields: LlamaCompletionFields) -> dict[str, Any]:
     """Returns the request as one for text completions, for the model's server."""
     limit = None if fields.n_predict == NO_LIMIT else fields.n_predict
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "prompt": fields.prompt,
         "max_tokens": limit,
         "temperature": fields.temperature,

@@ -164,5 +164,5 @@ def llama_cpp_routes(door: LlamaCppDoor) -> tuple[Route, ...]:
     )
 
 
-def _json(body: Any) -> aioweb.Response:
+def _json(body: object) -> aioweb.Response:
     return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)

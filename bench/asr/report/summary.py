@@ -131,7 +131,7 @@ def _of(found: Mapping[str, Any], name: str) -> Sequence[tuple[str, float]]:
     return list((found[name] or {}).items())
 
 
-def _rate(errors: Mapping[str, Any]) -> str:
+def _rate(errors: Mapping[str, object]) -> str:
     return (
         f"{errors['percent']:.2f} % ({errors['insertions']} ins, {errors['deletions']} del, "
         f"{errors['substitutions']} sub of {errors['said']})"

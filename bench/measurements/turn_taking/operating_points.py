@@ -76,8 +76,8 @@ def curve(series: Mapping[str, Sequence[OperatingPoint]]) -> Iterator[str]:
     most_ms = max(point.delay_ms for point in points)
     most_cut = max(point.cut_share for point in points) or 1.0
     grid = [[" "] * (WIDTH + 1) for _ in range(HEIGHT + 1)]
-    for mark, points in zip(MARKS, series.values(), strict=False):
-        for point in points:
+    for mark, marked in zip(MARKS, series.values(), strict=False):
+        for point in marked:
             column = round(WIDTH * point.delay_ms / most_ms)
             row = HEIGHT - round(HEIGHT * point.cut_share / most_cut)
             grid[row][column] = mark if grid[row][column] in (" ", mark) else "*"

@@ -45,7 +45,7 @@ def stub_llm(delay_s: float) -> Any:
     from pipecat.services.llm_service import LLMService
 
     class PipecatStubLlm(LLMService):
-        async def process_frame(self, frame: Any, direction: Any) -> None:
+        async def process_frame(self, frame: object, direction: object) -> None:
             await super().process_frame(frame, direction)
             if not isinstance(frame, frames.LLMContextFrame):
                 await self.push_frame(frame, direction)
@@ -143,7 +143,7 @@ def serve(options: argparse.Namespace) -> None:
     handler, calls = request_handler.SmallWebRTCRequestHandler(), set[asyncio.Task[None]]()
 
     async def offer(request: web.Request) -> web.Response:
-        async def begin(connection: Any) -> None:
+        async def begin(connection: object) -> None:
             call = asyncio.create_task(converse(connection, options))
             calls.add(call)
             call.add_done_callback(calls.discard)

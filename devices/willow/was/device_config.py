@@ -121,7 +121,7 @@ MAX_VALUES = 100
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
-def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
+def validate_config(values: Mapping[str, object]) -> dict[str, Scalar]:
     """Checks the configuration in a request; unknown names are kept, as newer firmware has more.
 
     Raises RequestError, which names the key and the allowed values, and no secret.
@@ -134,7 +134,7 @@ def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
     return found
 
 
-def _checked(key: str, value: Any) -> Scalar:
+def _checked(key: str, value: object) -> Scalar:
     if not _KEY.fullmatch(key):
         raise _refusal(key[:64] or "config", f"{key[:64]!r} is not a valid name of a setting")
     kind = WITHOUT_DEFAULT.get(key) or (type(DEFAULTS[key]) if key in DEFAULTS else None)
@@ -163,10 +163,10 @@ def with_text(url: str) -> str:
     return f"{base}?{'&'.join([*kept, 'text='])}"
 
 
-def merged(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+def merged(new: Mapping[str, object], old: Mapping[str, object]) -> dict[str, Any]:
     """Returns `new` with masked secrets replaced by the old ones; a mask without an old secret is
     dropped."""
-    kept: dict[str, Any] = {}
+    kept: dict[str, object] = {}
     for key, value in new.items():
         if value != MASK or not is_secret(key):
             kept[key] = _merged_value(value, old.get(key))
@@ -175,7 +175,7 @@ def merged(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _merged_value(new: Any, old: Any) -> Any:
+def _merged_value(new: object, old: object) -> Any:
     if isinstance(new, Mapping):
         return merged(new, old if isinstance(old, Mapping) else {})
     if isinstance(new, list):
@@ -185,7 +185,7 @@ def _merged_value(new: Any, old: Any) -> Any:
     return _unmasked(new, old) if isinstance(new, str) else new
 
 
-def _unmasked(new: str, old: Any) -> str:
+def _unmasked(new: str, old: object) -> str:
     """Returns the text with the masked passwords of its URLs replaced by those of the old text. The
     first mask gets the first password, and so on."""
     found = _URL_PASSWORD.finditer(old) if isinstance(old, str) else ()
@@ -208,7 +208,7 @@ def has_secret(key: str, value: Scalar) -> bool:
     return is_secret(key) or (isinstance(value, str) and bool(_URL_PASSWORD.search(value)))
 
 
-def masked(values: Mapping[str, Any]) -> dict[str, Any]:
+def masked(values: Mapping[str, object]) -> dict[str, Any]:
     """Returns the values with secrets masked, to be shown."""
     return {
         key: MASK if value and is_secret(key) else _masked_value(value)
@@ -216,7 +216,7 @@ def masked(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _masked_value(value: Any) -> Any:
+def _masked_value(value: object) -> Any:
     if isinstance(value, Mapping):
         return masked(value)
     if isinstance(value, list):

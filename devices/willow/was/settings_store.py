@@ -76,7 +76,7 @@ class WillowSettingsStore:
         """Returns the settings that WAS's page stores for itself."""
         return await self._table(WAS)
 
-    async def save_was(self, values: Mapping[str, Any]) -> None:
+    async def save_was(self, values: Mapping[str, object]) -> None:
         await self._settings.write(WAS, dict(values))
 
     async def was_pushed(self, values: Mapping[str, Scalar], device_id: str) -> bool:
@@ -92,7 +92,7 @@ class WillowSettingsStore:
         return dict(found) if isinstance(found, Mapping) else {}
 
 
-def read_nvs(sent: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSettings:
+def read_nvs(sent: Mapping[str, object], old: NvsSettings, mask: str) -> NvsSettings:
     """Reads `{"WAS": {"URL"}, "WIFI": {"PSK", "SSID"}}`; absent and masked values stay as in `old`.
 
     Raises RequestError, which names the wrong field and no password.
@@ -110,14 +110,14 @@ def read_nvs(sent: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSetting
     return NvsSettings(url, ssid, psk)
 
 
-def _space(sent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _space(sent: Mapping[str, object], name: str) -> Mapping[str, Any]:
     found = sent.get(name, {})
     if not isinstance(found, Mapping):
         raise _refusal(name, "an object")
     return found
 
 
-def _text(space: Mapping[str, Any], name: str) -> str:
+def _text(space: Mapping[str, object], name: str) -> str:
     found = space.get(name) or ""
     if not isinstance(found, str):
         raise _refusal(name, "text")

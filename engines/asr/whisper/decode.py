@@ -269,7 +269,11 @@ class DecodePolicy:
         return is_short and item_decode.padding == "longest" and not is_trained
 
     def add_result(
-        self, item_decode: ItemDecode, window_task: WindowTask, result: WindowResult, encoded: Any
+        self,
+        item_decode: ItemDecode,
+        window_task: WindowTask,
+        result: WindowResult,
+        encoded: object,
     ) -> None:
         """Adds the result of a window to its part, or rejects it, or has it decoded again in 30 s.
 

@@ -95,7 +95,7 @@ class CommandHistory:
         """Returns the commands of each turn in their order; empty lists for turns without one."""
         turns: list[list[PastCommand]] = []
         turn: list[PastCommand] = []
-        results: dict[str, Mapping[str, Any]] = {}
+        results: dict[str, Mapping[str, object]] = {}
         for message in reversed(messages):
             if message.role == "user":
                 turns.append(turn)
@@ -113,7 +113,7 @@ class CommandHistory:
         return turns
 
     def _command(
-        self, name: str, arguments: Mapping[str, Any], result: Mapping[str, Any]
+        self, name: str, arguments: Mapping[str, object], result: Mapping[str, object]
     ) -> PastCommand:
         intent, slots, text = name, arguments, ""
         if name in self._houses:
@@ -248,7 +248,7 @@ def _repeated(step: IntentMatch, past: PastCommand, names: HomeNames) -> IntentM
     ):
         return _unresolved(step)  # "turn off the lamp and the front door" must open nothing
     slots = {key: value for key, value in past.slots.items() if key not in TARGET_SLOTS}
-    kept: dict[str, Any] = {}
+    kept: dict[str, object] = {}
     if "name" not in target:
         same_kind = "domain" not in target or target["domain"] == kind
         inherited = ("domain", "device_class") if same_kind else ()

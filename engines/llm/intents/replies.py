@@ -57,7 +57,7 @@ class ReplyTemplates:
             return brief
         return f"{brief} {help_text}"
 
-    def answer(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
+    def answer(self, found: IntentMatch, result: Mapping[str, object]) -> str:
         """Returns the sentence for an intent and its tool's result."""
         error = result.get("error")
         if error:
@@ -68,7 +68,7 @@ class ReplyTemplates:
             # Another provider's tool returned a shape of its own. It did report success.
             return self._words.done
 
-    def _rendered_reply(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
+    def _rendered_reply(self, found: IntentMatch, result: Mapping[str, object]) -> str:
         mine = self._words.replies.get(found.intent)
         if mine:
             values = self._values(found, result)
@@ -150,7 +150,7 @@ class ReplyTemplates:
         }
 
     def _render(
-        self, template: str, values: Mapping[str, Any], jinja: SandboxedEnvironment | None = None
+        self, template: str, values: Mapping[str, object], jinja: SandboxedEnvironment | None = None
     ) -> str:
         text = " ".join((jinja or self._lenient).from_string(template).render(values).split())
         text = text.replace(" .", ".").replace(" ,", ",")[:MAX_REPLY_CHARS]

@@ -119,7 +119,7 @@ def read_chunk(data: str) -> ChatCompletionChunk:
         raise RemoteProtocolError(f"an event that is not a chunk of a completion: {exc}") from None
 
 
-def _text_of(part: Any) -> str:
+def _text_of(part: object) -> str:
     text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
     return text if isinstance(text, str) else ""
 

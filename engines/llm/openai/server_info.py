@@ -195,7 +195,7 @@ async def _get_or_none(client: OpenAiHttpClient, url: str, failures: list[Engine
         return None
 
 
-def _owner(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
+def _owner(entries: Mapping[str, Mapping[str, object]], model: str) -> str:
     """Returns the owner of a model; empty if unknown.
 
     A server with one model, such as llama.cpp, takes any name, so its only entry counts.
@@ -205,7 +205,7 @@ def _owner(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
     return owner if isinstance(owner, str) else ""
 
 
-def _listed_as(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
+def _listed_as(entries: Mapping[str, Mapping[str, object]], model: str) -> str:
     """Returns the listed name of a configured model; the configured name if it is not listed."""
     return next((name for name in names_of(model) if name in entries), model)
 
@@ -228,5 +228,5 @@ def _may_succeed_later(failures: Sequence[EngineError]) -> bool:
     )
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and value > 0

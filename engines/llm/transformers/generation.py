@@ -84,8 +84,8 @@ class TransformersModel:
 
     def prompt(
         self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]],
+        messages: Sequence[Mapping[str, object]],
+        tools: Sequence[Mapping[str, object]],
         *,
         has_reasoning: bool = True,
     ) -> list[int]:

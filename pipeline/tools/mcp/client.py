@@ -5,7 +5,7 @@ import importlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import ConfigError, first_error
 from core.ports import ToolContext, ToolOutcome, ToolSpec
@@ -138,7 +138,7 @@ class McpToolProvider:
         return self._names.get(name, name)
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         """Calls a tool of the server. Cancelling this cancels the call at the server."""
         from mcp import MCPError

@@ -84,7 +84,7 @@ def tool_outcome(result: "CallToolResult") -> ToolOutcome:
     Pictures and sound are only counted.
     """
     texts, left_out = _read(result.content)
-    data: dict[str, Any]
+    data: dict[str, object]
     if result.is_error:
         return ToolOutcome({"message": texts or "it failed"}, error="tool_failed")
     if isinstance(result.structured_content, Mapping):

@@ -57,7 +57,7 @@ class _TargetSchemas:
             {"title": kind, "enum": list(dict.fromkeys(self._kinds[kind]))} for kind in present
         ]
         classes = [name for kind in present for name in self._classes.get(kind, ())]
-        schemas: dict[str, dict[str, Any]] = {
+        schemas: dict[str, dict[str, object]] = {
             "name": {
                 "type": "string",
                 "description": "Name of one device, grouped by domain",

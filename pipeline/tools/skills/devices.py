@@ -76,18 +76,18 @@ class HomeTools:
         return ToolOutcome({**outcome.data, "undo": change})
 
     def _targets(
-        self, arguments: Mapping[str, Any], context: ToolContext, *kinds: str
+        self, arguments: Mapping[str, object], context: ToolContext, *kinds: str
     ) -> list[HomeEntity]:
         return find_targets(self._home, arguments, context.language, kinds)
 
-    def _turn_on(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _turn_on(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         changed = [
             self._switch(entity, ON.get(entity.config.kind, "on"))
             for entity in self._switchable(arguments, context)
         ]
         return self._done(changed, context)
 
-    def _turn_off(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _turn_off(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         changed = [
             self._switch(entity, OFF.get(entity.config.kind, "off"))
             for entity in self._switchable(arguments, context)
@@ -95,13 +95,13 @@ class HomeTools:
         return self._done(changed, context)
 
     def _switchable(
-        self, arguments: Mapping[str, Any], context: ToolContext
+        self, arguments: Mapping[str, object], context: ToolContext
     ) -> Sequence[HomeEntity]:
         is_specific = any(arguments.get(key) for key in ("name", "domain", "device_class"))
         kinds = SWITCHABLE if is_specific else EVERYTHING
         return self._targets(arguments, context, *kinds)
 
-    def _undo(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _undo(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         changes = arguments.get("changes")
         if not isinstance(changes, list | tuple) or not 0 < len(changes) <= MAX_UNDONE:
             raise ToolError(
@@ -125,7 +125,7 @@ class HomeTools:
             )
         return self._home.update(entity.config.id, state)
 
-    def _light_set(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _light_set(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         brightness = read_number(arguments, "brightness", 0, 100)
         color = read_text(arguments, "color")
         step = read_text(arguments, "brightness_step")
@@ -146,7 +146,7 @@ class HomeTools:
         return self._done(changed, context)
 
     def _step_light(
-        self, step: str, arguments: Mapping[str, Any], context: ToolContext
+        self, step: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
         """Makes lights brighter or darker. Without a name and an area: those that are on."""
         if step not in {"up", "down"}:
@@ -167,7 +167,7 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _set_position(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _set_position(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         position = round(require_number(arguments, "position", 0, 100))
         state = "open" if position else "closed"
         changed = [
@@ -176,7 +176,7 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _fan_speed(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _fan_speed(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         speed = round(require_number(arguments, "percentage", 0, 100))
         changed = [
             self._home.update(entity.config.id, "on" if speed else "off", speed=speed)
@@ -184,7 +184,9 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _set_temperature(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _set_temperature(
+        self, arguments: Mapping[str, object], context: ToolContext
+    ) -> ToolOutcome:
         degrees = require_number(arguments, "temperature", MIN_TARGET_C, MAX_TARGET_C)
         changed = [
             self._home.update(entity.config.id, "heat", target_temperature=degrees)
@@ -192,15 +194,17 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _get_temperature(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _get_temperature(
+        self, arguments: Mapping[str, object], context: ToolContext
+    ) -> ToolOutcome:
         thermostats = self._targets({"domain": "climate", **arguments}, context, "climate")
         return self._done(thermostats, context)
 
-    def _get_state(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _get_state(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         state = read_text(arguments, "state")
         area_only = {"domain": "light", **arguments} if set(arguments) == {"area"} else arguments
-        matched: list[dict[str, Any]] = []
-        unmatched: list[dict[str, Any]] = []
+        matched: list[dict[str, object]] = []
+        unmatched: list[dict[str, object]] = []
         for entity in self._queried(area_only, context):
             fits = not state or entity.state == state
             (matched if fits else unmatched).append(
@@ -208,7 +212,7 @@ class HomeTools:
             )
         return ToolOutcome({"matched": matched, "unmatched": unmatched})
 
-    def _queried(self, arguments: Mapping[str, Any], context: ToolContext) -> list[HomeEntity]:
+    def _queried(self, arguments: Mapping[str, object], context: ToolContext) -> list[HomeEntity]:
         try:
             return self._targets(arguments, context, *SWITCHABLE)
         except ToolError as error:
@@ -224,17 +228,19 @@ class HomeTools:
                 and wanted[1] in {None, "", entity.config.device_class}
             ]
 
-    def _media_pause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _media_pause(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         players = [player for player in self._players(arguments, context) if _plays(player)]
         if not players:
             raise ToolError("nothing is playing", code="nothing_playing")
         return self._done([self._home.update(p.config.id, "paused") for p in players], context)
 
-    def _media_unpause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _media_unpause(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         players = self._players(arguments, context, is_paused=True)
         return self._done([self._home.update(p.config.id, "playing") for p in players], context)
 
-    def _skip(self, arguments: Mapping[str, Any], context: ToolContext, step: int) -> ToolOutcome:
+    def _skip(
+        self, arguments: Mapping[str, object], context: ToolContext, step: int
+    ) -> ToolOutcome:
         players = [player for player in self._players(arguments, context) if _plays(player)]
         if not players:
             raise ToolError("nothing is playing", code="nothing_playing")
@@ -244,12 +250,12 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _set_volume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _set_volume(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         volume = round(require_number(arguments, "volume_level", 0, 100))
         players = self._players(arguments, context)
         return self._done([self._home.update(p.config.id, volume=volume) for p in players], context)
 
-    def _step_volume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _step_volume(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
         step = arguments.get("volume_step")
         if step in {"up", "down"}:
             change = VOLUME_STEP if step == "up" else -VOLUME_STEP
@@ -268,7 +274,7 @@ class HomeTools:
         return ToolOutcome({"targets": described})
 
     def _players(
-        self, arguments: Mapping[str, Any], context: ToolContext, *, is_paused: bool = False
+        self, arguments: Mapping[str, object], context: ToolContext, *, is_paused: bool = False
     ) -> list[HomeEntity]:
         """Returns the players that are meant.
 
@@ -296,5 +302,5 @@ def _plays(player: HomeEntity) -> bool:
     return player.state == "playing"
 
 
-def _lights_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _lights_of(arguments: Mapping[str, object]) -> dict[str, Any]:
     return {"domain": "light", **arguments}

@@ -248,7 +248,7 @@ def _responds_to_turns(settings: SessionSettings) -> bool:
     return settings.turn_detection is not None and settings.turn_detection.create_response
 
 
-def _item_text(item: Any) -> str:
+def _item_text(item: object) -> str:
     parts = item.get("parts", ()) if isinstance(item, Mapping) else ()
     texts = (part.get("text") or part.get("transcript") or "" for part in parts)
     return " ".join(filter(None, texts)).strip()
@@ -256,7 +256,7 @@ def _item_text(item: Any) -> str:
 
 def _decode_record(line: bytes, where: str) -> TraceRecord:
     try:
-        record: Any = msgspec.json.decode(line)
+        record: object = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
         raise RequestError(f"{where}: not JSON: {error}", code="invalid_trace") from error
     if not (isinstance(record, dict) and {"session", "event"} <= record.keys()):

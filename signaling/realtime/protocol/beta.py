@@ -112,7 +112,7 @@ def session_to_ga(flat: Json, *, is_transcription: bool = False) -> Json:
     return session
 
 
-def secret_request_to_ga(flat: Any, *, is_transcription: bool) -> Any:
+def secret_request_to_ga(flat: object, *, is_transcription: bool) -> Any:
     """Translates the body of `POST /v1/realtime/sessions`: a session, and perhaps its key's
     lifetime."""
     if not isinstance(flat, dict):
@@ -195,7 +195,7 @@ def _part(part: Any, parts: Mapping[str, str]) -> Any:
     return {**part, "type": parts[kind]} if isinstance(kind, str) and kind in parts else part
 
 
-def _value_to_ga(name: str, value: Any) -> Any:
+def _value_to_ga(name: str, value: object) -> Any:
     if name == "modalities" and isinstance(value, list) and "audio" in value:
         return ["audio"]  # audio includes its transcript, as in the beta
     if name.endswith("_audio_format") and isinstance(value, str):
@@ -203,7 +203,7 @@ def _value_to_ga(name: str, value: Any) -> Any:
     return value
 
 
-def _value_to_beta(name: str, value: Any) -> Any:
+def _value_to_beta(name: str, value: object) -> Any:
     if name == "modalities" and value == ["audio"]:
         return ["audio", "text"]
     if name.endswith("_audio_format") and isinstance(value, dict):
@@ -228,7 +228,7 @@ _MISSING = object()
 
 
 def _value_at(tree: Json, path: tuple[str, ...]) -> Any:
-    node: Any = tree
+    node: object = tree
     for step in path:
         if not isinstance(node, dict) or step not in node:
             return _MISSING

@@ -46,7 +46,7 @@ NOT_COUNTED = TokenUsage()
 "Usage of a response for which no tokens were counted."
 
 
-def event(kind: str, /, **fields: Any) -> Json:
+def event(kind: str, /, **fields: object) -> Json:
     """Builds an event of this type."""
     return {"type": kind, **fields}
 

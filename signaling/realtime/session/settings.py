@@ -183,7 +183,7 @@ def output_json(
     format_: FormatName | None = None,
 ) -> dict[str, Any]:
     """Returns the JSON of the audio output. `voice`, `format_`: None for the session's."""
-    out: dict[str, Any] = {
+    out: dict[str, object] = {
         "format": format_json(format_ or configuration.output_format),
         "voice": voice or configuration.settings.voice,
     }

@@ -195,15 +195,15 @@ class ResponseAnswer:
         index = len(self._output) - 1
         return {"output_index": index, "item_id": self._output[index]["id"], "content_index": 0}
 
-    def _event(self, kind: str, **values: Any) -> Event:
+    def _event(self, kind: str, **values: object) -> Event:
         event = {"type": kind, "sequence_number": self._sequence, **values}
         self._sequence += 1
         return event
 
 
-def _text_part(text: str) -> dict[str, Any]:
+def _text_part(text: str) -> dict[str, object]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _given(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}

@@ -135,5 +135,5 @@ async def _send(sent: SseResponse, event: Event) -> None:
     await sent.send_text(msgspec.json.encode(event).decode(), str(event["type"]))
 
 
-def _json(body: Any, headers: dict[str, str] | None = None) -> aioweb.Response:
+def _json(body: object, headers: dict[str, str] | None = None) -> aioweb.Response:
     return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON, headers=headers)

@@ -184,7 +184,7 @@ class WasRest:
         for connection in connections:
             await connection.configure()
 
-    async def _update(self, body: Mapping[str, Any], page: str) -> None:
+    async def _update(self, body: Mapping[str, object], page: str) -> None:
         """Handles action=update. page: this server's address in the list of releases."""
         connection = self._named(body)
         bases = (connection.origin.base_url, page)
@@ -196,7 +196,7 @@ class WasRest:
                 param="ota_url",
             )
 
-    async def _name(self, body: Mapping[str, Any]) -> None:
+    async def _name(self, body: Mapping[str, object]) -> None:
         directory = self._door.directory
         name, area = read_name_and_area(body)
         if text_of(body, "hostname"):
@@ -205,7 +205,7 @@ class WasRest:
             device = await named_device(directory, text_of(body, "mac_addr"))
         await directory.edit(device.id, name=name, area=area)
 
-    async def _notify(self, body: Mapping[str, Any]) -> int:
+    async def _notify(self, body: Mapping[str, object]) -> int:
         """Handles action=notify. Returns the notification's id."""
         data = body.get("data")
         if not isinstance(data, Mapping):
@@ -230,7 +230,7 @@ class WasRest:
         return number
 
     async def _notification(
-        self, connection: WillowConnection, number: int, data: Mapping[str, Any]
+        self, connection: WillowConnection, number: int, data: Mapping[str, object]
     ) -> Notify:
         text, url = text_of(data, "text"), text_of(data, "audio_url")
         if len(text) > MAX_TEXT_CHARS:
@@ -250,7 +250,7 @@ class WasRest:
             strobe_period_ms=whole_of(data, "strobe_period_ms", range(MAX_STROBE_MS + 1)),
         )
 
-    def _named(self, body: Mapping[str, Any]) -> WillowConnection:
+    def _named(self, body: Mapping[str, object]) -> WillowConnection:
         return self._find(text_of(body, "hostname"))
 
     def _find(self, name: str) -> WillowConnection:
@@ -300,13 +300,13 @@ def _own_version(url: str, bases: tuple[str, ...]) -> str:
     return url
 
 
-def _ha_url(values: Mapping[str, Any]) -> str:
+def _ha_url(values: Mapping[str, object]) -> str:
     scheme = "https" if values.get("hass_tls") else "http"
     host, port = values.get("hass_host", "homeassistant.local"), values.get("hass_port", 8123)
     return f"{scheme}://{host}:{port}"
 
 
-def _id(data: Mapping[str, Any]) -> int | None:
+def _id(data: Mapping[str, object]) -> int | None:
     """Returns the id in a notification, None if it has none. Id 1 is reserved by the firmware."""
     found = data.get("id")
     if found is not None and not (type(found) is int and 1 < found < MAX_ID):
@@ -314,7 +314,7 @@ def _id(data: Mapping[str, Any]) -> int | None:
     return found
 
 
-def _switch(data: Mapping[str, Any], name: str) -> bool | None:
+def _switch(data: Mapping[str, object], name: str) -> bool | None:
     return None if data.get(name) is None else switch_of(data, name)
 
 
@@ -329,7 +329,7 @@ async def _body(request: aioweb.Request) -> dict[str, Any]:
     return read_object(await request.read())
 
 
-def _json(value: Any) -> aioweb.Response:
+def _json(value: object) -> aioweb.Response:
     headers = {"Cache-Control": "no-store"}
     return aioweb.Response(
         body=msgspec.json.encode(value), content_type="application/json", headers=headers
