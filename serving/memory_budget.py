@@ -3,10 +3,9 @@ unloaded."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from core.errors import EngineError, OverloadedError
-from serving.model import AnyModel, ModelLifetime
+from serving.model import AnyLifetime, AnyModel
 from serving.placement.whisper import MemoryByDevice
 
 ROOM_WAIT_S = 10.0
@@ -23,7 +22,7 @@ class MemoryBudget:
         setting that limits it, for errors."""
         self._room, self._setting = room, setting
         self._pinned: list[AnyModel] = []
-        self.lifetimes: set[ModelLifetime[Any]] = set()
+        self.lifetimes: set[AnyLifetime] = set()
         "Lifetimes of all models that are in memory or wait for room."
         self._changed = asyncio.Event()
 
@@ -41,7 +40,7 @@ class MemoryBudget:
         """Returns True if the model is permanent."""
         return any(model is pinned for pinned in self._pinned)
 
-    def unload(self, lifetime: ModelLifetime[Any]) -> None:
+    def unload(self, lifetime: AnyLifetime) -> None:
         """Ends a model's time in memory. A request for the model that comes from now on loads it
         again."""
         lifetime.unload.set()
@@ -51,7 +50,7 @@ class MemoryBudget:
         """Lets waiting models try again, because a model became idle or was unloaded."""
         self._changed.set()
 
-    async def reserve(self, lifetime: ModelLifetime[Any]) -> None:
+    async def reserve(self, lifetime: AnyLifetime) -> None:
         """Waits for room, and unloads the models that have been idle longest if necessary.
 
         Raises EngineError when the model can never fit, OverloadedError when there is no room in
@@ -111,7 +110,7 @@ class MemoryBudget:
         )
 
     def _full_devices(
-        self, need_mb: Mapping[str, float], others: Collection[ModelLifetime[Any]]
+        self, need_mb: Mapping[str, float], others: Collection[AnyLifetime]
     ) -> list[str]:
         """Returns the devices on which `need_mb` does not fit together with the other models."""
         for lifetime in others:
@@ -123,7 +122,7 @@ class MemoryBudget:
             > self._room.get(device, 0.0)
         ]
 
-    def idle(self) -> list[ModelLifetime[Any]]:
+    def idle(self) -> list[AnyLifetime]:
         """Returns the models that may be unloaded, the one that has been idle longest first."""
         idle = [
             lifetime
@@ -135,7 +134,7 @@ class MemoryBudget:
         ]
         return sorted(idle, key=lambda lifetime: lifetime.model.last_used_s)
 
-    def _idle_longest(self, devices: Sequence[str]) -> ModelLifetime[Any] | None:
+    def _idle_longest(self, devices: Sequence[str]) -> AnyLifetime | None:
         """Returns the model to unload first among those that take memory of these devices."""
         for lifetime in self.idle():
             if any(device in lifetime.memory_mb for device in devices):

@@ -233,3 +233,6 @@ class ServedModel(Generic[InfoT, LoadedT]):
 
 AnyModel = ServedModel[Any, Any]
 "A model of any kind."
+
+AnyLifetime = ModelLifetime[Any]
+"A lifetime of a model of any kind."

@@ -23,7 +23,15 @@ from core.ports import Clock, Metrics
 from engines.registry import EngineKind
 from serving.catalogue import find_entry
 from serving.memory_budget import MemoryBudget
-from serving.model import AnyModel, InfoT, LoadedT, ModelLifetime, ModelState, ServedModel
+from serving.model import (
+    AnyLifetime,
+    AnyModel,
+    InfoT,
+    LoadedT,
+    ModelLifetime,
+    ModelState,
+    ServedModel,
+)
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import MemoryByDevice
 
@@ -341,7 +349,7 @@ class ModelRegistry:
                 async with asyncio.timeout(wait_s):
                     await self._has_idle.wait()
 
-    async def _run(self, lifetime: ModelLifetime[Any]) -> None:
+    async def _run(self, lifetime: AnyLifetime) -> None:
         """Runs one lifetime of a model: reserves room, loads, warms up, serves, ends. Callers that
         wait for the model get its errors."""
         model = lifetime.model
@@ -360,7 +368,7 @@ class ModelRegistry:
         finally:
             self._end(lifetime)
 
-    async def _attempt(self, lifetime: ModelLifetime[Any]) -> Exception | None:
+    async def _attempt(self, lifetime: AnyLifetime) -> Exception | None:
         """Serves the model until it is to be unloaded, and returns None; or returns the error that
         ended it."""
         error: Exception | None = None
@@ -376,7 +384,7 @@ class ModelRegistry:
             error = first_error(group)
         return error
 
-    async def _load_and_serve(self, lifetime: ModelLifetime[Any], tasks: asyncio.TaskGroup) -> None:
+    async def _load_and_serve(self, lifetime: AnyLifetime, tasks: asyncio.TaskGroup) -> None:
         """Loads the model and serves it until another model needs its room."""
         began_s, model = self._clock.now(), lifetime.model
         loaded = await model.loader.start(model.offer)
@@ -412,7 +420,7 @@ class ModelRegistry:
             self._metrics.count(f"earshot_{model.kind}_evictions")
         running.cancel()
 
-    def _fail(self, lifetime: ModelLifetime[Any], error: Exception) -> None:
+    def _fail(self, lifetime: AnyLifetime, error: Exception) -> None:
         model = lifetime.model
         if not isinstance(error, (EngineError, OverloadedError, ConfigError)):
             error = EngineError(model.kind, model.offer.name, str(error))
@@ -422,7 +430,7 @@ class ModelRegistry:
         logger.warning("! %s: %s", model.offer.name, error)
         _set_error(lifetime.ready, error)
 
-    def _end(self, lifetime: ModelLifetime[Any]) -> None:
+    def _end(self, lifetime: AnyLifetime) -> None:
         model = lifetime.model
         self._budget.lifetimes.discard(lifetime)
         if model.lifetime is lifetime:

@@ -7,17 +7,17 @@ new device. The approved device is still served: one request is not enough to si
 
 import logging
 from dataclasses import replace
-from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from devices.directory import Device
 from devices.registry import queries, tokens
+from devices.registry.tables import DeviceRow
 
 logger = logging.getLogger(__name__)
 
 
-def has_other_identity(row: Row[Any], identity: bytes) -> bool:
+def has_other_identity(row: DeviceRow, identity: bytes) -> bool:
     """Returns True if the device is approved, but with another identity. An empty identity is not
     compared."""
     return bool(
@@ -25,13 +25,13 @@ def has_other_identity(row: Row[Any], identity: bytes) -> bool:
     )
 
 
-def is_late(row: Row[Any], identity: bytes) -> bool:
+def is_late(row: DeviceRow, identity: bytes) -> bool:
     """Returns True if this identity came too late: another one already waits for approval under
     this device's code."""
     return bool(identity and row.pairing_code and pending_identity(row) not in (None, identity))
 
 
-def device_view_for(row: Row[Any], identity: bytes) -> Device:
+def device_view_for(row: DeviceRow, identity: bytes) -> Device:
     """Returns the device as a client with this identity may see it.
 
     The code is hidden when another identity waits under it: a person who compares codes would
@@ -46,7 +46,7 @@ def device_view_for(row: Row[Any], identity: bytes) -> Device:
 
 
 def approval_columns(
-    connection: Connection, row: Row[Any], identity: bytes | None
+    connection: Connection, row: DeviceRow, identity: bytes | None
 ) -> dict[str, object]:
     """Returns the columns that approve a device with this identity, and voids the keys of other
     identities."""
@@ -55,13 +55,13 @@ def approval_columns(
     return {"standing": "approved", "identity": identity, **queries.NO_CODE}
 
 
-def pending_identity(row: Row[Any]) -> bytes | None:
+def pending_identity(row: DeviceRow) -> bytes | None:
     """Returns the identity that a person's approval would be for."""
     found: bytes | None = row.claimed_identity or row.identity
     return found
 
 
-def log_adopted(row: Row[Any]) -> None:
+def log_adopted(row: DeviceRow) -> None:
     """Logs that a device approved before identities were stored has one now: a person may want to
     know when."""
     logger.info("= device %s: identity adopted: the device is recognised by it from now on", row.id)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from core.errors import NotFound
@@ -20,7 +20,7 @@ from core.ids import new_id
 from devices.directory import ApprovalState, Device, DeviceClaims, DeviceKind, DeviceProfile
 from devices.pairing import SHOWS_CODE
 from devices.registry.sanitize import name_of
-from devices.registry.tables import devices
+from devices.registry.tables import DeviceRow, devices
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.in
 
 def first(
     connection: Connection, where: ColumnElement[bool], *, for_update: bool = False
-) -> Row[Any] | None:
+) -> DeviceRow | None:
     """Returns the one device that matches, or None. Waits if another transaction holds the row."""
     query = select(devices).where(where)
     return connection.execute(query.with_for_update() if for_update else query).one_or_none()
@@ -44,13 +44,13 @@ def first(
 
 def by_hardware(
     connection: Connection, kind: str, hardware_id: str, *, for_update: bool = False
-) -> Row[Any] | None:
+) -> DeviceRow | None:
     """Returns the device with this hardware id, or None if it is unknown."""
     where = (devices.c.kind == kind) & (devices.c.hardware_id == hardware_id)
     return first(connection, where, for_update=for_update)
 
 
-def by_id(connection: Connection, device_id: str, *, for_update: bool = False) -> Row[Any]:
+def by_id(connection: Connection, device_id: str, *, for_update: bool = False) -> DeviceRow:
     """Returns the device. Raises NotFound."""
     row = first(connection, devices.c.id == device_id, for_update=for_update)
     if row is None:
@@ -64,7 +64,7 @@ def all_devices(connection: Connection) -> Sequence[Device]:
     return [device_of(row) for row in rows]
 
 
-def insert_device(connection: Connection, claims: DeviceClaims, now: datetime) -> Row[Any]:
+def insert_device(connection: Connection, claims: DeviceClaims, now: datetime) -> DeviceRow:
     """Adds the device as new, without a code. If another server just added it, that row is
     returned. It is locked."""
     values = {
@@ -97,7 +97,7 @@ def change(connection: Connection, device_id: str, **values: object) -> Device:
     return device_of(update_device(connection, device_id, **values))
 
 
-def update_device(connection: Connection, device_id: str, **values: object) -> Row[Any]:
+def update_device(connection: Connection, device_id: str, **values: object) -> DeviceRow:
     """Sets columns and returns the row. Raises NotFound."""
     if values:
         connection.execute(update(devices).where(devices.c.id == device_id).values(values))
@@ -116,7 +116,7 @@ def make_room(connection: Connection, now: datetime, new_life: timedelta) -> Non
         connection.execute(delete(devices).where(is_new, devices.c.id.in_(too_many)))
 
 
-def device_of(row: Row[Any]) -> Device:
+def device_of(row: DeviceRow) -> Device:
     """Returns the device of a row."""
     return Device(
         id=row.id,
@@ -136,7 +136,7 @@ def device_of(row: Row[Any]) -> Device:
     )
 
 
-def code_of(row: Row[Any]) -> str:
+def code_of(row: DeviceRow) -> str:
     """Returns the code that the device, or the newcomer in its place, shows; empty: none.
 
     It is also empty where an earlier version made a code for a kind that shows none.
@@ -144,7 +144,7 @@ def code_of(row: Row[Any]) -> str:
     return (row.pairing_code or "") if row.kind in SHOWS_CODE else ""
 
 
-def profile_of(row: Row[Any]) -> DeviceProfile:
+def profile_of(row: DeviceRow) -> DeviceProfile:
     """Returns the profile of a row, without values that this version does not know.
 
     A newer Earshot on the same database may have written them. The device is served all the same,

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Row, delete
+from sqlalchemy import Connection, delete
 
 from core.errors import NotFound
 from core.ports import Clock
@@ -25,7 +25,7 @@ from devices.registry import identities, queries, tokens
 from devices.registry.database import Database
 from devices.registry.notifications import DeviceChangeChannel
 from devices.registry.sanitize import cleaned
-from devices.registry.tables import devices, settings
+from devices.registry.tables import DeviceRow, devices, settings
 
 LAST_SEEN_PRECISION = timedelta(seconds=60)
 "Precision of `last_seen`: a device that comes every second must not cause a write every second."
@@ -267,7 +267,7 @@ class DeviceRegistry:
         return done
 
     def _changed_columns(
-        self, connection: Connection, row: Row[Any], claims: DeviceClaims, now: datetime
+        self, connection: Connection, row: DeviceRow, claims: DeviceClaims, now: datetime
     ) -> dict[str, object]:
         """Returns the columns that a contact changes; values that the device does not report
         stay."""

@@ -1,6 +1,7 @@
 """Tables of the registry. A change here needs a migration in `migrations/versions`."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -13,12 +14,16 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     Text,
     UniqueConstraint,
 )
 from sqlalchemy.types import TypeDecorator
+
+DeviceRow = Row[Any]
+"A row of the table `devices`."
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -6,11 +6,10 @@ A token is looked up by its digest, so the time that takes reveals nothing about
 import secrets
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
-from devices.registry.tables import devices, tokens
+from devices.registry.tables import DeviceRow, devices, tokens
 
 PREFIX = "dev_"
 "Prefix that shows a person who finds a key what it is."
@@ -28,7 +27,7 @@ def new_token() -> str:
 def store(
     connection: Connection,
     token: str,
-    device: Row[Any],
+    device: DeviceRow,
     identity: bytes,
     now: datetime,
     life: timedelta,
@@ -64,7 +63,7 @@ def store(
 
 def device_row_with_key(
     connection: Connection, token: str, identity: bytes, now: datetime
-) -> Row[Any] | None:
+) -> DeviceRow | None:
     """Returns the device that this key belongs to, approved or not.
 
     identity: of the board that uses the key; empty: the door knows none.
