@@ -98,8 +98,8 @@ def _with_turn_detector(options: Mapping[str, object], models_dir: Path) -> Mapp
 
 
 def _with_llm_folders(
-    name: str, options: Mapping[str, Any], paths: PathsConfig
-) -> Mapping[str, Any]:
+    name: str, options: Mapping[str, object], paths: PathsConfig
+) -> Mapping[str, object]:
     """Adds the folder of `earshot engines install` to the options of a language model that needs
     it, and replaces the name of a model in the models folder by its path. Looks also at the model
     behind a hybrid one."""

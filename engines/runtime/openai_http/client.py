@@ -47,7 +47,7 @@ MAX_RETRY_WAIT_S = 2.0
 """Longest wait for a second try. The user waits for the answer, so if the server asks for more, the
 request fails."""
 
-RequestBody = Mapping[str, Any] | Callable[[], aiohttp.FormData]
+RequestBody = Mapping[str, object] | Callable[[], aiohttp.FormData]
 "JSON of a request, or a function that makes its form."
 
 ItemT = TypeVar("ItemT")

@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
-from typing import Any, assert_never
+from typing import assert_never
 
 from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError, OverloadedError, RequestError

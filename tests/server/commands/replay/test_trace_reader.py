@@ -223,7 +223,8 @@ def test_a_missing_turn_is_a_difference() -> None:
     found = SessionDiff(before, pairs(before.turns, [turn("one")]))
     assert not found.is_same
     assert "2 - two -> yes [cancelled]" in as_text([found])
-    assert as_json([found])["sessions"][0]["turns"][1]["new"] is None
+    written = msgspec.json.decode(msgspec.json.encode(as_json([found])))
+    assert written["sessions"][0]["turns"][1]["new"] is None
 
 
 def test_sessions_are_chosen_by_name() -> None:
