@@ -20,7 +20,7 @@ from web.openai.speech.fields import MAX_INPUT_CHARS, decode_body
 from web.openai.text.fields import (
     MAX_INPUTS,
     MAX_TEXT_CHARS,
-    InputImage,
+    EmbeddingImage,
     decode_embeddings,
     decode_rerank,
 )
@@ -223,7 +223,7 @@ def text_model_bodies(data: bytes) -> None:
     try:
         _, inputs = decode_embeddings(data)
         assert 0 < len(inputs) <= MAX_INPUTS
-        texts = [one for one in inputs if not isinstance(one, InputImage)]
+        texts = [one for one in inputs if not isinstance(one, EmbeddingImage)]
         assert all(0 < len(one) <= MAX_TEXT_CHARS for one in texts)
     except RequestError as error:
         _check_error(error)

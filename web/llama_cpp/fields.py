@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from core.errors import RequestError
 from pipeline.shared.settings import DEFAULT
 from web.openai.json_body import decode_json
-from web.openai.text.fields import InputImage, TokenId, check_texts, inputs_of
+from web.openai.text.fields import EmbeddingImage, TokenId, check_texts, inputs_of
 
 TextInput = str | list[str | TokenId | list[TokenId]]
 
@@ -51,6 +51,6 @@ def decode_llama_embedding(
             code="missing_required_parameter",
             param="content",
         )
-    inputs = [entry for entry in inputs_of(content) if not isinstance(entry, InputImage)]
+    inputs = [entry for entry in inputs_of(content) if not isinstance(entry, EmbeddingImage)]
     check_texts("content", inputs)
     return fields, inputs

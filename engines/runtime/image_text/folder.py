@@ -100,7 +100,7 @@ DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 "Type of a model -> defaults of transformers for its towers: texts, images."
 
 
-class _Config(Struct):
+class _ClipConfig(Struct):
     """Part of config.json."""
 
     model_type: str = ""
@@ -191,7 +191,7 @@ def read_image_text_folder(path: Path) -> ImageTextFolder:
     for name in ("config.json", "tokenizer.json"):
         if not (path / name).is_file():
             raise _error(path, f"has no {name}")
-    config = read_json(path / "config.json", _Config)
+    config = read_json(path / "config.json", _ClipConfig)
     if config.model_type not in DEFAULTS:
         allowed = ", ".join(DEFAULTS)
         why = f"config.json: model_type {config.model_type!r} is not supported; allowed: {allowed}"

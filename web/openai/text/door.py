@@ -35,8 +35,8 @@ from web.openai.json_body import check_json, read_json
 from web.openai.limits import RequestLimits
 from web.openai.text.fields import (
     EmbeddingFields,
+    EmbeddingImage,
     EmbeddingInput,
-    InputImage,
     RerankDocument,
     RerankFields,
     decode_embeddings,
@@ -231,7 +231,7 @@ class TextDoor:
         references = {
             place: entry.reference
             for place, entry in zip(places("input", len(inputs)), inputs, strict=True)
-            if isinstance(entry, InputImage)
+            if isinstance(entry, EmbeddingImage)
         }
         async with self._limits.embeddings.take():
             files = iter(await self._images.load(references))
@@ -403,9 +403,9 @@ def _clip_items(inputs: Sequence[str | bytes], *, is_cut: bool) -> list[ClipItem
 def _without_images(model: str, inputs: Sequence[EmbeddingInput]) -> list[str | tuple[int, ...]]:
     """Returns the inputs. Raises RequestError if one of them is an image."""
     for place, entry in zip(places("input", len(inputs)), inputs, strict=True):
-        if isinstance(entry, InputImage):
+        if isinstance(entry, EmbeddingImage):
             raise invalid_image(place, f"the model {model[:64]!r} takes no images")
-    return [entry for entry in inputs if not isinstance(entry, InputImage)]
+    return [entry for entry in inputs if not isinstance(entry, EmbeddingImage)]
 
 
 def _requested(

@@ -53,14 +53,14 @@ class EmbeddingPart(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class InputImage:
+class EmbeddingImage:
     """An image of a request."""
 
     reference: str
     "Base64, a `data:` URL, or an address."
 
 
-EmbeddingInput = str | tuple[int, ...] | InputImage
+EmbeddingInput = str | tuple[int, ...] | EmbeddingImage
 "A text, token ids, or an image."
 
 
@@ -176,18 +176,20 @@ def decode_embeddings(body: bytes) -> tuple[EmbeddingFields, list[EmbeddingInput
     fields = decode_json(body, EmbeddingFields)
     inputs = fields.inputs()
     # An image counts as an input here; `web.images` checks the rest of it.
-    check_texts("input", [IMAGE if isinstance(entry, InputImage) else entry for entry in inputs])
+    check_texts(
+        "input", [IMAGE if isinstance(entry, EmbeddingImage) else entry for entry in inputs]
+    )
     return fields, inputs
 
 
-def _part(part: EmbeddingPart, index: int) -> str | InputImage:
+def _part(part: EmbeddingPart, index: int) -> str | EmbeddingImage:
     if (part.text is None) == (part.image is None):
         raise RequestError(
             f"Invalid value for 'input[{index}]': an object must have either 'text' or 'image'.",
             code="invalid_value",
             param=f"input[{index}]",
         )
-    return part.text if part.text is not None else InputImage(part.image or "")
+    return part.text if part.text is not None else EmbeddingImage(part.image or "")
 
 
 def decode_rerank(body: bytes) -> RerankFields:

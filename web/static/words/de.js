@@ -275,8 +275,7 @@ export const DE = {
     "Sein Text bleibt in diesem Browser, bis du ihn löschst oder ein neues Gespräch beginnst: Dieser Browser behält nur eines. Der Server merkt es sich, bis er neu startet oder den Speicher braucht. Ohne das endet das Gespräch mit diesem Tab.",
   keep_on_server: "Meine Gespräche auf dem Server behalten",
   keep_on_server_note:
-    "Ihr Text und die aufgerufenen Werkzeuge liegen in der Datenbank von {host}, bis {days} Tage nach der letzten Änderung. Wer denselben Schlüssel hat, kann sie in einem anderen Browser öffnen. Behaltenes bleibt nach dem Ausschalten, bis Sie es löschen.",
-    "Ihr Text wird in der Datenbank von {host} gespeichert, bis {days} Tage nach der letzten Änderung. Wer denselben Schlüssel hat, kann sie in einem anderen Browser öffnen. Was behalten ist, bleibt nach dem Ausschalten, bis du es löschst.",
+    "Ihr Text und die aufgerufenen Werkzeuge werden in der Datenbank von {host} gespeichert, bis {days} Tage nach der letzten Änderung. Wer denselben Schlüssel hat, kann sie in einem anderen Browser öffnen. Was behalten ist, bleibt nach dem Ausschalten, bis du es löschst.",
   kept_list: "Auf dem Server behalten",
   kept_untitled: "Noch keine Worte",
   kept_delete: "„{title}“ löschen",

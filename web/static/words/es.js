@@ -273,8 +273,7 @@ export const ES = {
     "Su texto queda en este navegador hasta que lo borres o empieces una conversación nueva: este navegador guarda solo una. El servidor la recuerda hasta que se reinicia o necesita la memoria. Sin esto, la conversación termina con esta pestaña.",
   keep_on_server: "Guardar mis conversaciones en el servidor",
   keep_on_server_note:
-    "Su texto y las herramientas llamadas están en la base de datos de {host}, hasta {days} días después del último cambio. Quien tenga la misma clave puede abrirlas en otro navegador. Lo guardado queda al desactivar esto, hasta que lo borre.",
-    "Su texto se almacena en la base de datos de {host}, hasta {days} días después del último cambio. Quien tenga la misma clave puede abrirlas en otro navegador. Lo guardado queda al desactivar esto, hasta que lo borres.",
+    "Su texto y las herramientas llamadas se almacenan en la base de datos de {host}, hasta {days} días después del último cambio. Quien tenga la misma clave puede abrirlas en otro navegador. Lo guardado queda al desactivar esto, hasta que lo borres.",
   kept_list: "Guardadas en el servidor",
   kept_untitled: "Aún sin palabras",
   kept_delete: "Borrar «{title}»",

@@ -274,8 +274,7 @@ export const FR = {
     "Son texte reste dans ce navigateur jusqu’à ce que vous le supprimiez ou commenciez une nouvelle conversation : ce navigateur n’en garde qu’une. Le serveur s’en souvient jusqu’à son redémarrage, ou jusqu’à ce qu’il ait besoin de la mémoire. Sans cela, la conversation se termine avec cet onglet.",
   keep_on_server: "Garder mes conversations sur le serveur",
   keep_on_server_note:
-    "Leur texte et les appels d’outils se trouvent dans la base de données de {host}, jusqu’à {days} jours après la dernière modification. Toute personne qui a la même clé peut les ouvrir dans un autre navigateur. Ce qui est gardé reste après l’arrêt, jusqu’à ce que vous le supprimiez.",
-    "Leur texte est stocké dans la base de données de {host}, jusqu’à {days} jours après la dernière modification. Toute personne qui a la même clé peut les ouvrir dans un autre navigateur. Ce qui est gardé reste quand vous désactivez cela, jusqu’à ce que vous le supprimiez.",
+    "Leur texte et les appels d’outils sont stockés dans la base de données de {host}, jusqu’à {days} jours après la dernière modification. Toute personne qui a la même clé peut les ouvrir dans un autre navigateur. Ce qui est gardé reste quand vous désactivez cela, jusqu’à ce que vous le supprimiez.",
   kept_list: "Gardées sur le serveur",
   kept_untitled: "Pas encore de mots",
   kept_delete: "Supprimer « {title} »",

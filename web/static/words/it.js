@@ -272,8 +272,7 @@ export const IT = {
     "Il testo resta in questo browser finché non lo elimini o non inizi una nuova conversazione: questo browser ne conserva una sola. Il server la ricorda finché non si riavvia o non gli serve la memoria. Senza questo, la conversazione finisce con questa scheda.",
   keep_on_server: "Conserva le mie conversazioni sul server",
   keep_on_server_note:
-    "Il loro testo e gli strumenti chiamati si trovano nella base di dati di {host}, fino a {days} giorni dopo l’ultima modifica. Chi ha la stessa chiave può aprirle in un altro browser. Ciò che è conservato resta anche se disattivi, finché non lo elimini.",
-    "Il loro testo è salvato nel database di {host}, fino a {days} giorni dopo l’ultima modifica. Chi ha la stessa chiave può aprirle in un altro browser. Ciò che è conservato resta anche se disattivi, finché non lo elimini.",
+    "Il loro testo e gli strumenti chiamati sono salvati nel database di {host}, fino a {days} giorni dopo l’ultima modifica. Chi ha la stessa chiave può aprirle in un altro browser. Ciò che è conservato resta anche se disattivi, finché non lo elimini.",
   kept_list: "Conservate sul server",
   kept_untitled: "Ancora nessuna parola",
   kept_delete: "Elimina «{title}»",

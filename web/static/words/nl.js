@@ -274,8 +274,7 @@ export const NL = {
     "De tekst blijft in deze browser tot je hem verwijdert of een nieuw gesprek begint: deze browser bewaart er maar één. De server onthoudt het tot hij herstart of het geheugen nodig heeft. Zonder dit eindigt het gesprek met dit tabblad.",
   keep_on_server: "Mijn gesprekken op de server bewaren",
   keep_on_server_note:
-    "De tekst en de aangeroepen hulpmiddelen staan in de database van {host}, tot {days} dagen na de laatste wijziging. Wie dezelfde sleutel heeft, kan ze in een andere browser openen. Wat bewaard is, blijft na het uitzetten, tot u het verwijdert.",
-    "De tekst wordt opgeslagen in de database van {host}, tot {days} dagen na de laatste wijziging. Wie dezelfde sleutel heeft, kan ze in een andere browser openen. Wat bewaard is, blijft als je dit uitzet, tot je het verwijdert.",
+    "De tekst en de aangeroepen hulpmiddelen worden opgeslagen in de database van {host}, tot {days} dagen na de laatste wijziging. Wie dezelfde sleutel heeft, kan ze in een andere browser openen. Wat bewaard is, blijft als je dit uitzet, tot je het verwijdert.",
   kept_list: "Op de server bewaard",
   kept_untitled: "Nog geen woorden",
   kept_delete: "“{title}” verwijderen",

@@ -274,8 +274,7 @@ export const PT = {
     "O texto fica neste navegador até o apagar ou começar uma nova conversa: este navegador guarda apenas uma. O servidor lembra-se dela até reiniciar ou precisar da memória. Sem isto, a conversa termina com este separador.",
   keep_on_server: "Guardar as minhas conversas no servidor",
   keep_on_server_note:
-    "O texto e as ferramentas chamadas ficam na base de dados de {host}, até {days} dias após a última alteração. Quem tiver a mesma chave pode abri-las noutro navegador. O que está guardado permanece ao desligar, até que o apague.",
-    "O texto é guardado na base de dados de {host}, até {days} dias após a última alteração. Quem tiver a mesma chave pode abri-las noutro navegador. O que está guardado permanece quando desliga esta opção, até que o apague.",
+    "O texto e as ferramentas chamadas são guardados na base de dados de {host}, até {days} dias após a última alteração. Quem tiver a mesma chave pode abri-las noutro navegador. O que está guardado permanece quando desliga esta opção, até que o apague.",
   kept_list: "Guardadas no servidor",
   kept_untitled: "Ainda sem palavras",
   kept_delete: "Apagar “{title}”",

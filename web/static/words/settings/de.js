@@ -77,7 +77,6 @@ export const SETTING_TEXTS = {
   "Longest wait for an answer that is not streamed.":
     "Längste Wartezeit auf eine Antwort, die nicht stückweise kommt.",
   "Maximum number of answers, over all sessions, that are started before it is certain that the user has finished. Unused ones cost money with a paid language model. 0: none.":
-    "So viele Antworten, über alle Sitzungen, werden höchstens begonnen, bevor sicher ist, dass der Benutzer fertig ist. Unbenutzte kosten bei einem kostenpflichtigen Sprachmodell Geld. 0: keine.",
     "So viele Antworten, über alle Sitzungen, werden höchstens begonnen, bevor sicher ist, dass der Benutzer fertig ist. Unbenutzte kosten bei einem bezahlten Sprachmodell Geld. 0: keine.",
   "Most requests at once; a further one waits. Not set: 16, or more with many drafts.":
     "So viele Anfragen gehen höchstens zugleich hinaus; eine weitere wartet. Nicht gesetzt: 16, oder mehr bei vielen Entwürfen.",
