@@ -134,7 +134,7 @@ class LlamaCppInstaller:
     def _build(self, log: TextIO) -> None:
         source, build = self.folder / SOURCE, self.folder / BUILD
         cuda = ("-DGGML_CUDA=ON",) if self.device == "cuda" else ()
-        self.report_progress("compiling; this takes some minutes, on two cores half an hour")
+        self.report_progress("compiling; this takes minutes, and longer on a small machine")
         configure = ("cmake", "-S", str(source), "-B", str(build), *OPTIONS, *cuda)
         _run(configure, log, self.report_progress)
         job_count = max(1, min(len(os.sched_getaffinity(0)), _memory_bytes() // JOB_BYTES))
