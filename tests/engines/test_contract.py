@@ -48,6 +48,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 "Options for engines that cannot be created without any."
 
 HELD_ELSEWHERE = {
+    "asr.openai": "tests/engines/asr/test_openai.py, with a server of its own",
     "llm.llama_cpp": "tests/engines/llm/llama_cpp/test_engine.py, with a server of its own",
     "llm.transformers": "tests/engines/llm/transformers/test_engine.py, where torch is installed",
     "llm.vllm": "tests/engines/llm/vllm/test_vllm_real.py, in an environment of its own",

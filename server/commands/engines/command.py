@@ -54,7 +54,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         "install",
         ("install an engine into its own folder; continues an interrupted installation"),
     )
-    install_parser.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
+    install_parser.add_argument(
+        "name", metavar="NAME", choices=tuple(ENGINES), help=", ".join(ENGINES)
+    )
     device_options = install_parser.add_mutually_exclusive_group()
     device_options.add_argument(
         "--cpu",
@@ -75,7 +77,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     )
     _action(actions, "list", "list the installed engines with version and size")
     remove_parser = _action(actions, "remove", "remove an installed engine")
-    remove_parser.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
+    remove_parser.add_argument(
+        "name", metavar="NAME", choices=tuple(ENGINES), help=", ".join(ENGINES)
+    )
 
 
 def _action(
