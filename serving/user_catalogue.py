@@ -22,7 +22,9 @@ FORMATS: Mapping[CatalogueKind, tuple[WeightsFormat, ...]] = {
     "asr": ("ct2", "openai"),
     "embed": ("text_encoder",),
     "rerank": ("text_encoder",),
+    "clip": ("text_encoder",),
     "endpoint": ("onnx",),
+    "llm": ("gguf",),
 }
 "Kind of a model -> formats that its engine reads, the usual one first."
 
@@ -121,8 +123,8 @@ class _CatalogueDraft:
         if entry.format not in FORMATS[entry.kind]:
             formats = ", ".join(FORMATS[entry.kind])
             return f"format {entry.format!r} does not fit kind {kind!r}; allowed: {formats}"
-        needed = {"openai": ("file", "origin"), "onnx": ("file",)}.get(entry.format, ())
-        for field in needed:
+        needed = {"openai": ("file", "origin"), "onnx": ("file",), "gguf": ("file",)}
+        for field in needed.get(entry.format, ()):
             if not getattr(entry, field):
                 return f"{field!r} is missing, which the format {entry.format!r} needs"
         self.models[name] = entry

@@ -71,7 +71,8 @@ def test_names_are_unique_and_complete() -> None:
         assert entry.origin.count("/") == (1 if entry.kind == "asr" else 0)
         assert (entry.format == "text_encoder") == (entry.kind in ("embed", "rerank", "clip"))
         assert (entry.format == "onnx") == (entry.kind == "endpoint")
-        assert (entry.format in ("openai", "onnx")) == bool(entry.file)
+        assert (entry.format == "gguf") == (entry.kind == "llm")
+        assert (entry.format in ("openai", "onnx", "gguf")) == bool(entry.file)
         assert entry.is_multilingual != (entry.languages == "English")
     sizes = [entry.size_mb for entry in entries() if entry.is_automatic]
     assert sizes == sorted(sizes)

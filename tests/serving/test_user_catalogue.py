@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from core.errors import ConfigError
-from serving.catalogue import Catalogue, built_in, entries, find_entry, short_name
+from serving.catalogue import Catalogue, CatalogueKind, built_in, entries, find_entry, short_name
 from serving.user_catalogue import read_catalogue, use_catalogue
 from tests.shared import ROOT
 
@@ -52,9 +53,20 @@ def test_an_alias_may_stand_for_an_alias(file: Path) -> None:
     assert read(file, text).by_name["ears"].name == "mine"
 
 
-def test_a_kind_has_its_usual_format(file: Path) -> None:
-    found = read(file, NEW + 'kind = "embed"\n').by_name["mine"]
-    assert found.format == "text_encoder"
+USUAL_FORMATS = {
+    "asr": "ct2",
+    "embed": "text_encoder",
+    "rerank": "text_encoder",
+    "clip": "text_encoder",
+    "endpoint": "onnx",
+    "llm": "gguf",
+}
+
+
+@pytest.mark.parametrize("kind", get_args(CatalogueKind))
+def test_a_kind_has_its_usual_format(file: Path, kind: str) -> None:
+    found = read(file, NEW + f'kind = "{kind}"\nfile = "weights"\n').by_name["mine"]
+    assert (found.kind, found.format) == (kind, USUAL_FORMATS[kind])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +79,8 @@ def test_a_kind_has_its_usual_format(file: Path) -> None:
         ('[[model]]\nname = "x"\n', "model 'x': 'repository' is missing"),
         (NEW + 'repo = "a/b"\n', "model 'mine': unknown field 'repo'; allowed: name, repository"),
         (NEW + 'kind = "whisper"\n', "'mine': kind: 'whisper' is not allowed; allowed: asr, embed"),
-        (NEW + 'format = "gguf"\n', "'mine': format: 'gguf' is not allowed; allowed: ct2, openai"),
+        (NEW + 'format = "pth"\n', "'mine': format: 'pth' is not allowed; allowed: ct2, openai"),
+        (NEW + 'kind = "llm"\n', "'file' is missing, which the format 'gguf' needs"),
         (NEW + 'format = "onnx"\n', "format 'onnx' does not fit kind 'asr'; allowed: ct2, openai"),
         (NEW + 'format = "openai"\n', "'file' is missing, which the format 'openai' needs"),
         (NEW + 'revision = "main"\n', "revision: 'main' is not allowed; allowed: a commit, 40"),

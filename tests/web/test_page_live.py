@@ -366,7 +366,7 @@ def test_the_spoken_language_changes_the_session_and_the_page_stays(page: Page, 
     expect(hint).to_contain_text("fetch one")
     page.get_by_test_id("page-language").select_option("de")
     expect(page.locator("html")).to_have_attribute("lang", "de")
-    expect(hint).to_contain_text("hört Englisch")
+    expect(hint).to_contain_text("versteht Englisch")
     assert sent(page)[-1] == update, "the session does not depend on the page's language"
     page.get_by_test_id("text-input").fill("wie spät ist es")
     page.keyboard.press("Enter")
