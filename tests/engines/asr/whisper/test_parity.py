@@ -22,6 +22,8 @@ pytestmark = pytest.mark.live
 
 EVERY_NTH = 200
 "The normal run uses one of this many recordings: two for each case, a dozen in all."
+REAL_SHARE = 3
+"`make test-real` uses one of this many recordings, and `make soak` all: they take half an hour."
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +52,22 @@ def test_words_equal_those_of_faster_whisper(
     assert differences(engine, reference, some, CASES[name]) == []
 
 
-@pytest.mark.real
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "share",
+    [
+        pytest.param(REAL_SHARE, marks=(pytest.mark.real, pytest.mark.long), id="a third"),
+        pytest.param(1, marks=pytest.mark.soak, id="all"),
+    ],
+)
 @pytest.mark.parametrize("name", CASES)
-def test_words_equal_those_of_faster_whisper_on_every_recording(
-    engine: FasterWhisper, reference: WhisperModel, every_clip: list[Clip], name: str
+def test_words_equal_those_of_faster_whisper_on_many_recordings(
+    engine: FasterWhisper, reference: WhisperModel, every_clip: list[Clip], name: str, share: int
 ) -> None:
-    """Greedy decoding runs on all recordings, and one of the other cases on each."""
+    """Greedy decoding runs on one of `share` recordings, and one of the other cases on each of
+    these."""
     others = [other for other in CASES if other != "greedy"]
     own = slice(None) if name == "greedy" else slice(others.index(name), None, len(others))
-    assert differences(engine, reference, every_clip[own], CASES[name]) == []
+    assert differences(engine, reference, every_clip[::share][own], CASES[name]) == []
 
 
 @pytest.mark.real
