@@ -165,7 +165,8 @@ def test_slots_are_listed_with_their_state(url: str) -> None:
 def test_a_request_takes_a_slot_until_its_client_leaves(url: str) -> None:
     body = {"prompt": "forever", "n_predict": -1, "stream": True}
     with httpx.stream("POST", f"{url}/completion", json=body, timeout=60) as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()  # a variable: httpx closes the answer with its iterator
+        next(lines)
         assert sum(slot["is_processing"] for slot in _get(url, "/slots")) == 1
     for _ in range(600):
         if not any(slot["is_processing"] for slot in _get(url, "/slots")):
