@@ -4,12 +4,20 @@ The engines `vllm` and `llama_cpp` describe their server; this does the rest for
 """
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.errors import EngineCrashed, EngineUnreachable
+from core.errors import ConfigError, EngineCrashed, EngineUnreachable
 from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
@@ -22,6 +30,25 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 "Address at which the server listens: only programs of this machine reach it."
+
+
+def check_own_options(
+    engine: str,
+    request: Iterable[str],
+    own_keys: Collection[str],
+    extra_args: Iterable[str],
+    own_args: Collection[str],
+) -> None:
+    """Raises ConfigError for an option that only the engine sets. `request`: keys of the setting
+    with that name, and `own_keys` those of them that the engine sets. `extra_args`: arguments of
+    the server's program, and `own_args` the options among them that the engine sets."""
+    for key in request:
+        if key in own_keys:
+            raise ConfigError(f"llm.{engine}: request: {key} is set by the engine itself")
+    for argument in extra_args:
+        name = argument.partition("=")[0].replace("_", "-")
+        if name in own_args:
+            raise ConfigError(f"llm.{engine}: extra_args: {name} is set by the engine itself")
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 
 class _InvalidFile(ValueError):
-    """What is wrong with the file, in words."""
+    """The file contradicts its format; the message says how."""
 
 
 class _Cursor:

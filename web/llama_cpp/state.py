@@ -16,7 +16,7 @@ from web.openai.chat.models import RETRY_AFTER_S, ChatModel, ChatModels
 
 
 class LlamaModalities(Struct, frozen=True):
-    """What a model takes besides text."""
+    """The kinds of input that a model takes besides text."""
 
     vision: bool
     audio: bool = False

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from core.errors import ConfigError
 from engines.llm import openai
 from engines.llm.llama_cpp.files import GgufModel
 from engines.llm.llama_cpp.settings import DEFAULT_CONTEXT_TOKENS, NAME, Settings
-from engines.llm.server_llm import HOST, CompletionServer
+from engines.llm.server_llm import HOST, CompletionServer, check_own_options
 from engines.registry import read_settings
 
 OURS = (
@@ -25,13 +24,7 @@ TIMEOUTS = {"first_token_timeout_s": 60.0, "token_timeout_s": 20.0}
 
 def check(settings: Settings) -> None:
     """Raises ConfigError for options that only the engine sets, and for a wrong `request`."""
-    for key in settings.request:
-        if key in OURS_OF_REQUEST:
-            raise ConfigError(f"llm.{NAME}: request: {key} is set by the engine itself")
-    for argument in settings.extra_args:
-        name = argument.partition("=")[0].replace("_", "-")
-        if name in OURS:
-            raise ConfigError(f"llm.{NAME}: extra_args: {name} is set by the engine itself")
+    check_own_options(NAME, settings.request, OURS_OF_REQUEST, settings.extra_args, OURS)
     http_settings(settings, None, f"http://{HOST}", "")
 
 

@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from core.errors import ConfigError, EngineMissing
+from core.errors import EngineMissing
 from engines.llm import openai
-from engines.llm.server_llm import HOST, CompletionServer
+from engines.llm.server_llm import HOST, CompletionServer, check_own_options
 from engines.llm.vllm.environment import python_of
 from engines.llm.vllm.settings import NAME, Settings
 from engines.registry import read_settings
@@ -41,13 +41,7 @@ def served_name(settings: Settings) -> str:
 
 def check(settings: Settings) -> None:
     """Raises ConfigError for options that only the engine sets, and for a wrong `request`."""
-    for key in settings.request:
-        if key in OURS_OF_REQUEST:
-            raise ConfigError(f"llm.{NAME}: request: {key} is set by the engine itself")
-    for argument in settings.extra_args:
-        name = argument.partition("=")[0].replace("_", "-")
-        if name in OURS:
-            raise ConfigError(f"llm.{NAME}: extra_args: {name} is set by the engine itself")
+    check_own_options(NAME, settings.request, OURS_OF_REQUEST, settings.extra_args, OURS)
     http_settings(settings, f"http://{HOST}", "")
 
 

@@ -1,8 +1,10 @@
 # mypy: ignore-errors
-"""What transformers computes. Run in an environment with torch and transformers as
-`vectors.py FAMILY FOLDER`: writes a model of random weights into FOLDER, with the widths of a real
-one and two layers; then reads token ids and paths of images from standard input, and writes the
-vectors and the prepared images into FOLDER/expected.npz."""
+"""Computes vectors with transformers, for comparison.
+
+Run in an environment with torch and transformers as `vectors.py FAMILY FOLDER`: writes a model of
+random weights into FOLDER, with the widths of a real one and two layers; then reads token ids and
+paths of images from standard input, and writes the vectors and the prepared images into
+FOLDER/expected.npz."""
 
 import json
 import sys

@@ -135,7 +135,7 @@ def test_an_aborted_answer_frees_its_slot(options: dict[str, Any]) -> None:
                 assert json.loads(await anext(texts))["object"] == "chat.completion.chunk"
                 assert await busy(engine, client)
             async with asyncio.timeout(PATIENCE_S):
-                while await busy(engine, client):  # noqa: ASYNC110 - it tells nobody
+                while await busy(engine, client):  # noqa: ASYNC110 - its server sends no event
                     await asyncio.sleep(0.05)
 
     asyncio.run(scenario())
