@@ -35,6 +35,7 @@ from pipeline.tools.toolbox import Toolbox
 from server.http.auth import AccessGate
 from serving.asr.scheduling import DecodePriority
 from tests.devices.xiaozhi.simulated_board import WORDS, Board
+from tests.loop import LoopbackClockLoop, run_virtual
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http.harness import serving
 
@@ -223,4 +224,4 @@ def against(
         async with asyncio.timeout(limit_s), running(scene) as server:
             await act(server)
 
-    asyncio.run(main())
+    run_virtual(main(), LoopbackClockLoop)

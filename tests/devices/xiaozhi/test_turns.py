@@ -108,8 +108,8 @@ def test_texts_are_sent_in_the_order_that_a_board_needs() -> None:
             ("tts", "sentence_start"),
             ("tts", "stop"),
         ]
-        assert board.first_sound_at[0] - times["start"] >= 0.1
-        assert times["stop"] - board.first_sound_at[0] >= 0.3 + 0.1
+        assert board.first_sound_at[0] - times["start"] >= 0.0999
+        assert times["stop"] - board.first_sound_at[0] >= 0.3999
         assert message["timing"]["response_latency_ms"] > 0
 
     against(act)
