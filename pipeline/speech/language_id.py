@@ -5,6 +5,7 @@ py3langid is loaded at its first use (1 s, 100 MB).
 
 import threading
 from collections.abc import Collection
+from functools import cache
 from typing import Protocol
 
 from core.tasks import run_in_thread
@@ -31,10 +32,6 @@ class _LanguageClassifier(Protocol):
 class TextLanguageDetector:
     """Detects the language of texts; thread-safe, shared by all callers."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._identifier: _LanguageClassifier | None = None
-
     async def detect(self, text: str, usual: str, known: Collection[str] = ()) -> str:
         """Returns the language of `text` as a code out of `known` (empty: any).
 
@@ -45,10 +42,8 @@ class TextLanguageDetector:
         return await run_in_thread(self._of, text[:MAX_CHARS], usual, known)
 
     def _of(self, text: str, usual: str, known: Collection[str]) -> str:
-        with self._lock:
-            if self._identifier is None:
-                self._identifier = _load()
-            ranks = dict(self._identifier.rank(text))
+        with _one_at_a_time:
+            ranks = dict(_classifier().rank(text))
         least = ranks.get(usual)
         if least is None:  # the detector does not know the usual language, so it cannot compare
             return usual
@@ -57,7 +52,12 @@ class TextLanguageDetector:
         return best if ranks.get(best, least) - least >= MIN_LEAD else usual
 
 
-def _load() -> _LanguageClassifier:
+_one_at_a_time = threading.Lock()
+"A classifier is not thread-safe."
+
+
+@cache  # loading takes a second of processor time
+def _classifier() -> _LanguageClassifier:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     found = LanguageIdentifier.from_model_file(MODEL_FILE)

@@ -13,7 +13,7 @@ FAKE_CALL = Path(__file__).with_name("fake_call.js")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as started:
+    with chromium(prefers_shell=True) as started:
         yield started
 
 

@@ -14,7 +14,7 @@ from core.errors import Conflict, RequestError
 from server.settings.language_models import LanguageModelFinder
 from server.settings.routes import SettingsDoor, settings_routes
 from tests.server.settings.harness import Host, service
-from tests.web.browser import Stub, serving
+from tests.web.browser import Stub, chromium, serving
 
 pytestmark = pytest.mark.browser
 
@@ -27,6 +27,13 @@ base_url = "http://127.0.0.1:9/v1"
 api_key = "sk-hush"
 """
 BASE_URL = "llm.options.model.options.base_url"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium itself: its shell gives the microphones new names at each load of the page."""
+    with chromium() as started:
+        yield started
 
 
 @dataclass

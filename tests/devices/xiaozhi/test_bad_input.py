@@ -304,7 +304,6 @@ def test_a_draining_server_closes_the_connection_with_1012() -> None:
     against(act, replace(Scene()))
 
 
-@pytest.mark.alone
 def test_a_draining_server_plays_the_answer_to_its_end() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()

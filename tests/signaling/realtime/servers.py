@@ -15,6 +15,7 @@ from server.runtime.metrics import PrometheusMetrics
 from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.routes import routes
+from tests.loop import LoopbackClockLoop, run_virtual
 from tests.pipeline.fakes import World
 from tests.server.http.harness import serving
 
@@ -86,4 +87,4 @@ def against(scene: Callable[[Server], Awaitable[Any]], setup: Setup | None = Non
         async with asyncio.timeout(DEADLINE_S), running(setup) as server:
             await scene(server)
 
-    asyncio.run(main())
+    run_virtual(main(), LoopbackClockLoop)

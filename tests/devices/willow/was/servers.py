@@ -23,6 +23,7 @@ from tests.devices.willow.was.fake_directory import Known
 from tests.devices.willow.was.simulated_device import SimulatedWillow
 from tests.devices.willow.wis.servers import Scene as Inference
 from tests.devices.willow.wis.uploads import ONE_TWO
+from tests.loop import LoopbackClockLoop, run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.server.http.harness import KEY, serving
 
@@ -147,7 +148,7 @@ def against(
         async with asyncio.timeout(deadline_s), running(scene or Scene()) as server:
             await act(server)
 
-    asyncio.run(main())
+    run_virtual(main(), LoopbackClockLoop)
 
 
 SECRETS = ("token-0123456789", "correct horse battery", "mqtt-password-1", "rest-pass-1")

@@ -28,6 +28,7 @@ from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
+from tests.loop import LoopbackClockLoop, run_virtual
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http.harness import serving
@@ -146,14 +147,22 @@ async def running(scene: Scene | None = None) -> AsyncIterator[Server]:
     assert scene.bugs == []
 
 
-def against(act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None) -> None:
-    """Runs a scene against a server, within a time limit."""
+def against(
+    act: Callable[[Server], Awaitable[Any]],
+    scene: Scene | None = None,
+    *,
+    is_virtual: bool = True,
+) -> None:
+    """Runs a scene against a server, within a time limit. Virtual time hides a loop that blocks."""
 
     async def main() -> None:
         async with asyncio.timeout(DEADLINE_S), running(scene) as server:
             await act(server)
 
-    asyncio.run(main())
+    if is_virtual:
+        run_virtual(main(), LoopbackClockLoop)
+    else:
+        asyncio.run(main())
 
 
 class PickyTts(ToneTts):

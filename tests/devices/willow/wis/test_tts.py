@@ -22,7 +22,7 @@ pytestmark = pytest.mark.live
 
 
 class EndlessTts(ToneTts):
-    """A voice that never ends and is faster than any client."""
+    """A voice that never ends: 5 s of sound each millisecond, so no client keeps up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class EndlessTts(ToneTts):
     ) -> AsyncGenerator[AudioFrame, None]:
         try:
             while True:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
                 yield AudioFrame(np.full(240_000, 9000, np.int16), 24_000, 0)
         finally:
             self.closed.set()

@@ -124,7 +124,6 @@ def test_a_compressed_body_is_refused_by_name() -> None:
     against(act)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("patience_s", [9.0, 0.5])
 def test_the_reply_timeout_starts_with_the_last_byte(patience_s: float) -> None:
     """Also if all the decoding is still to be done then."""
@@ -145,7 +144,7 @@ def test_the_reply_timeout_starts_with_the_last_byte(patience_s: float) -> None:
             assert took_ms < 3000  # with all its work: more than that
         else:
             assert found["audio_duration"] == 20_000
-            assert 0.5 * took_ms < found["infer_time"] < took_ms
+            assert 0.5 * took_ms < found["infer_time"] < took_ms + 0.001
 
     against(act, scene)
 
@@ -171,5 +170,5 @@ def test_decoding_neither_blocks_the_loop_nor_fills_the_memory() -> None:
             assert (response.status, (await error_of(response))["code"]) == (413, "audio_too_long")
             watching.cancel()
 
-    against(act)
+    against(act, is_virtual=False)
     assert worst_s < 0.5
