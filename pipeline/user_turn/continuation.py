@@ -38,15 +38,15 @@ _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
 
 
 @dataclass(slots=True)
-class EndedUtterance:
-    """An utterance that an endpoint ended, and that the next utterance may continue."""
+class UtteranceRecord:
+    """Data of an utterance that are kept after its end, because the next one may continue it."""
 
     turn: Turn
     settings: SessionSettings
     start: int
     "Sample of the session at which its own audio begins."
     audio: AudioBuffer
-    "All audio that is decoded for it: first that of the former one, if it may continue one."
+    "All audio that is decoded for it, after that of the former utterance if it may continue one."
     own_start: int = 0
     "Sample of `audio` at which its own audio begins."
     before_speech: int = 0
@@ -122,7 +122,7 @@ class EndedUtterance:
 class Continuation:
     """Link from one utterance to the former one, which it may continue."""
 
-    former: EndedUtterance
+    former: UtteranceRecord
     samples: int
     "Samples from the beginning of the former utterance to the own audio of this one."
     was_joined: bool
@@ -199,11 +199,11 @@ class ContinuationWindow:
     it."""
 
     def __init__(self) -> None:
-        self._last: EndedUtterance | None = None
+        self._last: UtteranceRecord | None = None
         self._gap: list[Pcm] = []
         self._samples = 0
 
-    def remember(self, utterance: EndedUtterance) -> None:
+    def remember(self, utterance: UtteranceRecord) -> None:
         """Remembers `utterance`, which a pause ended, if the session's settings allow a
         continuation."""
         self.forget()
@@ -233,7 +233,7 @@ class ContinuationWindow:
         self._last = None
         self._gap, self._samples = [], 0
 
-    def last(self, speech: int, settings: SessionSettings) -> EndedUtterance | None:
+    def last(self, speech: int, settings: SessionSettings) -> UtteranceRecord | None:
         """Returns the utterance that speech from sample `speech` of the session on may continue, or
         None."""
         last = self._last
@@ -246,7 +246,7 @@ class ContinuationWindow:
         is_short = last.samples <= ms_to_samples(MAX_FORMER_MS, ASR_RATE_HZ)
         return last if is_soon and is_short else None
 
-    def continue_from(self, last: EndedUtterance, start: int) -> tuple[Continuation, Pcm]:
+    def continue_from(self, last: UtteranceRecord, start: int) -> tuple[Continuation, Pcm]:
         """Returns the link to `last` for an utterance whose own audio begins at sample `start`, and
         the audio before that."""
         gap = np.concatenate([*self._gap, np.zeros(0, np.int16)])[: start - last.end]

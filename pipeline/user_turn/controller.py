@@ -30,7 +30,7 @@ from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.transcription.no_speech import NoSpeechCriterion
 from pipeline.transcription.stream import TranscriptStream
-from pipeline.user_turn.continuation import Continuation, ContinuationWindow, EndedUtterance
+from pipeline.user_turn.continuation import Continuation, ContinuationWindow, UtteranceRecord
 from pipeline.user_turn.endpoint_timer import EndpointTimer
 from pipeline.user_turn.endpointing import EdgeKind, SpeechEdge
 from pipeline.user_turn.events import (
@@ -53,11 +53,11 @@ from pipeline.user_turn.utterance import OpenUtterance, final_result
 logger = logging.getLogger(__name__)
 
 MIN_COMMIT_MS = 100
-"Shortest audio that a client may commit. The hosted service has the same limit."
+"Shortest audio that a client may commit. OpenAI's service has the same limit."
 
 MAX_HELD_MS = 328_000
-"""Longest audio in push-to-talk that is kept without a commit or a clear; more was not meant for
-us. The longest audio of one event, 15 MiB at 24 kHz, fits in."""
+"""Longest audio in push-to-talk that is kept without a commit or a clear. The longest audio of one
+event, 15 MiB at 24 kHz, fits in; nobody speaks for longer to an assistant."""
 
 
 class UserTurnController:
@@ -118,8 +118,8 @@ class UserTurnController:
     def commit(self) -> None:
         """Commits the utterance at the client's request. Raises RequestError
         input_audio_buffer_commit_empty when there is less than `MIN_COMMIT_MS` of audio."""
-        open_ = self._open
-        if open_ is None:
+        utterance = self._open
+        if utterance is None:
             if samples_to_ms(self._uncommitted, ASR_RATE_HZ) < MIN_COMMIT_MS:
                 raise RequestError(
                     f"the input audio buffer holds less than {MIN_COMMIT_MS} ms of audio",
@@ -129,10 +129,10 @@ class UserTurnController:
             # as pre-roll.
             recent = self._detector.recent()
             start = self._detector.samples - len(recent)
-            open_ = self._begin(start, 0, is_announced=False)
-            open_.stream.push(recent)
+            utterance = self._begin(start, 0, is_announced=False)
+            utterance.stream.push(recent)
         self._detector.reset()
-        self._finish(open_)
+        self._finish(utterance)
         self._window.forget()  # the client has said that it is over, so nothing may continue it
 
     def clear(self) -> None:
@@ -162,75 +162,75 @@ class UserTurnController:
         """Takes one VAD frame: feeds the open utterance, and handles an edge of speech."""
         # Without an open utterance, a push-to-talk client may still commit this audio.
         self._uncommitted += len(detected.pcm) if self._open is None else 0
-        edge = detected.edge.edge if detected.edge else None
-        if edge is EdgeKind.STARTED and self._open is None:
+        kind = detected.edge.kind if detected.edge else None
+        if kind is EdgeKind.STARTED and self._open is None:
             self._start(detected)
             return
-        open_ = self._open
-        if open_ is None:
+        utterance = self._open
+        if utterance is None:
             self._window.push(detected.pcm)
             return
-        if open_.stream.audio_ms >= MAX_HELD_MS:
-            self._refuse_more(open_)
+        if utterance.stream.audio_ms >= MAX_HELD_MS:
+            self._refuse_more(utterance)
         else:
-            open_.stream.push(detected.pcm)
-        open_.record.evidence.push(detected.probability, len(detected.pcm))
+            utterance.stream.push(detected.pcm)
+        utterance.record.evidence.push(detected.probability, len(detected.pcm))
         if detected.edge is None:
             return
         # Also in push to talk: the settings may have changed during the pause.
-        if edge is EdgeKind.RESUMED:
-            open_.end = None
-            open_.pause_marks.clear()
-            open_.provisional = None
+        if kind is EdgeKind.RESUMED:
+            utterance.end = None
+            utterance.pause_marks.clear()
+            utterance.provisional = None
             self._turn_detector.end()
-            open_.stream.resume()
-            self._responder.handle(UserSpeechResumed(open_.turn))
-        elif edge is EdgeKind.CANDIDATE:
-            self._pause(open_, detected.edge)
-        elif edge is EdgeKind.ENDED:
-            open_.end = detected.edge.at
-            self._finish(open_)
-            self._window.remember(open_.record)
+            utterance.stream.resume()
+            self._responder.handle(UserSpeechResumed(utterance.turn))
+        elif kind is EdgeKind.CANDIDATE:
+            self._pause(utterance, detected.edge)
+        elif kind is EdgeKind.ENDED:
+            utterance.end = detected.edge.at
+            self._finish(utterance)
+            self._window.remember(utterance.record)
 
     def _end_early(self) -> None:
         """Ends the utterance by the timer, when the rest of its silence has passed without a
         frame."""
-        missing, open_ = self._detector.missing_samples, self._open
+        missing, utterance = self._detector.missing_samples, self._open
         ended = self._detector.end_early()
-        if missing is not None and ended is not None and open_ is not None:
-            open_.end = ended.at
-            self._finish(open_, assumed_samples=missing)
-            self._window.remember(open_.record)
+        if missing is not None and ended is not None and utterance is not None:
+            utterance.end = ended.at
+            self._finish(utterance, assumed_samples=missing)
+            self._window.remember(utterance.record)
 
     def _set_delay(self, probability: float | None, pause: int) -> None:
         self._detector.set_delay(probability, pause)
         self._endpoint_timer.update()
 
-    def _pause(self, open_: OpenUtterance, pause: SpeechEdge) -> None:
+    def _pause(self, utterance: OpenUtterance, pause: SpeechEdge) -> None:
         """Begins the work that can be done during the pause: a decode of all speech so far, and
         turn detection."""
-        detection, heard_until = self._settings().turn_detection, pause.until - open_.start
+        detection, heard_until = self._settings().turn_detection, pause.until - utterance.start
         if detection is None:
             # push to talk: only the client ends the utterance, so no turn detection is needed
-            open_.stream.prepare(heard_until)
+            utterance.stream.prepare(heard_until)
             return
         if detection.kind == "semantic_vad":
-            self._turn_detector.begin(pause.at, open_.stream.open_pcm())
-        open_.end = pause.at
-        open_.pause_marks[TurnMark.CANDIDATE] = self._clock.now()
-        self._responder.handle(UserSpeechPaused(open_.turn))
-        open_.stream.prepare(heard_until, partial(self._on_provisional, open_))
+            self._turn_detector.begin(pause.at, utterance.stream.open_pcm())
+        utterance.end = pause.at
+        utterance.pause_marks[TurnMark.CANDIDATE] = self._clock.now()
+        self._responder.handle(UserSpeechPaused(utterance.turn))
+        utterance.stream.prepare(heard_until, partial(self._on_provisional, utterance))
 
-    def _on_provisional(self, open_: OpenUtterance, result: AsrResult) -> None:
+    def _on_provisional(self, utterance: OpenUtterance, result: AsrResult) -> None:
         """Takes the transcript of all speech before a pause, before it is known whether the
         utterance is over."""
-        provisional = open_.set_provisional(result, self._clock.now())
+        provisional = utterance.set_provisional(result, self._clock.now())
         self._turn_detector.take_words(result.text, result.language)
-        self._responder.handle(UserTurnMaybeOver(open_.turn, provisional))
+        self._responder.handle(UserTurnMaybeOver(utterance.turn, provisional))
 
-    def _refuse_more(self, open_: OpenUtterance) -> None:
-        if not open_.is_full:
-            open_.is_full = True
+    def _refuse_more(self, utterance: OpenUtterance) -> None:
+        if not utterance.is_full:
+            utterance.is_full = True
             limit_s = MAX_HELD_MS // 1000
             message = f"the input audio buffer is full ({limit_s} s): commit or clear it"
             self._emit(ErrorEvent("input_audio_buffer_full", message, is_clients=True))
@@ -242,15 +242,15 @@ class UserTurnController:
         start = self._detector.samples - len(detected.pcm)
         continuation, former_pcm = self._continuation(detected.edge.at, start) or (None, None)
         before = detected.edge.at - start
-        open_ = self._begin(start, before, continuation, former_pcm, is_announced=is_announced)
-        open_.stream.push(detected.pcm)
+        utterance = self._begin(start, before, continuation, former_pcm, is_announced=is_announced)
+        utterance.stream.push(detected.pcm)
         spoken = self._detector.samples - detected.edge.at
         # The frames before this one had as high a probability: together they made the start.
-        open_.record.evidence.push(detected.probability, spoken)
-        open_.turn.mark(TurnMark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
+        utterance.record.evidence.push(detected.probability, spoken)
+        utterance.turn.mark(TurnMark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
-            self._emit(SpeechStarted(open_.stream.id, _ms(start)))
-        self._responder.handle(UserSpeechStarted(open_.turn, continuation))
+            self._emit(SpeechStarted(utterance.stream.id, _ms(start)))
+        self._responder.handle(UserSpeechStarted(utterance.turn, continuation))
 
     def _continuation(self, speech: int, start: int) -> tuple[Continuation, Pcm] | None:
         """Links the utterance to the one before it, if no answer to that is well under way. Returns
@@ -280,7 +280,7 @@ class UserTurnController:
         turn = Turn(new_id("turn"), item_id)
         partials = PartialTranscripts(turn, self._responder.handle, self._emit)
         stream.follow(partials.hypothesis, partials.failed, partials.nothing_heard)
-        record = EndedUtterance(turn, settings, start, stream.audio, before_speech=before_speech)
+        record = UtteranceRecord(turn, settings, start, stream.audio, before_speech=before_speech)
         if continuation is not None and former_pcm is not None:
             stream.push(former_pcm)
             record.own_start, record.continuation = len(former_pcm), continuation
@@ -303,57 +303,62 @@ class UserTurnController:
         recogniser = self._engines.recogniser(settings.asr)
         requested = settings.recognition(recogniser.info, self._engines.expected_names())
         options = self._engines.recognition(requested)
-        context = self._clock, self._tasks, self._engines.on_wasted
         return TranscriptStream(
-            recogniser, utterance_id, options, *context, before_speech=before_speech
+            recogniser,
+            utterance_id,
+            options,
+            self._clock,
+            self._tasks,
+            self._engines.on_wasted,
+            before_speech=before_speech,
         )
 
-    def _finish(self, open_: OpenUtterance, *, assumed_samples: int = 0) -> None:
+    def _finish(self, utterance: OpenUtterance, *, assumed_samples: int = 0) -> None:
         """Commits the utterance: the client learns of the item, and its transcription begins.
         `assumed_samples`: samples of silence that are assumed but have not arrived."""
         self._close_open()
         self._uncommitted = 0
         self._turn_detector.end()
-        open_.stream.end()
+        utterance.stream.end()
         now = self._clock.now()
-        end = self._detector.samples if open_.end is None else open_.end
+        end = self._detector.samples if utterance.end is None else utterance.end
         silence_s = (self._detector.samples + assumed_samples - end) / ASR_RATE_HZ
-        open_.turn.take(open_.pause_marks)
-        open_.turn.mark(TurnMark.SPEECH_END, now - silence_s)
-        open_.turn.mark(TurnMark.ENDPOINT, now)
-        item = MessageItem(open_.stream.id, "user", (AudioPart(),))
-        if open_.is_announced:
+        utterance.turn.take(utterance.pause_marks)
+        utterance.turn.mark(TurnMark.SPEECH_END, now - silence_s)
+        utterance.turn.mark(TurnMark.ENDPOINT, now)
+        item = MessageItem(utterance.stream.id, "user", (AudioPart(),))
+        if utterance.is_announced:
             self._emit(SpeechStopped(item.id, _ms(end)))
         previous = self._history.add(item)
         self._emit(InputCommitted(item.id, previous))
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
         self._activity.utterances_due += 1
-        self._tasks.create_task(self._transcribe(open_), name=f"transcribe-{item.id}")
+        self._tasks.create_task(self._transcribe(utterance), name=f"transcribe-{item.id}")
 
-    async def _transcribe(self, open_: OpenUtterance) -> None:
+    async def _transcribe(self, utterance: OpenUtterance) -> None:
         """Reports the final transcript of a committed utterance, or the error that prevented it."""
-        item_id, turn = open_.stream.id, open_.turn
+        item_id, turn = utterance.stream.id, utterance.turn
         try:
-            self._engines.check_spoken_language(open_.settings)
-            decode_new_audio = partial(self._decode_new_audio, open_)
-            result = await final_result(open_, self._responder, decode_new_audio)
+            self._engines.check_spoken_language(utterance.settings)
+            decode_new_audio = partial(self._decode_new_audio, utterance)
+            result = await final_result(utterance, self._responder, decode_new_audio)
         except (EngineError, OverloadedError, RequestError) as exc:
             self._activity.utterances_due -= 1
-            open_.give_up()
+            utterance.give_up()
             logger.warning("! utterance %s: %s (%s)", item_id, exc, exc.code)
             self._emit(TranscriptionFailed(item_id, exc.code, str(exc)))
             self._responder.handle(UserTurnFailed(turn, exc))
             return
         except asyncio.CancelledError:
-            open_.give_up()
+            utterance.give_up()
             self._responder.handle(UserTurnAbandoned(turn))
             raise
         self._activity.utterances_due -= 1
-        open_.record.set_text(result.text)
-        turn.mark(TurnMark.ASR_FINAL, open_.known_at(result.text, self._clock.now()))
+        utterance.record.set_text(result.text)
+        turn.mark(TurnMark.ASR_FINAL, utterance.known_at(result.text, self._clock.now()))
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
-        audio_s = round(samples_to_ms(open_.record.samples, ASR_RATE_HZ) / 1000, 3)
+        audio_s = round(samples_to_ms(utterance.record.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
         self._emit(
             TranscriptionCompleted(
@@ -367,11 +372,11 @@ class UserTurnController:
         )
         self._responder.handle(UserTurnTranscribed(turn, result))
 
-    async def _decode_new_audio(self, open_: OpenUtterance) -> AsrResult:
+    async def _decode_new_audio(self, utterance: OpenUtterance) -> AsrResult:
         """Decodes only the new audio of an utterance that continues another. Raises EngineError,
         OverloadedError."""
-        stream = self._open_stream(f"{open_.stream.id}.alone", open_.settings)
-        stream.push(open_.record.own_pcm())
+        stream = self._open_stream(f"{utterance.stream.id}.alone", utterance.settings)
+        stream.push(utterance.record.own_pcm())
         try:
             return await stream.finish()
         except BaseException:

@@ -23,9 +23,9 @@ HYSTERESIS = 0.15
 """Speech that has begun continues while the probability is above threshold minus this. A
 probability that flickers is not a pause."""
 MAX_HANG_MS = 150
-"""Longest time by which the end of sound may lie before the VAD's end of speech. A VAD still
-reports speech for a while after a word. Where it does so for longer than this, it is trusted more
-than the sound level."""
+"""Longest time from the end of sound to the VAD's end of speech. A VAD still reports speech for a
+while after a word. Where it does so for longer than this, it is trusted more than the sound
+level."""
 ONSET_MS = 60
 """Longest extra wait for a VAD that may be late at the beginning of a word, when something is
 audible at the end of the silence."""
@@ -53,10 +53,10 @@ class EdgeKind(Enum):
 class SpeechEdge:
     """A change between speech and silence, at a position in the stream."""
 
-    edge: EdgeKind
+    kind: EdgeKind
     at: int
-    """Sample of the stream: of the first speech for STARTED and RESUMED, else one past the last
-    audible sample, from which silence counts."""
+    """Sample of the stream. STARTED, RESUMED: the first one of speech. Otherwise: one past the last
+    audible one, from which silence counts."""
     until: int
     """One past the last sample of speech, by the VAD or by a consonant after it. A decode must
     cover it."""
@@ -69,7 +69,7 @@ class Endpointer:
     ends an utterance.
 
         edge = endpointer.push(vad.push(pcm), len(pcm))
-        if edge is not None and edge.edge is EdgeKind.ENDED:
+        if edge is not None and edge.kind is EdgeKind.ENDED:
             ...  # the speech ended at sample edge.at
     """
 

@@ -1,4 +1,4 @@
-"""Events of the user's turn, the state of the user's input, and the Protocol that answers them."""
+"""Events of the user's turn, the Protocol that handles them, and the state of the user's input."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class UserSpeechResumed:
 
 @dataclass(frozen=True, slots=True)
 class UserTurnMaybeOver:
-    """The transcript of a pause is known. It holds if the utterance is over."""
+    """The words up to a pause are known. They are final if the utterance ends with this pause."""
 
     turn: Turn
     result: AsrResult

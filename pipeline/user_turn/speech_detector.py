@@ -26,8 +26,8 @@ from pipeline.user_turn.speech_offset import SpeechOffset
 MAX_PADDING_MS = 2000
 "Longest pre-roll before speech. Older audio belongs to another utterance."
 FAINT_MS = 3000
-"""Longest sound before the VAD's start that is decoded with it. Of soft, hoarse or distant speech a
-VAD may miss the first clause, which a recogniser understands."""
+"""Longest sound that is decoded although it came before the VAD noticed speech. If speech is soft,
+hoarse or distant, a VAD may miss its first clause, which a recogniser understands."""
 FAINT_GAP_MS = 1000
 """Longest quiet moment within such sound: a pause within a sentence, as for utterances that are
 joined. Sound before it is another sound."""
@@ -39,7 +39,7 @@ LOUD_RMS = 300.0
 """RMS in sample values of the loudest recent frame, from which on the VAD gets the sound as it is.
 Speech with a peak of -30 dBFS has about this, and the VAD finds it as well as louder speech."""
 MOST_GAIN = 10.0
-"Most by which fainter sound is amplified for the VAD: speech with a peak of -50 dBFS needs it all."
+"Largest factor for fainter sound for the VAD. Speech with a peak of -50 dBFS needs all of it."
 LEVEL_MS = 3000
 """Time for which a loud frame keeps the gain down. It is longer than a pause within a turn, so that
 no sound of a pause is amplified."""
@@ -158,7 +158,8 @@ class SpeechDetector:
     ) -> None:
         """Applies the settings. None: push to talk; starts are still found, for partial
         transcripts, but nothing ends by itself. `added_ms`: further delay of the audio from now on,
-        from noise reduction. `has_noise_reduction`: faint sound is what it leaves of the noise."""
+        from noise reduction. `has_noise_reduction`: faint sound may be what is left of the noise,
+        so it is not amplified."""
         self._speech_offset.late_ms = self._late_ms + added_ms
         self._has_noise_reduction = has_noise_reduction
         detection = turn_detection or TurnDetection()
@@ -238,7 +239,7 @@ class SpeechDetector:
         heard = self._gain.push(pcm, is_off=is_off)
         probability = self._vad.push(heard)
         edge = self._edge(pcm, probability)
-        if edge is not None and edge.edge is EdgeKind.STARTED:
+        if edge is not None and edge.kind is EdgeKind.STARTED:
             self._remember(pcm)
             recent = self.recent()
             first = self.samples - len(recent)

@@ -1,5 +1,5 @@
-"""Estimates how likely a turn is complete, by its words, its sound and its sense. By the words,
-"turn on the" is incomplete and "thanks" is complete.
+"""Estimates how likely a turn is complete, by its words, by its sound, and by whether it is a
+command. By the words, "turn on the" is incomplete and "thanks" is complete.
 
 `completeness` is cheap and pure: it reads the first words and the end of the text. Word lists are
 in `completeness.toml`; in languages without a list only punctuation counts. The probabilities are
@@ -219,7 +219,7 @@ class TurnDetector:
         self._update()
         if self._pause is not None and words:
             self._tasks.create_task(
-                self._judge_command(self._pause, words, language), name="turn-sense"
+                self._judge_command(self._pause, words, language), name="turn-command"
             )
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ from pipeline.transcription.no_speech import (
     rejected_result,
 )
 from pipeline.transcription.stream import TranscriptStream
-from pipeline.user_turn.continuation import Continuation, EndedUtterance
+from pipeline.user_turn.continuation import Continuation, UtteranceRecord
 from pipeline.user_turn.events import TurnResponder
 
 
@@ -35,8 +35,8 @@ class OpenUtterance:
 
     stream: TranscriptStream
     "Transcription of the utterance."
-    record: EndedUtterance
-    "The part of its state that is kept after its end, for the next utterance."
+    record: UtteranceRecord
+    "The part of its state that is kept after its end."
     is_announced: bool
     "True if the client received SpeechStarted, so that it will also receive SpeechStopped."
     criterion: NoSpeechCriterion = NoSpeechCriterion.BOTH
@@ -130,49 +130,49 @@ NewAudioDecode = Callable[[], Awaitable[AsrResult]]
 
 
 async def final_result(
-    open_: OpenUtterance, responder: TurnResponder, decode_new_audio: NewAudioDecode
+    utterance: OpenUtterance, responder: TurnResponder, decode_new_audio: NewAudioDecode
 ) -> AsrResult:
-    """Returns the final transcript. Afterwards `open_.continuation` says whether the utterance
+    """Returns the final transcript. Afterwards `utterance.continuation` says whether the utterance
     replaces the former one; if so, this must be reported at once. Raises EngineError,
     OverloadedError."""
-    continuation = open_.continuation
+    continuation = utterance.continuation
     if continuation is None:
-        result = open_.filtered(await open_.stream.finish())
-        await responder.check_interruption(open_.turn, result.text)
+        result = utterance.filtered(await utterance.stream.finish())
+        await responder.check_interruption(utterance.turn, result.text)
         return result
-    result = await _joined_result(open_, continuation, responder, decode_new_audio)
-    open_.record.settle_continuation()
+    result = await _joined_result(utterance, continuation, responder, decode_new_audio)
+    utterance.record.settle_continuation()
     return result
 
 
 async def _joined_result(
-    open_: OpenUtterance,
+    utterance: OpenUtterance,
     continuation: Continuation,
     responder: TurnResponder,
     decode_new_audio: NewAudioDecode,
 ) -> AsrResult:
     """Returns the final transcript of an utterance that may continue another. Sets
     `continuation.is_taken`."""
-    joined = await open_.stream.finish()
+    joined = await utterance.stream.finish()
     await continuation.former.known.wait()
     if not continuation.is_possible:
-        return open_.filtered(await decode_new_audio())
-    joined = open_.filter_joined(joined, continuation)
+        return utterance.filtered(await decode_new_audio())
+    joined = utterance.filter_joined(joined, continuation)
     if not joined.text:
         return joined  # the decode of all audio adds no words to the former ones
-    if open_.criterion is NoSpeechCriterion.RECOGNISER and continuation.evidence.is_silence:
+    if utterance.criterion is NoSpeechCriterion.RECOGNISER and continuation.evidence.is_silence:
         # The former words make the decode of all audio sure, even if words were made up after them.
         # So the new audio is judged alone.
-        own = open_.filtered(await decode_new_audio())
+        own = utterance.filtered(await decode_new_audio())
         if not own.text:
             return own
-    replaces = responder.replaces_former(open_.turn, continuation.words_added)
+    replaces = responder.replaces_former(utterance.turn, continuation.words_added)
     words = joined.text if replaces else continuation.words_added
     other = await _more_credible(words, joined, continuation, responder, decode_new_audio)
     if other is not None:
-        return open_.filtered(other)
+        return utterance.filtered(other)
     # again: a tool may have run meanwhile, and then nothing is replaced
-    if responder.replaces_former(open_.turn, continuation.words_added):
+    if responder.replaces_former(utterance.turn, continuation.words_added):
         continuation.is_taken = True
         return joined
     return replace(

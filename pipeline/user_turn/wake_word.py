@@ -143,7 +143,7 @@ class WakeWordGate:
         name = settings.wake_word if settings.turn_detection is not None else ""
         self._answers = settings.answers
         if name == (self._word.name if self._word else ""):
-            # repeat the event: the client asks for it only since these settings
+            # repeat the event: the client may have asked for it only with these settings
             if self._word is not None:
                 self._report(is_awake=self._state.until is not None)
             return

@@ -64,13 +64,13 @@ def endpointing(lottery: random.Random) -> None:
         found = endpointer.push(probability, samples)
         if found is None:
             continue
-        assert found.edge in SUCCESSORS[before], (before, found)
+        assert found.kind in SUCCESSORS[before], (before, found)
         assert 0 <= found.at <= position
-        if found.edge is EdgeKind.STARTED:
+        if found.kind is EdgeKind.STARTED:
             started_at = found.at
             assert position - started_at >= ms_to_samples(START_MS, ASR_RATE_HZ)
         _check_length(found, started_at, samples)
-        before = found.edge
+        before = found.kind
         assert endpointer.in_speech is (before is not EdgeKind.ENDED)
 
 

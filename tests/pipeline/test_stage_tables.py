@@ -47,7 +47,7 @@ def edges(pattern: str, endpointer: Endpointer) -> list[tuple[EdgeKind, int]]:
     for char in pattern:
         edge = endpointer.push(1.0 if char == "s" else 0.0, FRAME)
         if edge is not None:
-            out.append((edge.edge, edge.at // FRAME))
+            out.append((edge.kind, edge.at // FRAME))
     return out
 
 
@@ -91,7 +91,7 @@ def test_the_endpointer_cuts_an_endless_utterance_and_starts_the_next() -> None:
 def test_a_flickering_probability_is_not_a_pause() -> None:
     endpointer = Endpointer(threshold=0.5)
     out = [endpointer.push(p, FRAME) for p in [0.6] * 3 + [0.4, 0.6] * 20]
-    assert [e.edge for e in out if e] == [EdgeKind.STARTED]
+    assert [e.kind for e in out if e] == [EdgeKind.STARTED]
 
 
 @pytest.mark.parametrize("chunk", [1, 160, 320, 333, 1600])

@@ -111,7 +111,7 @@ def _listen(detector: SpeechDetector, frame: AudioFrame, starts: list[SpeechOnse
     """Returns True if speech began in this frame."""
     begins = False
     for piece in detector.push(frame):
-        if piece.edge is not None and piece.edge.edge is EdgeKind.STARTED:
+        if piece.edge is not None and piece.edge.kind is EdgeKind.STARTED:
             starts.append(SpeechOnset(piece.edge.at, detector.samples))
             begins = True
         if piece.in_speech:

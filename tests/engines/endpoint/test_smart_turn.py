@@ -166,7 +166,7 @@ def told_in_pauses(engine: EndOfTurnDetector, pcm: Pcm) -> list[float]:
     utterance, told = list[Pcm](), list[float]()
     for window in hearing.push(AudioFrame(audio, ASR_RATE_HZ, 0)):
         utterance = [*utterance, window.pcm] if window.in_speech else []
-        if window.edge and window.edge.edge is EdgeKind.CANDIDATE:
+        if window.edge and window.edge.kind is EdgeKind.CANDIDATE:
             probability = engine.probability(np.concatenate(utterance))
             assert probability is not None
             told.append(probability)

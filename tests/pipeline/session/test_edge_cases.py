@@ -148,7 +148,7 @@ def test_a_cut_at_the_longest_utterance_does_not_swallow_resumed_speech() -> Non
     edges = [
         endpointer.push(float(not frames - 5 <= at < frames - 1), FRAME) for at in range(frames + 3)
     ]
-    assert [e.edge for e in edges if e][1:] == [
+    assert [e.kind for e in edges if e][1:] == [
         EdgeKind.CANDIDATE,
         EdgeKind.RESUMED,
         EdgeKind.ENDED,
@@ -160,7 +160,7 @@ def test_push_to_talk_never_ends_an_utterance_by_itself() -> None:
     hearing.configure(None)
     loud = AudioFrame(np.full(FRAME, 1000, np.int16), ASR_RATE_HZ, 0)
     heard = [h for _ in range(2 * MAX_UTTERANCE_MS // 20) for h in hearing.push(loud)]
-    assert [h.edge.edge for h in heard if h.edge] == [EdgeKind.STARTED]
+    assert [h.edge.kind for h in heard if h.edge] == [EdgeKind.STARTED]
     assert sum(len(h.pcm) for h in heard if h.in_speech) == 2 * MAX_UTTERANCE_MS * 16
 
 

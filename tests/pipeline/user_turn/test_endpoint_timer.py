@@ -55,13 +55,13 @@ def test_an_early_end_ends_the_utterance_at_its_last_sound() -> None:
     endpointer = paused(10)
     ended = endpointer.end_early()
     assert ended is not None
-    assert (ended.edge, ended.at, ended.until) == (EdgeKind.ENDED, 10 * FRAME, 10 * FRAME)
+    assert (ended.kind, ended.at, ended.until) == (EdgeKind.ENDED, 10 * FRAME, 10 * FRAME)
     assert not endpointer.in_speech
     assert endpointer.missing_samples is None
     assert endpointer.end_early() is None
     again = [endpointer.push(1.0, FRAME) for _ in range(3)]  # in the very next frame
     assert again[-1] is not None
-    assert (again[-1].edge, again[-1].at) == (EdgeKind.STARTED, 20 * FRAME)
+    assert (again[-1].kind, again[-1].at) == (EdgeKind.STARTED, 20 * FRAME)
 
 
 def test_no_silence_is_assumed_during_sound_or_speech() -> None:

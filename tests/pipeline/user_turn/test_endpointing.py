@@ -83,17 +83,17 @@ def test_edges_keep_their_order_and_no_wait_is_cut_short(
         position += FRAME
         if edge is None:
             continue
-        assert last in FOLLOWS[edge.edge]
+        assert last in FOLLOWS[edge.kind]
         assert 0 <= edge.at <= edge.until <= position
         silence = position - edge.at
-        if edge.edge is EdgeKind.ENDED:
+        if edge.kind is EdgeKind.ENDED:
             assert silence >= ms_to_samples(wait, ASR_RATE_HZ)
-        if edge.edge in (EdgeKind.ENDED, EdgeKind.CANDIDATE):
+        if edge.kind in (EdgeKind.ENDED, EdgeKind.CANDIDATE):
             assert edge.until - edge.at <= ms_to_samples(MAX_HANG_MS, ASR_RATE_HZ)
             assert step.probability < 0.5
         else:
             wait = silence_ms
-        last = edge.edge
+        last = edge.kind
 
 
 def sound_of(step: Step, endpointer: Endpointer) -> AudibleEnd | None:
@@ -154,12 +154,12 @@ def test_a_late_consonant_makes_the_candidate_void_and_moves_the_end() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20)
     (candidate,) = say(endpointer, "." * 4, AudibleEnd(20 * FRAME, is_now=False))
-    assert candidate.edge is EdgeKind.CANDIDATE
+    assert candidate.kind is EdgeKind.CANDIDATE
     end = 26 * FRAME
     resumed, again, ended = say(
         endpointer, "." * 13, AudibleEnd(20 * FRAME, is_now=False, after=end)
     )
-    assert (resumed.edge, resumed.at) == (EdgeKind.RESUMED, 24 * FRAME)
+    assert (resumed.kind, resumed.at) == (EdgeKind.RESUMED, 24 * FRAME)
     assert again == SpeechEdge(EdgeKind.CANDIDATE, end, end)
     assert ended == SpeechEdge(EdgeKind.ENDED, end, end)
 
@@ -178,26 +178,26 @@ def test_a_sound_at_the_end_of_the_wait_delays_the_end_briefly() -> None:
     say(endpointer, "s" * 20 + "." * 9)
     sounding = AudibleEnd(20 * FRAME, is_now=True)
     assert say(endpointer, "..", sounding) == []
-    assert [edge.edge for edge in say(endpointer, "s")] == [EdgeKind.RESUMED]
+    assert [edge.kind for edge in say(endpointer, "s")] == [EdgeKind.RESUMED]
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20 + "." * 9)
     assert say(endpointer, "." * (ONSET_MS // 20), sounding) == []
-    assert [edge.edge for edge in say(endpointer, ".", sounding)] == [EdgeKind.ENDED]
+    assert [edge.kind for edge in say(endpointer, ".", sounding)] == [EdgeKind.ENDED]
 
 
 def test_evidence_changes_the_wait_of_this_pause_only() -> None:
     endpointer = Endpointer(silence_ms=400)
     (_, candidate) = say(endpointer, "sss" + "." * 10)
     endpointer.set_delay(120, candidate.at)
-    assert [edge.edge for edge in say(endpointer, ".")] == [EdgeKind.ENDED]  # it was longer already
+    assert [edge.kind for edge in say(endpointer, ".")] == [EdgeKind.ENDED]  # it was longer already
     edges = say(endpointer, "sss" + "." * 5)
     endpointer.set_delay(120, candidate.at)  # of the pause before: too late
     assert say(endpointer, "." * 14) == []
-    assert [edge.edge for edge in say(endpointer, ".")] == [EdgeKind.ENDED]
+    assert [edge.kind for edge in say(endpointer, ".")] == [EdgeKind.ENDED]
     edges = say(endpointer, "sss" + "." * 5)
     endpointer.set_delay(800, edges[-1].at)
-    assert [edge.edge for edge in say(endpointer, "." * 30 + "s")] == [EdgeKind.RESUMED]
-    assert [edge.edge for edge in say(endpointer, "." * 20)] == [EdgeKind.CANDIDATE, EdgeKind.ENDED]
+    assert [edge.kind for edge in say(endpointer, "." * 30 + "s")] == [EdgeKind.RESUMED]
+    assert [edge.kind for edge in say(endpointer, "." * 20)] == [EdgeKind.CANDIDATE, EdgeKind.ENDED]
 
 
 @pytest.mark.parametrize("probability", [None, 0.0, 0.5, 1.0])
@@ -221,9 +221,9 @@ def ended_after_ms(detection: TurnDetection, probability: float | None) -> float
     audio = np.concatenate([noise.astype(np.int16), np.zeros(100 * FRAME, np.int16)])
     for at in range(0, len(audio), FRAME):
         for heard in hearing.push(AudioFrame(audio[at : at + FRAME], ASR_RATE_HZ, at)):
-            if heard.edge and heard.edge.edge is EdgeKind.CANDIDATE:
+            if heard.edge and heard.edge.kind is EdgeKind.CANDIDATE:
                 hearing.set_delay(probability, heard.edge.at)
-            if heard.edge and heard.edge.edge is EdgeKind.ENDED:
+            if heard.edge and heard.edge.kind is EdgeKind.ENDED:
                 return (hearing.samples - 50 * FRAME) / 16
     pytest.fail("it never ended")
 

@@ -138,7 +138,7 @@ def measured(room: str, silence_ms: int, *, listens: bool) -> Measured:
         ended = [
             hearing.samples
             for heard in hearing.push(frame)
-            if heard.edge and heard.edge.edge is EdgeKind.ENDED
+            if heard.edge and heard.edge.kind is EdgeKind.ENDED
         ]
         found.ends += len(ended)
         if ended and clip.end is not None:

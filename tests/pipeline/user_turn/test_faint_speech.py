@@ -62,7 +62,7 @@ def decoded_before_speech_ms(script: tuple[tuple[int, int], ...], *, is_guarded:
     pcm = sound(*script, (LOUD, 400))
     for at in range(0, len(pcm) - FRAME + 1, FRAME):
         for detected in detector.push(AudioFrame(pcm[at : at + FRAME], ASR_RATE_HZ, 0)):
-            if detected.edge is not None and detected.edge.edge is EdgeKind.STARTED:
+            if detected.edge is not None and detected.edge.kind is EdgeKind.STARTED:
                 begin = detector.samples - len(detected.pcm)
                 return (detected.edge.at - begin) / MS
     raise AssertionError("no speech started")
