@@ -45,7 +45,7 @@ class Conversation:
     id: str
     "Id that its clients use."
     history: History = field(default_factory=History)
-    speakers: list[AnnouncementSession] = field(default_factory=list[AnnouncementSession])
+    sessions: list[AnnouncementSession] = field(default_factory=list[AnnouncementSession])
     "Sessions that are connected to it, the newest last."
     language: str | None = None
     """Language spoken in it last, ISO 639-1. Announcements, and connections that name no language,
@@ -93,7 +93,7 @@ class Conversation:
     @property
     def is_used(self) -> bool:
         """True if a session or a request uses it now."""
-        return bool(self.speakers or self.use_count)
+        return bool(self.sessions or self.use_count)
 
     @contextmanager
     def keep(self) -> Iterator[None]:
@@ -105,9 +105,9 @@ class Conversation:
             self.use_count -= 1
             self._released()
 
-    def remove_speaker(self, speaker: AnnouncementSession) -> None:
+    def remove_session(self, session: AnnouncementSession) -> None:
         """Removes a session whose connection ended."""
-        self.speakers.remove(speaker)
+        self.sessions.remove(session)
         self._released()
 
     def _released(self) -> None:
@@ -203,7 +203,7 @@ class Conversations:
         conversation = self._conversations.get(conversation_key)
         if conversation is None:
             return False
-        return any(speaker.say(text) for speaker in reversed(conversation.speakers))
+        return any(session.say(text) for session in reversed(conversation.sessions))
 
     def _find(self, conversation_id: str | None) -> Conversation | None:
         """Returns the caller's conversation with this id."""

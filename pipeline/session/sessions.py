@@ -55,8 +55,8 @@ class Sessions:
         "Session id -> digest of the client secret that opened it (`ClientSecretHolder.key`)."
         self._named_keys: dict[str, NamedKey] = {}
         "Session id -> named key that opened it."
-        self.of_keys = KeySessions()
-        "Counts the sessions of named keys. Doors without sessions of this class count theirs, too."
+        self.key_sessions = KeySessions()
+        "Counts the sessions of named keys, also those of doors that have no `Session`."
         self._is_used = asyncio.Event()
         "Set while there is at least one session."
 
@@ -101,7 +101,7 @@ class Sessions:
             conversation.place = place
         with (
             self._places.take(reserved_places),
-            self.of_keys.take(),
+            self.key_sessions.take(),
             conversation.keep(),
         ):
             session = Session(settings, conversation, paced_by, self._services)
@@ -169,7 +169,7 @@ class Sessions:
         if secret_holder is not None:
             opened = sum(key == secret_holder.key for key in self._secret_keys.values())
             check_sessions(opened, secret_holder.max_sessions, "this client secret")
-        self.of_keys.check()
+        self.key_sessions.check()
 
     def _report(self) -> None:
         self._services.metrics.gauge("earshot_sessions", self.count)

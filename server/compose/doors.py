@@ -270,7 +270,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
                     backend.devices.kept_conversations, backend.conversations.forget
                 )
             ),
-            *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.of_keys.count_of)),
+            *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.key_sessions.count_of)),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, cards, spools, limits)),
             *_chat_routes(backend, chat),
@@ -505,7 +505,7 @@ def _willow_door(
         ErrorBoundary(backend.session_services.metrics),
         backend.speech_files,
         backend.one_shot_responses,
-        backend.sessions.of_keys,
+        backend.sessions.key_sessions,
         WillowSettings(
             max_calls=backend.config.server.max_sessions,
             peer=peer,

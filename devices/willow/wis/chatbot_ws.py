@@ -92,7 +92,7 @@ class _ChatbotConnection:
     async def run(self) -> None:
         """Serves the connection until the client closes it; then the answer in progress is
         cancelled."""
-        self._conversation.speakers.append(self)
+        self._conversation.sessions.append(self)
         try:
             async with asyncio.TaskGroup() as tasks:
                 others = (
@@ -103,7 +103,7 @@ class _ChatbotConnection:
                 for task in others:
                     task.cancel()
         finally:
-            self._conversation.remove_speaker(self)
+            self._conversation.remove_session(self)
 
     def say(self, text: str) -> bool:
         """Queues an announcement. Returns False if it cannot be sent here."""

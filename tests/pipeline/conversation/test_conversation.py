@@ -32,7 +32,7 @@ def text(item_id: str, words: str) -> MessageItem:
 def used(conversations: Conversations, conversation_id: str | None) -> Conversation:
     """Returns a conversation with one connection."""
     conversation = conversations.get(conversation_id)
-    conversation.speakers.append(Listener())
+    conversation.sessions.append(Listener())
     return conversation
 
 
@@ -58,7 +58,7 @@ def test_an_unnamed_conversation_ends_with_its_last_connection() -> None:
     unnamed, named = used(conversations, None), used(conversations, "hall")
     for one in (unnamed, named):
         one.history.add(text("a", KIB))
-        one.remove_speaker(one.speakers[0])
+        one.remove_session(one.sessions[0])
     assert conversations.get("hall") is named
     assert conversations.size_bytes == len(KIB)
     assert conversations.get(unnamed.id) is not unnamed
@@ -69,8 +69,8 @@ def test_a_conversation_that_a_client_names_later_is_kept() -> None:
     first = used(conversations, None)
     second = used(conversations, first.id)
     assert second is first
-    for speaker in tuple(first.speakers):
-        first.remove_speaker(speaker)
+    for speaker in tuple(first.sessions):
+        first.remove_session(speaker)
     assert conversations.get(first.id) is first
 
 
@@ -81,7 +81,7 @@ def test_a_conversation_can_be_forgotten_at_once_or_after_its_last_connection() 
         one.history.add(text("a", KIB))
         conversations.forget(one.id)
     assert (conversations.has("attic"), conversations.has("hall")) == (False, True)
-    busy.remove_speaker(busy.speakers[0])
+    busy.remove_session(busy.sessions[0])
     assert not conversations.has("hall")
     assert conversations.size_bytes == 0
     conversations.forget("unknown")
@@ -131,7 +131,7 @@ def test_a_one_shot_question_does_not_keep_an_unnamed_conversation() -> None:
         talk = used(world.conversations, None)
         async with exchanges.open(OneShotRequest("hello", talk.id, "en")):
             pass
-        talk.remove_speaker(talk.speakers[0])
+        talk.remove_session(talk.sessions[0])
         assert not world.conversations.has(talk.id)
 
     run_virtual(main())

@@ -67,10 +67,10 @@ def test_announcements_find_the_conversation_of_a_named_key() -> None:
             return True
 
     conversations, anna, owner = Conversations(), Speaker(), Speaker()
-    conversations.get("kitchen").speakers.append(owner)
+    conversations.get("kitchen").sessions.append(owner)
     with called_with(ANNA):
         kitchen = conversations.get("kitchen")
-        kitchen.speakers.append(anna)
+        kitchen.sessions.append(anna)
         kitchen.place = DeviceLocation(area="attic")
     # A timer ends outside of any request.
     assert asyncio.run(conversations.announce(kitchen.key, "Time is up."))
@@ -119,7 +119,8 @@ def test_sessions_of_a_named_key_are_counted_limited_and_ended_together() -> Non
         async with AsyncExitStack() as stack:
             with called_with(ANNA):
                 first, second = [await stack.enter_async_context(opened()) for _ in range(2)]
-            assert (sessions.of_keys.count_of(ANNA), sessions.of_keys.count_of(BEN)) == (2, 0)
+            counts = [sessions.key_sessions.count_of(key) for key in (ANNA, BEN)]
+            assert counts == [2, 0]
             assert [await code_of(key) for key in (ANNA, BEN)] == ["too_many_sessions", ""]
             with called_with(BEN):
                 kept = await stack.enter_async_context(opened())
@@ -127,6 +128,6 @@ def test_sessions_of_a_named_key_are_counted_limited_and_ended_together() -> Non
             assert [await code_of(key) for key in (BEN, None)] == ["server_full", ""]
             sessions.end_all_of(ANNA)
             assert [one._closing.is_set() for one in (first, second, kept)] == [True, True, False]
-        assert sessions.of_keys.count_of(ANNA) == 0
+        assert sessions.key_sessions.count_of(ANNA) == 0
 
     run_virtual(main())

@@ -227,8 +227,8 @@ class DeviceSession:
         stack.callback(services.wake_arbiter.device_left, connection)
         stack.enter_context(services.connected_devices.connected(connection))
         conversation = services.one_shot_responses.conversation(device.id)
-        conversation.speakers.append(connection)
-        stack.callback(conversation.remove_speaker, connection)
+        conversation.sessions.append(connection)
+        stack.callback(conversation.remove_session, connection)
         self._connection = connection
         for work in (self._write(connection), self._wait_for_close(connection)):
             task = tasks.create_task(work, name="willow-socket")

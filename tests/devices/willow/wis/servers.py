@@ -127,7 +127,7 @@ class Server:
         """Waits until no connection belongs to a conversation, within the test's deadline."""
         known = self.scene.conversations._conversations.values()
         while True:
-            if not any(one.speakers for one in known):
+            if not any(one.sessions for one in known):
                 return
             await asyncio.sleep(0.01)
 

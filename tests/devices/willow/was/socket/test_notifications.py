@@ -75,10 +75,10 @@ def test_the_number_of_waiting_notifications_is_limited() -> None:
         live = server.presence.find("dev_0")
         assert live is not None
         conversation = server.scene.inference.exchanges.conversation("dev_0")
-        assert conversation.speakers[0].say("The timer rings.")
+        assert conversation.sessions[0].say("The timer rings.")
         await device.until(lambda: device.notified)
         assert device.notified[0]["text"] == "The timer rings."
-        assert [conversation.speakers[0].say("again") for _ in range(9)] == [*8 * [True], False]
+        assert [conversation.sessions[0].say("again") for _ in range(9)] == [*8 * [True], False]
 
     against(act)
 
