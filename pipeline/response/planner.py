@@ -18,7 +18,7 @@ from pipeline.services import SessionServices
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
-from pipeline.speech.voices import choose_voice, spare_voice
+from pipeline.speech.voices import choose_voice, fallback_voice
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.mcp.session_servers import SessionMcpOffer, SessionMcpServers
 from serving.asr.scheduling import DecodePriority
@@ -82,7 +82,7 @@ class ResponsePlanner:
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
             tts=tts,
-            fallback_voice=spare_voice(engines.tts, language, tts),
+            fallback_voice=fallback_voice(engines.tts, language, tts),
             options=LlmOptions(
                 _chosen(request.temperature, settings.answer_temperature),
                 limit,
@@ -134,8 +134,8 @@ class ResponsePlanner:
         settings, place = self._settings(), self._conversation.place
         is_given = request.instructions is not None or settings.is_uninstructed
         written = _chosen(request.instructions, settings.instructions)
-        is_apart = is_given or modality == "text" or self._has_system_item(request)
-        if is_apart and not request.is_spoken_by_caller:
+        omits_prompt = is_given or modality == "text" or self._has_system_item(request)
+        if omits_prompt and not request.is_spoken_by_caller:
             return add_location(written, place)
         today = self._services.clock.wall().date()
         return self._services.instructions.prompt(written, language, today, place)
@@ -244,7 +244,7 @@ class ResponsePlanner:
         with plugin_errors("llm", plan.llm.name, self._services.metrics):
             return await question(prompt, specs, language=plan.language)
 
-    def may_work_ahead(self) -> bool:
+    def allows_speculation(self) -> bool:
         """Returns whether speculation is worth it: turns are answered automatically, and the
         recogniser has time left for speculative work."""
         settings = self._settings()

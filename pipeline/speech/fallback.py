@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class FallbackTts:
-    """A `Tts` that asks another one for each clause, and a spare one for those that fail.
+    """A `Tts` that asks another one for each clause, and a fallback for those that fail.
 
     A clause fails before its first sound: the engine is broken, or refuses a text in a language
     that it does not know. An error after the first sound is raised, because a clause that is
@@ -26,11 +26,11 @@ class FallbackTts:
     """
 
     def __init__(
-        self, tts: Tts, spare: Tts, languages: TextLanguageDetector, metrics: Metrics
+        self, tts: Tts, fallback: Tts, languages: TextLanguageDetector, metrics: Metrics
     ) -> None:
         """`languages`: finds the language of a text that `tts` refuses."""
         self.info = tts.info
-        self._tts, self._spare = tts, spare
+        self._tts, self._fallback = tts, fallback
         self._languages, self._metrics = languages, metrics
 
     async def speak(
@@ -56,7 +56,7 @@ class FallbackTts:
     async def _clause(
         self, clause: ClauseRequest, language: str, voice: str | None, speed: float
     ) -> AsyncGenerator[AudioFrame, None]:
-        """Yields the sound of a clause, by the spare engine if the first one fails."""
+        """Yields the sound of a clause, by the fallback engine if the first one fails."""
         has_begun = False
         frames = self._tts.speak(
             clause.alone(),
@@ -76,14 +76,14 @@ class FallbackTts:
             is_refused = isinstance(error, RequestError) and error.code == UNSPEAKABLE
             if has_begun or not (is_refused or isinstance(error, EngineError)):
                 raise
-            if language not in self._spare.info.voices:
+            if language not in self._fallback.info.voices:
                 raise
             self._note(error)
         if is_refused:
-            known = self._spare.info.voices
+            known = self._fallback.info.voices
             language = await self._languages.detect(clause.text, language, known)
-        async with aclosing(self._spoken_by_spare(clause, language, speed)) as spare:
-            async for frame in spare:
+        async with aclosing(self._spoken_by_fallback(clause, language, speed)) as sounds:
+            async for frame in sounds:
                 yield frame
 
     def _note(self, error: EarshotError) -> None:
@@ -91,15 +91,15 @@ class FallbackTts:
         self._metrics.count("earshot_tts_fallbacks", code=error.code)
         if isinstance(error, EngineError):
             self._metrics.count("earshot_errors", code=error.code)
-            logger.warning("! %s; %s speaks the clause", error, self._spare.info.name)
+            logger.warning("! %s; %s speaks the clause", error, self._fallback.info.name)
 
-    async def _spoken_by_spare(
+    async def _spoken_by_fallback(
         self, clause: ClauseRequest, language: str, speed: float
     ) -> AsyncGenerator[AudioFrame, None]:
-        """Yields the spare engine's sound of a clause, at the sample rate of the first engine."""
+        """Yields the fallback engine's sound of a clause, at the first engine's sample rate."""
         start = clause.start
-        resampler = Resampler(self._spare.info.rate_hz, self.info.rate_hz)
-        frames = self._spare.speak(
+        resampler = Resampler(self._fallback.info.rate_hz, self.info.rate_hz)
+        frames = self._fallback.speak(
             clause.alone(),
             language=language,
             speed=speed,

@@ -42,7 +42,7 @@ def choose_voice(
     return _first_that_speaks({**near, **order}, language)
 
 
-def spare_voice(engines: Mapping[str, Tts], language: str, failed: Tts) -> VoiceChoice | None:
+def fallback_voice(engines: Mapping[str, Tts], language: str, failed: Tts) -> VoiceChoice | None:
     """Returns a voice of another engine than `failed` for the language. None: there is none."""
     others = {name: tts for name, tts in _in_order(engines).items() if tts is not failed}
     try:
