@@ -14,9 +14,6 @@ from engines.base import Message
 from pipeline.shared.settings import AS_FITS, ContextTruncation
 from pipeline.shared.token_estimate import CALL_TOKENS, json_tokens, text_tokens, tools_tokens
 
-STEPS = 4
-"Number of steps in a context window: a long conversation fills between 3/4 and all of it."
-
 MESSAGE_TOKENS = 6
 "Tokens for role and separators, in the widest of the usual templates."
 IMAGE_TOKENS = 1600

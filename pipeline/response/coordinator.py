@@ -80,8 +80,8 @@ class ResponseCoordinator:
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._input_activity, self._settings = playout, input_activity, settings
         self._emit, self._finish_turn = outbox.emit, outbox.finish_turn
-        self.remote = SessionMcpServers(services.mcp_policy, conversation.history, self._emit)
-        self._planner = ResponsePlanner(conversation, services, settings, self.remote)
+        self.mcp_servers = SessionMcpServers(services.mcp_policy, conversation.history, self._emit)
+        self._planner = ResponsePlanner(conversation, services, settings, self.mcp_servers)
         self._speculation = Speculation(services.drafts, services.metrics, tasks)
         self._barge_in = BargeIn(playout, services.metrics, self._interrupt, tasks)
         self._retraction = Retraction(self._history, self.queue, self._clock, self._emit)
@@ -107,7 +107,7 @@ class ResponseCoordinator:
         if request.input is not None:
             request = replace(request, input=self._history.resolved(request.input))
         if request.mcp_servers is not None:
-            request = replace(request, mcp_servers=self.remote.resolved(request.mcp_servers))
+            request = replace(request, mcp_servers=self.mcp_servers.resolved(request.mcp_servers))
         if not request.in_conversation:
             self._answer_out_of_band(request)
             return
@@ -133,11 +133,12 @@ class ResponseCoordinator:
 
         Raises Conflict response_cancel_not_active.
         """
-        is_next = self._requested is not None and not self.queue.has_conversation_response
-        # The response waits for a transcript. It is queued and cancelled there, so that the client
-        # still gets its events: created, then done with status "cancelled".
-        if self._requested is not None and is_next and response_id is None:
-            request, self._requested = self._requested, None
+        request = self._requested
+        is_next = response_id is None and not self.queue.has_conversation_response
+        if request is not None and is_next:
+            # The response waits for a transcript. It is queued and cancelled there, so that the
+            # client still gets its events: created, then done with status "cancelled".
+            self._requested = None
             self.queue.enqueue(self._written_turn(), request)
         self.queue.cancel("client_cancelled", response_id)
 
@@ -156,7 +157,7 @@ class ResponseCoordinator:
         Returns a function that queues the response which continues the call. Call it after the
         decision was reported to the client. Raises Conflict.
         """
-        take_request = self.remote.approvals.decide(item)
+        take_request = self.mcp_servers.approvals.decide(item)
 
         def continue_response() -> None:
             if (request := take_request()) is not None:
@@ -194,7 +195,7 @@ class ResponseCoordinator:
                     # While an answer is played, `_draft` below does nothing. This task begins the
                     # draft if the words interrupt that answer.
                     work = self._draft_unless_interrupted(turn, result)
-                    self._tasks.create_task(work, name=f"weigh-{turn.id}")
+                    self._tasks.create_task(work, name=f"interruption-{turn.id}")
                 self._draft(turn, result)
             case UserSpeechDropped(turn=turn):
                 self.queue.wake()
@@ -253,8 +254,13 @@ class ResponseCoordinator:
             # such a client stops playing by itself when it gets the event "speech started"
             self._interrupt()
         elif self._has_interruptible_answer:
-            context, is_question = (policy, self._planner.language()), self._is_playing_question()
-            self._barge_in.begin(turn, *context, is_question=is_question, continuation=continuation)
+            self._barge_in.begin(
+                turn,
+                policy,
+                self._planner.language(),
+                is_question=self._is_playing_question(),
+                continuation=continuation,
+            )
 
     async def _draft_unless_interrupted(self, turn: Turn, result: AsrResult) -> None:
         """Checks whether the words interrupt the answer that is being played. If so, begins a
@@ -440,7 +446,7 @@ class ResponseCoordinator:
         speculation."""
         is_free = not self.queue.has_response and self._playout.writer is None
         is_next = self._requested is None and not self._input_activity.is_transcribing
-        return is_free and is_next and self._planner.may_work_ahead()
+        return is_free and is_next and self._planner.allows_speculation()
 
     @property
     def _has_interruptible_answer(self) -> bool:

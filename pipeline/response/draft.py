@@ -37,7 +37,7 @@ MAX_WAITING_TEXTS = 1024
 BROKEN_OFF = " … "
 "Separator between an answer that its model did not finish and the apology."
 MAX_WAITING_SOUNDS = 32
-"Most frames of sound that wait: some seconds of the first clause. Then the voice waits."
+"Most frames of sound that wait: some seconds of the first clause. With so many, the voice pauses."
 
 
 @dataclass(frozen=True, slots=True)

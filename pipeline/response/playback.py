@@ -74,7 +74,7 @@ class PlaybackTracker:
         """Notes the first sound of a response: its turn is answered."""
         self._emit(PlayoutStarted(writer.response_id))
         response = self._find(writer.response_id)
-        if response is None or response.turn.is_traced:
+        if response is None or response.turn.is_reported:
             return
         response.turn.mark(TurnMark.PLAYOUT_START, self._clock.now())
         response.turn.is_sounding = True

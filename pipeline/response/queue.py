@@ -36,7 +36,7 @@ The response answers everything that the user says until it begins."""
 
 @dataclass(slots=True)
 class QueuedResponse:
-    """A response that was not made yet."""
+    """A response that has not been made yet."""
 
     turn: Turn
     request: ResponseRequest
@@ -176,10 +176,10 @@ class ResponseQueue:
 
     def _must_wait(self, entry: QueuedResponse) -> bool:
         may_wait = entry.is_announcement and self._clock.now() - entry.queued_at < MAX_SILENT_S
-        is_asking = self._input_activity.is_speaking or (
+        is_user_first = self._input_activity.is_speaking or (
             entry.waits_for_user and self._input_activity.is_transcribing
         )
-        return may_wait and is_asking
+        return may_wait and is_user_first
 
     def _wait_until(self) -> float | None:
         """Returns the monotonic seconds at which the oldest waiting announcement may begin although

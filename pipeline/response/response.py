@@ -91,8 +91,9 @@ class Response:
         "Number of output items begun so far, finished or not. The next one's index."
         self.output_index = 0
         "Output index of the message item."
-        shared = history, emit, self._next_index, self._output
-        self._tool_items = ToolCallItems(self.response_id, *shared, draft.plan.mcp_offer)
+        self._tool_items = ToolCallItems(
+            self.response_id, history, emit, self._next_index, self._output, draft.plan.mcp_offer
+        )
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
         self._truncated_ms: float | None = None
@@ -103,7 +104,7 @@ class Response:
         """Delivers the response to its end. Raises only CancelledError."""
         self._task = asyncio.current_task()
         plan, draft = self._plan, self._draft
-        # First of all its events: `confirm` reports the tools that the draft has called already.
+        # Emitted before `confirm`, which reports the tools that the draft has called already.
         self._emit(ResponseCreated(self.response_id, plan.modality, plan.parameters))
         draft.confirm(
             DraftRecipient(self._remember, self.turn.mark, lambda: self._wait_until_settled(self))
@@ -296,11 +297,17 @@ class Response:
             self.item_id = self._item.id
             self._previous_item_id = self._history.add(self._item)
             self.output_index = self._next_index()
-            added = self._item, self._previous_item_id
-            self._emit(OutputItemAdded(self.response_id, self.output_index, *added))
+            self._emit(
+                OutputItemAdded(
+                    self.response_id, self.output_index, self._item, self._previous_item_id
+                )
+            )
         self._text += text
-        ids = self.response_id, self._item.id, self.output_index
-        self._emit(OutputTextDelta(*ids, self._plan.modality, text))
+        self._emit(
+            OutputTextDelta(
+                self.response_id, self._item.id, self.output_index, self._plan.modality, text
+            )
+        )
 
     def _next_index(self) -> int:
         self._output_count += 1

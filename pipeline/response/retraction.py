@@ -40,9 +40,7 @@ class Retraction:
         continuation.began_at = self._clock.now()
         self._continuations[turn.id] = continuation
         # forget older turns that turned out to stand alone
-        for turn_id in [
-            key for key, continuation in self._continuations.items() if continuation.stands_alone
-        ]:
+        for turn_id in [key for key, old in self._continuations.items() if old.stands_alone]:
             del self._continuations[turn_id]
 
     def is_open(self, turn: Turn) -> bool:

@@ -113,8 +113,7 @@ class McpToolCallItems:
                 item, self._next_index(), self._history.add(item)
             )
             self.items.append(item.id)
-            added = item, call.previous_item_id
-            self._emit(OutputItemAdded(self._response_id, call.index, *added))
+            self._emit(OutputItemAdded(self._response_id, call.index, item, call.previous_item_id))
         return call
 
     def _write(self, call: _OpenMcpCall, delta: str) -> None:
@@ -140,8 +139,8 @@ class McpToolCallItems:
         self._output[call.index] = call.item
 
     def _report_progress(self, call: _OpenMcpCall, stage: McpProgress) -> None:
-        ids = self._response_id, call.item.id, call.index
-        self._emit(McpCallProgress(*ids, stage, call.item.arguments))
+        item = call.item
+        self._emit(McpCallProgress(self._response_id, item.id, call.index, stage, item.arguments))
 
     def _done(self, call: _OpenMcpCall) -> None:
         item, previous = call.item, call.previous_item_id
@@ -150,8 +149,9 @@ class McpToolCallItems:
     def _request_approval(self, step: McpApprovalStep) -> None:
         call, tool = step.call, step.tool
         arguments = json.dumps(dict(call.arguments))
-        names = tool.label, tool.name, arguments, tool.spec.name
-        item = McpApprovalRequestItem(new_id("mcpr"), *names)
+        item = McpApprovalRequestItem(
+            new_id("mcpr"), tool.label, tool.name, arguments, tool.spec.name
+        )
         index, previous = self._next_index(), self._history.add(item)
         self.items.append(item.id)
         self._output[index] = item
@@ -199,9 +199,10 @@ class ToolCallItems:
     ) -> None:
         self._response_id, self._history = response_id, history
         self._emit, self._next_index, self._output = emit, next_index, output
-        shared = history, emit, next_index, output
         self._mcp_items = (
-            None if mcp_offer is None else McpToolCallItems(response_id, mcp_offer, *shared)
+            None
+            if mcp_offer is None
+            else McpToolCallItems(response_id, mcp_offer, history, emit, next_index, output)
         )
         self._open: dict[str, _OpenFunctionCall] = {}
         "Open calls by the model's call id. Clients get new ids, because models repeat theirs."

@@ -1,5 +1,5 @@
-"""Lets a client add, delete and read items of the conversation, and transcribes audio in added
-items."""
+"""Items of the conversation that a client adds, deletes or reads. Audio in added items is
+transcribed."""
 
 import asyncio
 import logging

@@ -31,8 +31,7 @@ from pipeline.tools.fillers import Fillers
 from pipeline.tools.rounds import ToolAccess
 from serving.llm_slots import SlotHolder
 
-# Merges an answer's text, piece by piece as it is written, with the fillers for the time in which
-# its writer is busy with a tool.
+# Merges an answer's text with fillers, which bridge the time in which a tool runs.
 
 FillerSink = Callable[[str], bool]
 "Takes the sentence of a filler. Returns False if it cannot be spoken now; try again later."
@@ -109,7 +108,7 @@ class OneShotRequest:
     top_p: float | None = None
     repetition_penalty: float | None = None
     usual_temperature: float | None = None
-    "Temperature that is usual at its door. Counts when neither caller nor profile chose another."
+    "Temperature to use if neither caller, profile nor engine gives one: the usual one at its door."
     place: DeviceLocation | None = None
     "Place where it was asked. None: the place where the conversation was held last."
     is_spoken: bool = False
@@ -127,7 +126,8 @@ class OneShotRequest:
 class OneShotResponses:
     """Answers single questions of all doors, with the tools and history that a session would have.
 
-    usual: settings that count where neither question nor conversation's profile has others.
+    default_settings: returns the settings to use where neither the question nor the conversation's
+    profile has others.
 
         async with responses.open(OneShotRequest("What time is it?")) as response:
             answer = await response.text()
@@ -182,10 +182,8 @@ class OneShotResponses:
             planner = ResponsePlanner(conversation, self._services, lambda: settings)
             language = question.language or settings.language
             if language is None:
-                default_settings = conversation.language or self._engines.default_language
-                language = await self._languages.detect(
-                    question.text, default_settings, llm.languages
-                )
+                likely = conversation.language or self._engines.default_language
+                language = await self._languages.detect(question.text, likely, llm.languages)
             plan = planner.plan(Turn(new_id("turn")), _request(question), language)
             conversation.language = language
             with single_error():
@@ -210,8 +208,8 @@ class OneShotResponses:
     def _conversation(self, question: OneShotRequest) -> Conversation:
         if question.conversation_id is None:
             return Conversation(new_id("conv"))
-        # A chat connection sends the id that the server gave its conversation: that is not a name
-        # chosen by the client.
+        # A chat connection may send the id that the server gave to its conversation. That is not a
+        # name that the client chose.
         known = self._conversations.has(question.conversation_id)
         return self._conversations.get(question.conversation_id, is_named=not known)
 

@@ -113,27 +113,29 @@ class Session:
         self._asr_hold = ExitStack()
         "Keeps the recogniser in memory while the session runs."
         self._input = InputActivity()
-        logs_words, metrics = services.logs_words, services.metrics
-        trace = services.open_trace(self.id)
-        self._outbox = SessionOutbox(trace, metrics, self._on_event, logs_words=logs_words)
-        self.events, self._emit = self._outbox.events, self._outbox.emit
-        client = ClientPlayoutClock(self._clock)
-        self._playback = PlaybackTracker(
-            paced_by, self._clock, client, self._outbox, self._answer_of, self._drop_unplayed
+        clock, metrics = services.clock, services.metrics
+        self._outbox = SessionOutbox(
+            services.open_trace(self.id), metrics, self._on_event, logs_words=services.logs_words
         )
-        to_client = self._deliver, self._outbox.room
-        self._playout = Playout(paced_by, self._playback, self._clock, client, metrics, *to_client)
+        self.events, self._emit = self._outbox.events, self._outbox.emit
+        client = ClientPlayoutClock(clock)
+        self._playback = PlaybackTracker(
+            paced_by, clock, client, self._outbox, self._answer_of, self._drop_unplayed
+        )
+        self._playout = Playout(
+            paced_by, self._playback, clock, client, metrics, self._deliver, self._outbox.room
+        )
         # server-paced sessions receive Opus, which delays sound by at least this much
         late_ms = LEAST_DELAY_MS if paced_by == "server" else 0
         self._detector = SpeechDetector(FaultTolerantVad(self._engines.vad, metrics), late_ms)
         self._input_filters = InputFilters(self._playout, self._detector.guard)
-        context = self._settings, self._input
         self._responses = ResponseCoordinator(
             conversation,
             services,
             self._playout,
             self._playback,
-            *context,
+            self._settings,
+            self._input,
             self._outbox,
             self._changed.set,
             self._tasks,
@@ -142,21 +144,26 @@ class Session:
             self._detector,
             self._engines,
             conversation.history,
-            *context,
+            self._settings,
+            self._input,
             self._responses,
             self._clock,
             self._emit,
             self._tasks,
         )
-        on_items = self._transcript_known, self._responses.decide_call
         self._items = ConversationItems(
-            conversation, services, *context, *on_items, self._emit, self._tasks
+            conversation,
+            services,
+            self._settings,
+            self._input,
+            self._transcript_known,
+            self._responses.decide_call,
+            self._emit,
+            self._tasks,
         )
         self._activity = SessionActivity(self._input, self._responses.queue, self._playout, client)
-        self._wake = WakeWordGate(
-            self._engines.wake, self._clock, metrics, self._activity, self._emit
-        )
-        self._idle = UserIdleTimer(self._clock, client, self._settings, self._respond_to_silence)
+        self._wake = WakeWordGate(self._engines.wake, clock, metrics, self._activity, self._emit)
+        self._idle = UserIdleTimer(clock, client, self._settings, self._respond_to_silence)
         self.configure(settings)
 
     # Interface for doors.
@@ -166,16 +173,16 @@ class Session:
 
         A bug in any of its tasks ends the session and is raised in an ExceptionGroup.
         """
-        self._conversation.speakers.append(self)
+        self._conversation.sessions.append(self)
         try:
             async with self._tasks as tasks:
                 self._hold_asr()
-                self._responses.remote.begin(tasks)
+                self._responses.mcp_servers.begin(tasks)
                 self.running.set()
-                tasks.create_task(self._user_turns.run(), name="end-of-pause")
-                tasks.create_task(self._responses.queue.run(), name="answer")
-                tasks.create_task(self._idle.run(), name="idle")
-                tasks.create_task(self._playback.run(), name="sounding")
+                tasks.create_task(self._user_turns.run(), name="endpoint-timer")
+                tasks.create_task(self._responses.queue.run(), name="queue")
+                tasks.create_task(self._idle.run(), name="idle-timer")
+                tasks.create_task(self._playback.run(), name="playback")
                 await self._until_closed()
         except* _SessionClosed:
             logger.debug("= session %s closed", self.id)
@@ -186,7 +193,7 @@ class Session:
             self._asr_hold.close()
             self._playout.clear()
             self._playback.close()
-            self._conversation.remove_speaker(self)
+            self._conversation.remove_session(self)
             self._outbox.close()
             self.events.close()
 
@@ -221,7 +228,7 @@ class Session:
     def configure(self, settings: SessionSettings) -> None:
         """Replaces the settings. Raises RequestError; the former settings then stay in force."""
         self._engines.check(settings)
-        self._responses.remote.configure(settings.mcp_servers)
+        self._responses.mcp_servers.configure(settings.mcp_servers)
         if self.settings.turn_detection is None and settings.turn_detection is not None:
             # No longer push to talk: a committed turn that still waits for the client's request
             # gets no response of its own.
@@ -240,8 +247,7 @@ class Session:
             has_noise_reduction=settings.noise_reduction != "off",
         )
         self._wake.configure(settings)
-        context = self._playout.paced_by, self._conversation.place
-        self._outbox.trace_settings(settings, *context)
+        self._outbox.trace_settings(settings, self._playout.paced_by, self._conversation.place)
 
     @property
     def settings(self) -> SessionSettings:

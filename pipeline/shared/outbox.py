@@ -75,21 +75,21 @@ class SessionOutbox:
         timeline now or, while its answer is audible, when that ends
         (`pipeline.response.playback`)."""
         turn.status = turn.status or status
-        if turn.is_traced or turn.is_sounding:
+        if turn.is_reported or turn.is_sounding:
             return
-        turn.is_traced = True
-        traced = turn.trace(turn.status)
-        for span in traced.stages:
+        turn.is_reported = True
+        timeline = turn.timeline(turn.status)
+        for span in timeline.stages:
             seconds = (span.end_ms - span.start_ms) / 1000
             self._metrics.observe("earshot_stage_seconds", seconds, stage=span.stage)
-        if traced.response_latency_ms is not None:
+        if timeline.response_latency_ms is not None:
             self._metrics.observe(
-                "earshot_response_latency_seconds", traced.response_latency_ms / 1000
+                "earshot_response_latency_seconds", timeline.response_latency_ms / 1000
             )
         if (hold_s := turn.gate_hold_s()) is not None:
             self._metrics.observe("earshot_gate_hold_seconds", hold_s)
         self._metrics.count("earshot_turns", status=turn.status)
-        self.emit(traced)
+        self.emit(timeline)
 
 
 def _log_words(event: SessionEvent) -> None:

@@ -25,12 +25,12 @@ DEFAULT = "default"
 "Name of an engine or voice that always works: the one that the server's configuration chose."
 
 HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
-"""Prefixes of the model names of the hosted service. Such a name means `default`, so that clients
+"""Prefixes of the model names of OpenAI's service. Such a name means `default`, so that clients
 which know no other name work."""
 
 
 def own_model(name: str) -> str:
-    """Returns our name for a model: `default` for a name of the hosted service."""
+    """Returns our name for a model: `default` for a name of OpenAI's service."""
     return DEFAULT if name.startswith(HOSTED_MODELS) else name
 
 

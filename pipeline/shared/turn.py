@@ -59,7 +59,7 @@ class Turn:
     "Outcome; the first value stays. A turn whose answer has begun to sound is answered."
     is_sounding: bool = False
     "True if its answer is audible, so that another mark will come."
-    is_traced: bool = False
+    is_reported: bool = False
     "True if its timeline was emitted."
     cut: TruncationPoint | None = None
     "Point at which its sound was cut; known when the sound has ended."
@@ -119,7 +119,7 @@ class Turn:
         end = self.marks.get(TurnMark.PLAYOUT_START, self.marks.get(TurnMark.LLM_FIRST_TOKEN))
         return None if origin is None or end is None else round(1000 * (end - origin), 1)
 
-    def trace(self, status: TurnStatus) -> TurnTimeline:
+    def timeline(self, status: TurnStatus) -> TurnTimeline:
         """Returns the timeline for the client and the trace."""
         return TurnTimeline(
             turn_id=self.id,

@@ -141,8 +141,16 @@ class Transcriber:
         with single_error(), self._under_way.take(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
                 pause_decoder = PauseDecoder(recogniser, options, tasks, self._engines.on_wasted)
-                used = recogniser, options, priority, segmenter, pause_decoder, tasks
-                recording = RecordingTranscription(*used, criterion=criterion, is_eager=eager)
+                recording = RecordingTranscription(
+                    recogniser,
+                    options,
+                    priority,
+                    segmenter,
+                    pause_decoder,
+                    tasks,
+                    criterion=criterion,
+                    is_eager=eager,
+                )
                 try:
                     yield recording
                 finally:
