@@ -1,2 +1,4 @@
-"""Values, errors, queues and ids. Imports only the standard library, numpy and msgspec, nothing of
-Earshot."""
+"""What all other folders use: values, errors, events, queues, and Protocols that cross layers.
+
+Imports only the standard library, numpy and msgspec, nothing of Earshot.
+"""

@@ -1,7 +1,7 @@
 """Accepts TCP connections, with a limit per address and a log line when no file descriptor is left.
 
-asyncio's own servers do neither, and reset the backlog of a bound socket; uvloop's log nothing at
-all when file descriptors run out.
+asyncio's own servers do neither, and change the backlog of a listening socket. Those of uvloop log
+nothing when file descriptors run out.
 """
 
 import asyncio

@@ -138,7 +138,7 @@ class TimeoutTriggered:
 
 @dataclass(frozen=True, slots=True)
 class InputCleared:
-    pass
+    """Audio that was not committed was dropped, because the client asked for it."""
 
 
 @dataclass(frozen=True, slots=True)

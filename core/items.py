@@ -119,7 +119,7 @@ class McpApprovalRequestItem:
     arguments: str
     "A JSON object."
     known_as: str
-    "Name of the tool for the model."
+    "Name by which the model calls the tool."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class McpCallItem:
     arguments: str
     "A JSON object."
     known_as: str
-    "Name of the tool for the model."
+    "Name by which the model calls the tool."
     result: str | None = None
     "Output for the model, a JSON object; None: there is none yet."
     approval_request_id: str | None = None

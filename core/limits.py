@@ -1,5 +1,4 @@
-"""Limits how many requests or sessions run at the same time, and waits for their end at
-shutdown."""
+"""Limits of requests and sessions: how many at the same time, and how many within a minute."""
 
 import asyncio
 from collections.abc import Iterator
@@ -95,8 +94,8 @@ class CapacityLimit:
 
 
 class RequestRate:
-    """Limits the requests within a minute. A client may send all of them at once; then they come
-    back one by one."""
+    """Limits the requests within a minute. A client may send all of them at once. After that, one
+    more is allowed each time an equal share of the minute has passed."""
 
     def __init__(self, per_minute: int) -> None:
         self.per_minute = per_minute

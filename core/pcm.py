@@ -1,5 +1,5 @@
-"""Samples, rates, and conversions between samples and time. Imports only numpy: `bench.gpu` runs
-where nothing else of the server is installed."""
+"""Samples, rates, and conversions between samples and time. Imports only numpy: `bench.gpu` uses it
+on machines where nothing else of the server is installed."""
 
 import numpy as np
 import numpy.typing as npt

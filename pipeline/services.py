@@ -103,7 +103,7 @@ class EngineSet:
     def recogniser(
         self, name: str, *, param: str = "audio.input.transcription.model"
     ) -> Recogniser:
-        """Returns a recogniser by name. A model name of the hosted service means the default.
+        """Returns a recogniser by name. A model name of OpenAI's service means the default.
         `param`: the request's field with the name. Raises NotFound model_not_found."""
         found = self.asr.get(name) or self.asr.get(self.resolved_name(name))
         return found or _missing(unknown_model_message(name, [DEFAULT, *self.recognisers()]), param)

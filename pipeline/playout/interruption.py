@@ -50,7 +50,7 @@ class OverlappingSpeech:
     makes_sense: bool | None = None
     "True if the assistant would act on the words if they are final; None: not known yet."
     is_joined: bool = False
-    "The speech continues an earlier utterance, so `words` alone need not be a full sentence."
+    "True if it continues an earlier utterance, so that `words` alone need not be a sentence."
 
 
 def judge_overlap(

@@ -77,7 +77,7 @@ class SpeechFiles:
     def voices(self, engine: str = DEFAULT) -> Mapping[str, Tts]:
         """Returns the engines that may speak, by name: all, or the one that `engine` names.
 
-        Model names of the hosted service mean all. Raises NotFound model_not_found.
+        Model names of OpenAI's service mean all. Raises NotFound model_not_found.
         """
         every = self._engines.tts
         if own_model(engine) == DEFAULT:

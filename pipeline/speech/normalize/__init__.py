@@ -1,9 +1,15 @@
-"""Text normalization: a response's clauses as a voice should read them. Pure."""
+"""Text normalization: a response's clauses as a voice should read them. Pure.
+
+Markdown and emoji are removed, units and symbols become words. The transcript keeps the text as the
+model wrote it; `NormalizedText.origin` leads back to it.
+"""
 
 from pipeline.speech.normalize.emoji import drop_emoji, read_addresses, tidy
 from pipeline.speech.normalize.mapped_text import MappedText, NormalizedText
 from pipeline.speech.normalize.markdown import FENCE, read_block, read_links, read_marks
 from pipeline.speech.normalize.units import months, read_words
+
+__all__ = ["ClauseNormalizer", "NormalizedText", "speakable"]
 
 
 class ClauseNormalizer:
@@ -45,9 +51,3 @@ class ClauseNormalizer:
 def speakable(clause: str, language: str) -> str:
     """Returns one clause, taken alone, as a voice reads it."""
     return ClauseNormalizer(language).read(clause).text
-
-
-# Markdown and emoji are removed, units and symbols become words. The transcript keeps the text as
-# the model wrote it; `NormalizedText.origin` leads back to it.
-
-__all__ = ["ClauseNormalizer", "NormalizedText", "speakable"]
