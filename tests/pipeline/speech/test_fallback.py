@@ -1,4 +1,4 @@
-"""A spare voice speaks the clauses that the first one cannot; positions and words stay right."""
+"""A fallback voice speaks the clauses that the first one cannot; positions and words stay right."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Collection
