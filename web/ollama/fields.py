@@ -189,9 +189,10 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[dict[str, Any]]:
                     code="invalid_value",
                     param=where,
                 )
-            waiting.remove(named[0])
+            answered = named[0]
+            waiting.remove(answered)
             content = message.content or ""
-            yield {"role": "tool", "tool_call_id": named[0][0], "content": content}
+            yield {"role": "tool", "tool_call_id": answered[0], "content": content}
             continue
         calls: list[dict[str, Any]] = []
         for call in message.tool_calls or ():

@@ -42,6 +42,17 @@ def test_results_find_their_calls_by_order_and_by_name() -> None:
     assert [one.tool_call_id for one in fields.messages[2:]] == [sent[1], sent[0]]
 
 
+def test_a_result_with_another_name_belongs_to_the_first_call() -> None:
+    fields = chat(
+        messages=[
+            {"role": "assistant", "content": "", "tool_calls": [call("add")]},
+            {"role": "tool", "tool_name": "", "content": "2"},
+        ]
+    )
+    (sent,) = fields.messages[0].tool_calls or ()
+    assert fields.messages[1].tool_call_id == sent.id
+
+
 def test_options_and_forms_become_those_of_a_chat_request() -> None:
     fields = chat(options={"num_predict": 9, "stop": ["x"], "num_ctx": 4096}, format="json")
     assert (fields.limit_tokens, fields.stops) == (9, ("x",))
