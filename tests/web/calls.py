@@ -48,6 +48,14 @@ def done(response: str, status: str = "completed", **details: Any) -> Json:
     return {"type": "response.done", "response": body}
 
 
+def tool_called(response: str, name: str, arguments: str, result: str) -> list[Json]:
+    """A call of the server's tool in this response, and its result."""
+    call = {"type": "function_call", "call_id": name, "name": name, "arguments": arguments}
+    output = {"type": "function_call_output", "call_id": name, "output": result}
+    event = {"type": "earshot.tool", "response_id": response}
+    return [{**event, "item": call}, {**event, "item": output}]
+
+
 def traced(
     response: str | None, item: str | None, status: str, *spans: tuple[str, int, int]
 ) -> Json:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.web.browser import Stub
-from tests.web.calls import a_turn, is_in, opened, say
+from tests.web.calls import a_turn, is_in, opened, say, tool_called
 
 pytestmark = pytest.mark.browser
 
@@ -43,8 +43,20 @@ def test_the_conversation_is_copied_and_downloaded(page: Page) -> None:
     name, text = _saved(page, "save-text")
     assert (name.rpartition(".")[2], text) == ("txt", written)
     name, text = _saved(page, "save-json")
-    turn = {"source": "voice", "said": QUESTION, "reply": ANSWER, "status": "answered"}
-    assert (name.rpartition(".")[2], json.loads(text)) == ("json", [turn])
+    turn = {"source": "voice", "said": QUESTION, "tool_calls": [], "reply": ANSWER}
+    assert (name.rpartition(".")[2], json.loads(text)) == ("json", [{**turn, "status": "answered"}])
+
+
+def test_the_json_says_which_tools_were_called_and_what_they_changed(page: Page) -> None:
+    opened(page)
+    *first, done, stopped = a_turn(1, QUESTION, ANSWER)
+    arguments, result = '{"name": "light"}', '{"targets": [{"id": "light.lamp", "state": "on"}]}'
+    say(page, *first, *tool_called("resp_1", "HassTurnOn", arguments, result), done, stopped)
+    page.get_by_test_id("conversation-open").click()
+    _, text = _saved(page, "save-json")
+    (turn,) = json.loads(text)
+    call = {"name": "HassTurnOn", "arguments": arguments, "output": result}
+    assert turn["tool_calls"] == [call]
 
 
 def test_sound_is_kept_only_on_request_and_forgotten_with_the_switch(page: Page) -> None:

@@ -7,7 +7,7 @@ from msgspec.json import decode
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import Json, a_turn, is_in, opened, say, sent
+from tests.web.calls import Json, a_turn, is_in, opened, say, sent, tool_called
 from tests.web.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
@@ -37,14 +37,6 @@ def other(browser: Browser, stub: Stub) -> Iterator[Page]:
 def _menu(page: Page) -> None:
     page.get_by_test_id("conversation-open").click()
     expect(page.get_by_test_id("keep-on-server-choice")).to_be_visible()
-
-
-def _tool(name: str, arguments: str = ARGUMENTS, result: str = RESULT) -> list[Json]:
-    """A call of the server's tool in the first turn, and its result."""
-    call = {"type": "function_call", "call_id": name, "name": name, "arguments": arguments}
-    output = {"type": "function_call_output", "call_id": name, "output": result}
-    named = {"type": "earshot.tool", "response_id": "resp_1"}
-    return [{**named, "item": call}, {**named, "item": output}]
 
 
 def _kept(page: Page, *tools: Json) -> None:
@@ -99,7 +91,12 @@ def test_a_second_browser_continues_a_conversation_with_its_context(
 
 def test_tool_calls_are_shown_and_sent_again_with_their_turn(page: Page, other: Page) -> None:
     cut = '{"text": "a long text\N{HORIZONTAL ELLIPSIS}'
-    _kept(page, *_tool("HassTurnOn"), *_tool("Cut", cut), *_tool("not a name"))
+    _kept(
+        page,
+        *tool_called("resp_1", "HassTurnOn", ARGUMENTS, RESULT),
+        *tool_called("resp_1", "Cut", cut, RESULT),
+        *tool_called("resp_1", "not a name", ARGUMENTS, RESULT),
+    )
     _open_kept(other)
     tools = other.get_by_test_id("tools")
     expect(tools.locator("summary")).to_have_text("Called HassTurnOn")
@@ -122,7 +119,7 @@ def test_tool_calls_are_shown_and_sent_again_with_their_turn(page: Page, other: 
 
 
 def test_a_kept_turn_is_sent_only_once(page: Page, other: Page) -> None:
-    _kept(page, *_tool("HassTurnOn"))
+    _kept(page, *tool_called("resp_1", "HassTurnOn", ARGUMENTS, RESULT))
     asked: list[str] = []
     other.on("request", lambda request: asked.append(request.method))
     _open_kept(other)

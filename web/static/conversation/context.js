@@ -1,6 +1,9 @@
 // The conversation's messages and tool calls, for a server that does not have them.
 
-/** @typedef {import("./reducer.js").ToolCall} ToolCall */
+/**
+ * @typedef {import("./reducer.js").ToolCall} ToolCall
+ * @typedef {{ name: string, arguments: string, output?: string }} KeptToolCall
+ */
 
 const NAME = /^[\w.-]{1,128}$/; // of a function, for the server
 
@@ -30,6 +33,15 @@ export function eventsOf({ itemId, responseId, said, reply, heard, tools }) {
  */
 export const wholeCalls = (calls) =>
   calls.filter((call) => NAME.test(call.name) && isObject(call.arguments));
+
+/**
+ * Returns a call in the form in which the server keeps it, and files hold it.
+ *
+ * @param {ToolCall} call
+ * @returns {KeptToolCall}
+ */
+export const keptCall = ({ name, arguments: sent, output }) =>
+  output === null ? { name, arguments: sent } : { name, arguments: sent, output };
 
 /**
  * @param {ToolCall} call

@@ -5,12 +5,12 @@ import { getJson, request } from "../server/api.js";
 import { read, write } from "../state/storage.js";
 import { byId, h, update } from "../view/keyed.js";
 import { formatMoment, t } from "../words/translate.js";
-import { wholeCalls } from "./context.js";
+import { keptCall, wholeCalls } from "./context.js";
 import { restored } from "./reducer.js";
 
 /**
- * @typedef {{ name: string, arguments: string, output?: string }} KeptToolCall
- * @typedef {{ id: string, said: string, reply: string, tool_calls: KeptToolCall[] }} KeptTurn
+ * @typedef {{ id: string, said: string, reply: string,
+ *   tool_calls: import("./context.js").KeptToolCall[] }} KeptTurn
  * @typedef {{ id: string, title: string, changed: string }} Entry
  * @typedef {object} Actions
  * @property {(keepsOnServer: boolean) => void} keep
@@ -245,13 +245,6 @@ function keptTurns({ turns }) {
     return [{ id, ...texts, tool_calls: calls }];
   });
 }
-
-/**
- * @param {import("./reducer.js").ToolCall} call
- * @returns {KeptToolCall}
- */
-const keptCall = ({ name, arguments: sent, output }) =>
-  output === null ? { name, arguments: sent } : { name, arguments: sent, output };
 
 /**
  * Returns the turns in parts that fit into one request each.

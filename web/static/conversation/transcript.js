@@ -1,6 +1,7 @@
 // The conversation as a text and as JSON, to copy or to download.
 
 import { t } from "../words/translate.js";
+import { keptCall } from "./context.js";
 import { isShown } from "./reducer.js";
 
 /** @typedef {import("./reducer.js").Turn} Turn */
@@ -13,15 +14,17 @@ export const asText = (turns) =>
     .join("\n");
 
 /**
- * Returns the turns as JSON: question, answer, and how it ended.
+ * Returns the turns as JSON: question, calls of the server's tools with their results, answer, and
+ * how it ended. The calls have the form in which the server keeps them.
  *
  * @param {Turn[]} turns
  */
 export const asJson = (turns) =>
   JSON.stringify(
-    turns.filter(isShown).map(({ source, said, reply, heard, status }) => ({
+    turns.filter(isShown).map(({ source, said, tools, reply, heard, status }) => ({
       source,
       said,
+      tool_calls: tools.map(keptCall),
       reply,
       ...(status === "cut" ? { heard: heard ?? "" } : {}),
       status,
