@@ -203,8 +203,14 @@ async def _talk(
         )
         output.line(f"connected to {address.url} over {client.transport}")
         if card is not None:
-            card.listen(client.microphone.feed)
             output.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
+            stack.callback(output.clear)
+
+            def hear(pcm: Pcm) -> None:
+                client.microphone.feed(pcm)
+                output.hear(pcm)
+
+            card.listen(hear)
         turns = await stack.enter_async_context(aclosing(_turns(conversation, options, recordings)))
         quality: ConnectionReport | None = None
         try:

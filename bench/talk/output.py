@@ -1,4 +1,5 @@
-"""Output of `earshot talk`: words as they change, then the turn and its times."""
+"""Output of `earshot talk`: the microphone's level and words as they change, then the turn and its
+times."""
 
 import shutil
 from dataclasses import asdict, dataclass
@@ -8,10 +9,20 @@ import msgspec
 
 from bench.client.connection_stats import ConnectionReport
 from bench.client.conversation import TurnReport
+from bench.client.microphone import RATE_HZ
 from bench.client.turn import TurnLog
+from core.audio import Pcm, ms_to_samples
+from media.pcm import SILENCE_DBFS, dbfs
 
 CLEAR_LINE = "\r\x1b[K"
 FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
+
+METER_WIDTH = 10
+"Characters of the level meter."
+METER_FLOOR_DBFS = -60.0
+"Level at which the meter is empty: below it is the noise of a microphone in a quiet room."
+METER_SAMPLES = ms_to_samples(100, RATE_HZ)
+"Sound between two drawings of the meter. It shows the loudest part of it."
 
 STAGE_NAMES = {
     "endpoint_wait": "endpoint wait",
@@ -32,41 +43,71 @@ _STATUS_TEXTS = {
 
 @dataclass(slots=True)
 class TerminalOutput:
-    """Shows partial transcripts: on a terminal in one line that changes, elsewhere one line per
-    change."""
+    """Shows partial transcripts: on a terminal in one line that changes, with the level of the
+    microphone if there is one, elsewhere one line per change."""
 
     out: TextIO
     is_terminal: bool
     is_quiet: bool = False
     "True: only transcript and answer are shown."
-    _shown: str = ""
+    _words: str = ""
+    "Words that are shown."
+    _stable_length: int = 0
+    "Characters of them that will not change."
+    _meter: str = ""
+    _loudest_dbfs: float = SILENCE_DBFS
+    _heard_samples: int = 0
+    "Sound since the meter was drawn."
 
     def change(self, log: TurnLog) -> None:
         """Shows the words so far, if they changed."""
         words = f"{log.stable} {log.unstable}".strip()
-        if self.is_quiet or not words or words == self._shown:
+        if self.is_quiet or not words or words == self._words:
             return
-        self._shown = words
-        if not self.is_terminal:
-            print(f"  ... {words}", file=self.out, flush=True)
-            return
-        room = shutil.get_terminal_size().columns - len("  ... ") - 1
-        if len(words) > room:
-            line = words[-room:]
+        self._words, self._stable_length = words, len(log.stable)
+        if self.is_terminal:
+            self._draw()
         else:
-            line = f"{log.stable}{FAINT}{words[len(log.stable) :]}{PLAIN}"
-        print(f"{CLEAR_LINE}  ... {line}", end="", file=self.out, flush=True)
+            print(f"  ... {words}", file=self.out, flush=True)
+
+    def hear(self, pcm: Pcm) -> None:
+        """Shows on a terminal how loud the microphone is. `pcm`: its next sound."""
+        if self.is_quiet or not self.is_terminal:
+            return
+        self._loudest_dbfs = max(self._loudest_dbfs, dbfs(pcm))
+        self._heard_samples += len(pcm)
+        if self._heard_samples >= METER_SAMPLES:
+            self._meter = _meter(self._loudest_dbfs)
+            self._loudest_dbfs, self._heard_samples = SILENCE_DBFS, 0
+            self._draw()
 
     def line(self, text: str) -> None:
         """Prints a line about the progress."""
         if not self.is_quiet:
+            self.clear()
             print(text, file=self.out, flush=True)
+
+    def clear(self) -> None:
+        """Removes the line that changes, so that other text may follow."""
+        if self.is_terminal and (self._words or self._meter):
+            print(CLEAR_LINE, end="", file=self.out, flush=True)
+        self._words = self._meter = ""
+
+    def _draw(self) -> None:
+        begin = f"  {self._meter or '...'} "
+        room = shutil.get_terminal_size().columns - len(begin) - 1
+        if len(self._words) > room:
+            words = self._words[-room:]
+        elif self._words:
+            end = self._stable_length
+            words = f"{self._words[:end]}{FAINT}{self._words[end:]}{PLAIN}"
+        else:
+            words = ""
+        print(f"{CLEAR_LINE}{begin}{words}", end="", file=self.out, flush=True)
 
     def report(self, report: TurnReport) -> None:
         """Prints the result of a turn."""
-        if self.is_terminal and self._shown:
-            print(CLEAR_LINE, end="", file=self.out)
-        self._shown = ""
+        self.clear()
         status_text = _STATUS_TEXTS[report.status]
         if report.status == "unanswered" and not report.transcript:
             status_text = "(no answer: the server detected no speech)"
@@ -77,6 +118,11 @@ class TerminalOutput:
         if not self.is_quiet:
             for line in times(report):
                 print(line, file=self.out, flush=True)
+
+
+def _meter(level_dbfs: float) -> str:
+    filled = round(METER_WIDTH * min(max(1 - level_dbfs / METER_FLOOR_DBFS, 0), 1))
+    return f"[{'#' * filled}{'.' * (METER_WIDTH - filled)}]"
 
 
 def times(report: TurnReport) -> list[str]:

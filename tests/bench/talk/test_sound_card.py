@@ -84,6 +84,19 @@ def test_speech_from_the_microphone_is_answered_on_the_speaker(
     assert abs(len(loud) * 20 - ANSWER_MS) <= 80
 
 
+def test_a_terminal_shows_how_loud_the_microphone_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sounddevice", FakeSoundDevice())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, _ = talk_to(Behaviour(is_ours=True), "--transport", "ws", "--mic", "--turns", 1)
+    assert code == 0
+    shown = capsys.readouterr().out
+    assert "  [..........] " in shown
+    assert "  [####" in shown
+    assert "  you:     hello world\n" in shown
+
+
 def test_a_missing_sound_library_is_one_error_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
