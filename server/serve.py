@@ -30,7 +30,7 @@ from server.net.listeners import AddressInUse, bind, is_local_only, raise_file_l
 from server.net.mdns import mdns_service
 from server.net.tls import TlsContext, open_tls
 from server.runtime.lifecycle import Lifecycle, LifecycleState, drain, signals
-from server.runtime.logs import set_up
+from server.runtime.logs import HIGHLIGHTED, set_up
 from server.runtime.metrics import PrometheusMetrics, metrics_routes
 from server.runtime.state_dir import KEY_FILE, make_key, open_folder, read_key, restrict_access
 from server.settings.file import SettingsFile
@@ -357,8 +357,6 @@ async def _serve(
                     await stack.enter_async_context(
                         _run_grpc(listeners.kserve_grpc, assembly.kserve, kserve_gate, metrics)
                     )
-                startup_s = time.monotonic() - started_s
-                logger.info("ready in %.1f s at %s", startup_s, " ".join(listeners.main.urls))
                 for listener in listeners.willow:
                     logger.info("Willow at %s", " ".join(listener.urls))
                 if listeners.was is not None:
@@ -371,6 +369,9 @@ async def _serve(
                     logger.info("KServe's metrics at %s", listeners.kserve_metrics.urls[0])
                 if listeners.ingress is not None:
                     logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
+                startup_s = time.monotonic() - started_s
+                addresses = " ".join(listeners.main.urls)
+                logger.info("ready in %.1f s at %s", startup_s, addresses, extra=HIGHLIGHTED)
                 await lifecycle.stopped()
                 await drain(assembly.drain_group, config.server.drain_timeout_s)
     logger.info("stopped; starting again" if lifecycle.is_restart else "stopped")

@@ -1,8 +1,9 @@
 """`earshot doctor`: reports what is installed, reachable and chosen, and if Earshot can answer."""
 
 import asyncio
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,12 @@ from engines.llm.hybrid import HybridLlm
 from engines.registry import EngineKind, load
 from media.webrtc.call_path import describe_path, has_fast_path
 from pipeline.tools.functions import FunctionTools, load_functions
-from server.commands.doctor_probes import ProbeResult, available_voices, probe_all
+from server.commands.doctor_probes import (
+    ProbeResult,
+    ProbeVerdict,
+    available_voices,
+    probe_all,
+)
 from server.compose.choices import (
     PlacementInputs,
     choose_one,
@@ -36,13 +42,18 @@ from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
 from server.net.addresses import lan_addresses
 from server.net.listeners import AddressInUse, bind, is_local_only
+from server.runtime.terminal import Style, has_colours, styled
 from serving.asr.model import warmup_item
 from serving.placement.choose import FIXTURES, KINDS, WhisperWeights
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import usable_gpus
 
-MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
-"Verdict of a probe -> mark at the start of its line."
+MARKS: Mapping[ProbeVerdict, tuple[str, Style]] = {
+    "ok": ("ok  ", "green"),
+    "note": ("note", "yellow"),
+    "fail": ("FAIL", "red"),
+}
+"Verdict of a probe -> mark at the start of its line, and its style on a terminal."
 
 
 @dataclass(slots=True)
@@ -85,7 +96,7 @@ def show(results: Iterator[ProbeResult], *, as_json: bool = False) -> bool:
         return can_answer
     failed = 0
     for result in results:
-        print(f"{MARKS[result.verdict]}  {result.what}", flush=True)
+        print_result(result)
         failed += result.verdict == "fail"
     print()
     if failed:
@@ -93,6 +104,14 @@ def show(results: Iterator[ProbeResult], *, as_json: bool = False) -> bool:
     else:
         print("Earshot can recognise speech and answer.")
     return not failed
+
+
+def print_result(result: ProbeResult) -> None:
+    """Prints the line of one result."""
+    mark, style = MARKS[result.verdict]
+    if has_colours(sys.stdout, os.environ):
+        mark = styled(mark, style)
+    print(f"{mark}  {result.what}", flush=True)
 
 
 def _check_machine(inputs: PlacementInputs) -> Iterator[ProbeResult]:

@@ -1,9 +1,10 @@
 """Formats log lines: text for people or JSON for machines, with request id and without secrets."""
 
 import logging
+import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
@@ -11,6 +12,7 @@ from typing import TextIO
 import msgspec
 
 from server.config import LogConfig
+from server.runtime.terminal import Style, has_colours, styled
 
 WARNING_LOGGERS = (
     "aioice",
@@ -48,11 +50,14 @@ _SECRETS = re.compile(
 def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | None = None) -> None:
     """Sends all loggers to `stream` (default: standard error) in the configured form. `secrets`:
     texts that are replaced by `[secret]` in every line."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    out = stream or sys.stderr
+    handler = logging.StreamHandler(out)
     handler.addFilter(_add_request_id)
     known_secrets = [secret for secret in secrets if secret]
     handler.setFormatter(
-        JsonFormatter(known_secrets) if config.json else TextFormatter(known_secrets)
+        JsonFormatter(known_secrets)
+        if config.json
+        else TextFormatter(known_secrets, is_coloured=has_colours(out, os.environ))
     )
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
@@ -80,24 +85,40 @@ def _add_request_id(record: logging.LogRecord) -> bool:
     return True
 
 
-class TextFormatter(logging.Formatter):
-    """Formats lines as `12:00:01.250 INFO    server.http.app: message [req_...]`."""
+HIGHLIGHTED: Mapping[str, bool] = {"is_highlighted": True}
+"The argument `extra` of a message that stands out on a terminal."
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+
+class TextFormatter(logging.Formatter):
+    """Formats lines as `12:00:01.250 INFO    server.http.app: message [req_...]`. On a terminal
+    warnings, errors and highlighted messages are coloured."""
+
+    def __init__(self, secrets: Iterable[str], *, is_coloured: bool) -> None:
         super().__init__(
             "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S"
         )
         self._secrets = tuple(secrets)
+        self._is_coloured = is_coloured
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         # a traceback follows later and keeps its line breaks
         record.message = one_line(record.message)
-        return super().formatMessage(record)
+        line = super().formatMessage(record)
+        style = _style_of(record) if self._is_coloured else None
+        return styled(line, style) if style else line
 
     def format(self, record: logging.LogRecord) -> str:
         line = redact(super().format(record), self._secrets)
         current_id = getattr(record, "request_id", "")
         return f"{line} [{current_id}]" if current_id else line
+
+
+def _style_of(record: logging.LogRecord) -> Style | None:
+    if record.levelno >= logging.ERROR:
+        return "red"
+    if record.levelno >= logging.WARNING:
+        return "yellow"
+    return "bold" if getattr(record, "is_highlighted", False) else None
 
 
 class JsonFormatter(logging.Formatter):

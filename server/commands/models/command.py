@@ -351,7 +351,7 @@ def _bench(options: argparse.Namespace, models_dir: Path) -> ExitCode:
 
 
 def _doctor(options: argparse.Namespace, models_dir: Path) -> ExitCode:
-    from server.commands.doctor import MARKS
+    from server.commands.doctor import print_result
     from server.commands.models.doctor import check
 
     models = [find_installed(models_dir, options.name)] if options.name else installed(models_dir)
@@ -360,6 +360,6 @@ def _doctor(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     failed = 0
     for model in models:
         for result in check(model):
-            print(f"{MARKS[result.verdict]}  {result.what}", flush=True)
+            print_result(result)
             failed += result.verdict == "fail"
     return ExitCode.CANNOT_RUN if failed else ExitCode.OK

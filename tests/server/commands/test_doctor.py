@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,3 +154,13 @@ def test_a_voice_reports_whether_it_has_word_times(
     assert found.verdict == "ok"
     assert found.what.startswith("tts: here (configured), acme 1.2; ")
     assert said in found.what
+
+
+def test_a_terminal_shows_verdicts_in_colours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    doctor.print_result(ProbeResult("fail", "no voice"))
+    assert capsys.readouterr().out == "\x1b[31mFAIL\x1b[0m  no voice\n"

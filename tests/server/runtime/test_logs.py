@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from server.config import LogConfig
-from server.runtime.logs import redact, request_id, set_up
+from server.runtime.logs import HIGHLIGHTED, redact, request_id, set_up
 
 KEY = "kEy-0123456789abcdef"
 
@@ -49,6 +49,29 @@ def test_records_are_lines_of_text() -> None:
     assert "Traceback" in text
     assert "hidden" not in text
     assert "chatter" not in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_colour", "is_coloured"), [("", True), ("1", False)])
+def test_a_terminal_shows_problems_and_highlighted_messages_in_colours(
+    no_colour: str, is_coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    set_up(LogConfig(), stream=out)
+    logger = logging.getLogger("test")
+    logger.info("plain")
+    logger.info("here", extra=HIGHLIGHTED)
+    logger.warning("odd")
+    logger.error("bad \x1b[32m")
+    begins = [line.partition("m")[0] for line in out.getvalue().splitlines() if "\x1b" in line]
+    assert begins == (["\x1b[1", "\x1b[33", "\x1b[31"] if is_coloured else [])
+    assert "\x1b[32m" not in out.getvalue()
 
 
 def test_a_librarys_traceback_of_a_lost_connection_is_left_out() -> None:
