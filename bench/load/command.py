@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from msgspec.json import encode
 from msgspec.json import format as pretty
@@ -67,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         default="kept",
         help="whether clients keep their connection or open one for each request (%(default)s)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every answer to this file")
+    parser.add_argument(
+        "--json", action="store_true", help="print every answer as JSON instead of the table"
+    )
     if kind == "chat":
         parser.add_argument("--prompt", default="Tell me a story.", metavar="TEXT")
         parser.add_argument(
@@ -120,10 +121,11 @@ async def _main(options: argparse.Namespace) -> int:
         for is_kept in CONNECTIONS[options.connections]:
             plan = LoadPlan(address, kind, clients, options.requests, options.timeout, is_kept)
             reports.append(await run(plan))
-    print(f"{kind.name}, {options.model}, {_work(options)}; {measured_on}\n")
-    print(table(reports))
     if options.json:
-        _write(options.json, reports, measured_on)
+        print(_json(reports, measured_on))
+    else:
+        print(f"{kind.name}, {options.model}, {_work(options)}; {measured_on}\n")
+        print(table(reports))
     failed = any(report.errors for report in reports)
     return TalkExitCode.NOT_ANSWERED if failed else TalkExitCode.ANSWERED
 
@@ -180,7 +182,7 @@ def _percentiles(values: Sequence[float]) -> tuple[str, str]:
     return f"{percentile(values, 50):.1f}", f"{percentile(values, 95):.1f}"
 
 
-def _write(file: Path, reports: Sequence[LoadReport], measured_on: str) -> None:
+def _json(reports: Sequence[LoadReport], measured_on: str) -> str:
     runs: list[dict[str, object]] = [
         {
             "clients": report.plan.clients,
@@ -193,10 +195,7 @@ def _write(file: Path, reports: Sequence[LoadReport], measured_on: str) -> None:
         }
         for report in reports
     ]
-    try:
-        file.write_bytes(pretty(encode({"measured_on": measured_on, "runs": runs})))
-    except OSError as error:
-        raise RequestError(f"{file}: {error.strerror or error}") from error
+    return pretty(encode({"measured_on": measured_on, "runs": runs})).decode()
 
 
 def _positive(text: str) -> int:

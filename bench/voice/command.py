@@ -7,7 +7,7 @@ file; 5 no connection, or it was refused or lost; 130 interrupted.
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="TOML file with the settings of the server that is started for the run",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write all results, turn by turn, to this file"
+        "--json",
+        action="store_true",
+        help="print all results, turn by turn, as JSON instead of the table",
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a chart to this file")
 
@@ -125,9 +127,14 @@ async def _main(options: argparse.Namespace) -> int:
         )
         found = await run(plan, utterances, _progress)
     title = _title(options, plan)
-    print(f"\n{title}; {measured_on}\n")
-    print(table(found, path_ms))
-    _write(options, title, measured_on, found, path_ms)
+    if options.json:
+        report = {"title": title, "measured_on": measured_on, **summary(found, path_ms)}
+        print(pretty(encode(report)).decode())
+    else:
+        print(f"\n{title}; {measured_on}\n")
+        print(table(found, path_ms))
+    if options.svg and (times_ms := voice_to_voice(found)):
+        _write(options.svg, chart.chart(title, measured_on, typical(found), times_ms))
     return (
         TalkExitCode.ANSWERED if len(answered(found)) == len(found) else TalkExitCode.NOT_ANSWERED
     )
@@ -179,24 +186,11 @@ def _progress(turn: VoiceTurn) -> None:
     print(f"{turn.client + 1}.{turn.turn + 1:<3} {shown:>10}  {words}", file=sys.stderr, flush=True)
 
 
-def _write(
-    options: argparse.Namespace,
-    title: str,
-    measured_on: str,
-    found: Sequence[VoiceTurn],
-    path_ms: Sequence[float],
-) -> None:
-    texts: dict[Path, str] = {}
-    if options.json:
-        report = {"title": title, "measured_on": measured_on, **summary(found, path_ms)}
-        texts[options.json] = pretty(encode(report)).decode()
-    if options.svg and (times_ms := voice_to_voice(found)):
-        texts[options.svg] = chart.chart(title, measured_on, typical(found), times_ms)
-    for file, text in texts.items():
-        try:
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise RequestError(f"{file}: {error.strerror or error}") from error
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"{file}: {error.strerror or error}") from error
 
 
 def _print_error(error: EarshotError) -> int:

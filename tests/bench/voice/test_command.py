@@ -48,8 +48,8 @@ def test_the_help_names_the_server_that_is_used_without_an_address() -> None:
 def test_the_warm_up_is_excluded_and_every_client_counts(
     question: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = ("--json", tmp_path / "voice.json", "--svg", tmp_path / "voice.svg")
-    options = ("--transport", "ws", "--turns", "2", "--clients", "2", *files, question)
+    picture = ("--svg", tmp_path / "voice.svg")
+    options = ("--transport", "ws", "--turns", "2", "--clients", "2", *picture, question)
     code, fake = against(Behaviour(is_ours=True), *options)
     out = capsys.readouterr().out
     assert code == 0
@@ -64,7 +64,13 @@ def test_the_warm_up_is_excluded_and_every_client_counts(
         "- recognition": "4",
         "mouth to ear without a server, one way": "100",
     }
-    report = json.loads((tmp_path / "voice.json").read_text())
+    ET.fromstring((tmp_path / "voice.svg").read_text())
+
+
+def test_every_turn_is_printed_as_json(question: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--transport", "ws", "--turns", "2", "--clients", "2", "--json", question)
+    assert against(Behaviour(is_ours=True), *options)[0] == 0
+    report = json.loads(capsys.readouterr().out)
     assert [(turn["client"], turn["turn"]) for turn in report["each"]] == [
         (0, 0),
         (0, 1),
@@ -74,7 +80,6 @@ def test_the_warm_up_is_excluded_and_every_client_counts(
     # The fake waits for 200 ms of silence; frames that leave late are caught up with.
     assert report["voice_to_voice_ms"]["min"] > 180
     assert report["stages"][0]["stage"] == "asr"
-    ET.fromstring((tmp_path / "voice.svg").read_text())
 
 
 def test_each_turn_may_have_a_connection_of_its_own(question: Path) -> None:

@@ -1,7 +1,6 @@
 """`earshot bench voice` with its own server, whose stub engines take fixed times."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +11,13 @@ pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])
 def test_the_times_of_the_stub_engines_are_measured(
-    transport: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    transport: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "voice.json"
     options = ["--transport", transport, "--turns", "1", "--wait", "200", "--stubs", "10,300,100"]
-    assert main(["bench", "voice", *options, "--json", str(file)]) == 0
-    report = json.loads(file.read_text())
+    assert main(["bench", "voice", *options, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
     assert report["answered"] == 1
-    assert "stub engines 10/300/100 ms" in capsys.readouterr().out
+    assert "stub engines 10/300/100 ms" in report["title"]
     turn = report["each"][0]
     assert turn["transcript"] == "turn on the kitchen lights"
     assert turn["reply"].startswith("All the lights")
