@@ -9,6 +9,7 @@ from pathlib import Path
 from subprocess import run
 from typing import Any
 
+import jsonschema
 import pytest
 
 from server.config.load import load
@@ -18,6 +19,79 @@ ADDON = ROOT / "deploy/home-assistant-addon"
 CONFIG: Mapping[str, Any] = json.loads((ADDON / "config.json").read_text(encoding="utf-8"))
 
 pytestmark = pytest.mark.live
+
+
+def _one_of(*values: str) -> dict[str, Any]:
+    return {"enum": list(values)}
+
+
+FLAGS = (
+    *(
+        "apparmor",
+        "audio",
+        "auth_api",
+        "docker_api",
+        "full_access",
+        "hassio_api",
+        "homeassistant_api",
+    ),
+    *("host_dbus", "host_ipc", "host_network", "host_pid", "ingress", "ingress_stream", "init"),
+    *("journald", "panel_admin", "realtime", "stdin", "tmpfs", "udev", "usb", "video"),
+)
+OPTION_TYPES = r"str|bool|int|float|email|url|password|port|list\(.+\)|match\(.+\)"
+FOLDERS = ("addon_config", "all_addon_configs", "backup", "data", "homeassistant_config", "media")
+TEXT, NAMES = {"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}
+
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "version", "slug", "description", "arch"],
+    "properties": {
+        **{name: {"type": "boolean"} for name in FLAGS},
+        **dict.fromkeys(("name", "description", "panel_title", "image"), TEXT),
+        "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+        "slug": {"type": "string", "pattern": r"^[-_.A-Za-z0-9]+$"},
+        "url": {"type": "string", "pattern": "^https?://"},
+        "arch": {"type": "array", "minItems": 1, "items": _one_of("aarch64", "amd64")},
+        "startup": _one_of("initialize", "system", "services", "application", "once"),
+        "boot": _one_of("auto", "manual", "manual_only"),
+        "stage": _one_of("stable", "experimental", "deprecated"),
+        "backup": _one_of("hot", "cold"),
+        "backup_exclude": NAMES,
+        "ingress_port": {"type": "integer", "minimum": 0, "maximum": 65535},
+        "ingress_entry": TEXT,
+        "panel_icon": {"type": "string", "pattern": "^mdi:[a-z0-9-]+$"},
+        "timeout": {"type": "integer", "minimum": 10, "maximum": 300},
+        "map": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["type"],
+                "properties": {
+                    "type": _one_of(*FOLDERS, "share", "ssl"),
+                    "read_only": {"type": "boolean"},
+                    "path": {"type": "string", "pattern": "^/."},
+                },
+            },
+        },
+        "ports": {
+            "type": "object",
+            "patternProperties": {r"^\d+/(tcp|udp)$": {"type": ["integer", "null"]}},
+            "additionalProperties": False,
+        },
+        "options": {"type": "object"},
+        "schema": {
+            "type": "object",
+            "additionalProperties": {"type": "string", "pattern": rf"^({OPTION_TYPES})\??$"},
+        },
+    },
+}
+"""The fields of an add-on's `config.json` that Home Assistant documents, without those that open
+its hardware (https://developers.home-assistant.io/docs/add-ons/configuration)."""
+
+TYPES: Mapping[str, type] = {"str": str, "bool": bool, "url": str}
+"Type of an option in the add-on's schema -> type of its value."
 
 
 def _environment(options: Mapping[str, Any]) -> dict[str, str]:
@@ -56,10 +130,27 @@ def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     assert done.stderr == f"make.sh: {tmp_path} exists already\n"
 
 
+def test_home_assistant_accepts_the_description() -> None:
+    jsonschema.validate(CONFIG, SCHEMA)
+    for name, kind in CONFIG["schema"].items():
+        if name in CONFIG["options"]:
+            assert isinstance(CONFIG["options"][name], TYPES[kind]), name
+        else:
+            assert kind.endswith("?"), f"{name} is needed and has no default"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"arch": ["armv7"]}, {"ingress": "yes"}, {"map": ["config"]}, {"ingres": True}, {"slug": ""}],
+)
+def test_a_wrong_description_is_noticed(wrong: Mapping[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**CONFIG, **wrong}, SCHEMA)
+
+
 def test_the_description_fits_the_release_and_its_options_are_explained() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert CONFIG["version"] == project["version"]
-    assert {"name", "slug", "description", "arch"} <= set(CONFIG)
     assert CONFIG["arch"] == ["amd64", "aarch64"]
     assert CONFIG["ingress"] is True
     assert set(CONFIG["options"]) <= set(CONFIG["schema"])
