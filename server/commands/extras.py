@@ -12,9 +12,10 @@ import msgspec
 from packaging.requirements import Requirement
 
 from core.errors import ConfigError
-from server.commands.engines.pip import pip
+from server.commands.engines.pip import pip, progress_options
 from server.commands.exit_codes import ExitCode
 from server.commands.lock_file import LOCK, locked_names, name_of
+from server.models.progress import DownloadProgress
 from server.version import DISTRIBUTION
 
 EXTRAS: Mapping[str, str] = {
@@ -125,6 +126,7 @@ def _list(all_requirements: Iterable[str], *, as_json: bool) -> ExitCode:
 
 def _add(names: Iterable[str], all_requirements: Iterable[str]) -> ExitCode:
     lines = list(all_requirements)
+    progress = DownloadProgress(sys.stdout)
     for name in dict.fromkeys(names):
         requirements = requirements_of(name, lines)
         if requirements and all(map(is_satisfied, requirements)):
@@ -136,11 +138,11 @@ def _add(names: Iterable[str], all_requirements: Iterable[str]) -> ExitCode:
         pip(
             Path(sys.executable),
             "install",
-            "--progress-bar",
-            "off",
+            *progress_options(),
             *_lock_options(requirements),
             *requirements,
-            report_progress=lambda text: print(f"  {text}", flush=True),
+            report_progress=progress.note,
+            report_bytes=progress.file_bytes,
         )
         _record_extra(name)
         print(f"{name} is installed; restart a running server to use it")

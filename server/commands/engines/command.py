@@ -5,6 +5,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.json import encode
 
 from core.errors import ConfigError
 from engines.llm.vllm.environment import read_environment
@@ -14,6 +18,7 @@ from server.commands.engines.folder import log_file_of, remove, size_bytes
 from server.commands.engines.pip import InstallError
 from server.commands.exit_codes import ExitCode
 from server.config import Config
+from server.models.progress import DownloadProgress
 from serving.placement.hardware import detect_hardware
 
 
@@ -75,7 +80,8 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     install_parser.add_argument(
         "--force", action="store_true", help="replace an existing installation"
     )
-    _action(actions, "list", "list the installed engines with version and size")
+    list_parser = _action(actions, "list", "list the installed engines with version and size")
+    list_parser.add_argument("--json", action="store_true", help="print the list as JSON")
     remove_parser = _action(actions, "remove", "remove an installed engine")
     remove_parser.add_argument(
         "name", metavar="NAME", choices=tuple(ENGINES), help=", ".join(ENGINES)
@@ -97,7 +103,7 @@ def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -
             case "install":
                 return _install(options, config, lambda: _detect_device(visible_gpus))
             case "list":
-                return _list(config)
+                return _list(config, as_json=options.json)
             case _:
                 return _remove(options, config)
     except OSError as error:
@@ -120,7 +126,7 @@ def _install(
         print(f"{folder} already exists ({_versions(existing.packages)}); --force replaces it")
         return ExitCode.OK
     print(f"Installing {options.name} for {device} into {folder}; this takes minutes.", flush=True)
-    installer = engine.installer(folder, device, lambda text: print(f"  {text}", flush=True))
+    installer = engine.installer(folder, device, DownloadProgress(sys.stdout))
     try:
         installation = installer.install(from_scratch=options.force)
     except InstallError:
@@ -136,18 +142,46 @@ def _detect_device(visible_gpus: str | None) -> ServerDevice:
     return "cuda" if detect_hardware(visible_gpus).gpus else "cpu"
 
 
-def _list(config: Config) -> ExitCode:
-    for name, engine in ENGINES.items():
-        folder = folder_of(config.paths.state_dir, name)
-        if found := engine.read(folder):
-            version = found.packages.get(engine.package[found.device], "?")
-            size_gb = size_bytes(folder) / 1e9
-            print(f"{name}  installed  {version}  {found.device}  {size_gb:.2f} GB  {folder}")
-        elif folder.exists():
-            advice = f"`earshot engines install {name}` goes on"
-            print(f"{name}  partly installed; {advice}  {folder}")
-        else:
-            print(f"{name}  not installed; `earshot engines install {name}` installs it")
+class EngineEntry(Struct, frozen=True, omit_defaults=True):
+    """An engine in the list. Version, device and size only of an installed one."""
+
+    name: str
+    state: Literal["installed", "partly_installed", "not_installed"]
+    folder: str
+    version: str = ""
+    device: str = ""
+    size_bytes: int = 0
+
+    def __str__(self) -> str:
+        install = f"`earshot engines install {self.name}`"
+        match self.state:
+            case "installed":
+                size = f"{self.size_bytes / 1e9:.2f} GB"
+                return "  ".join(
+                    (self.name, self.state, self.version, self.device, size, self.folder)
+                )
+            case "partly_installed":
+                return f"{self.name}  partly installed; {install} goes on  {self.folder}"
+            case "not_installed":
+                return f"{self.name}  not installed; {install} installs it"
+
+
+def _entry(name: str, engine: InstallableEngine, folder: Path) -> EngineEntry:
+    if found := engine.read(folder):
+        version = found.packages.get(engine.package[found.device], "?")
+        size = size_bytes(folder)
+        return EngineEntry(name, "installed", str(folder), version, found.device, size)
+    return EngineEntry(
+        name, "partly_installed" if folder.exists() else "not_installed", str(folder)
+    )
+
+
+def _list(config: Config, *, as_json: bool) -> ExitCode:
+    entries = [
+        _entry(name, engine, folder_of(config.paths.state_dir, name))
+        for name, engine in ENGINES.items()
+    ]
+    print(encode(entries).decode() if as_json else "\n".join(map(str, entries)))
     return ExitCode.OK
 
 

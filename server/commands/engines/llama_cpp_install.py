@@ -30,7 +30,8 @@ from server.commands.engines.folder import (
     remove,
     size_bytes,
 )
-from server.commands.engines.pip import KEPT_LINES, InstallError, pip
+from server.commands.engines.pip import KEPT_LINES, InstallError, pip, progress_options
+from server.models.progress import DownloadProgress
 
 PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
 "Source release on the package index. A newer one may change options and answers."
@@ -78,11 +79,11 @@ _REPORTED_PERCENT = 10
 
 @dataclass(frozen=True, slots=True)
 class LlamaCppInstaller:
-    """Builds one installation. `report_progress` receives progress messages."""
+    """Builds one installation. `progress` shows messages and downloads."""
 
     folder: Path
     device: ServerDevice
-    report_progress: Callable[[str], None]
+    progress: DownloadProgress
 
     def install(self, *, from_scratch: bool = False) -> ServerInstallation:
         """Builds what is missing, or everything if `from_scratch`. A complete installation stays as
@@ -114,18 +115,24 @@ class LlamaCppInstaller:
         """Downloads the release and unpacks llama.cpp, unless an earlier try did so."""
         source = self.folder / SOURCE
         if source.is_dir():
-            self.report_progress(f"continuing with {self.folder}")
+            self.progress.note(f"continuing with {self.folder}")
             return
-        self.report_progress(f"downloading {PACKAGE} {VERSION} (77 MB)")
+        self.progress.note(f"downloading {PACKAGE} {VERSION} (77 MB)")
         partial = self.folder / f".{SOURCE}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         requirements_file = partial / "requirements.txt"
         requirements_file.write_text(f"{PACKAGE}=={VERSION} --hash=sha256:{SHA256}\n")
-        options = ("--no-deps", "--no-binary", PACKAGE, "--progress-bar", "off", "--require-hashes")
+        options = ("--no-deps", "--no-binary", PACKAGE, *progress_options(), "--require-hashes")
         files = ("--dest", str(partial), "--requirement", str(requirements_file))
         python = Path(sys.executable)
-        pip(python, "download", *options, *files, report_progress=self.report_progress, log=log)
+        pip(
+            python,
+            *("download", *options, *files),
+            report_progress=self.progress.note,
+            report_bytes=self.progress.file_bytes,
+            log=log,
+        )
         (archive,) = partial.glob("*.tar.gz")
         unpack(archive, partial / SOURCE)
         (partial / SOURCE).rename(source)
@@ -134,18 +141,18 @@ class LlamaCppInstaller:
     def _build(self, log: TextIO) -> None:
         source, build = self.folder / SOURCE, self.folder / BUILD
         cuda = ("-DGGML_CUDA=ON",) if self.device == "cuda" else ()
-        self.report_progress("compiling; this takes minutes, and longer on a small machine")
+        self.progress.note("compiling; this takes minutes, and longer on a small machine")
         configure = ("cmake", "-S", str(source), "-B", str(build), *OPTIONS, *cuda)
-        _run(configure, log, self.report_progress)
+        _run(configure, log, self.progress.note)
         job_count = max(1, min(len(os.sched_getaffinity(0)), _memory_bytes() // JOB_BYTES))
         compile_ = ("cmake", "--build", str(build), "--target", PROGRAM)
-        _run((*compile_, "--parallel", str(job_count)), log, self.report_progress)
+        _run((*compile_, "--parallel", str(job_count)), log, self.progress.note)
         (self.folder / PROGRAM_PATH).parent.mkdir(exist_ok=True)
         shutil.copy2(build / PROGRAM_PATH, self.folder / PROGRAM_PATH)
 
     def _check_program(self) -> None:
         """Runs the program once: what does not start counts as not installed."""
-        self.report_progress("checking that it starts")
+        self.progress.note("checking that it starts")
         command = [str(self.folder / PROGRAM_PATH), "--version"]
         try:
             result = subprocess.run(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TextIO
 
@@ -18,9 +19,6 @@ REPORTED_MB = 20.0
 
 KEPT_LINES = 40
 "Number of pip's last lines that are kept to explain a failure."
-
-RAW_PROGRESS = ("--progress-bar", "raw")
-"Options with which pip prints the bytes that it has downloaded. They need pip 24.1."
 
 _BYTES = re.compile(r"^Progress (\d+) of (\d+)$")
 _SIZE = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (kB|MB|GB)\)")
@@ -70,8 +68,9 @@ def pip(
     log: TextIO | None = None,
 ) -> None:
     """Runs `python -m pip ARGUMENTS`. `report_progress`: receives messages. `report_bytes`:
-    receives the bytes that were downloaded and their total, if ARGUMENTS have RAW_PROGRESS. `log`:
-    receives the whole output of pip. Raises InstallError or IndexUnreachable."""
+    receives the bytes of a file that were downloaded and their total, if ARGUMENTS have
+    `progress_options`. `log`: receives the whole output of pip. Raises InstallError or
+    IndexUnreachable."""
     base = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command = [*base, *arguments]
     last_lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -99,6 +98,16 @@ def pip(
             raise
     if process.returncode:
         raise failure(last_lines)
+
+
+def progress_options(site_packages: Path | None = None) -> tuple[str, str]:
+    """Returns the options with which pip prints the bytes that it has downloaded. Before 24.1, as
+    in a new environment of Python 3.11, it cannot. `site_packages`: folder of another environment's
+    packages."""
+    path = [str(site_packages)] if site_packages else sys.path
+    versions = [found.version.split(".") for found in distributions(name="pip", path=path)]
+    can_print = any((int(major), int(minor)) >= (24, 1) for major, minor, *_ in versions[:1])
+    return ("--progress-bar", "raw" if can_print else "off")
 
 
 def large_download_message(line: str) -> str:

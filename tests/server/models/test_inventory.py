@@ -263,6 +263,26 @@ def test_progress_on_a_terminal_is_a_progress_bar() -> None:
     ]
 
 
+def test_each_large_file_of_several_has_a_bar() -> None:
+    out, now_s = _Terminal(), 0.0
+    progress = DownloadProgress(out, lambda: now_s)
+    for total_bytes in (1_000_000, 8_000_000, 10_000_000):
+        progress.file_bytes(0, total_bytes)
+        now_s += 2.0
+        progress.file_bytes(total_bytes // 2, total_bytes)
+        now_s += 2.0
+        progress.file_bytes(total_bytes, total_bytes)
+    drawn = [line.split("]")[1] for line in out.getvalue().split("\r\x1b[K") if "]" in line]
+    assert drawn == [
+        "  50% of 8 MB, 2.0 MB/s, 0:02 left",
+        " 100% of 8 MB, 2.0 MB/s",
+        " 100% of 8 MB, 2.0 MB/s\n",
+        "  50% of 10 MB, 2.5 MB/s, 0:02 left",
+        " 100% of 10 MB, 2.5 MB/s",
+        " 100% of 10 MB, 2.5 MB/s\n",
+    ]
+
+
 def test_progress_elsewhere_is_a_few_lines() -> None:
     out = io.StringIO()
     progress = DownloadProgress(out, lambda: 0.0)

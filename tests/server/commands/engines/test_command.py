@@ -105,6 +105,15 @@ def test_an_environment_is_made_listed_kept_and_removed(home: Home) -> None:
 
     code, said, _ = home.earshot("engines", "list")
     assert said.split()[:4] == ["vllm", "installed", "0.32.0", "cpu"]
+    (listed, _) = json.loads(home.earshot("engines", "list", "--json")[1])
+    assert listed.pop("size_bytes") > 0
+    assert listed == {
+        "name": "vllm",
+        "state": "installed",
+        "folder": str(home.environment),
+        "version": "0.32.0",
+        "device": "cpu",
+    }
     code, said, _ = home.earshot("engines", "install", "vllm")
     assert code == ExitCode.OK
     assert "already exists" in said

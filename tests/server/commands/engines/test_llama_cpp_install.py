@@ -5,6 +5,7 @@ import io
 import shutil
 import tarfile
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -20,6 +21,7 @@ from server.commands.engines.llama_cpp_install import (
     unpack,
 )
 from server.commands.engines.pip import InstallError
+from server.models.progress import DownloadProgress
 from tests.conftest import require
 
 pytestmark = pytest.mark.live
@@ -32,9 +34,8 @@ add_executable(llama-server main.cpp)
 PROGRAM = '#include <cstdio>\nint main() { std::puts("version: tiny"); }\n'
 
 
-def installer(folder: Path, said: list[str] | None = None) -> LlamaCppInstaller:
-    lines: list[str] = [] if said is None else said
-    return LlamaCppInstaller(folder, "cpu", lines.append)
+def installer(folder: Path, out: TextIO | None = None) -> LlamaCppInstaller:
+    return LlamaCppInstaller(folder, "cpu", DownloadProgress(out or io.StringIO()))
 
 
 def write_source(folder: Path, program: str = PROGRAM) -> None:
@@ -49,15 +50,15 @@ def require_compiler() -> None:
 
 def test_a_build_that_broke_off_goes_on(tmp_path: Path) -> None:
     require_compiler()
-    folder, said = tmp_path / "llama_cpp", list[str]()
+    folder, out = tmp_path / "llama_cpp", io.StringIO()
     write_source(folder, "int main() { return no_such_name; }\n")
     with pytest.raises(InstallError, match=r"the build failed: .*no_such_name"):
         installer(folder).install()
     assert "no_such_name" in log_file_of(folder).read_text()
     assert read_installation(folder) is None
     write_source(folder)
-    installation = installer(folder, said).install()
-    assert said[0] == f"continuing with {folder}"
+    installation = installer(folder, out).install()
+    assert out.getvalue().startswith(f"  continuing with {folder}\n")
     assert read_installation(folder) == installation
     assert sorted(path.name for path in folder.iterdir()) == ["bin", "earshot-engine.json"]
     built = (folder / PROGRAM_PATH).stat().st_mtime_ns
