@@ -13,7 +13,10 @@ from tests.web.conftest import FAKE_CALL
 pytestmark = pytest.mark.browser
 
 QUESTION, ANSWER = "turn on the light", "The light is on."
-ARGUMENTS, RESULT = '{"area": "kitchen"}', '{"targets": []}'
+ARGUMENTS = '{"area": "kitchen"}'
+RESULT = """{"targets": [
+{"name": "kitchen lights", "kind": "light", "state": "on", "attributes": {"brightness": 40}},
+{"name": "socket", "kind": "switch", "state": "", "attributes": {}}]}"""
 
 
 @pytest.fixture
@@ -102,7 +105,8 @@ def test_tool_calls_are_shown_and_sent_again_with_their_turn(page: Page, other: 
     expect(tools.locator("summary")).to_have_text("Called HassTurnOn")
     tools.locator("summary").click()
     expect(tools).to_contain_text('"area": "kitchen"')
-    expect(tools).to_contain_text('"targets": []')
+    expect(tools.get_by_test_id("tool-changed")).to_have_text("kitchen lights: on, 40 %; socket")
+    expect(tools).to_contain_text('"name": "socket"')
     other.get_by_test_id("mic").click()
     is_in(other, "listening")
     (asked,) = sent(other)
@@ -116,6 +120,17 @@ def test_tool_calls_are_shown_and_sent_again_with_their_turn(page: Page, other: 
     call, output = items[1:3]
     assert (call["name"], call["arguments"], output["output"]) == ("HassTurnOn", ARGUMENTS, RESULT)
     assert call["call_id"] == output["call_id"]
+
+
+def test_a_strange_result_of_a_tool_is_shown_as_it_is(page: Page) -> None:
+    opened(page)
+    *first, done, stopped = a_turn(1, QUESTION, ANSWER)
+    strange = '{"targets": [null, {"name": 3}, {"name": "x", "state": "odd", "attributes": null}]}'
+    say(page, *first, *tool_called("resp_1", "theirs", "{}", strange), done, stopped)
+    tools = page.get_by_test_id("tools")
+    tools.locator("summary").click()
+    expect(tools.get_by_test_id("tool-changed")).to_have_text("x")
+    expect(tools).to_contain_text('"state": "odd"')
 
 
 def test_a_kept_turn_is_sent_only_once(page: Page, other: Page) -> None:

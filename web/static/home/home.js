@@ -251,8 +251,12 @@ function summaryOf(entity, room) {
   return `${name} ${stateInWords(entity)}`;
 }
 
-/** Returns the state with the value that belongs to it, such as "on, 40 %". @param {Entity} entity */
-function stateInWords(entity) {
+/**
+ * Returns the state with the value that belongs to it, such as "on, 40 %".
+ *
+ * @param {Pick<Entity, "kind" | "state" | "attributes">} entity
+ */
+export function stateInWords(entity) {
   const { kind, state, attributes } = entity;
   const words = t(`s_${state}`, {
     target: formatNumber(Number(attributes.target_temperature ?? 0)),

@@ -283,6 +283,7 @@ export const DE = {
   delete_all: "Hier und auf dem Server löschen",
   tools_called: "{names} aufgerufen",
   tool_arguments: "Argumente",
+  tool_changed: "Geändert",
   tool_result: "Ergebnis",
   // The settings view.
   settings: "Einstellungen",

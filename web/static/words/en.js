@@ -278,6 +278,7 @@ export const EN = {
   delete_all: "Delete here and on the server",
   tools_called: "Called {names}",
   tool_arguments: "Arguments",
+  tool_changed: "Changed",
   tool_result: "Result",
   // The settings view.
   settings: "Settings",

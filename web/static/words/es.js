@@ -281,6 +281,7 @@ export const ES = {
   delete_all: "Borrar aquí y en el servidor",
   tools_called: "Se llamó a {names}",
   tool_arguments: "Argumentos",
+  tool_changed: "Cambiado",
   tool_result: "Resultado",
   // The settings view.
   settings: "Ajustes",

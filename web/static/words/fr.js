@@ -282,6 +282,7 @@ export const FR = {
   delete_all: "Supprimer ici et sur le serveur",
   tools_called: "Appel de {names}",
   tool_arguments: "Arguments",
+  tool_changed: "Modifié",
   tool_result: "Résultat",
   // The settings view.
   settings: "Réglages",

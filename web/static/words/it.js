@@ -280,6 +280,7 @@ export const IT = {
   delete_all: "Elimina qui e sul server",
   tools_called: "Chiamata di {names}",
   tool_arguments: "Argomenti",
+  tool_changed: "Modificato",
   tool_result: "Risultato",
   // The settings view.
   settings: "Impostazioni",

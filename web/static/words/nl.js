@@ -282,6 +282,7 @@ export const NL = {
   delete_all: "Hier en op de server verwijderen",
   tools_called: "{names} aangeroepen",
   tool_arguments: "Argumenten",
+  tool_changed: "Gewijzigd",
   tool_result: "Resultaat",
   // The settings view.
   settings: "Instellingen",

@@ -282,6 +282,7 @@ export const PT = {
   delete_all: "Apagar aqui e no servidor",
   tools_called: "Chamada de {names}",
   tool_arguments: "Argumentos",
+  tool_changed: "Alterado",
   tool_result: "Resultado",
   // The settings view.
   settings: "Definições",

@@ -269,6 +269,7 @@ export const ZH = {
   delete_all: "在此处和服务器上删除",
   tools_called: "调用了 {names}",
   tool_arguments: "参数",
+  tool_changed: "已更改",
   tool_result: "结果",
   // The settings view.
   settings: "设置",
