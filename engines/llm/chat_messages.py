@@ -16,7 +16,7 @@ from core.ports import ToolSpec
 from engines.base import Message, ToolCall
 
 EMPTY_USER_TEXT = "..."
-"Text of the user message that is put in front when the assistant spoke first."
+"Text of a user message that is inserted if the assistant spoke first."
 
 
 def chat_messages(
@@ -30,14 +30,14 @@ def chat_messages(
     system = "\n\n".join(m.text for m in messages if m.role == "system" and m.text)
     results = {m.call_id: m.text for m in messages if m.role == "tool"}
     chat: list[dict[str, object]] = [{"role": "system", "content": system}] if system else []
-    turns = [turn for turn in _turns(messages, results) if not _is_empty(turn)]
-    if not turns or turns[0].role != "user":
+    dialogue = [message for message in _dialogue(messages, results) if not _is_empty(message)]
+    if not dialogue or dialogue[0].role != "user":
         chat.append({"role": "user", "content": EMPTY_USER_TEXT})
-    for turn in _merged(turns):
-        chat.append(_chat_message(turn, as_text=arguments_as_text))
+    for message in _merge_messages(dialogue):
+        chat.append(_chat_message(message, as_text=arguments_as_text))
         chat += (
             {"role": "tool", "tool_call_id": call.call_id, "content": results[call.call_id]}
-            for call in turn.tool_calls
+            for call in message.tool_calls
         )
     return chat
 
@@ -57,10 +57,11 @@ def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def _turns(messages: Sequence[Message], results: Mapping[str, str]) -> Iterator[Message]:
-    """Yields the messages of users and assistants; the caller puts results behind their calls.
+def _dialogue(messages: Sequence[Message], results: Mapping[str, str]) -> Iterator[Message]:
+    """Yields the messages of user and assistant, without system messages and tool results.
 
-    A call whose result never came is left out: servers refuse it, and models wait for it.
+    results: result of each tool call, by its id. Calls without a result are left out: servers
+    refuse them, and models wait for the result.
     """
     for message in messages:
         if message.role == "user":
@@ -70,39 +71,39 @@ def _turns(messages: Sequence[Message], results: Mapping[str, str]) -> Iterator[
             yield Message("assistant", message.text, calls)
 
 
-def _is_empty(turn: Message) -> bool:
-    return turn.role == "assistant" and not turn.text and not turn.tool_calls
+def _is_empty(message: Message) -> bool:
+    return message.role == "assistant" and not message.text and not message.tool_calls
 
 
-def _merged(turns: Sequence[Message]) -> Iterator[Message]:
+def _merge_messages(dialogue: Sequence[Message]) -> Iterator[Message]:
     """Merges consecutive messages of one role, but starts a new message after each tool round."""
-    for role, group in groupby(turns, key=lambda turn: turn.role):
+    for role, group in groupby(dialogue, key=lambda message: message.role):
         texts: list[str] = []
         images: tuple[ImagePart, ...] = ()
         calls: tuple[ToolCall, ...] = ()
-        for turn in group:
-            if calls and (turn.text or turn.tool_calls):
-                yield Message(role, _joined_lines(texts), calls)
+        for message in group:
+            if calls and (message.text or message.tool_calls):
+                yield Message(role, _join_lines(texts), calls)
                 texts, calls = [], ()
-            texts.append(turn.text)
-            images += turn.images
-            calls = turn.tool_calls
-        yield Message(role, _joined_lines(texts), calls, images=images)
+            texts.append(message.text)
+            images += message.images
+            calls = message.tool_calls
+        yield Message(role, _join_lines(texts), calls, images=images)
 
 
-def _joined_lines(texts: Sequence[str]) -> str:
+def _join_lines(texts: Sequence[str]) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def _chat_message(turn: Message, *, as_text: bool) -> dict[str, Any]:
-    content: str | list[dict[str, Any]] = turn.text
-    if turn.images:
-        text = [{"type": "text", "text": turn.text}] if turn.text else []
-        content = [*text, *map(_image_part, turn.images)]
-    chat_message: dict[str, Any] = {"role": turn.role, "content": content}
-    if turn.tool_calls:
+def _chat_message(message: Message, *, as_text: bool) -> dict[str, Any]:
+    content: str | list[dict[str, Any]] = message.text
+    if message.images:
+        text = [{"type": "text", "text": message.text}] if message.text else []
+        content = [*text, *map(_image_part, message.images)]
+    chat_message: dict[str, Any] = {"role": message.role, "content": content}
+    if message.tool_calls:
         chat_message["tool_calls"] = [
-            _function_call(call, as_text=as_text) for call in turn.tool_calls
+            _function_call(call, as_text=as_text) for call in message.tool_calls
         ]
     return chat_message
 

@@ -1,8 +1,8 @@
-"""Language model engine that answers commands by templates and all else by a language model.
+"""Language model engine that answers commands by templates, and everything else by a model.
 
-A sentence that the templates understand never reaches the model: it is done at once and exactly,
-and works even when the model is unavailable. In place of the home's tools the model is given one
-tool, with which it hands a sentence to the templates. The templates carry it out and answer.
+A sentence that the templates understand never reaches the model. It is carried out at once, even
+when the model is unavailable. For other sentences the model gets one tool in place of the home's
+tools. It calls that tool with a sentence, which the templates carry out and answer.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -53,14 +53,14 @@ __all__ = ["REQUIRES", "HybridLlm", "Settings", "create"]
 NAME = "hybrid"
 
 MAX_SENTENCES = 3
-"Number of sentences a model may try if the templates understand none. Each costs a request."
+"Most requests to the model for one answer, if the templates understand none of its sentences."
 
 MAX_DELEGATED = 4096
-"Number of tool calls whose sentence is kept: many times the calls of all answers in progress."
+"Most tool calls whose sentence is kept. All answers in progress have far fewer calls."
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The language model behind the templates."""
+    """Settings of the language model behind the templates."""
 
     engine: str = "openai"
     "Name of its engine."
@@ -101,16 +101,16 @@ class HybridLlm:
 
     name = NAME
 
-    def __init__(self, commands: "IntentsLlm", model: Llm) -> None:
+    def __init__(self, templates: "IntentsLlm", model: Llm) -> None:
         self.model = model
         self.on_failure: Callable[[EarshotError], None] | None = None
         """Called with the error when the model gave no answer, or broke off. Not called for a
-        prompt that is too long: the caller may try again with a shorter one."""
-        self._commands = commands
+        prompt that is too long: the caller may send a shorter one."""
+        self._templates = templates
         self._is_warm = False
         self._delegated: dict[str, _DelegatedSentence] = {}
         "Id of a tool call -> the model's sentence that led to it."
-        both = (*commands.languages, *model.languages)
+        both = (*templates.languages, *model.languages)
         self.languages = tuple(sorted(set(both))) if model.languages else ()
         self.context_tokens = model.context_tokens
 
@@ -126,7 +126,7 @@ class HybridLlm:
 
     @property
     def max_concurrency(self) -> int | None:
-        """Answers that the model writes at the same time; commands do not count and always pass."""
+        """Number of answers that the model writes at once. Templates answer without this limit."""
         return self.model.max_concurrency if isinstance(self.model, ConcurrencyLimitedLlm) else None
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
@@ -134,7 +134,7 @@ class HybridLlm:
 
         Raises EngineError when the model can never become available.
         """
-        await self._commands.warm(language, tools)
+        await self._templates.warm(language, tools)
         if isinstance(self.model, WarmableLlm) and not self._is_warm:
             await self.model.warm(language, tools)
             self._is_warm = True
@@ -142,7 +142,7 @@ class HybridLlm:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Runs the model's server while entered, if it has one (`vllm`). Raises EngineError."""
+        """Runs the model's server, if it has one (`vllm`). Raises EngineError."""
         if isinstance(self.model, LlmWithServer):
             async with self.model.running():
                 self.context_tokens = self.model.context_tokens
@@ -173,8 +173,7 @@ class HybridLlm:
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """Streams the answer (see `Llm.reply`). Raises the model's EngineError, OverloadedError."""
         if await self._is_command(messages, tools, language):
-            done = self._template_reply(messages, tools, language)
-            async with aclosing(done) as steps:
+            async with aclosing(self._template_reply(messages, tools, language)) as steps:
                 async for step in steps:
                     yield step
             return
@@ -186,8 +185,8 @@ class HybridLlm:
                     has_begun = has_begun or not isinstance(delta, RateLimits)
                     yield delta
         except (EngineError, OverloadedError) as exc:
-            may_be_shorter = isinstance(exc, ContextLengthExceeded) and not has_begun
-            if self.on_failure is not None and not may_be_shorter:
+            may_be_retried = isinstance(exc, ContextLengthExceeded) and not has_begun
+            if self.on_failure is not None and not may_be_retried:
                 self.on_failure(exc)
             raise
         finally:
@@ -202,8 +201,8 @@ class HybridLlm:
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """Streams the model's answer.
 
-        Its calls of the home command tool come out as calls of the home's own tools. When no
-        sentence was understood, the model is asked again, up to MAX_SENTENCES times in all.
+        Its calls of the home command tool become calls of the home's own tools. If the templates
+        understand none of its sentences, it gets a new request, up to MAX_SENTENCES in all.
         """
         home = self._home_tool(tools, language)
         if home is None:
@@ -214,43 +213,50 @@ class HybridLlm:
             return
         prompt = messages_for_model(messages, home.name, _is_home_call, self._sentence_of)
         for attempt in range(MAX_SENTENCES):
-            wanted = _ModelRound()
+            model_round = _ModelRound()
             reply = self.model.reply(prompt, home.model_tools, language=language, options=options)
             async with aclosing(reply) as deltas:
                 async for delta in deltas:
-                    if wanted.record(delta, home.name):
+                    if model_round.record(delta, home.name):
                         yield delta
             failed: list[ToolCall] = []
-            for call in wanted.home_calls:
+            for call in model_round.home_calls:
                 sentence = sentence_of(call)
-                steps = await self._commands.steps(
+                steps = await self._templates.steps(
                     sentence, _server_tools(tools), language=language
                 )
                 if steps is None:
                     failed.append(call)
                 for step in steps or ():
                     if isinstance(step, ToolCall):
-                        self._remember(step, _DelegatedSentence(sentence, has_text=wanted.has_text))
+                        self._store_sentence(
+                            step, _DelegatedSentence(sentence, has_text=model_round.has_text)
+                        )
                     yield step
-            if not failed or wanted.has_other_calls or len(failed) < len(wanted.home_calls):
-                return  # at least one call was made: its result will be answered
+            if (
+                not failed
+                or model_round.has_other_calls
+                or len(failed) < len(model_round.home_calls)
+            ):
+                return  # at least one call goes out, and the next round answers its result
             if attempt == MAX_SENTENCES - 1:
                 unknown = Message("user", sentence_of(failed[0]))
-                async with aclosing(self._not_understood(unknown, tools, language)) as texts:
+                unknown_reply = self._unknown_sentence_reply(unknown, tools, language)
+                async with aclosing(unknown_reply) as texts:
                     async for text in texts:
                         yield text
                 return
-            # The model has called a tool, as it had to. Now it may answer in words instead.
+            # The model did call a tool, as `must_call` demands. Now it may answer in words.
             options = replace(options, must_call=False)
             for call in failed:
                 prompt.append(Message("assistant", tool_calls=(call,)))
                 prompt.append(Message("tool", NOT_UNDERSTOOD, call_id=call.call_id))
 
-    def _not_understood(
+    def _unknown_sentence_reply(
         self, unknown: Message, tools: Sequence[ToolSpec], language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Streams the templates' answer to a sentence that they do not understand."""
-        return self._commands.reply(
+        return self._templates.reply(
             [unknown], _server_tools(tools), language=language, has_model=True
         )
 
@@ -259,7 +265,7 @@ class HybridLlm:
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Streams the templates' calls and answers.
 
-        They belong to the user's own sentence, or to the sentences that the model delegated.
+        They belong to the user's own sentence, or to the sentences that the model wrote.
         """
         delegated = [
             (call, self._delegated.get(call.call_id))
@@ -267,7 +273,7 @@ class HybridLlm:
         ]
         results = {message.call_id: message for message in messages if message.role == "tool"}
         by_sentence: dict[_DelegatedSentence, list[Message]] = {}
-        for call, command in reversed(delegated):
+        for call, command in reversed(delegated):  # the oldest message first
             if command is not None and call.call_id in results:
                 messages_so_far = by_sentence.setdefault(
                     command, [Message("user", command.sentence)]
@@ -276,7 +282,7 @@ class HybridLlm:
         exchanges: list[Sequence[Message]] = [*by_sentence.values()] or [messages]
         needs_space = any(command.has_text for command in by_sentence)
         for exchange in exchanges:
-            reply = self._commands.reply(exchange, _server_tools(tools), language=language)
+            reply = self._templates.reply(exchange, _server_tools(tools), language=language)
             async with aclosing(reply) as steps:
                 async for step in steps:
                     if needs_space and isinstance(step, TextDelta):
@@ -285,15 +291,15 @@ class HybridLlm:
             needs_space = True
 
     def _home_tool(self, tools: Sequence[ToolSpec], language: str) -> HomeCommandTool | None:
-        """Returns the home command tool; None without templates for `language` or a home."""
-        is_known = language.partition("-")[0] in self._commands.languages
+        """Returns the home command tool; None without templates or a home's tools."""
+        is_known = language.partition("-")[0] in self._templates.languages
         return home_tool(tools) if is_known else None
 
     def _sentence_of(self, call: ToolCall) -> str | None:
         delegated = self._delegated.get(call.call_id)
         return None if delegated is None else delegated.sentence
 
-    def _remember(self, call: ToolCall, delegated: "_DelegatedSentence") -> None:
+    def _store_sentence(self, call: ToolCall, delegated: "_DelegatedSentence") -> None:
         self._delegated[call.call_id] = delegated
         while len(self._delegated) > MAX_DELEGATED:
             del self._delegated[next(iter(self._delegated))]
@@ -301,16 +307,13 @@ class HybridLlm:
     async def _is_command(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], language: str
     ) -> bool:
-        """Returns True if the templates answer, False if the model does.
-
-        Results of tools go to the side that made the calls.
-        """
-        if _has_images(messages):  # templates cannot see
+        """Returns True if the templates answer, False if the model does."""
+        if _has_images(messages):  # templates do not understand images
             return False
         calls = _calls_after_last_user_message(messages)
-        if calls:
+        if calls:  # whichever of the two made the calls answers their results
             return all(map(_is_home_call, calls))
-        return await self._commands.understands(messages, _server_tools(tools), language=language)
+        return await self._templates.understands(messages, _server_tools(tools), language=language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,22 +322,23 @@ class _DelegatedSentence:
 
     sentence: str
     has_text: bool
-    "The model wrote text before it, so the answer needs a space in front."
+    "True: the model wrote text before it, so the answer needs a space in front."
 
 
 @dataclass(slots=True)
 class _ModelRound:
-    """The tool calls of a model in one round."""
+    """Tool calls in the model's answer to one request."""
 
     home_calls: list[ToolCall] = field(default_factory=list[ToolCall])
     has_other_calls: bool = False
-    "The model calls tools that are not the home's as well."
+    "True: the model also calls tools that do not belong to the home."
     has_text: bool = False
 
     def record(self, delta: object, home: str) -> bool:
-        """Records `delta`. Returns False if the caller must not pass it on.
+        """Records `delta`, and returns True if the caller passes it on.
 
-        Calls of the tool `home` are known here only.
+        home: name of the home command tool. Its calls are not passed on: no tool runs under that
+        name.
         """
         match delta:
             case ToolCall(name=name) if name == home:
@@ -352,10 +356,10 @@ class _ModelRound:
 
 
 def _server_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Returns the tools that the templates may call: those that no client declared.
+    """Returns the tools that the templates may call: all that no client declared.
 
-    A client's tool may have the name of one of ours, but its schema is its own, and only the model
-    reads schemas.
+    A client's tool may have the name of a built-in tool and another schema. Templates do not read
+    schemas.
     """
     return [tool for tool in tools if not tool.is_clients]
 

@@ -12,7 +12,8 @@ class ReasoningFilter:
     """Takes text in pieces of any length and returns the part that may be spoken."""
 
     is_thinking: bool = False
-    "Start value True: the chat template opens the thought, and the model only closes it."
+    """True inside a thought. Start with True if the chat template opens the thought, so that the
+    model writes only the closing tag."""
     _pending_text: str = ""
     "End of the text so far that may be the beginning of a tag."
     _has_spoken: bool = field(default=False)
@@ -30,15 +31,15 @@ class ReasoningFilter:
         if not self.is_thinking:
             spoken += self._pending_text[:safe]
         self._pending_text = self._pending_text[safe:]
-        return self._trimmed(spoken)
+        return self._trim_start(spoken)
 
     def end(self) -> str:
-        """Returns text that was held back and is no tag. An unfinished thought is dropped."""
-        held, self._pending_text = self._pending_text, ""
-        return "" if self.is_thinking else self._trimmed(held)
+        """Returns the text that was held back, if it is no thought."""
+        rest, self._pending_text = self._pending_text, ""
+        return "" if self.is_thinking else self._trim_start(rest)
 
-    def _trimmed(self, spoken: str) -> str:
-        """Removes the empty lines that models put between their thoughts and their answer."""
+    def _trim_start(self, spoken: str) -> str:
+        """Removes the empty lines that models write between their thoughts and their answer."""
         if not self._has_spoken:
             spoken = spoken.lstrip()
             self._has_spoken = bool(spoken)

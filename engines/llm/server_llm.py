@@ -1,6 +1,6 @@
-"""The `Llm` that starts a model server with OpenAI's completions, watches it and asks it over HTTP.
+"""Runs a model server that has OpenAI's completions API, and generates answers with it over HTTP.
 
-The engines `vllm` and `llama_cpp` describe their server; this does the rest for both.
+The engines `vllm` and `llama_cpp` describe their server in a `CompletionServer`.
 """
 
 import secrets
@@ -32,46 +32,50 @@ HOST = "127.0.0.1"
 "Address at which the server listens: only programs of this machine reach it."
 
 
-def check_own_options(
+def check_reserved_options(
     engine: str,
-    request: Iterable[str],
-    own_keys: Collection[str],
+    request_keys: Iterable[str],
+    reserved_keys: Collection[str],
     extra_args: Iterable[str],
-    own_args: Collection[str],
+    reserved_args: Collection[str],
 ) -> None:
-    """Raises ConfigError for an option that only the engine sets. `request`: keys of the setting
-    with that name, and `own_keys` those of them that the engine sets. `extra_args`: arguments of
-    the server's program, and `own_args` the options among them that the engine sets."""
-    for key in request:
-        if key in own_keys:
+    """Raises ConfigError if the operator sets an option that only the engine sets.
+
+    request_keys: keys of the setting `request`.
+    reserved_keys: keys that must not be in it.
+    extra_args: the setting `extra_args`, arguments of the server's program.
+    reserved_args: options that must not be in it, as in `--port`.
+    """
+    for key in request_keys:
+        if key in reserved_keys:
             raise ConfigError(f"llm.{engine}: request: {key} is set by the engine itself")
     for argument in extra_args:
         name = argument.partition("=")[0].replace("_", "-")
-        if name in own_args:
+        if name in reserved_args:
             raise ConfigError(f"llm.{engine}: extra_args: {name} is set by the engine itself")
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionServer:
-    """Program of a model server, and how it is asked."""
+    """Describes a model server: how to start it, and how to send it requests."""
 
     name: str
     "Name of the engine."
     command: Callable[[int], Sequence[str]]
-    """Returns program and arguments for a port. The key is not among them, because every user of
+    """Returns program and arguments for a port. They do not contain the key, because every user of
     the machine can read a command line."""
     variables: Callable[[str], Mapping[str, str]]
-    "Returns the environment variables for a key."
+    "Returns the environment variables of the server, with the key that its clients must send."
     client_settings: Callable[[str, str], openai.Settings]
-    "Returns the settings of the engine `openai` for the address of the server and a key."
+    "Returns the settings of the engine `openai` for a server's address (without `/v1`) and key."
     port: int = 0
     "Port on loopback; 0: a free one."
     start_timeout_s: float = 900.0
-    "Longest time from the start until the server answers."
+    "Longest time from the start until the server is healthy."
     languages: tuple[str, ...] = ()
     "ISO 639-1 codes of what the model understands; (): any."
     context_tokens: int | None = None
-    "Tokens of prompt and answer together; None: the server tells it."
+    "Tokens of prompt and answer together; None: the server reports the number."
     max_concurrency: int | None = None
     "Number of answers that the server writes at once; None: not known."
     accepts_images: bool = False
@@ -80,8 +84,8 @@ class CompletionServer:
 class ServerLlm:
     """An `Llm` that can be used while `running` is entered.
 
-    The engine `openai` writes equal messages as equal text. So each prompt begins with the previous
-    one, and the server finds that part in its prefix cache.
+    Each prompt begins with the previous prompt of its conversation, character for character. So the
+    server finds that part in its prefix cache.
     """
 
     def __init__(self, server: CompletionServer) -> None:
@@ -112,19 +116,23 @@ class ServerLlm:
         return self._supervisor.restarts if self._supervisor else 0
 
     async def ready(self) -> None:
-        """Waits until a restarted server is up. Raises EngineCrashed if it is given up."""
-        await self._supervised().ready()
+        """Waits until a restarted server is up.
+
+        Raises EngineCrashed if all restarts failed.
+        """
+        await self._started_supervisor().ready()
 
     async def changed(self) -> None:
-        """Waits until the server goes down, comes up or is given up."""
-        await self._supervised().changed()
+        """Waits until the server goes down, comes up, or all restarts failed."""
+        await self._started_supervisor().changed()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Runs the server while entered; it is up when the body begins.
+        """Runs the server while the context is open; the server is up when the body begins.
 
-        One task enters and leaves it, once per object. Raises EngineError if the server does not
-        come up. Other exceptions than EngineError from the body come out in an ExceptionGroup.
+        Enter it once per object, and leave it in the task that entered it. Raises EngineError if
+        the server does not come up. Exceptions of the body other than EngineError are raised in an
+        ExceptionGroup.
         """
         server, key = self._server, secrets.token_urlsafe(32)
         with reserve_port("llm", self.name, HOST, server.port) as port:
@@ -142,7 +150,7 @@ class ServerLlm:
                 self._supervisor = program.supervisor(probe)
                 llm = self._llm = openai.create(client_settings, self.name)
                 async with self._supervisor.running(), aclosing(llm):
-                    await llm.warm("", ())
+                    await llm.warm("", ())  # asks for the size of the context window
                     self.context_tokens = llm.context_tokens
                     yield
 
@@ -158,7 +166,7 @@ class ServerLlm:
 
         Raises EngineCrashed at once while the server is down, and when it dies during an answer.
         """
-        self._supervised().check()
+        self._started_supervisor().check()
         assert self._llm is not None
         answer = self._llm.reply(messages, tools, language=language, options=options)
         try:
@@ -166,26 +174,28 @@ class ServerLlm:
                 async for part in parts:
                     yield part
         except EngineUnreachable as exc:
-            raise self._lost(exc) from exc
+            raise self._server_lost(exc) from exc
 
     async def forward(
         self, path: str, body: Mapping[str, object], private_texts: Sequence[str]
     ) -> AsyncGenerator[str, None]:
-        """Sends a request on (see `CompletionServerLlm.forward`). Raises EngineCrashed as
-        `reply`."""
-        self._supervised().check()
+        """Passes a request on (see `CompletionServerLlm.forward`).
+
+        Raises EngineCrashed in the same cases as `reply`.
+        """
+        self._started_supervisor().check()
         assert self._llm is not None
         try:
             async with aclosing(self._llm.forward(path, body, private_texts)) as texts:
                 async for text in texts:
                     yield text
         except EngineUnreachable as exc:
-            raise self._lost(exc) from exc
+            raise self._server_lost(exc) from exc
 
-    def _supervised(self) -> ServerSupervisor:
+    def _started_supervisor(self) -> ServerSupervisor:
         if self._supervisor is None:
             raise EngineCrashed("llm", self.name, "its server has not been started")
         return self._supervisor
 
-    def _lost(self, error: EngineUnreachable) -> EngineCrashed:
+    def _server_lost(self, error: EngineUnreachable) -> EngineCrashed:
         return EngineCrashed("llm", self.name, f"its server was lost: {error.detail}")

@@ -12,7 +12,7 @@ import aiohttp
 from core.errors import ConfigError
 from core.limits import CapacityLimit
 from engines.llm.openai.engine import OpenAiLlm
-from engines.llm.openai.pass_through import refused_forward
+from engines.llm.openai.pass_through import forward_error
 from engines.llm.openai.settings import Settings as LlmSettings
 from engines.runtime.openai_http.client import OpenAiHttpClient, WholeBody
 from engines.runtime.openai_http.errors import OpenAiHttpError
@@ -119,7 +119,7 @@ class RemoteModel:
                     async for text in texts:
                         answer = text
             except OpenAiHttpError as error:
-                raise refused_forward(error, private_texts) from None
+                raise forward_error(error, private_texts) from None
         return answer
 
     async def stream(
@@ -147,7 +147,7 @@ class RemoteModel:
                     async for part in parts:
                         yield part
             except OpenAiHttpError as error:
-                raise refused_forward(error, private_texts) from None
+                raise forward_error(error, private_texts) from None
 
     async def drain(self) -> None:
         """Takes no new requests, and waits until those under way are answered."""

@@ -1,7 +1,7 @@
-"""The embedded engine for commands: Home Assistant's sentence templates, and some of our own.
+"""Engine for commands without a model: Home Assistant's sentence templates, and some of our own.
 
-It is strict: to a sentence that no template matches it says that it did not understand.
-The names of rooms and devices come from the enums of the tools that it is given.
+It says that it did not understand a sentence that no template matches. The names of rooms and
+devices come from the enums in the tools' schemas.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,6 @@ REQUIRES = {
     "jinja2": "jinja2",
 }
 
-
 _import_lock = Lock()
 
 
@@ -32,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(settings: Settings) -> "IntentsLlm":
-    """Returns the engine. A language is loaded on first use, or earlier by `warm`."""
+    """Returns the engine. Each language is loaded by `warm` or on first use."""
     _import_library()
     from engines.llm.intents.engine import IntentsLlm
 
@@ -40,33 +39,35 @@ def create(settings: Settings) -> "IntentsLlm":
 
 
 def languages() -> tuple[str, ...]:
-    """Returns the ISO 639-1 codes of the languages that it understands and answers in."""
+    """Returns the ISO 639-1 codes of the languages with sentences and replies."""
     from engines.llm.intents.language import languages as codes
 
     return codes()
 
 
 def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "IntentMatch | None":
-    """Returns the meaning of `text` without a conversation before it, or None.
+    """Returns the meaning of a sentence that begins a conversation; None if it is not understood.
 
-    Blocks while a language is loaded on first use.
+    language: ISO 639-1 code. It blocks up to a second when the language is used first.
     """
     _import_library()
-    from engines.llm.intents.follow_up import CommandHistory, completed
+    from engines.llm.intents.follow_up import CommandHistory, resolve_references
     from engines.llm.intents.grammar import grammar
     from engines.llm.intents.home_names import names_of
-    from engines.llm.intents.language import supported
+    from engines.llm.intents.language import supported_language
 
     names = names_of(tools)
-    known = grammar(supported(language), names)
-    found = known.understand(text) or known.understand_loosely(text)
-    return None if found is None else completed(found, CommandHistory((), tools), names)
+    matcher = grammar(supported_language(language), names)
+    command = matcher.understand(text) or matcher.understand_loosely(text)
+    if command is None:
+        return None
+    return resolve_references(command, CommandHistory((), tools), names)
 
 
 def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tuple[str, ...]:
-    """Returns at most `limit` sentences as they are spoken, to train language models with.
+    """Returns at most `limit` spoken sentences, for training the language model of a recogniser.
 
-    Common commands come more often. Empty for a language without templates of our own.
+    Frequent commands have more sentences. Empty for a language without sentences of our own.
     """
     _import_library()
     from engines.llm.intents.home_names import names_of
@@ -78,8 +79,8 @@ def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tupl
 def _import_library() -> None:
     """Imports hassil under a lock.
 
-    Its modules import each other in a circle: two threads that start at different ends of it find
-    half a module, or a deadlock.
+    Its modules import each other in a circle. Two threads that begin with different modules would
+    find an incomplete module, or wait for each other forever.
     """
     with _import_lock:
         import hassil  # noqa: F401

@@ -1,7 +1,7 @@
 """Completes sentences that refer to an earlier command: "turn them off", "and the bedroom?".
 
-The earlier commands are read from the tool calls in the conversation's history, so nothing is
-remembered here: a session that reconnects, and several sessions at once, need no care. Pure.
+The earlier commands are read from the tool calls in the conversation's history. There is no other
+state, so a session can reconnect, and sessions do not affect each other. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,24 +17,25 @@ from engines.llm.intents.home_names import HOUSE_INTENTS, UNDO, HomeNames
 from engines.llm.intents.sentences import SAME_ACTION, SAME_TARGETS
 
 NO_REFERENCE = "NoReference"
-"Intent of a sentence that refers to an earlier command that does not exist."
+"Intent of a sentence that refers to an earlier command, when there is none that fits."
 
 UNDO_FAILURES = ("NothingToUndo", "CannotUndo")
-"Intents of `undo` without a change, and after a change whose former state is not known."
+"Intents of `undo` without a change before it, and after a change that cannot be restored."
 
-UNRESOLVED = (NO_REFERENCE, *UNDO_FAILURES)
+UNRESOLVED_INTENTS = (NO_REFERENCE, *UNDO_FAILURES)
+"Intents of sentences that refer to nothing. They are answered without a tool."
 
 MAX_PAST_TURNS = 5
-"Turns that are searched for a command to refer to. After more, people say the name again."
+"Most turns between a command and a reference to it. Later, people say the device's name again."
 
 MAX_UNDO_TURNS = 20
-"Turns that are searched for a change to take back."
+"Most turns between a change and its undo."
 
 TARGET_SLOTS = ("name", "area", "domain", "device_class", "everywhere")
 "Slots that say which devices a command is for."
 
 UNCLEAR_TARGET_ERRORS = ("ambiguous", "no_such_device", "no_such_area")
-"Errors after which the user may answer with a name only."
+"Errors after which the user may answer with only a name or a room."
 
 INTENT_KINDS: Mapping[str, str] = {
     "HassClimateGetTemperature": "climate",
@@ -49,7 +50,7 @@ INTENT_KINDS: Mapping[str, str] = {
     "HassSetVolume": "media_player",
     "HassSetVolumeRelative": "media_player",
 }
-"Kind of device of commands that do not name one."
+"Intent -> kind of device (domain), for intents that are about one kind only."
 
 FOLLOW_UP_KINDS: Mapping[str, tuple[str, ...]] = {
     "climate": ("climate",),
@@ -58,11 +59,11 @@ FOLLOW_UP_KINDS: Mapping[str, tuple[str, ...]] = {
     "cover": ("cover",),
     "lock": ("lock",),
 }
-"""Slot `kind` of SAME_TARGETS -> kinds that the last command may have been for. "Turn it off" must
-never unlock a door that was locked before; "" stands for everything in a room or the home."""
+"""Slot `kind` of SAME_TARGETS -> kinds of device that the last command may have been for. "Turn it
+off" must never unlock a door that was locked before. "" is for commands about several kinds."""
 
 ACTIONS: Mapping[str, str] = {intent.lower(): intent for intent in HOUSE_INTENTS}
-"Slot `action` of SAME_TARGETS, in lower case as the grammar returns all slots, -> intent."
+"Slot `action` of SAME_TARGETS -> intent. The grammar returns all slots in lower case."
 
 QUERY_INTENTS = ("HassGetState", "HassClimateGetTemperature")
 "Intents that change nothing."
@@ -70,29 +71,34 @@ QUERY_INTENTS = ("HassGetState", "HassClimateGetTemperature")
 
 @dataclass(frozen=True, slots=True)
 class PastCommand:
-    """A tool call of an earlier turn, with what its result says."""
+    """A tool call of an earlier turn, with the facts in its result."""
 
     intent: str
     "Intent, or the name of a tool that has none."
     slots: Mapping[str, Any]
     text: str = ""
-    "Sentence, if it was given to the house tool."
+    "Sentence in a call of the house tool."
     error: str = ""
+    "Error code in the result; empty: it succeeded."
     change: str = ""
-    "Id under which the home keeps the former state; empty: there is none."
+    "Id for restoring the state before the call; empty: it cannot be restored."
     is_read_only: bool = False
+    "True: the call changed nothing."
 
 
 class CommandHistory:
-    """The commands of the earlier turns of a conversation, the latest turn first."""
+    """The commands of the earlier turns of a conversation.
+
+    messages: the conversation before the current sentence. tools: show which calls changed nothing.
+    """
 
     def __init__(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         self._houses = {tool.name for tool in tools if tool.house is not None}
         self._read_only = {tool.name for tool in tools if tool.is_read_only}
-        self.turns = self._turns(messages)
+        self.turns = self._commands_of_turns(messages)
+        "Commands of each turn, the latest turn first; an empty list for a turn without commands."
 
-    def _turns(self, messages: Sequence[Message]) -> list[list[PastCommand]]:
-        """Returns the commands of each turn in their order; empty lists for turns without one."""
+    def _commands_of_turns(self, messages: Sequence[Message]) -> list[list[PastCommand]]:
         turns: list[list[PastCommand]] = []
         turn: list[PastCommand] = []
         results: dict[str, Mapping[str, object]] = {}
@@ -103,7 +109,7 @@ class CommandHistory:
                 if len(turns) == MAX_UNDO_TURNS:
                     break
             elif message.role == "tool":
-                results[message.call_id] = decoded_result(message.text)
+                results[message.call_id] = decode_result(message.text)
             elif message.tool_calls:
                 calls = [
                     self._command(call.name, call.arguments, results.get(call.call_id, {}))
@@ -131,24 +137,27 @@ class CommandHistory:
         )
 
     def last_home_commands(self) -> list[PastCommand]:
-        """Returns the commands for devices of the latest turn that has any."""
+        """Returns the commands for devices from the latest turn that has one."""
         for turn in self.turns[:MAX_PAST_TURNS]:
-            found = [
+            home_commands = [
                 command
                 for command in turn
                 if command.intent in HOUSE_INTENTS and command.intent != UNDO
             ]
-            if found:
-                return found
+            if home_commands:
+                return home_commands
         return []
 
     def asks_for_target(self) -> bool:
-        """Returns True if the last answer was that it is not clear which device is meant."""
+        """Returns True if the last command failed because its device was not clear."""
         last = self.turns[0] if self.turns else []
         return bool(last) and last[-1].error in UNCLEAR_TARGET_ERRORS
 
-    def undo(self, found: IntentMatch) -> IntentMatch:
-        """Returns the command that takes back the last change that was not taken back yet."""
+    def undo(self, undo_command: IntentMatch) -> IntentMatch:
+        """Returns the command that restores the state before the last change.
+
+        Changes that were undone already are skipped. undo_command: the user's "undo".
+        """
         undone: set[str] = set()
         for turn in self.turns:
             undone.update(
@@ -163,30 +172,32 @@ class CommandHistory:
                 if command.intent != UNDO and not command.error and not command.is_read_only
             ]
             if any(not command.change for command in done):
-                # Part of it cannot be restored. Restoring the rest would leave a mixture.
-                return replace(found, intent="CannotUndo")
+                # A part of the turn cannot be restored, and restoring only the rest would surprise.
+                return replace(undo_command, intent="CannotUndo")
             changes = [command.change for command in done if command.change not in undone]
             if changes:
-                return replace(found, slots={"changes": changes})
-        return replace(found, intent="NothingToUndo")
+                return replace(undo_command, slots={"changes": changes})
+        return replace(undo_command, intent="NothingToUndo")
 
 
-def decoded_result(text: str) -> Mapping[str, Any]:
-    """Returns a tool's result, or an error if it is not a JSON object."""
+def decode_result(text: str) -> Mapping[str, Any]:
+    """Returns a tool's result, or the error `failed` if the text is not a JSON object."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError:
         return {"error": "failed"}
 
 
-def completed(found: IntentMatch, history: CommandHistory, names: HomeNames) -> IntentMatch | None:
-    """Returns the command with what it refers to filled in.
+def resolve_references(
+    command: IntentMatch, history: CommandHistory, names: HomeNames
+) -> IntentMatch | None:
+    """Returns the command with its references to earlier commands filled in.
 
-    Its intent is one of UNRESOLVED if there is nothing that it can refer to. None: the sentence
-    only names a device or room, and nobody asked for one.
+    Its intent is one of UNRESOLVED_INTENTS if a reference has nothing to refer to. None: the
+    sentence consists of a device or room, but there was no question for one.
     """
     steps: list[IntentMatch] = []
-    for step in found.steps:
+    for step in command.steps:
         alone = replace(step, then=())
         if step.intent == SAME_TARGETS:
             past = [_past(earlier) for earlier in steps] or history.last_home_commands()
@@ -199,7 +210,7 @@ def completed(found: IntentMatch, history: CommandHistory, names: HomeNames) -> 
             steps.append(_repeated(alone, past[-1], names) if past else _unresolved(alone))
         else:
             steps.append(history.undo(alone) if step.intent == UNDO else alone)
-    failed = [step for step in steps if step.intent in UNRESOLVED]
+    failed = [step for step in steps if step.intent in UNRESOLVED_INTENTS]
     first, *then = failed[:1] or steps  # a sentence is carried out as a whole or not at all
     return replace(first, then=tuple(then))
 
@@ -215,29 +226,29 @@ def _unresolved(step: IntentMatch) -> IntentMatch:
 def _with_targets(
     step: IntentMatch, past: Sequence[PastCommand], names: HomeNames
 ) -> list[IntentMatch]:
-    """Returns the action of `step` for the devices of each past command, each of them once."""
-    own = {key: value for key, value in step.slots.items() if key not in {"action", "kind"}}
+    """Returns the action of `step` for the devices of each past command, without duplicates."""
+    own_slots = {key: value for key, value in step.slots.items() if key not in {"action", "kind"}}
     action = ACTIONS[step.slots["action"]]
-    wanted = FOLLOW_UP_KINDS[step.slots["kind"]]
-    found: list[IntentMatch] = []
+    possible_kinds = FOLLOW_UP_KINDS[step.slots["kind"]]
+    commands: list[IntentMatch] = []
     for command in past:
         kind = _kind(command, names)
-        if kind not in wanted or command.error in UNCLEAR_TARGET_ERRORS:
+        if kind not in possible_kinds or command.error in UNCLEAR_TARGET_ERRORS:
             continue
         targets = {key: command.slots[key] for key in TARGET_SLOTS if key in command.slots}
         if kind:
             targets["domain"] = kind
-        new = IntentMatch(action, {**targets, **own}, text=step.text, is_follow_up=True)
-        if new not in found:
-            found.append(new)
-    if not found and "brightness_step" in own:
+        new = IntentMatch(action, {**targets, **own_slots}, text=step.text, is_follow_up=True)
+        if new not in commands:
+            commands.append(new)
+    if not commands and "brightness_step" in own_slots:
         # "Brighter" without a light before it means the lights that are on.
-        found = [IntentMatch(action, {"domain": "light", **own}, text=step.text)]
-    return found or [_unresolved(step)]
+        commands = [IntentMatch(action, {"domain": "light", **own_slots}, text=step.text)]
+    return commands or [_unresolved(step)]
 
 
 def _repeated(step: IntentMatch, past: PastCommand, names: HomeNames) -> IntentMatch:
-    """Returns the past command for the devices that `step` names."""
+    """Returns the past command, applied to the devices that `step` names."""
     kind = _kind(past, names)
     target = {key: step.slots[key] for key in TARGET_SLOTS if key in step.slots}
     if (kind, target.get("name")) in {(domain, name.casefold()) for domain, name in names.devices}:
@@ -248,21 +259,22 @@ def _repeated(step: IntentMatch, past: PastCommand, names: HomeNames) -> IntentM
     ):
         return _unresolved(step)  # "turn off the lamp and the front door" must open nothing
     slots = {key: value for key, value in past.slots.items() if key not in TARGET_SLOTS}
-    kept: dict[str, object] = {}
+    inherited: dict[str, object] = {}
     if "name" not in target:
         same_kind = "domain" not in target or target["domain"] == kind
-        inherited = ("domain", "device_class") if same_kind else ()
-        kept = {key: past.slots[key] for key in (*inherited, "area") if key in past.slots}
+        keys = ("domain", "device_class", "area") if same_kind else ("area",)
+        inherited = {key: past.slots[key] for key in keys if key in past.slots}
         if "domain" not in past.slots and "name" in past.slots and kind:
-            kept["domain"] = kind
-    return IntentMatch(past.intent, {**slots, **kept, **target}, text=step.text, is_follow_up=True)
+            inherited["domain"] = kind
+    slots = {**slots, **inherited, **target}
+    return IntentMatch(past.intent, slots, text=step.text, is_follow_up=True)
 
 
 def _kind(past: PastCommand, names: HomeNames) -> str:
-    """Returns the kind of device that a command was for; empty if it was for several kinds."""
+    """Returns the kind of device (domain) of a command; empty if it was for several kinds."""
     domain = past.slots.get("domain") or INTENT_KINDS.get(past.intent)
     if isinstance(domain, str) and domain:
         return domain
     name = str(past.slots.get("name", "")).casefold()
-    kinds = [kind for kind, own in names.devices if name and own.casefold() == name]
+    kinds = [kind for kind, device in names.devices if name and device.casefold() == name]
     return kinds[0] if kinds else ""

@@ -29,19 +29,19 @@ from engines.llm.intents.sentences import (
 )
 from engines.llm.intents.spoken_numbers import in_words
 
-MAX_WORDS = 40  # a command is shorter; matching time grows with the length
-MAX_CHARS = 400  # of MAX_WORDS words
-MAX_COMMANDS = 4  # in one sentence, each target is one; people do not chain more
+MAX_WORDS = 40  # of a sentence; commands are shorter, and matching time grows with the length
+MAX_CHARS = 400  # of a sentence with MAX_WORDS words
+MAX_COMMANDS = 4  # in one sentence, where each target counts; people do not say more
 MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMANDS
-MAX_JOIN_TRIES = 10  # matches for the targets of one verb, beyond MAX_TRIES
+MAX_JOIN_TRIES = 10  # matches for several targets of one verb, in addition to MAX_TRIES
 MAX_FOLLOW_UP_WORDS = 10  # "and what about the fan in the living room too"
 MAX_TARGET_WORDS = 4  # of a target with its article: "the living room lamp"
-MAX_NAME_WORDS = 5  # of a timer; a longer one begins with a command that was not understood
-MAX_JOINED_WORDS = 3  # of a name with a conjunction in it: "rice and beans"
-# "cancel timer for": a name behind that many words contains no other command's beginning.
+MAX_NAME_WORDS = 5  # of a timer's name; a longer one begins with a command that was not understood
+MAX_JOINED_WORDS = 3  # of a timer's name with a conjunction: "rice and beans"
+# A name after this many words ("cancel timer for") does not contain the beginning of a command.
 MIN_WORDS_BEFORE_NAME = 3
-MIN_FOREIGN_LETTERS = 4  # of a word that shows that a sentence is no command: "in" may be misheard
-MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
+MIN_FOREIGN_LETTERS = 4  # of a word that no command has; shorter ones may be misheard
+MAX_GRAMMARS = 16  # languages times homes in use at once; one grammar takes a few MB
 
 REPAIRED_INTENTS = (
     *("HassTurnOn", "HassTurnOff", "HassLightSet", "HassFanSetSpeed"),
@@ -49,11 +49,12 @@ REPAIRED_INTENTS = (
 )
 "Commands in which a misheard name is corrected."
 GUARDED_DOMAINS = ("lock", "alarm_control_panel", "cover", "valve", "siren")
-"Kinds of device that a wrong guess would open, close or set off. Their names are never guessed."
+"Kinds of device that a wrong guess would open, close or set off. Their names are not corrected."
 IGNORED_LIST = "anything"
 "Name of a list in our templates for free text whose content does not matter."
 _WORD = re.compile(r"[\w'’-]+")
 _NO_WORD = re.compile(r"(?!)")
+"Matches nothing."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,9 @@ class IntentMatch:
     then: tuple["IntentMatch", ...] = ()
     "Further commands of the same sentence."
     text: str = field(default="", compare=False)
-    "The words of this command, with misheard words corrected."
+    "The words of this command, after correction."
     is_follow_up: bool = field(default=False, compare=False)
-    "The devices or the action come from another command: `text` alone does not say them."
+    "True: the devices or the action come from another command, and are not in `text`."
 
     @property
     def steps(self) -> tuple["IntentMatch", ...]:
@@ -89,15 +90,15 @@ class Grammar:
         self._lists = _slot_lists(names, self._data)
         self._without_locks = _slot_lists(_without_locks(names), self._data)
         self._cover_names = {name.casefold() for domain, name in names.devices if domain == "cover"}
-        self._corrections = [(_pattern(wrong), right) for wrong, right in self._data.slips]
+        self._corrections = [(_pattern(wrong), right) for wrong, right in self._data.misspellings]
         self._phonetic_matcher = PhoneticMatcher(
             [*names.areas, *(own for kind, own in names.devices if kind not in GUARDED_DOMAINS)],
             guarded=[own for kind, own in names.devices if kind in GUARDED_DOMAINS],
-            kept=self._data.kept,
+            protected_words=self._data.protected_words,
         )
-        words = [_pattern(rf"[,.;]? {re.escape(word)} ") for word in self._data.split]
-        # Punctuation that recognisers write between two sentences, and in lists. It comes first:
-        # hassil ignores it, so "the lights of the kitchen, of the office" would be one target.
+        words = [_pattern(rf"[,.;]? {re.escape(word)} ") for word in self._data.command_separators]
+        # Recognisers write punctuation between two sentences and in lists. It is tried first,
+        # because hassil ignores it: "the kitchen lights, the office lights" would be one target.
         conjunction = re.escape(self._data.conjunction)
         self._splits = [_pattern(rf"[,.;!?] (?!{conjunction} )"), *words]
         self._between_targets = _pattern(rf",? {conjunction} |, ")
@@ -109,10 +110,9 @@ class Grammar:
         self._negations = [_pattern(rf"(?<!\w){word}(?!\w)") for word in self._data.negations]
 
     def understand(self, text: str) -> IntentMatch | None:
-        """Returns the meaning of a sentence, or None.
+        """Returns the meaning of a sentence; None if no template matches.
 
-        The match is strict; it is tried a second time with the known slips of recognisers
-        corrected.
+        A second try corrects the usual misspellings of recognisers.
         """
         if len(text) > MAX_CHARS:
             return None
@@ -120,33 +120,32 @@ class Grammar:
         if not text or len(text.split()) > MAX_WORDS:
             return None
         tries = iter(range(MAX_TRIES))
-        found = self._sentence(text, tries)
-        if found is None and (repaired := self._repair(text)) != text:
-            found = self._sentence(repaired, tries)
-        return None if found is None or self._is_refused(found, text) else found
+        command = self._sentence(text, tries)
+        if command is None and (corrected := self._correct(text)) != text:
+            command = self._sentence(corrected, tries)
+        return None if command is None or self._is_refused(command, text) else command
 
     def understand_loosely(self, text: str) -> IntentMatch | None:
-        """Returns the commands of a sentence whose targets share words, or that was misheard.
+        """Returns the meaning of a sentence with several targets of one verb, or a misheard name.
 
-        Takes up to 80 ms: call it from a thread.
+        None: no such meaning is found. Takes up to 80 ms, so it is called in a thread.
         """
         if len(text) > MAX_CHARS or len(text.split()) > MAX_WORDS or self._is_negated(text):
             return None
-        return self._joined_targets(self._repair(text)) or self.understand_misheard(text)
+        return self._joined_targets(self._correct(text)) or self.understand_misheard(text)
 
     def may_become_command(self, text: str) -> bool:
-        """Returns False if the text is no command and no further words could make it one: it has a
-        word that no template and no name has.
+        """Returns False if no further words can make the text a command.
 
-        A command with free text, such as an entry of the shopping list, may have any words. A word
-        that sounds like a name may be that name, misheard.
+        Then it has a word that is in no template and in no name. A word that sounds like a name
+        does not count, because it may be that name.
         """
-        plain = _plain(self._repair(text))
+        plain = _plain(self._correct(text))
         if (skipped := self._skipped.match(plain)) is not None:
             plain = plain[skipped.end() :]
         words = _WORD.findall(plain)
         if words and self._free_text_beginning.match(words[0]):
-            return True
+            return True  # commands with free text, such as a shopping item, may have any words
         return all(map(self._may_be_of_command, words))
 
     def _may_be_of_command(self, word: str) -> bool:
@@ -158,7 +157,7 @@ class Grammar:
         )
 
     def ends_negated(self, text: str) -> bool:
-        """Returns True if the text breaks off at a negation: "don't"."""
+        """Returns True if the last word of the text is a negation: "don't"."""
         words = text.rstrip(" .,;:!?…")
         return any(
             match.end() == len(words)
@@ -166,9 +165,9 @@ class Grammar:
             for match in pattern.finditer(words)
         )
 
-    def _is_refused(self, found: IntentMatch, text: str) -> bool:
-        """Returns True for a command in a sentence with a negation: "don't turn on the light"."""
-        return any(_is_action(step) for step in found.steps) and self._is_negated(text)
+    def _is_refused(self, command: IntentMatch, text: str) -> bool:
+        """Returns True for an action in a sentence with a negation: "don't turn on the light"."""
+        return any(_is_action(step) for step in command.steps) and self._is_negated(text)
 
     def _is_negated(self, text: str) -> bool:
         return any(negation.search(text) for negation in self._negations)
@@ -176,39 +175,40 @@ class Grammar:
     def understand_misheard(self, text: str) -> IntentMatch | None:
         """Returns the command that `text` becomes when one misheard name is corrected, or None.
 
-        Questions are not corrected: many sentences for a language model sound like a question
-        about the house. Takes up to 50 ms: call it from a thread.
+        Questions are not corrected, because many sentences for a language model sound like a
+        question about the home. Takes up to 50 ms, so it is called in a thread.
         """
-        for likely in self._phonetic_matcher.repaired(self._repair(text)):
-            found = self._sentence(likely, iter(range(MAX_COMMANDS)))
-            if found is not None and all(_may_be_guessed(step) for step in found.steps):
-                return found
+        for corrected in self._phonetic_matcher.corrections(self._correct(text)):
+            command = self._sentence(corrected, iter(range(MAX_COMMANDS)))
+            if command is not None and all(_may_be_guessed(step) for step in command.steps):
+                return command
         return None
 
-    def _repair(self, text: str) -> str:
+    def _correct(self, text: str) -> str:
+        """Replaces the usual misspellings of recognisers."""
         for wrong, right in self._corrections:
             text = wrong.sub(right, text)
         return text.strip()
 
     def _sentence(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
-        """Returns one command, or several joined by a conjunction if every part is one.
+        """Returns one command, or several if every part between conjunctions is a command.
 
-        Free text, such as the name of a timer, would swallow the second command. So a sentence with
-        free text and a conjunction is first tried as several commands.
+        tries: one item is taken for each match, and without items the search ends.
         """
-        found = self._command(text, tries)
-        if found is None or (_free_text(found) and self._has_conjunction(text)):
+        command = self._command(text, tries)
+        # Free text, such as the name of a timer, may contain a second command.
+        if command is None or (_free_text(command) and self._has_conjunction(text)):
             several = self._command_chain(text, tries)
             if several is not None:
                 return several
-        return None if found is None else self._checked_free_text(found)
+        return None if command is None else self._checked_free_text(command)
 
     def _command_chain(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
-        """Returns several commands in a row; None if not every part is a command."""
+        """Returns several consecutive commands; None if a part is not a command."""
         for split in self._splits:
             for match in split.finditer(text):
-                found = self._command(text[: match.start()], tries)
-                first = None if found is None else self._checked_free_text(found)
+                command = self._command(text[: match.start()], tries)
+                first = None if command is None else self._checked_free_text(command)
                 if first is None or not _is_action(first):
                     continue
                 rest = self._sentence(text[match.end() :], tries)
@@ -217,10 +217,10 @@ class Grammar:
         return None
 
     def _joined_targets(self, text: str) -> IntentMatch | None:
-        """Returns the commands of a sentence in which targets share the words around them.
+        """Returns the commands of a sentence whose targets share the words before and after them.
 
-        "Turn on the kitchen, bedroom and office lights": "turn on the kitchen lights", "turn on the
-        bedroom lights" and "turn on the office lights".
+        "Turn on the kitchen, bedroom and office lights" becomes "turn on the kitchen lights", "turn
+        on the bedroom lights" and "turn on the office lights".
         """
         parts = [part.split() for part in self._between_targets.split(text)]
         if not 2 <= len(parts) <= MAX_COMMANDS or f" {self._data.conjunction} " not in text.lower():
@@ -232,54 +232,55 @@ class Grammar:
             if first is None or not _is_action(first) or _free_text(first):
                 continue
             for end in range(len(left) - 1, max(0, len(left) - 1 - MAX_TARGET_WORDS), -1):
-                found = [first]
+                commands = [first]
                 for words in (
                     [*left[:end], *right],
                     *_with_words(left[:end], middle, right[shared:]),
                 ):
                     other = self._command(" ".join(words), tries)
-                    if other is None or other.intent != first.intent or other in found:
+                    if other is None or other.intent != first.intent or other in commands:
                         break
-                    found.append(other)
+                    commands.append(other)
                 else:
-                    last, *between = found[1:]
+                    last, *between = commands[1:]
                     return _chained(first, *between, last)
         return None
 
     def _command(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
         if next(tries, None) is None:
             return None
-        found = self._match(text, self._lists)
-        if found is None:
+        command = self._match(text, self._lists)
+        if command is None:
             words = _WORD.findall(_plain(text))
             if len(words) > MAX_FOLLOW_UP_WORDS or not all(map(self._target_word.fullmatch, words)):
                 return None
             return self._match(text, self._without_locks, self._targets)
-        if _is_lock(found) and found.slots["name"] in self._cover_names:
-            # A door and its lock may have one name. "Open" must not unlock: a sentence that
-            # fits the door means the door.
+        if _is_lock(command) and command.slots["name"] in self._cover_names:
+            # A door and its lock may have the same name. "Open" must not unlock, so a sentence
+            # that is possible for the door means the door.
             other = self._match(text, self._without_locks)
             if other is not None and other.slots.get("domain") == "cover":
-                found = other
-        return found
+                command = other
+        return command
 
     def _has_conjunction(self, text: str) -> bool:
         return any(split.search(text) for split in self._splits)
 
-    def _checked_free_text(self, found: IntentMatch) -> IntentMatch | None:
-        """Returns the command, or None if its free text is too long to be a name.
+    def _checked_free_text(self, command: IntentMatch) -> IntentMatch | None:
+        """Returns the command; None if its free text is too long to be a name.
 
-        Such a text holds the beginning of another command that was not understood, and the end of
-        the sentence alone must not be carried out.
+        Such a text contains another command that was not understood, and then no part of the
+        sentence may be carried out.
         """
-        name = _free_text(found)
-        is_doubtful = (
-            self._has_conjunction(name) and _words_before(name, found.text) < MIN_WORDS_BEFORE_NAME
+        name = _free_text(command)
+        may_contain_command = (
+            self._has_conjunction(name)
+            and _words_before(name, command.text) < MIN_WORDS_BEFORE_NAME
         )
-        most = MAX_JOINED_WORDS if is_doubtful else MAX_NAME_WORDS
-        if "item" not in found.slots and len(name.split()) > most:
+        max_words = MAX_JOINED_WORDS if may_contain_command else MAX_NAME_WORDS
+        if "item" not in command.slots and len(name.split()) > max_words:
             return None
-        return self._split_items(found)
+        return self._split_items(command)
 
     def _match(
         self, text: str, lists: dict[str, SlotList], intents: Intents | None = None
@@ -289,29 +290,32 @@ class Grammar:
             intents or self._intents,
             slot_lists=lists,
             language=self._intents.language,
-            best_metadata_key="prefer",  # a few sentences of ours that are meant to win
+            best_metadata_key="prefer",  # some of our sentences have precedence by this key
             best_slot_name="name",
         )
         return None if result is None else _intent_match(result, text)
 
-    def _split_items(self, found: IntentMatch) -> IntentMatch:
-        """Splits a command with several things for the shopping list into one command for each."""
-        item = found.slots.get("item")
+    def _split_items(self, command: IntentMatch) -> IntentMatch:
+        """Returns one command for each thing, if a command has several for the shopping list."""
+        item = command.slots.get("item")
         word = f" {self._data.conjunction} "
         if not isinstance(item, str) or word not in item:
-            return found
+            return command
         parts = [part.strip() for part in item.split(word) if part.strip()][:MAX_COMMANDS]
-        one, *more = (replace(found, slots={**found.slots, "item": part}) for part in parts)
-        return _chained(one, *more)
+        first, *rest = (replace(command, slots={**command.slots, "item": part}) for part in parts)
+        return _chained(first, *rest)
 
 
 @lru_cache(maxsize=MAX_GRAMMARS)
 def grammar(language: str, names: HomeNames) -> Grammar:
-    """Returns the grammar, warmed up. Takes 0.1 to 0.7 s the first time: call it from a thread."""
-    made = Grammar(language, names)
-    for sentence in language_data(language).warm:
-        made.understand(sentence)
-    return made
+    """Returns the grammar of a language (ISO 639-1) and a home, warmed up and cached.
+
+    Takes 0.1 to 0.7 s the first time, so it is called in a thread.
+    """
+    built = Grammar(language, names)
+    for sentence in language_data(language).warm_up_sentences:
+        built.understand(sentence)
+    return built
 
 
 def _with_words(
@@ -323,8 +327,10 @@ def _with_words(
 def _words_of(
     intents: Intents, lists: Mapping[str, SlotList], more: Iterable[str] = ()
 ) -> re.Pattern[str]:
-    """Returns a pattern for the words that the templates can match, apart from free text and
-    numbers, and for `more` words. A sentence with any other word need not be tried."""
+    """Returns a pattern for all words that the templates can match, except free text and numbers.
+
+    more: further words for the pattern. A sentence with any other word matches no template.
+    """
     texts = {*intents.skip_words, *more}
     seen: set[str] = set()
 
@@ -355,7 +361,7 @@ def _words_of(
 
 
 def _free_text_beginning(intents: Intents, lists: Mapping[str, SlotList]) -> re.Pattern[str]:
-    """Returns a pattern for the first word of commands with free text, apart from those that begin
+    """Returns a pattern for the first word of commands with free text, except commands that begin
     with the free text."""
     pieces: set[str] = set()
     for intent in intents.intents.values():
@@ -375,7 +381,7 @@ def _list_references(part: Expression, intents: Intents) -> Iterator[ListReferen
 
 
 def _first_words(part: Expression, intents: Intents) -> tuple[set[str], bool]:
-    """Returns the first words that a part of a template can have, and whether it can be empty."""
+    """Returns all possible first words of a part of a template, and True if it can be empty."""
     if isinstance(part, TextChunk):
         words = _WORD.findall(_plain(part.text))
         return set(words[:1]), not words
@@ -384,24 +390,24 @@ def _first_words(part: Expression, intents: Intents) -> tuple[set[str], bool]:
     if not isinstance(part, Group):  # a list: a name or a number comes first
         return set(), False
     is_choice = not isinstance(part, Sequence)
-    found: set[str] = set()
+    first_words: set[str] = set()
     is_empty = not is_choice
     for item in part.items:
         first, may_be_empty = _first_words(item, intents)
-        found |= first
+        first_words |= first
         if is_choice:
             is_empty = is_empty or may_be_empty
         elif not may_be_empty:
-            return found, False
-    return found, is_empty
+            return first_words, False
+    return first_words, is_empty
 
 
 @lru_cache(maxsize=MAX_GRAMMARS)
 def _number_words(language: str) -> frozenset[str]:
-    """Returns the words of the numbers from 0 to 100, as far as they can be written out."""
+    """Returns the numbers from 0 to 100 in words; empty for a language without rules for them."""
     try:
         return frozenset(in_words(number, language) for number in range(101))
-    except ValueError:  # a language without rules for numbers
+    except ValueError:
         return frozenset()
 
 
@@ -413,17 +419,17 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-def _is_action(found: IntentMatch) -> bool:
-    """Returns True for commands. Only they are chained; "hello and good night" is not."""
-    if found.intent in {SAME_ACTION, SAME_TARGETS}:
+def _is_action(command: IntentMatch) -> bool:
+    """Returns True for commands that do something, so that "hello and good night" is no chain."""
+    if command.intent in {SAME_ACTION, SAME_TARGETS}:
         return True
-    return found.intent.startswith("Hass") and found.intent not in INTENTS_WITHOUT_TOOL
+    return command.intent.startswith("Hass") and command.intent not in INTENTS_WITHOUT_TOOL
 
 
-def _free_text(found: IntentMatch) -> str:
-    """Returns the free text of a command: a thing for the list, or the name of a timer."""
-    name = found.slots.get("name", "") if "Timer" in found.intent else ""
-    return str(found.slots.get("item", name))
+def _free_text(command: IntentMatch) -> str:
+    """Returns the free text of a command: a thing for the list, or a timer's name; or empty."""
+    name = command.slots.get("name", "") if "Timer" in command.intent else ""
+    return str(command.slots.get("item", name))
 
 
 def _words_before(name: str, text: str) -> int:
@@ -436,8 +442,8 @@ def _may_be_guessed(step: IntentMatch) -> bool:
     return step.intent in REPAIRED_INTENTS and step.slots.get("domain") not in GUARDED_DOMAINS
 
 
-def _is_lock(found: IntentMatch) -> bool:
-    return found.slots.get("domain") == "lock" and "name" in found.slots
+def _is_lock(command: IntentMatch) -> bool:
+    return command.slots.get("domain") == "lock" and "name" in command.slots
 
 
 def _without_locks(names: HomeNames) -> HomeNames:
@@ -446,7 +452,7 @@ def _without_locks(names: HomeNames) -> HomeNames:
 
 
 def _chained(first: IntentMatch, *rest: IntentMatch) -> IntentMatch:
-    then = (*first.then, *(step for found in rest for step in found.steps))
+    then = (*first.then, *(step for command in rest for step in command.steps))
     return replace(first, then=then)
 
 
@@ -474,7 +480,9 @@ def _value(value: object) -> object:
 
 
 def _slot_lists(names: HomeNames, added: LanguageData) -> dict[str, SlotList]:
-    generic = {f"{area} {word}".casefold() for area in names.areas for word in added.generic}
+    generic = {
+        f"{area} {word}".casefold() for area in names.areas for word in added.device_kind_words
+    }
     devices = [
         (name, name, {"domain": domain} if domain else {})
         for domain, name in names.devices

@@ -6,8 +6,8 @@ from typing import Any
 
 from core.ports import ToolSpec
 
-INTENT = "Hass"
-"Prefix of the names of tools for which there are sentence templates."
+INTENT_PREFIX = "Hass"
+"Prefix of the names of tools that have sentence templates."
 
 UNDO = "HassUndo"
 "Name of the tool that restores the state before a change."
@@ -35,43 +35,44 @@ HOUSE_INTENTS = (
     "HassVacuumReturnToBase",
     "HassVacuumStart",
 )
-"Intents about a house. They go to the tool that takes whole sentences, if there is one."
+"Intents about devices. They go to the house tool if there is one (see `IntentsLlm`)."
 
 
 @dataclass(frozen=True, slots=True)
 class HomeNames:
-    """The names that a grammar is built from. Hashable, so that grammars can be cached by it."""
+    """Names that a grammar is built from. Hashable, because it is the key of the grammar cache."""
 
     tools: tuple[str, ...]
     areas: tuple[str, ...]
     devices: tuple[tuple[str, str], ...]
-    "(domain, name); the domain is empty when the schema does not group names."
+    "(domain, name); the domain is empty if the schema does not group names by domain."
     house: str = ""
-    "Name of the tool that takes whole sentences about the house; empty: there is none."
+    "Name of the house tool (see `IntentsLlm`); empty: there is none."
 
 
 def names_of(tools: Sequence[ToolSpec]) -> HomeNames:
     """Returns the names of the tools for Home Assistant's intents, and of areas and devices.
 
-    Other tools are ignored: they come and go, and each different result loads another grammar.
-    Devices are grouped by `anyOf` with `title`s in the schema. If a tool takes whole sentences, its
-    `house` lists the areas and devices.
+    Other tools are ignored, because each new result makes another grammar necessary. Areas and
+    devices come from `ToolSpec.house`, or else from the schemas: `anyOf` with a `title` for each
+    domain, and `enum` with the names.
     """
     house_tool = next((tool for tool in tools if tool.house is not None), None)
     if house_tool is not None and house_tool.house is not None:
-        # Tools of MCP servers come and go. They are those with a `fallback_name`.
-        own = (tool for tool in tools if not tool.fallback_name)
-        others = {tool.name for tool in own if tool.name.startswith(INTENT)}
-        known = tuple(sorted(others.union(HOUSE_INTENTS)))
-        return HomeNames(known, house_tool.house.areas, house_tool.house.devices, house_tool.name)
-    mine = [tool for tool in tools if tool.name.startswith(INTENT)]
+        # Tools of MCP servers, which have a `fallback_name`, may appear and disappear at any time.
+        built_in = (tool for tool in tools if not tool.fallback_name)
+        others = {tool.name for tool in built_in if tool.name.startswith(INTENT_PREFIX)}
+        tool_names = tuple(sorted(others.union(HOUSE_INTENTS)))
+        house = house_tool.house
+        return HomeNames(tool_names, house.areas, house.devices, house_tool.name)
+    home_tools = [tool for tool in tools if tool.name.startswith(INTENT_PREFIX)]
     areas: dict[str, None] = {}
     devices: dict[tuple[str, str], None] = {}
-    for tool in mine:
+    for tool in home_tools:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})
         areas.update(dict.fromkeys(properties.get("area", {}).get("enum", ())))
         name = properties.get("name", {})
         for group in (name, *name.get("anyOf", ())):
             domain = group.get("title", "")
-            devices.update(dict.fromkeys((domain, own) for own in group.get("enum", ())))
-    return HomeNames(tuple(sorted(tool.name for tool in mine)), tuple(areas), tuple(devices))
+            devices.update(dict.fromkeys((domain, device) for device in group.get("enum", ())))
+    return HomeNames(tuple(sorted(tool.name for tool in home_tools)), tuple(areas), tuple(devices))

@@ -1,8 +1,9 @@
 """Corrects misheard names: finds the name that sounds most like some words of a sentence.
 
-Recognisers write "kitchen lice" for kitchen lights, "bad room" for bedroom. The distance is counted
-in letters that stand for sounds. Vowels count half, because they are misheard most often. A word
-that makes sense itself, such as a room that this house does not have, is not replaced.
+Recognisers write "kitchen lice" for kitchen lights, "bad room" for bedroom. Texts are converted to
+keys with one letter for each sound, and the distance of two keys is counted in letters. Vowels
+count half, because they are misheard most often. A word that makes sense itself, such as a room
+that this home does not have, is not replaced.
 """
 
 import re
@@ -15,25 +16,25 @@ MAX_WORDS = 10
 "Longest sentence that is examined, in words; commands are shorter."
 
 MIN_SOUNDS = 4
-"Shortest name that is considered, in sounds; a shorter one is similar to everything."
+"Shortest name that is compared, in sounds. Shorter names are similar to too many words."
 
 MAX_DISTANCE = 0.3
-"Largest distance, as a share of the length, at which a name may be meant."
+"Largest distance at which a name may be meant, as a share of the longer key's length."
 
 MAX_REST_DISTANCE = 0.34
-'The same limit without the words that both share: "kitchen light" is no garden light.'
+'The same limit after removing equal words: "kitchen light" does not mean the garden light.'
 
 MIN_MARGIN = 0.1
-"Margin by which the best name must be nearer than any other name."
+"Least difference between the relative distances of the nearest name and the next one."
 
 MAX_CANDIDATES = 4
-"Names compared in full with each run of words: those with most pairs of sounds in common."
+"Most names that are compared in full with some words: those with most pairs of sounds in common."
 
 MIN_SHARED_PAIRS = 0.3
-"Least share of common pairs of sounds (Jaccard index); with fewer, two keys cannot be near."
+"Least share of common pairs of sounds (Jaccard index). With fewer, two keys cannot be near."
 
 MAX_REPAIRS = 3
-"Most corrected sentences that are returned, nearest first."
+"Most corrected sentences that are returned for one sentence."
 
 _SOUNDS = tuple(
     (re.compile(pattern), sound)
@@ -60,16 +61,23 @@ class PhoneticMatcher:
     """Finds the names of one home in misheard sentences. Immutable.
 
     names: names that may replace words of a sentence.
-    guarded: names that compete with the others but never replace anything.
-    kept: words that are not replaced by a name without them; `x*` stands for all that begin with x.
+    guarded: names that never replace words; words that are nearest to one of them stay unchanged.
+    protected_words: words that are only replaced by a name that contains them; `x*` stands for all
+        words that begin with x.
     """
 
     def __init__(
-        self, names: Sequence[str], *, guarded: Sequence[str] = (), kept: Sequence[str] = ()
+        self,
+        names: Sequence[str],
+        *,
+        guarded: Sequence[str] = (),
+        protected_words: Sequence[str] = (),
     ) -> None:
         self._guarded = {" ".join(name.lower().split()) for name in guarded}
-        self._kept = {word for word in kept if not word.endswith("*")}
-        self._kept_prefixes = tuple(word[:-1] for word in kept if word.endswith("*"))
+        self._protected = {word for word in protected_words if not word.endswith("*")}
+        self._protected_prefixes = tuple(
+            word[:-1] for word in protected_words if word.endswith("*")
+        )
         names = [*names, *guarded]
         spelled = dict.fromkeys(" ".join(name.lower().split()) for name in names)
         self._names = [
@@ -83,10 +91,10 @@ class PhoneticMatcher:
         parts = {part for name in spelled for part in (name.replace(" ", ""), *name.split())}
         self._name_parts = {key for part in parts if len(key := phonetic_key(part)) >= MIN_SOUNDS}
 
-    def repaired(self, text: str) -> list[str]:
-        """Returns the sentence with one run of words replaced by the name that it sounds like.
+    def corrections(self, text: str) -> list[str]:
+        """Returns the sentence with some adjacent words replaced by the name that they sound like.
 
-        At most MAX_REPAIRS variants, the likeliest first.
+        There may be several variants, at most MAX_REPAIRS; the most likely one is first.
         """
         words = text.lower().split()
         if not self._names or not 2 <= len(words) <= MAX_WORDS:
@@ -102,7 +110,7 @@ class PhoneticMatcher:
         return sorted(found, key=lambda sentence: found[sentence])[:MAX_REPAIRS]
 
     def is_like_name(self, word: str) -> bool:
-        """Returns whether the word sounds like a name or like a word of one."""
+        """Returns True if the word sounds like a name, or like a word of a name."""
         key = phonetic_key(word)
         return any(
             phonetic_distance(key, part) <= MAX_DISTANCE * max(len(key), len(part))
@@ -110,17 +118,17 @@ class PhoneticMatcher:
         )
 
     def _runs(self, words: int) -> Iterator[tuple[int, int]]:
-        """Yields (start, end) of the word runs that may be a name.
+        """Yields (start, end) of all runs of adjacent words that may be a name.
 
-        A run may have one word more than the longest name, as names are split when misheard. It
-        never begins with the first word, which is the verb.
+        words: length of the sentence. A run may have one word more than the longest name, because a
+        recogniser may split a word. It never begins with the first word, which is the verb.
         """
         for start in range(1, words):
             for end in range(start + 1, min(words, start + self._longest + 1) + 1):
                 yield start, end
 
     def _is_plausible(self, run: str, name: str) -> bool:
-        """Returns False if any of the recognised words shows that the name was not meant."""
+        """Returns False if one of the recognised words shows that `name` was not meant."""
         if name in self._guarded:
             return False
         said, named = run.split(), name.split()
@@ -137,10 +145,10 @@ class PhoneticMatcher:
         return phonetic_distance(said_key, name_key) <= limit
 
     def _names_something_else(self, word: str, named: Sequence[str]) -> bool:
-        """Returns True for a `kept` word that the name does not contain."""
-        if word in self._kept:
+        """Returns True for a protected word that the name does not contain."""
+        if word in self._protected:
             return word not in "".join(named)  # one word may be recognised as two
-        beginnings = [prefix for prefix in self._kept_prefixes if word.startswith(prefix)]
+        beginnings = [prefix for prefix in self._protected_prefixes if word.startswith(prefix)]
         return any(not any(part.startswith(begin) for part in named) for begin in beginnings)
 
     def _nearest(self, key: str) -> tuple[str, float] | None:
@@ -158,13 +166,13 @@ class PhoneticMatcher:
         if not near or near[0][0] > MAX_DISTANCE:
             return None
         if len(near) > 1 and near[1][0] - near[0][0] < MIN_MARGIN:
-            return None  # either may be meant: asking again is better than the wrong lamp
+            return None  # not understood is better than the wrong lamp
         return near[0][1], near[0][0]
 
 
 @lru_cache(maxsize=8192)  # the names of a few homes, and the words around them
 def phonetic_key(text: str) -> str:
-    """Returns roughly how a text sounds in western languages, with one letter for each sound."""
+    """Returns the sound of a text in western languages, roughly: one letter for each sound."""
     plain = unicodedata.normalize("NFKD", text.lower())
     key = re.sub(r"[^a-zß]", "", "".join(c for c in plain if not unicodedata.combining(c)))
     for pattern, sound in _SOUNDS:
@@ -173,7 +181,7 @@ def phonetic_key(text: str) -> str:
 
 
 def phonetic_distance(key: str, other: str) -> float:
-    """Returns the Levenshtein distance of two keys, with half the price for vowels."""
+    """Returns the Levenshtein distance of two keys. A vowel costs 0.5, another letter 1."""
     row = [0.0]
     for letter in other:
         row.append(row[-1] + _cost(letter))
@@ -189,7 +197,7 @@ def phonetic_distance(key: str, other: str) -> float:
 
 
 def _numbers(words: Sequence[str]) -> list[str]:
-    """Returns the words with digits. They are compared as written, because keys ignore digits."""
+    """Returns the words with digits. Keys ignore digits, so these words must be equal."""
     return [word for word in words if any(letter.isdigit() for letter in word)]
 
 

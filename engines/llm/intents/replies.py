@@ -13,8 +13,8 @@ from engines.llm.intents import spoken_numbers
 from engines.llm.intents.grammar import IntentMatch
 from engines.llm.intents.language import LanguageData, home_assistant_data, language_data
 
-MAX_NAMES = 3  # more devices than that are counted, not read out
-MAX_REPLY_CHARS = 600  # half a minute of speech; a full shopping list stays below
+MAX_NAMES = 3  # of devices in a reply; if there are more, the reply says only their number
+MAX_REPLY_CHARS = 600  # half a minute of speech; a full shopping list is shorter
 
 HOME_ASSISTANT_ERRORS: Mapping[str, str] = {
     "not_understood": "no_intent",
@@ -25,11 +25,11 @@ HOME_ASSISTANT_ERRORS: Mapping[str, str] = {
     "timer_not_found": "timer_not_found",
     "multiple_timers_matched": "multiple_timers_matched",
 }
-"Our error codes -> Home Assistant's; the others become `handle_error`."
+"Our error code -> Home Assistant's; other codes become `handle_error`."
 
 
 class ReplyTemplates:
-    """Reply templates of one language: ours, and Home Assistant's where we have none."""
+    """Reply templates of one language: ours, and Home Assistant's for intents without ours."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -37,7 +37,7 @@ class ReplyTemplates:
         responses = home_assistant_data(language)["responses"]
         self._home_assistant_replies: Mapping[str, Mapping[str, str]] = responses["intents"]
         self._home_assistant_errors: Mapping[str, str] = responses.get("errors", {})
-        # The templates come from the package and from us; what users say is only a value in them.
+        # Templates come from the package and from us. Users' words are only values in them.
         self._lenient = SandboxedEnvironment(autoescape=False)
         self._strict = SandboxedEnvironment(autoescape=False, undefined=StrictUndefined)
         for jinja in (self._lenient, self._strict):
@@ -46,36 +46,36 @@ class ReplyTemplates:
     def not_understood(self, earlier: Iterable[str], *, may_help: bool) -> str:
         """Returns the answer to a sentence that is not understood.
 
-        With `may_help` the first one says what can be asked, and how a language model is added.
-        `earlier` are the answers so far: if one of them says it, the answer is short.
+        may_help: True adds a help text, unless one of the `earlier` answers has it. It says what
+        users can say, and how a language model is added.
         """
-        brief = self._error("not_understood", {}, {})
+        short = self._error("not_understood", {}, {})
         help_text = self._words.help_once
-        # An answer that was interrupted holds the beginning only: it was not wanted, either.
-        begin = help_text[: len(help_text) // 3]
-        if not begin or not may_help or any(begin in text for text in earlier):
-            return brief
-        return f"{brief} {help_text}"
+        # An interrupted answer has only the beginning of the help text: the user did not want it.
+        beginning = help_text[: len(help_text) // 3]
+        if not beginning or not may_help or any(beginning in text for text in earlier):
+            return short
+        return f"{short} {help_text}"
 
-    def answer(self, found: IntentMatch, result: Mapping[str, object]) -> str:
-        """Returns the sentence for an intent and its tool's result."""
+    def answer(self, command: IntentMatch, result: Mapping[str, object]) -> str:
+        """Returns the sentence for a command and the result of its tool."""
         error = result.get("error")
         if error:
-            return self._error(str(error), found.slots, result)
+            return self._error(str(error), command.slots, result)
         try:
-            return self._rendered_reply(found, result) or self._words.done
+            return self._rendered_reply(command, result) or self._words.done
         except (TemplateError, LookupError, TypeError, ValueError):
-            # Another provider's tool returned a shape of its own. It did report success.
+            # The result of another provider's tool may have any shape, but it reports no error.
             return self._words.done
 
-    def _rendered_reply(self, found: IntentMatch, result: Mapping[str, object]) -> str:
-        mine = self._words.replies.get(found.intent)
-        if mine:
-            values = self._values(found, result)
-            return self._render(mine[_key(found, result, mine)], values, self._strict)
-        theirs = self._home_assistant_replies.get(found.intent, {})
-        template = theirs.get(found.response) or theirs.get("default", "")
-        return self._render(template, self._home_assistant_values(found, result))
+    def _rendered_reply(self, command: IntentMatch, result: Mapping[str, object]) -> str:
+        templates = self._words.replies.get(command.intent)
+        if templates:
+            values = self._values(command, result)
+            return self._render(templates[_key(command, result, templates)], values, self._strict)
+        fallbacks = self._home_assistant_replies.get(command.intent, {})
+        template = fallbacks.get(command.response) or fallbacks.get("default", "")
+        return self._render(template, self._home_assistant_values(command, result))
 
     def _error(self, code: str, slots: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         if self._words.errors:
@@ -85,10 +85,10 @@ class ReplyTemplates:
             template = self._home_assistant_errors.get(key) or self._home_assistant_errors.get(
                 "handle_error", ""
             )
-        # With a name, a device of that name is meant ("front door"). With only a domain, all
-        # devices of a kind are ("the lights in the attic").
-        known = {**result, **slots}
-        kind = known.get("device_class") or known.get("domain") or ""
+        # A name means one device ("front door"). A domain alone means all devices of a kind ("the
+        # lights in the attic").
+        details = {**result, **slots}
+        kind = details.get("device_class") or details.get("domain") or ""
         values = {
             **slots,
             "data": result,
@@ -99,8 +99,8 @@ class ReplyTemplates:
         }
         return self._render(template, values)
 
-    def _values(self, found: IntentMatch, result: Mapping[str, Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {**result, "slots": found.slots}
+    def _values(self, command: IntentMatch, result: Mapping[str, Any]) -> dict[str, Any]:
+        values: dict[str, Any] = {**result, "slots": command.slots}
         states = self._words.states
         matched, unmatched = result.get("matched", []), result.get("unmatched", [])
         if "targets" in result:
@@ -108,7 +108,7 @@ class ReplyTemplates:
         values["matched"], values["unmatched"] = self._names(matched), self._names(unmatched)
         values["count"], values["colors"] = len(matched), self._words.colors
         values["matched_word"] = states.get(matched[0]["state"], "") if matched else ""
-        values["state_word"] = states.get(found.slots.get("state", ""), "")
+        values["state_word"] = states.get(command.slots.get("state", ""), "")
         values["other_word"] = states.get(unmatched[0]["state"], "") if unmatched else ""
         if "hour" in result:
             now = time(int(result["hour"]), int(result["minute"]))
@@ -117,21 +117,21 @@ class ReplyTemplates:
         if "date" in result:
             today = date.fromisoformat(result["date"])
             values["spoken_date"] = spoken_numbers.calendar_date(today, self._language)
-        if found.intent == "Arithmetic":
-            values["answer"] = calculate(found.slots)
+        if command.intent == "Arithmetic":
+            values["answer"] = calculate(command.slots)
         return values
 
     def _home_assistant_values(
-        self, found: IntentMatch, result: Mapping[str, Any]
+        self, command: IntentMatch, result: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns the variables that Home Assistant's templates use."""
+        """Returns the variables for Home Assistant's templates."""
         matched, unmatched = (
             [_state(entity, self._words.states) for entity in result.get(key, ())]
             for key in ("matched", "unmatched")
         )
         targets = [_state(entity, self._words.states) for entity in result.get("targets", ())]
         first = next(iter([*targets, *matched, *unmatched]), None)
-        slots: dict[str, Any] = {key: str(value) for key, value in found.slots.items()}
+        slots: dict[str, Any] = {key: str(value) for key, value in command.slots.items()}
         slots |= {key: result[key] for key in ("canceled", "item") if key in result}
         slots.setdefault("name", first.name if first else "")
         if not slots["name"]:
@@ -169,12 +169,12 @@ class ReplyTemplates:
     def _functions(self) -> dict[str, Callable[..., str]]:
         words = self._words
         return {
-            "join": lambda items: spoken_numbers.joined(list(items), words),
-            "the": lambda names: spoken_numbers.joined(
+            "join": lambda items: spoken_numbers.join_list(list(items), words),
+            "the": lambda names: spoken_numbers.join_list(
                 [_with_article(name) for name in names], words
             ),
             "The": lambda names: _capital(
-                spoken_numbers.joined([_with_article(name) for name in names], words)
+                spoken_numbers.join_list([_with_article(name) for name in names], words)
             ),
             "is": lambda names: "are" if len(names) > 1 or names[-1:][0].endswith("s") else "is",
             "duration": lambda seconds: spoken_numbers.duration(seconds, words),
@@ -202,23 +202,23 @@ def calculate(slots: Mapping[str, Any]) -> float | None:
             return float(a / b) if b else None
 
 
-def _key(found: IntentMatch, result: Mapping[str, Any], templates: Mapping[str, str]) -> str:
-    if found.intent == "HassGetState":
-        return _state_key(found, result)
+def _key(command: IntentMatch, result: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    if command.intent == "HassGetState":
+        return _state_key(command, result)
     targets = result.get("targets")
     kind = targets[0]["kind"] if targets else ""
     return kind if kind in templates else "default"
 
 
-def _state_key(found: IntentMatch, result: Mapping[str, Any]) -> str:
+def _state_key(command: IntentMatch, result: Mapping[str, Any]) -> str:
     matched, unmatched = result.get("matched", []), result.get("unmatched", [])
-    if "state" not in found.slots:
+    if "state" not in command.slots:
         return "state"
-    if found.response == "how_many":
+    if command.response == "how_many":
         return "how_many"
-    if found.response == "which":
+    if command.response == "which":
         return "which" if matched else "nothing"
-    if found.response == "all":
+    if command.response == "all":
         return "not_all" if unmatched else "yes"
     if matched:
         return "yes"

@@ -9,7 +9,7 @@ from engines.llm.intents.language import LanguageData, home_assistant_data, lang
 INTENTS_WITHOUT_TOOL = ("HassNevermind",)
 "Intents of Home Assistant that need no tool, only an answer."
 WILDCARDS = ("timer_name", "shopping_list_item")
-"Lists of free text that becomes a value. Templates with other free text (searches) are left out."
+"Lists of free text that our tools take. Templates with other free text (searches) are left out."
 FREE_TEXT = {
     "message",
     "search_query",
@@ -23,13 +23,16 @@ FREE_TEXT = {
 "Names of all lists of free text in Home Assistant's data."
 
 SAME_TARGETS = "SameTargets"
-"Intent of a new command for the devices of the last one: slots `action`, `kind`, and its own."
+"Intent of an action for the devices of the last command. It has the slots `action` and `kind`."
 SAME_ACTION = "SameAction"
-"Intent of a sentence that names only new devices: the last command is repeated for them."
+"Intent of a sentence that names only devices. The last command is repeated for them."
 
 
 def sentences(language: str, names: HomeNames) -> dict[str, Any]:
-    """Returns hassil's data: Home Assistant's templates that this home can use, and ours."""
+    """Returns the sentence templates that the home can use, Home Assistant's and ours, for hassil.
+
+    language: ISO 639-1 code.
+    """
     data = home_assistant_data(language)
     added = language_data(language)
     domains = {domain for domain, _ in names.devices}
@@ -47,9 +50,9 @@ def sentences(language: str, names: HomeNames) -> dict[str, Any]:
 
 
 def target_sentences(language: str) -> dict[str, Any]:
-    """Returns hassil's data for sentences that only name a device or room: SAME_ACTION.
+    """Returns the templates of SAME_ACTION for hassil: sentences that only name a device or room.
 
-    They are matched apart from the commands, so that no name of a device hides a command.
+    They are matched after the commands, so that no name of a device hides a command.
     """
     added = language_data(language)
     blocks = [dict(block) for block in added.intents.get(SAME_ACTION, ())]
@@ -72,19 +75,19 @@ def _usable_blocks(
 ) -> list[dict[str, Any]]:
     kept = []
     for block in blocks:
-        needs = dict(block.get("requires_context", {}))
-        # The room of the satellite that listens. We know none: the tool decides which lights
-        # "the lights" are.
-        needs.pop("area", None)
-        domain = needs.get("domain") or block.get("slots", {}).get("domain")
-        wanted = {domain} if isinstance(domain, str) else set(domain or ())
-        if wanted and domains and not wanted & domains:
-            continue
+        context = dict(block.get("requires_context", {}))
+        # The room of the device that listens is not known here. The tool decides which lights are
+        # "the lights".
+        context.pop("area", None)
+        domain = context.get("domain") or block.get("slots", {}).get("domain")
+        required = {domain} if isinstance(domain, str) else set(domain or ())
+        if required and domains and not required & domains:
+            continue  # the home has no such device
         if intent == "HassLightSet" and block.get("response") == "temperature":
-            continue  # color temperature is no attribute of our lights
+            continue  # our tools cannot set the color temperature
         sentences = [text for text in block["sentences"] if _is_usable(intent, text)]
         if sentences:
-            kept.append({**block, "sentences": sentences, "requires_context": needs})
+            kept.append({**block, "sentences": sentences, "requires_context": context})
     return kept
 
 
@@ -93,5 +96,5 @@ def _is_usable(intent: str, sentence: str) -> bool:
         return False  # our homes have no floors, and a name alone is no command
     if "Timer" in intent and re.search(r"[{<]area[}>]", sentence):
         return False  # timers belong to a conversation, not to a room
-    free = set(re.findall(r"\{(\w+)(?::\w+)?\}", sentence)) & FREE_TEXT
-    return not free - set(WILDCARDS)
+    free_text = set(re.findall(r"\{(\w+)(?::\w+)?\}", sentence)) & FREE_TEXT
+    return not free_text - set(WILDCARDS)

@@ -27,34 +27,36 @@ DATES = {
 
 
 def in_words(number: int, language: str, ruleset: str = "spellout-cardinal") -> str:
-    """Returns a number in words: `21` -> "twenty one". Hyphens become spaces or are removed."""
+    """Returns a number in words: `21` -> "twenty one".
+
+    language: ISO 639-1 code. ruleset: name of a set of rules in CLDR, for another form such as
+    ordinals. Raises ValueError for a language without rules.
+    """
     from hassil.numbers import get_rbnf_engine
 
     spelled = get_rbnf_engine(language).format_number(number)
     words = spelled.text_by_ruleset.get(ruleset, spelled.text)
-    return words.replace("\u00ad", "").replace("-", " ")
+    return words.replace("\u00ad", "").replace("-", " ")  # soft hyphens, then hyphens
 
 
 def number(value: float, decimal: str = ".") -> str:
-    """Returns a number in digits: `21.0` -> "21", `20.5` -> "20.5" or "20,5".
-
-    "minus" is a word, because a voice may skip the sign.
-    """
+    """Returns a number in digits: `21.0` -> "21", `20.5` -> "20.5" or "20,5"."""
     text = f"{abs(value):.2f}".rstrip("0").rstrip(".").replace(".", decimal)
+    # A voice may skip the sign, so it is written as a word.
     return f"minus {text}" if value < 0 and text != "0" else text
 
 
-def joined(items: Sequence[str], words: LanguageData) -> str:
-    """Returns a list as it is spoken: "a, b and c"."""
+def join_list(items: Sequence[str], words: LanguageData) -> str:
+    """Returns the items as a spoken list: "a, b and c"."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {words.conjunction} {items[-1]}"
 
 
 def duration(seconds: float, words: LanguageData) -> str:
-    """Returns a duration in words, rounded: `3700` -> "1 hour and 2 minutes".
+    """Returns a duration as it is spoken: `3700` -> "1 hour and 2 minutes".
 
-    From one hour on it is rounded to minutes.
+    It is rounded to seconds, and to minutes from one hour on.
     """
     total = max(0, round(seconds))
     if total >= 3600:
@@ -66,11 +68,11 @@ def duration(seconds: float, words: LanguageData) -> str:
         for unit, count in (("hour", hours), ("minute", minutes), ("second", secs))
         if count
     ]
-    return joined(parts or [f"0 {words.units['second'][1]}"], words)
+    return join_list(parts or [f"0 {words.units['second'][1]}"], words)
 
 
 def clock_time(now: time, language: str) -> str:
-    """Returns the time in words, in languages without our own data as digits.
+    """Returns the time as it is spoken; in digits for a language without rules here.
 
     "seven forty three pm", "19 Uhr 43", "19 heures 43", "las siete y tres de la tarde".
     """
@@ -80,7 +82,10 @@ def clock_time(now: time, language: str) -> str:
 
 
 def calendar_date(today: date, language: str) -> str:
-    """Returns the date in words ("Saturday, November 21"), else as YYYY-MM-DD."""
+    """Returns the date as it is spoken ("Saturday, November 21").
+
+    The date is YYYY-MM-DD for a language that DATES does not have.
+    """
     if language not in DATES:
         return today.isoformat()
     day: object = "1er" if language == "fr" and today.day == 1 else today.day

@@ -1,7 +1,7 @@
-"""Engine that starts llama.cpp's server with a GGUF file, watches it and asks it over HTTP.
+"""Engine that runs llama.cpp's server with a GGUF file, and generates answers with it.
 
-`earshot engines install llama_cpp` builds the server; one on the PATH does as well. See
-docs/llm.md.
+`earshot engines install llama_cpp` builds the server. Without that, the one on the PATH is used.
+See docs/llm.md.
 """
 
 import sys
@@ -17,15 +17,15 @@ __all__ = ["Settings", "create"]
 
 
 def create(settings: Settings) -> "ServerLlm":
-    """Returns the engine, not started: enter its `running()`.
+    """Returns the engine without starting it; `ServerLlm.running` starts it.
 
     Raises EngineMissing without Linux, llama-server or a usable model; ConfigError for bad options.
     """
-    from engines.llm.llama_cpp.command_line import check, completion_server
+    from engines.llm.llama_cpp.command_line import check_options, completion_server
     from engines.llm.llama_cpp.files import find_model, find_program
     from engines.llm.server_llm import ServerLlm
 
     if sys.platform != "linux":
         raise EngineMissing("llm", NAME, "runs on Linux only")
-    check(settings)
+    check_options(settings)
     return ServerLlm(completion_server(settings, find_program(settings), find_model(settings)))

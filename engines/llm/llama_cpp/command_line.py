@@ -6,30 +6,32 @@ from pathlib import Path
 from engines.llm import openai
 from engines.llm.llama_cpp.files import GgufModel
 from engines.llm.llama_cpp.settings import DEFAULT_CONTEXT_TOKENS, NAME, Settings
-from engines.llm.server_llm import HOST, CompletionServer, check_own_options
+from engines.llm.server_llm import HOST, CompletionServer, check_reserved_options
 from engines.registry import read_settings
 
-OURS = (
+RESERVED_ARGS = (
     *("--api-key", "--api-key-file", "--host", "--port", "--alias", "-a", "--model", "-m"),
     *("--ctx-size", "-c", "--parallel", "-np", "--mmproj", "-mm"),
 )
 "Options of llama-server that only the engine sets."
 
-OURS_OF_REQUEST = ("base_url", "model", "api_key", "api_key_file", "languages", "images")
+RESERVED_REQUEST_KEYS = ("base_url", "model", "api_key", "api_key_file", "languages", "images")
 "Settings of the engine `openai` that only this engine sets."
 
 TIMEOUTS = {"first_token_timeout_s": 60.0, "token_timeout_s": 20.0}
 "Longer than those of `openai`: a processor reads a long prompt in half a minute."
 
 
-def check(settings: Settings) -> None:
+def check_options(settings: Settings) -> None:
     """Raises ConfigError for options that only the engine sets, and for a wrong `request`."""
-    check_own_options(NAME, settings.request, OURS_OF_REQUEST, settings.extra_args, OURS)
+    check_reserved_options(
+        NAME, settings.request, RESERVED_REQUEST_KEYS, settings.extra_args, RESERVED_ARGS
+    )
     http_settings(settings, None, f"http://{HOST}", "")
 
 
 def completion_server(settings: Settings, program: Path, model: GgufModel) -> CompletionServer:
-    """Returns how llama-server is started and asked."""
+    """Returns the description of the llama-server for `ServerLlm`."""
     return CompletionServer(
         NAME,
         command=lambda port: command(settings, program, model, port),
@@ -45,18 +47,18 @@ def completion_server(settings: Settings, program: Path, model: GgufModel) -> Co
 
 
 def context_tokens(settings: Settings, model: GgufModel) -> int:
-    """Returns the tokens of prompt and answer that each of the parallel answers gets."""
-    most = model.header.context_tokens or DEFAULT_CONTEXT_TOKENS
-    return min(settings.context_tokens or DEFAULT_CONTEXT_TOKENS, most)
+    """Returns the tokens of prompt and answer together, for each of the parallel answers."""
+    model_limit = model.header.context_tokens or DEFAULT_CONTEXT_TOKENS
+    return min(settings.context_tokens or DEFAULT_CONTEXT_TOKENS, model_limit)
 
 
 def served_name(model: GgufModel) -> str:
-    """Returns the name of the model in requests: that of its file."""
+    """Returns the model's name in requests: that of its file."""
     return model.file.stem
 
 
 def command(settings: Settings, program: Path, model: GgufModel, port: int) -> list[str]:
-    """Returns the command line. The key is not part of it; `variables` has it."""
+    """Returns the command line. It does not contain the key; `variables` does."""
     options = {
         "--model": str(model.file),
         "--alias": served_name(model),
@@ -72,21 +74,22 @@ def command(settings: Settings, program: Path, model: GgufModel, port: int) -> l
     if model.projector is not None:
         options["--mmproj"] = str(model.projector)
     words = [word for option in options.items() for word in option]
-    # Chat templates with tools need `--jinja`. The page of llama-server would be a second one, with
-    # another key.
+    # Chat templates with tools need `--jinja`. llama-server's own web page would need its own key.
     return [str(program), *words, "--jinja", "--no-webui", "--offline", *settings.extra_args]
 
 
 def variables(key: str) -> Mapping[str, str]:
-    """Returns the variables to add to our own environment."""
+    """Returns the environment variables that llama-server gets in addition to the server's own."""
     return {"LLAMA_API_KEY": key}
 
 
 def http_settings(
     settings: Settings, model: GgufModel | None, url: str, key: str
 ) -> openai.Settings:
-    """Returns the settings of the engine `openai`. `model`: None to check `request` only. Raises
-    ConfigError for a wrong `request`."""
+    """Returns the settings of the engine `openai`.
+
+    model: None if the settings are only checked. Raises ConfigError for a wrong `request`.
+    """
     given: dict[str, object] = {
         "base_url": f"{url}/v1",
         "api_key": key,

@@ -29,11 +29,12 @@ class GgufModel:
 
 
 def find_program(settings: Settings) -> Path:
-    """Returns the path of llama-server. Raises EngineMissing if there is none."""
+    """Returns the absolute path of llama-server: the configured, the installed, or the one on the
+    PATH. Raises EngineMissing if there is none."""
     if settings.program:
         program = Path(settings.program).expanduser().absolute()
         if not os.access(program, os.X_OK) or program.is_dir():
-            raise EngineMissing("llm", NAME, f"program: {program} is no program")
+            raise EngineMissing("llm", NAME, f"program: {program} is not an executable file")
         return program
     if settings.installation:
         folder = Path(settings.installation).expanduser().absolute()
@@ -46,8 +47,10 @@ def find_program(settings: Settings) -> Path:
 
 
 def find_model(settings: Settings) -> GgufModel:
-    """Returns the model that the settings name. Raises EngineMissing if there is none, or if its
-    file is truncated or no model."""
+    """Returns the model that the settings name, and its vision projector.
+
+    Raises EngineMissing if a file is missing, truncated, or not of the expected kind.
+    """
     path = Path(settings.model).expanduser().absolute()
     if not path.exists():
         advice = "`earshot models list` names the models that are there"
@@ -57,7 +60,9 @@ def find_model(settings: Settings) -> GgufModel:
         header = check_parts(path)
         projector = _projector_of(settings, path)
         if projector is not None and not read_gguf_header(projector).is_projector:
-            raise EngineMissing("llm", NAME, f"vision_projector: {projector} is no projector")
+            raise EngineMissing(
+                "llm", NAME, f"vision_projector: {projector} is not a vision projector"
+            )
     except UnreadableGgufError as exc:
         raise EngineMissing("llm", NAME, str(exc)) from exc
     if header.is_projector:

@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 NAME = "llama_cpp"
 
 DEFAULT_CONTEXT_TOKENS = 8192
-"""Largest context that is taken if none is configured. Models announce up to a million tokens, and
-the cache for each of several answers at once would not fit into memory."""
+"""Largest context if none is configured. Models allow up to a million tokens, but the caches for
+several answers at once would not fit into memory."""
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Events of a streamed chat completion. Fields are `Any` where servers send different types."""
+"""Events of a streamed chat completion. A field is `Any` if servers send different types in it."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class ChunkDelta(msgspec.Struct, frozen=True):
     "Text; some servers send a list of parts."
     tool_calls: list[ChunkToolCall] | None = None
     reasoning_content: Any = None
-    "Thoughts. They are never spoken, but show that the server is at work."
+    "Thoughts. They are never spoken, but show that the server is generating."
     reasoning: Any = None
 
     @property
@@ -51,7 +51,7 @@ class ChunkDelta(msgspec.Struct, frozen=True):
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):
-    """One answer within an event; we ask for one only."""
+    """One of several answers in an event. We request only one."""
 
     delta: ChunkDelta | None = None
     message: ChunkDelta | None = None
@@ -68,6 +68,8 @@ _EMPTY_DELTA = ChunkDelta()
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):
+    """Number of the prompt's tokens that the server had in its cache."""
+
     cached_tokens: int | None = None
 
 
@@ -98,7 +100,7 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True):
 
     @property
     def error_message(self) -> str:
-        """Error message of a failure while the answer was written; empty without a failure."""
+        """Message of an error during the answer; empty without an error."""
         if self.object == "error" or self.error:
             return error_text(self.error or self.message) or "it failed and gave no reason"
         return ""

@@ -12,9 +12,9 @@ from engines.runtime.openai_http.sse import SseReader
 
 
 class ChatCompletionStream:
-    """The rate limits and chunks of one response (a `ResponseReader`).
+    """Reads the chunks of one response. A `ResponseReader`.
 
-    The first item is the rate limits if the headers have them.
+    If the headers have rate limits, these are the first item.
     """
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -37,8 +37,11 @@ class ChatCompletionStream:
         return limits
 
     async def next(self) -> ChatCompletionChunk | None:
-        """Returns the next chunk; None at the end. Raises RemoteProtocolError for data that is no
-        chunk, and aiohttp's errors, also for a stream that stops without an end."""
+        """Returns the next chunk; None at the end.
+
+        Raises RemoteProtocolError for data that is not a chunk, and aiohttp's errors, also for a
+        stream that breaks off.
+        """
         return self._buffered.pop() if self._buffered else await self._next_chunk()
 
     async def _next_chunk(self) -> ChatCompletionChunk | None:

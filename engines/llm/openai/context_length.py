@@ -4,10 +4,10 @@ import re
 
 from engines.runtime.openai_http.errors import OpenAiHttpError
 
-TOO_LARGE = 413
+STATUS_TOO_LARGE = 413
 "HTTP status for a request that is too large."
-REFUSED = (400, 422)
-"HTTP statuses with which servers refuse a prompt that is too long, among other errors."
+REFUSAL_STATUSES = (400, 422)
+"HTTP statuses with which servers refuse a request for its content: fields, or length."
 _LENGTH = re.compile(
     r"context[ _](length|size|window)|n_ctx|maximum (model|sequence) length"
     r"|(maximum|too large).{0,60}(input|number of) tokens|(prompt|input) (is )?too long"
@@ -24,13 +24,13 @@ SGLang: "model's context length". TGI: "`inputs` tokens + `max_new_tokens`".
 
 
 def is_about_length(text: str) -> bool:
-    """True if a server's message says that the prompt, or prompt and answer together, exceed the
-    context window."""
+    """Returns True if a server's message says that the prompt, or prompt and answer together,
+    exceed the context window."""
     return _LENGTH.search(text) is not None
 
 
 def is_length_refusal(error: OpenAiHttpError) -> bool:
-    """True if the request was refused because it exceeds the context window."""
-    if error.status == TOO_LARGE:
+    """Returns True if the server refused the request because it exceeds the context window."""
+    if error.status == STATUS_TOO_LARGE:
         return True
-    return error.status in REFUSED and error.body_matches(_LENGTH)
+    return error.status in REFUSAL_STATUSES and error.body_matches(_LENGTH)

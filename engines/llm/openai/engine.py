@@ -1,4 +1,4 @@
-"""The `Llm` that asks an OpenAI-compatible server."""
+"""Language model on an OpenAI-compatible server."""
 
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,16 +11,13 @@ from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelt
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk, usage_of
 from engines.llm.openai.completion_stream import ChatCompletionStream
-from engines.llm.openai.context_length import REFUSED, is_about_length, is_length_refusal
-from engines.llm.openai.pass_through import (
-    ForwardedEvents,
-    refused_forward,
-)
+from engines.llm.openai.context_length import REFUSAL_STATUSES, is_about_length, is_length_refusal
+from engines.llm.openai.pass_through import ForwardedEvents, forward_error
 from engines.llm.openai.server_info import (
-    LLAMA_CPP,
+    LLAMA_CPP_OWNER,
     ServerInfo,
     listed_models,
-    names_of,
+    possible_names,
     probe_server,
     with_owner,
 )
@@ -33,12 +30,12 @@ from engines.runtime.openai_http.errors import OpenAiHttpError, sanitized_quote
 
 logger = logging.getLogger(__name__)
 
-MAX_LISTED = 12
-"Most names of models in an error message; hosted services have hundreds."
+MAX_MODEL_NAMES = 12
+"Most model names in an error message; hosted services have hundreds of models."
 THINKING_FIELDS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "think", "thinking")
 "Fields of `extra_body` with which the operator decides whether the model thinks."
 CONTEXT_PER_ANSWER = 4
-"Context divided by the longest answer: it takes a quarter, and the prompt has the rest."
+"Size of the context divided by the longest answer. The other three quarters are for the prompt."
 
 
 class OpenAiLlm:
@@ -64,7 +61,7 @@ class OpenAiLlm:
         self._quirks = ServerQuirks()
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
-        """Asks the server what it serves. If it is not reachable yet, the next turn asks again."""
+        """Asks the server for its model. Only logs an error: the next answer asks again."""
         try:
             await self._server_info()
         except EngineError as exc:
@@ -77,10 +74,10 @@ class OpenAiLlm:
         """
         server = await self._server_info()
         names = await listed_models(self._client)
-        is_listed = not names.isdisjoint(names_of(server.model))
-        takes_any = server.owner == LLAMA_CPP and len(names) == 1
-        if names and not is_listed and not takes_any:
-            listed = ", ".join(sorted(names)[:MAX_LISTED])
+        is_listed = not names.isdisjoint(possible_names(server.model))
+        accepts_any_name = server.owner == LLAMA_CPP_OWNER and len(names) == 1
+        if names and not is_listed and not accepts_any_name:
+            listed = ", ".join(sorted(names)[:MAX_MODEL_NAMES])
             raise self._error(
                 f"it lists no model {server.model!r}; it has: {listed}. Set model to one of these,"
                 " or load it there (Ollama: `ollama pull`)"
@@ -101,7 +98,8 @@ class OpenAiLlm:
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """Streams the answer (see `Llm.reply`).
 
-        Complete tool calls come after the text. No request is retried once its answer has begun.
+        Complete tool calls come after the text. A request is not repeated after its answer has
+        begun.
         """
         try:
             body = self._body(await self._server_for(options), messages, tools, options)
@@ -119,8 +117,10 @@ class OpenAiLlm:
     async def forward(
         self, path: str, body: Mapping[str, object], private_texts: Sequence[str]
     ) -> AsyncGenerator[str, None]:
-        """Sends a request on (see `CompletionServerLlm.forward`). What the operator configured for
-        spoken answers, such as their length, does not count here."""
+        """Passes a request on (see `CompletionServerLlm.forward`).
+
+        The settings for spoken answers, such as `max_output_tokens`, are not applied.
+        """
         server, settings = await self._server_info(), self._settings
         is_streamed = bool(body.get("stream"))
         texts = self._client.stream(
@@ -140,21 +140,21 @@ class OpenAiLlm:
         except OpenAiHttpError as exc:
             if exc.status == 404:
                 self._server = None  # another model may be served by now
-            raise refused_forward(exc, private_texts) from None
+            raise forward_error(exc, private_texts) from None
 
     async def _server_info(self) -> ServerInfo:
         if self._server is not None:
             return self._server
         found = await probe_server(self._client, self._settings, self.name)
         self.context_tokens = found.context_tokens
-        self._server = found if found.is_sure else None
+        self._server = found if found.is_complete else None
         return found
 
     async def _server_for(self, options: LlmOptions) -> ServerInfo:
-        """Returns what is known of the server, with its owner if these options depend on it."""
+        """Returns the server's properties, with the model's owner if a field depends on it."""
         server = await self._server_info()
-        depends = options.repetition_penalty is not None or self._forbids_thinking(options)
-        if server.is_owner_known or not depends:
+        needs_owner = options.repetition_penalty is not None or self._forbids_thinking(options)
+        if server.is_owner_known or not needs_owner:
             return server
         self._server = await with_owner(self._client, server)
         return self._server
@@ -162,15 +162,15 @@ class OpenAiLlm:
     def _forbids_thinking(self, options: LlmOptions) -> bool:
         """Returns True if the request asks the model not to think.
 
-        False if the settings or the options want thoughts, if `extra_body` decides, or if the
-        template thinks in any case (`starts_thinking`).
+        False if the settings or the options ask for thoughts, if `extra_body` decides, or if the
+        chat template opens a thought in any case (`starts_thinking`).
         """
         settings = self._settings
-        is_configured = any(field in settings.extra_body for field in THINKING_FIELDS)
-        wants = (
+        has_own_field = any(field in settings.extra_body for field in THINKING_FIELDS)
+        wants_thoughts = (
             settings.thinking or settings.starts_thinking or options.reasoning_effort is not None
         )
-        return not (is_configured or wants)
+        return not (has_own_field or wants_thoughts)
 
     async def _answer(
         self, body: Mapping[str, object], messages: Sequence[Message]
@@ -205,27 +205,29 @@ class OpenAiLlm:
     ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
         """Streams the events of an answer.
 
-        A refused request is sent again without what the server may not know, as long as that may
-        have been the cause.
+        A refused request is sent again without the fields that the server may not know, until it
+        succeeds or no such field is left.
         """
-        quirks = kept = self._quirks
+        quirks = saved = self._quirks
         first_refusal: OpenAiHttpError | None = None
         while True:
             try:
                 async with aclosing(self._stream(quirks.adapt(body))) as chunks:
                     async for chunk in chunks:
-                        if quirks is not kept:  # other requests may have changed it meanwhile
-                            self._quirks, kept = self._quirks.merged(quirks), quirks
+                        if quirks is not saved:  # merge: other requests may have changed them
+                            self._quirks, saved = self._quirks.merge(quirks), quirks
                         yield chunk
                 return
             except OpenAiHttpError as exc:
                 if is_length_refusal(exc):
                     raise
                 first_refusal = first_refusal or exc
-                changed = quirks.learned_from(exc, body) if exc.status in REFUSED else None
-            if changed is None:
-                raise first_refusal from None
-            quirks = changed
+                next_quirks = (
+                    quirks.after_refusal(exc, body) if exc.status in REFUSAL_STATUSES else None
+                )
+            if next_quirks is None:
+                raise first_refusal from None  # later ones may be about our changes
+            quirks = next_quirks
 
     def _stream(
         self, body: Mapping[str, object]
@@ -247,7 +249,7 @@ class OpenAiLlm:
         options: LlmOptions,
     ) -> dict[str, object]:
         settings = self._settings
-        most = options.max_output_tokens or settings.max_output_tokens
+        max_tokens = options.max_output_tokens or settings.max_output_tokens
         has_tools = bool(tools) and settings.tools
         body: dict[str, object] = {
             "model": server.model,
@@ -255,7 +257,7 @@ class OpenAiLlm:
             "top_p": options.top_p,
             "reasoning_effort": options.reasoning_effort,
             "parallel_tool_calls": options.parallel_tool_calls if has_tools else None,
-            "max_tokens": max(1, min(most, server.context_tokens // CONTEXT_PER_ANSWER)),
+            "max_tokens": max(1, min(max_tokens, server.context_tokens // CONTEXT_PER_ANSWER)),
             **server.penalty_fields(options.repetition_penalty),
             **(server.no_thinking_fields() if self._forbids_thinking(options) else {}),
             **settings.extra_body,
@@ -270,11 +272,9 @@ class OpenAiLlm:
         return {key: value for key, value in body.items() if value is not None}
 
     def _stream_error(self, message: str, messages: Sequence[Message]) -> EngineError:
-        """Returns the exception for an error in the stream.
-
-        It may be a prompt that is too long: some servers accept a prompt before they count it.
-        """
+        """Returns the exception for an error message in the stream."""
         quote = sanitized_quote(message, [sent.text for sent in messages])
+        # Some servers accept a prompt before they count its tokens.
         kind = ContextLengthExceeded if is_about_length(message) else EngineError
         return kind("llm", self.name, f"{self._client.url}: {quote}")
 

@@ -1,4 +1,4 @@
-"""Passes answers of an OpenAI-compatible server on as they are."""
+"""Passes the answers of an OpenAI-compatible server on unchanged."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
@@ -16,12 +16,12 @@ from engines.llm.reasoning_filter import ReasoningFilter
 from engines.runtime.openai_http.errors import OpenAiHttpError
 from engines.runtime.openai_http.sse import SseReader
 
-REFUSED = (400, 404, 409, 413, 422)
+BAD_REQUEST_STATUSES = (400, 404, 409, 413, 422)
 "HTTP statuses for which the request is at fault, and not the server."
 
 
 class ForwardedEvents:
-    """The data of the events of one response (a `ResponseReader`), up to `[DONE]`."""
+    """Reads the data of one response's events, up to `[DONE]`. A `ResponseReader`."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response, self._reader = response, SseReader()
@@ -35,7 +35,7 @@ class ForwardedEvents:
     async def next(self) -> str | None:
         """Returns the data of the next event; None after `[DONE]`.
 
-        Raises RemoteProtocolError for an event that is too long or no text, and aiohttp's
+        Raises RemoteProtocolError for an event that is too long or not text, and aiohttp's
         ClientPayloadError for a stream that stops without `[DONE]`.
         """
         if self._is_over:
@@ -50,9 +50,12 @@ class ForwardedEvents:
         return data
 
 
-def refused_forward(error: OpenAiHttpError, private_texts: Sequence[str]) -> EarshotError:
-    """Returns the error for the caller: a RequestError if the request is at fault."""
-    if error.status not in REFUSED:
+def forward_error(error: OpenAiHttpError, private_texts: Sequence[str]) -> EarshotError:
+    """Returns the error to raise: a RequestError if the request is at fault.
+
+    private_texts: texts of the request, which the error must not repeat.
+    """
+    if error.status not in BAD_REQUEST_STATUSES:
         return error.sanitized(private_texts)
     code = "context_length_exceeded" if is_length_refusal(error) else "refused_by_model"
     return RequestError(error.quoted(private_texts), code=code)
@@ -61,8 +64,12 @@ def refused_forward(error: OpenAiHttpError, private_texts: Sequence[str]) -> Ear
 async def deltas_of_events(
     name: str, events: AsyncGenerator[str, None]
 ) -> AsyncGenerator[str | ToolCall | TokenUsage, None]:
-    """Yields what forwarded events add to an answer, without thoughts: text, complete tool calls,
-    and the number of tokens. `name`: name of the model in errors. Raises EngineError."""
+    """Yields the parts of an answer from forwarded events: text without thoughts, complete tool
+    calls, and the number of tokens.
+
+    name: name of the model in errors. Raises EngineError for an answer that breaks off or is
+    malformed.
+    """
     reasoning, calls = ReasoningFilter(), ToolCallAssembler()
     usage: TokenUsage | None = None
     try:

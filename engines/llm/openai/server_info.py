@@ -13,26 +13,24 @@ from engines.runtime.openai_http.errors import OpenAiHttpError
 logger = logging.getLogger(__name__)
 
 DEFAULT_CONTEXT_TOKENS = 8192
-"""Context window that is assumed if neither settings nor server say one. Most models have more: a
+"""Assumed context window if neither settings nor server give one. Most models have more, but a
 shortened history is better than a refused turn."""
 
-LLAMA_CPP = "llamacpp"
-"Owner that llama.cpp lists for its model."
-OLLAMA = "library"
-"Owner that Ollama lists for models of its library."
+LLAMA_CPP_OWNER = "llamacpp"
+"Owner (`owned_by`) of the model in llama.cpp's list."
+OLLAMA_OWNER = "library"
+"Owner (`owned_by`) of Ollama's library models in its list."
 OLLAMA_CONTEXT_TOKENS = 4096
-"""Context window of Ollama without a `num_ctx` on machines with little GPU memory. Of a longer
-prompt it drops the beginning, which holds the instructions, without an error."""
-
+"""Context window of Ollama without a `num_ctx` on machines with little GPU memory. Ollama silently
+drops the beginning of a longer prompt, which holds the instructions."""
 
 PENALTY_FIELDS = {
     "vllm": "repetition_penalty",
     "sglang": "repetition_penalty",
-    LLAMA_CPP: "repeat_penalty",
+    LLAMA_CPP_OWNER: "repeat_penalty",
 }
-"""Owner in the list of models -> name of the field for a repetition penalty; all mean the same.
-OpenAI has none: its `frequency_penalty` is something else, and it refuses unknown fields."""
-
+"""Owner of the model -> name of the field for a repetition penalty; all mean the same. OpenAI has
+none: its `frequency_penalty` is something else, and it refuses unknown fields."""
 
 NO_THINKING_BY_TEMPLATE: Mapping[str, Any] = {
     "chat_template_kwargs": {"enable_thinking": False, "thinking": False}
@@ -45,13 +43,13 @@ NO_THINKING_BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
 NO_THINKING_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "vllm": NO_THINKING_BY_TEMPLATE,
     "sglang": NO_THINKING_BY_TEMPLATE,
-    LLAMA_CPP: NO_THINKING_BY_TEMPLATE,
-    OLLAMA: NO_THINKING_BY_EFFORT,  # it reads no `think` behind /v1
+    LLAMA_CPP_OWNER: NO_THINKING_BY_TEMPLATE,
+    OLLAMA_OWNER: NO_THINKING_BY_EFFORT,  # it reads no `think` behind /v1
     "openai": NO_THINKING_BY_EFFORT,
     "system": NO_THINKING_BY_EFFORT,  # OpenAI as well
 }
-"""Owner in the list of models -> fields that make the model answer without thoughts. Other servers
-get both, and a field that they refuse is left out from then on."""
+"""Owner of the model -> fields that make it answer without thoughts. Other servers get the fields
+of both kinds; a field that they refuse is left out from then on (see `ServerQuirks`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +58,14 @@ class ServerInfo:
 
     model: str
     context_tokens: int
-    is_sure: bool = True
-    "False: the server was not ready to answer all questions, and is asked again."
-    penalty: str | None = None
-    "Name of its field for a repetition penalty; None: not known."
+    is_complete: bool = True
+    "False: the server was not ready for all questions. They are repeated before the next answer."
+    penalty_field: str | None = None
+    "Name of the server's field for a repetition penalty; None: not known."
     owner: str = ""
-    "Owner of the model in the server's list, which tells the kind of server; empty: not listed."
+    "Owner of the model in the server's list, which shows the kind of server; empty: not listed."
     is_owner_known: bool = True
-    "False: the settings said all, so the server was not asked for its owner."
+    "False: the list was not requested, because the settings give model and context."
 
     def no_thinking_fields(self) -> Mapping[str, Any]:
         """Returns the fields of a request that ask the model not to think."""
@@ -77,13 +75,16 @@ class ServerInfo:
 
     def penalty_fields(self, penalty: float | None) -> dict[str, float]:
         """Returns the field of a request for a repetition penalty; empty if none is known."""
-        return {} if penalty is None or self.penalty is None else {self.penalty: penalty}
+        if penalty is None or self.penalty_field is None:
+            return {}
+        return {self.penalty_field: penalty}
 
 
 async def probe_server(client: OpenAiHttpClient, settings: Settings, name: str) -> ServerInfo:
-    """Asks the server for all that the settings leave open. Raises EngineError.
+    """Asks the server for everything that the settings leave open.
 
-    name: name of the engine in errors and log lines.
+    name: name of the engine in errors and log lines. Raises EngineError if the server cannot be
+    reached, or lists no model while the settings name none.
     """
     if settings.model != AUTO and settings.context_tokens:
         return ServerInfo(settings.model, settings.context_tokens, is_owner_known=False)
@@ -97,12 +98,16 @@ async def probe_server(client: OpenAiHttpClient, settings: Settings, name: str) 
         raise EngineError("llm", name, f"{client.url} lists no model; set model")
     context_tokens = settings.context_tokens
     if context_tokens is None:
-        entry = entries.get(_listed_as(entries, model), {})
+        entry = entries.get(_listed_name(entries, model), {})
         context_tokens = await _context(client, failures, entry, model, _owner(entries, model))
-    is_sure = not _may_succeed_later(failures)
+    is_complete = not _may_succeed_later(failures)
     owner = _owner(entries, model)
     found = ServerInfo(
-        model, context_tokens or DEFAULT_CONTEXT_TOKENS, is_sure, PENALTY_FIELDS.get(owner), owner
+        model,
+        context_tokens or DEFAULT_CONTEXT_TOKENS,
+        is_complete,
+        PENALTY_FIELDS.get(owner),
+        owner,
     )
     logger.info(
         "llm engine %r uses model %s, context %d tokens", name, found.model, found.context_tokens
@@ -118,27 +123,33 @@ async def listed_models(client: OpenAiHttpClient) -> frozenset[str]:
     return frozenset(await _models(client, [], is_required=False))
 
 
-async def with_owner(client: OpenAiHttpClient, served: ServerInfo) -> ServerInfo:
-    """Returns `served` with the owner of its model, which takes one request.
+async def with_owner(client: OpenAiHttpClient, server: ServerInfo) -> ServerInfo:
+    """Returns `server` with the owner of its model, which takes one request.
 
-    It is asked only if the request depends on it. Errors are ignored, because an answer without
-    the owner is better than none: `served` comes back unchanged, and the next call asks again.
+    Errors are ignored, because an answer is possible without the owner: `server` is returned
+    unchanged, and the next call asks again.
     """
     failures: list[EngineError] = []
     try:
         entries = await _models(client, failures, is_required=False)
     except EngineError:
-        return served
+        return server
     if _may_succeed_later(failures):
-        return served
-    owner = _owner(entries, served.model)
-    return replace(served, penalty=PENALTY_FIELDS.get(owner), owner=owner, is_owner_known=True)
+        return server
+    owner = _owner(entries, server.model)
+    return replace(
+        server, penalty_field=PENALTY_FIELDS.get(owner), owner=owner, is_owner_known=True
+    )
 
 
 async def _models(
     client: OpenAiHttpClient, failures: list[EngineError], *, is_required: bool
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the server's list of models by name; empty if it has none and none is needed."""
+    """Returns the entries of the server's list of models, by model name.
+
+    failures: gets the error if the server has no list. It is raised instead if the list is required
+    or a later try may succeed.
+    """
     try:
         listing = await client.get_json(f"{client.url}/models")
     except EngineError as exc:
@@ -161,33 +172,36 @@ async def _context(
 ) -> int | None:
     """Returns the size of the context in tokens, or None.
 
-    vLLM lists it with the model. llama.cpp tells it per slot at `/props`, outside the API. Ollama
-    tells it at `/api/ps` for a loaded model.
+    vLLM lists it with the model. llama.cpp reports it per slot at `/props`, outside the API. Ollama
+    reports it at `/api/ps` for a loaded model.
+
+    failures: gets the errors. entry: the model's entry in the server's list; empty: not listed.
     """
-    listed = entry.get("max_model_len")
-    if _is_count(listed):
-        return listed
+    size = entry.get("max_model_len")
+    if _is_count(size):
+        return size
     root = client.url.removesuffix("/v1")
-    if owner == OLLAMA:
+    if owner == OLLAMA_OWNER:
         running = await _get_or_none(client, f"{root}/api/ps", failures)
         models = running.get("models") if isinstance(running, dict) else None
         if not isinstance(models, list):
             return OLLAMA_CONTEXT_TOKENS
         for loaded in models:
             names = (loaded.get("name"), loaded.get("model")) if isinstance(loaded, dict) else ()
-            if any(name in names for name in names_of(model)):
+            if any(name in names for name in possible_names(model)):
                 length = loaded.get("context_length")
                 return length if _is_count(length) else OLLAMA_CONTEXT_TOKENS
-        failures.append(EngineUnreachable("llm", OLLAMA, f"{model} is not loaded yet"))
+        failures.append(EngineUnreachable("llm", OLLAMA_OWNER, f"{model} is not loaded yet"))
         return OLLAMA_CONTEXT_TOKENS
     props = await _get_or_none(client, f"{root}/props", failures)
     slot = props.get("default_generation_settings") if isinstance(props, dict) else None
-    listed = slot.get("n_ctx") if isinstance(slot, dict) else None
-    return listed if _is_count(listed) else None
+    size = slot.get("n_ctx") if isinstance(slot, dict) else None
+    return size if _is_count(size) else None
 
 
 async def _get_or_none(client: OpenAiHttpClient, url: str, failures: list[EngineError]) -> Any:
-    """Returns the JSON at an address outside the API; None, and a doubt more, if that fails."""
+    """Returns the JSON at an address outside the API. If that fails, adds the error to `failures`
+    and returns None."""
     try:
         return await client.get_json(url)
     except EngineError as exc:
@@ -198,20 +212,20 @@ async def _get_or_none(client: OpenAiHttpClient, url: str, failures: list[Engine
 def _owner(entries: Mapping[str, Mapping[str, object]], model: str) -> str:
     """Returns the owner of a model; empty if unknown.
 
-    A server with one model, such as llama.cpp, takes any name, so its only entry counts.
+    A server with one model, such as llama.cpp, accepts any name, so its only entry counts.
     """
     only = next(iter(entries.values())) if len(entries) == 1 else {}
-    owner = entries.get(_listed_as(entries, model), only).get("owned_by")
+    owner = entries.get(_listed_name(entries, model), only).get("owned_by")
     return owner if isinstance(owner, str) else ""
 
 
-def _listed_as(entries: Mapping[str, Mapping[str, object]], model: str) -> str:
+def _listed_name(entries: Mapping[str, Mapping[str, object]], model: str) -> str:
     """Returns the listed name of a configured model; the configured name if it is not listed."""
-    return next((name for name in names_of(model) if name in entries), model)
+    return next((name for name in possible_names(model) if name in entries), model)
 
 
-def names_of(model: str) -> Sequence[str]:
-    """Returns the names that a server may list a model under.
+def possible_names(model: str) -> Sequence[str]:
+    """Returns the names that `model` may have in a server's list.
 
     For Ollama a name without a tag means the tag `latest`.
     """

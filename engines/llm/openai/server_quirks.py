@@ -1,4 +1,4 @@
-"""Differences between servers in the requests that they accept."""
+"""Differences between servers in the request fields that they accept."""
 
 import re
 from collections.abc import Mapping
@@ -9,22 +9,22 @@ from engines.runtime.openai_http.errors import OpenAiHttpError
 LIMIT_FIELD, NEW_LIMIT_FIELD = "max_tokens", "max_completion_tokens"
 "Field for the longest answer: its usual name, and the one of OpenAI's newer models."
 USAGE_FIELD = "stream_options"
-"Field that asks for the number of tokens."
+"Field that asks the server to send the number of tokens."
 SAMPLING_FIELDS = ("temperature", "top_p")
 OPTIONAL_FIELDS = ("parallel_tool_calls", "reasoning_effort")
-"Optional fields: an answer without them is better than none."
+"Fields that are left out if refused: an answer without them is better than none."
 TEMPLATE_FIELD, EFFORT_FIELD = "chat_template_kwargs", "reasoning_effort"
 EFFORTS = ("none", "minimal", "low")
 "Values for as few thoughts as possible, tried in this order until the model knows one."
 _ABOUT_VALUE = re.compile(r"value|should be|must be|one of", re.IGNORECASE)
-"Matches a refusal of this value of the effort; without a match the server knows no effort at all."
+"Matches a refusal of one value. A refusal without a match is about the field with any value."
 UNSUPPORTED_MARK = "nsupported"
 "Part of OpenAI's codes (`unsupported_value`) and messages, but not of those about a bad range."
 
 
 @dataclass(frozen=True, slots=True)
 class ServerQuirks:
-    """Quirks of one server, learned from refusals and kept once a request succeeded."""
+    """Quirks of one server. They come from its refusals, and are kept after a request succeeded."""
 
     sends_usage_option: bool = True
     "Send `stream_options`. Some servers refuse fields that they do not know."
@@ -33,12 +33,12 @@ class ServerQuirks:
     takes_sampling: bool = True
     "Send `temperature` and `top_p`. OpenAI's reasoning models refuse them."
     takes_template_fields: bool = True
-    "Send `chat_template_kwargs`. Some servers pass nothing on to the chat template."
+    "Send `chat_template_kwargs`. Some servers do not know this field."
     refused: frozenset[tuple[str, str | bool]] = frozenset()
-    "(field, value) of `OPTIONAL_FIELDS` that are not sent. The model may know other values."
+    "(field, value) of `OPTIONAL_FIELDS` that are not sent. Other values of the field may be."
 
-    def merged(self, other: "ServerQuirks") -> "ServerQuirks":
-        """Returns the quirks that either of both has learned."""
+    def merge(self, other: "ServerQuirks") -> "ServerQuirks":
+        """Returns the quirks of both."""
         return ServerQuirks(
             self.sends_usage_option and other.sends_usage_option,
             self.has_new_limit_field or other.has_new_limit_field,
@@ -60,7 +60,7 @@ class ServerQuirks:
             }
         if not self.takes_template_fields:
             adapted.pop(TEMPLATE_FIELD, None)
-        # "none" comes from us and from no session, so the next higher effort may replace it.
+        # "none" is ours; no session asks for it. So the next higher effort may replace it.
         if adapted.get(EFFORT_FIELD) == EFFORTS[0]:
             adapted[EFFORT_FIELD] = next(
                 (effort for effort in EFFORTS if (EFFORT_FIELD, effort) not in self.refused),
@@ -71,12 +71,12 @@ class ServerQuirks:
                 del adapted[name]
         return adapted
 
-    def learned_from(
+    def after_refusal(
         self, refusal: OpenAiHttpError, body: Mapping[str, object]
     ) -> "ServerQuirks | None":
-        """Returns the quirks to try next; None if quirks cannot have been the cause.
+        """Returns the quirks for the next try; None if no field is left that may be the cause.
 
-        body: the request before it was adapted.
+        refusal: the server's answer to `adapt(body)`.
         """
         if not self.has_new_limit_field and refusal.mentions(NEW_LIMIT_FIELD):
             return replace(self, has_new_limit_field=True)
@@ -88,10 +88,11 @@ class ServerQuirks:
         sent = self.adapt(body)
         if TEMPLATE_FIELD in sent and refusal.mentions(TEMPLATE_FIELD):
             return replace(self, takes_template_fields=False)
-        blamed = {field: sent.get(field) for field in OPTIONAL_FIELDS if refusal.mentions(field)}
+        named = {field: sent.get(field) for field in OPTIONAL_FIELDS if refusal.mentions(field)}
         refused_values = {
-            (field, said) for field, said in blamed.items() if isinstance(said, str | bool)
+            (field, value) for field, value in named.items() if isinstance(value, str | bool)
         }
+        # The server does not know the field, so none of our values for it can help.
         if refused_values and refusal.mentions(EFFORT_FIELD) and not refusal.matches(_ABOUT_VALUE):
             refused_values |= {
                 (EFFORT_FIELD, effort) for effort in EFFORTS if body.get(EFFORT_FIELD) in EFFORTS
@@ -105,7 +106,7 @@ class ServerQuirks:
     def _without_thinking_fields(self, body: Mapping[str, object]) -> "ServerQuirks | None":
         """Returns quirks without the fields that turn thoughts off; None if none were sent.
 
-        They are tried last: the refusal names no field, and the usage option was left out already.
+        This is the last try: the refusal names no field, and the usage option was not the cause.
         """
         efforts = {
             (EFFORT_FIELD, effort) for effort in EFFORTS if body.get(EFFORT_FIELD) == EFFORTS[0]

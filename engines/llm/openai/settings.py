@@ -1,4 +1,4 @@
-"""Settings of the engine `openai`: how its server is reached and asked."""
+"""Settings of the engine `openai`: the server's address, the model and the limits."""
 
 from typing import Annotated, Any
 
@@ -48,7 +48,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_requests: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     "Most requests at once; a further one waits. Not set: 16, or more with many drafts."
     extra_body: dict[str, Any] = {}
-    "Further fields of the request; null removes one of ours."
+    "Further fields of the request; null removes a field that Earshot sends."
 
     def __repr__(self) -> str:
         """Returns the settings without the key and `extra_body`, for logs and tracebacks."""

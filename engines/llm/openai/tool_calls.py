@@ -12,18 +12,21 @@ from engines.base import CallDelta, ToolCall
 from engines.llm.openai.chunks import ChunkToolCall
 
 MAX_CALLS = 64
+"Most tool calls of one answer."
 MAX_ARGUMENT_CHARS = 256 * 1024
-"Limit for all calls of an answer together: a model that has lost its way never stops writing."
+"Most characters of arguments in one answer. A model that repeats itself never stops writing."
 
 
 @dataclass(slots=True)
 class _PartialToolCall:
+    """A tool call as far as it has arrived."""
+
     index: int | None
     id: str
     name: str
     pieces: list[str] = field(default_factory=list)
     call_id: str = ""
-    "Id for our callers, set at first use. Never empty and unique, unlike the server's `id`."
+    "Id for our callers, set at first use. It is unique and not empty, unlike the server's `id`."
     sent_count: int = 0
     "Number of pieces that were passed on as `CallDelta`."
 
@@ -31,9 +34,9 @@ class _PartialToolCall:
 class ToolCallAssembler:
     """Assembles the tool calls of one answer.
 
-    In the protocol `index` counts the calls, the first piece of a call has its id and name, and
+    In the protocol `index` numbers the calls, the first piece of a call has its id and name, and
     arguments come as pieces of JSON. Some servers leave out ids, give every call the index 0, or
-    send all at once.
+    send a call in one piece.
     """
 
     def __init__(self) -> None:
@@ -64,8 +67,8 @@ class ToolCallAssembler:
     def calls(self) -> tuple[ToolCall, ...]:
         """Returns all calls in the order in which they began. Call it at the end of the answer.
 
-        Raises RemoteProtocolError for arguments that are no JSON object. They are not replaced by
-        empty ones, which may mean something else: "turn off" without a name is everything.
+        Raises RemoteProtocolError for a call without a name, and for arguments that are not a JSON
+        object. They are not replaced by empty ones: "turn off" without a name may mean everything.
         """
         return tuple(ToolCall(self._id(c), _checked_name(c), _arguments(c)) for c in self._calls)
 
@@ -79,20 +82,23 @@ class ToolCallAssembler:
         """Returns the call that this piece belongs to; a new one if the piece begins it."""
         known = next((c for c in reversed(self._calls) if c.index == part.index), None)
         if part.index is None and self._calls and not part.function.name:
-            return self._calls[-1]
+            return self._calls[-1]  # from a server without indices: the latest call goes on
         if known is not None and not _begins_new_call(known, part):
             known.id = known.id or part.id or ""
             known.name = known.name or part.function.name or ""
             return known
         if len(self._calls) >= MAX_CALLS:
             raise RemoteProtocolError(f"more than {MAX_CALLS} tool calls in one answer")
-        made = _PartialToolCall(part.index, part.id or "", part.function.name or "")
-        self._calls.append(made)
-        return made
+        call = _PartialToolCall(part.index, part.id or "", part.function.name or "")
+        self._calls.append(call)
+        return call
 
 
 def _begins_new_call(known: _PartialToolCall, part: ChunkToolCall) -> bool:
-    """Returns True if a piece with the index of a known call begins a new call."""
+    """Returns True if a piece with the index of a known call begins a new call.
+
+    That is a piece with a name, and with another id or without any index.
+    """
     if not part.function.name or (part.id and part.id == known.id):
         return False
     return part.index is None or bool(part.id and known.id)
@@ -117,5 +123,5 @@ def _arguments(call: _PartialToolCall) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        why = f"a call of tool {call.name[:64]!r} whose arguments are no JSON object"
+        why = f"a call of tool {call.name[:64]!r} whose arguments are not a JSON object"
         raise RemoteProtocolError(why) from None

@@ -1,4 +1,4 @@
-"""Engine for a causal language model from a folder, run by Hugging Face's library in a worker.
+"""Engine that runs a causal language model from a folder in a worker, with Hugging Face's library.
 
 It is for machines without a language model server; vLLM serves the same folders faster.
 """
@@ -18,8 +18,7 @@ __all__ = ["EXTRA", "REQUIRES", "Settings", "create", "worker_profile"]
 EXTRA = "torch"
 REQUIRES = {"torch": "torch", "transformers": "transformers"}
 GGUF_LIBRARY = "gguf"
-"Library that reads GGUF files, which only models in this form need."
-
+"Library that reads GGUF files; other models do not need it."
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -27,12 +26,13 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "OPENBLAS_NUM_THREADS": "0",
 }
-"""Variables of the worker: no downloads, and no threads for texts that are short. On ARM, torch
-computes with OpenBLAS: 0 lets the setting `threads` decide."""
+"""Environment variables of the worker. It downloads nothing, and uses no threads for tokenizing,
+because the texts are short. On ARM, torch computes with OpenBLAS; 0 lets the setting `threads`
+decide."""
 
 
 def worker_profile(settings: Settings) -> WorkerProfile:
-    """Puts the engine into a worker process, with the time limits of its settings."""
+    """Returns the environment and time limits of the worker process that runs the engine."""
     return WorkerProfile(
         ENVIRONMENT,
         settings.load_timeout_s,
@@ -44,7 +44,8 @@ def worker_profile(settings: Settings) -> WorkerProfile:
 def create(settings: Settings) -> "TransformersLlm":
     """Returns the engine; `TransformersLlm.load` loads the model.
 
-    Raises EngineMissing without a model, ModuleNotFoundError without a library.
+    Raises EngineMissing if the model or the library for GGUF is missing, ModuleNotFoundError if
+    another library is.
     """
     from engines.llm.transformers.engine import TransformersLlm
 

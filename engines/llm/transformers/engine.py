@@ -1,7 +1,7 @@
-"""The `Llm` that generates with Hugging Face's library. It runs in a worker process.
+"""Language model that generates with Hugging Face's library. It runs in a worker process.
 
-Several answers take turns, one token each; between tokens the event loop takes new requests and
-cancelled ones.
+Several answers take turns, one token each. Between tokens the event loop handles new requests and
+cancellations.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class TransformersLlm:
-    """An `Llm`. `load` or the first answer loads the model.
+    """An `Llm` whose model is loaded by `load` or by the first answer.
 
-    A step of the model blocks the event loop. The caller of `reply` must not have more than
-    `at_once` answers generated at the same time.
+    Each token blocks the event loop while it is computed. The caller must not run `reply` more than
+    `max_concurrency` times at once.
     """
 
     name = NAME
@@ -47,7 +47,7 @@ class TransformersLlm:
     def load(self) -> None:
         """Loads the model, which blocks for seconds to minutes. Raises EngineError without a chat
         template, and all that the library raises."""
-        self._loaded()
+        self._get_model()
 
     async def reply(
         self,
@@ -57,8 +57,11 @@ class TransformersLlm:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
-        """Streams the answer (see `Llm.reply`). Tools are left out if the template knows none."""
-        model = self._loaded()
+        """Streams the answer (see `Llm.reply`).
+
+        Tools are left out if the chat template has no place for them.
+        """
+        model = self._get_model()
         has_tools = bool(tools) and model.has_tools
         answer = TokenGeneration(
             model, self._request(messages, tools if has_tools else (), options)
@@ -71,7 +74,7 @@ class TransformersLlm:
             raise EngineError("llm", NAME, f"it wrote {exc}") from None
         yield TokenUsage(answer.input_tokens, answer.output_tokens, answer.reused_tokens)
 
-    def _loaded(self) -> TransformersModel:
+    def _get_model(self) -> TransformersModel:
         if self._model is None:
             self._model = TransformersModel(self._settings)
             logger.info("llm.%s: %s on %s", NAME, self._settings.path, self._model.device)
@@ -81,19 +84,19 @@ class TransformersLlm:
         self, texts: AsyncGenerator[str, None], *, has_tools: bool
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Streams the text without the model's thoughts, then the tool calls."""
-        thoughts, spoken = ReasoningFilter(self._settings.starts_thinking), ToolCallParser()
+        reasoning, parser = ReasoningFilter(self._settings.starts_thinking), ToolCallParser()
 
-        def shown(text: str) -> str:
-            return spoken.push(text) if has_tools else text
+        def without_calls(text: str) -> str:
+            return parser.push(text) if has_tools else text
 
         async with aclosing(texts):
-            async for written in texts:
-                if text := shown(thoughts.push(written)):
+            async for piece in texts:
+                if text := without_calls(reasoning.push(piece)):
                     yield TextDelta(text)
-        if text := shown(thoughts.end()):
+        if text := without_calls(reasoning.end()):
             yield TextDelta(text)
         if has_tools:
-            rest, calls = spoken.end()
+            rest, calls = parser.end()
             if rest:
                 yield TextDelta(rest)
             for call in calls:
@@ -103,11 +106,11 @@ class TransformersLlm:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
     ) -> GenerationRequest:
         settings = self._settings
-        most = options.max_output_tokens
+        max_tokens = options.max_output_tokens
         return GenerationRequest(
             with_short_ids(chat_messages(messages, arguments_as_text=False)),
             chat_tools(tools),
-            settings.max_output_tokens if most is None else most,
+            settings.max_output_tokens if max_tokens is None else max_tokens,
             self.context_tokens or 0,
             options.resolve_temperature(settings.temperature),
             options.top_p,
@@ -117,8 +120,7 @@ class TransformersLlm:
 
 
 async def _texts(answer: TokenGeneration) -> AsyncGenerator[str, None]:
-    """Yields the text of an answer as it is written. Other answers take their turn after each
-    step."""
+    """Yields the text of an answer while it is generated. Other answers run after each token."""
     try:
         while not answer.is_over:
             if text := answer.step():
@@ -131,7 +133,7 @@ async def _texts(answer: TokenGeneration) -> AsyncGenerator[str, None]:
 
 
 def with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Replaces the ids of tool calls, in place, by nine letters and digits.
+    """Replaces the ids of tool calls, in place, by nine letters and digits, and returns `chat`.
 
     Mistral's templates refuse other ids.
     """

@@ -1,4 +1,4 @@
-"""Writes answers token by token."""
+"""Generates answers token by token with Hugging Face's library."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +9,14 @@ from engines.llm.transformers.sampling import SamplingParameters
 from engines.llm.transformers.settings import NAME, Settings
 
 PREFILL_TOKENS = 256
-"Tokens of a prompt computed per step. Between steps other answers go on and aborts are read."
-WORTH_KEEPING = 16
-"Least common beginning, in tokens, for which an earlier prompt's cache is reused."
+"Tokens of a prompt per step. Between steps other answers continue, and cancellations are read."
+MIN_SHARED_TOKENS = 16
+"Shortest common beginning of two prompts, in tokens, for which the KV cache is reused."
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """Prompt, limits and sampling options of one answer. A field that is None means the model's own
-    value."""
+    """Prompt, limits and sampling options of one answer. None stands for the model's own value."""
 
     messages: Sequence[Mapping[str, Any]]
     "Messages as the chat template reads them."
@@ -55,19 +54,19 @@ class TransformersModel:
         if settings.threads:
             torch.set_num_threads(settings.threads)
         folder, gguf_file = str(settings.folder.resolve()), settings.gguf_file()
-        # A GGUF file holds configuration, tokenizer and weights, which become numbers of `dtype`.
-        form: dict[str, Any] = {} if gguf_file is None else {"gguf_file": gguf_file.name}
+        # A GGUF file holds configuration, tokenizer and weights, which are converted to `dtype`.
+        source: dict[str, Any] = {} if gguf_file is None else {"gguf_file": gguf_file.name}
         self.device = settings.device
         if settings.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
         is_default = settings.dtype == "auto" and self.device == "cpu"
         dtype = "float32" if is_default else settings.dtype
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **form)
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **source)
         if not self.tokenizer.chat_template:
             raise EngineError("llm", NAME, "the model has no chat template")
-        form["use_safetensors"] = True if gguf_file is None else None
+        source["use_safetensors"] = True if gguf_file is None else None
         loaded = AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, dtype=dtype, **form
+            folder, local_files_only=True, dtype=dtype, **source
         )
         self.network = loaded.eval().to(self.device)
         self.end_tokens = _end_token_ids(self.network.generation_config, self.tokenizer)
@@ -79,7 +78,7 @@ class TransformersModel:
 
     @property
     def has_tools(self) -> bool:
-        """True if the chat template knows tools."""
+        """True if the chat template has a place for tools."""
         return "tools" in str(self.tokenizer.chat_template)
 
     def prompt(
@@ -91,7 +90,8 @@ class TransformersModel:
     ) -> list[int]:
         """Returns the tokens of the prompt.
 
-        thinks: False asks the template, by the two names in use, to leave thoughts out.
+        has_reasoning: False asks the chat template to leave thoughts out. Templates use one of two
+        names for this.
         """
         thoughts = {} if has_reasoning else {"enable_thinking": False, "thinking": False}
         text = self.tokenizer.apply_chat_template(
@@ -104,16 +104,17 @@ class TransformersModel:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    def recall(self, tokens: Sequence[int]) -> PromptCacheEntry:
-        """Takes out the cache with the longest common beginning with `tokens`.
+    def take_cache(self, tokens: Sequence[int]) -> PromptCacheEntry:
+        """Removes and returns the cache with the longest common beginning with `tokens`.
 
-        The last token is never part of it, because its scores must be computed again.
+        It is cropped to that beginning; an empty one is returned if the beginning is too short. The
+        last token of a prompt is never cached, because its scores must be computed again.
         """
         from transformers import DynamicCache
 
-        shared = [_shared(kept.tokens, tokens[:-1]) for kept in self._prompt_caches]
+        shared = [_common_prefix_tokens(kept.tokens, tokens[:-1]) for kept in self._prompt_caches]
         longest = max(shared, default=0)
-        if longest < WORTH_KEEPING:
+        if longest < MIN_SHARED_TOKENS:
             return PromptCacheEntry([], DynamicCache(config=self.network.config))
         found = self._prompt_caches.pop(shared.index(longest))
         if surplus := len(found.tokens) - longest:
@@ -121,10 +122,13 @@ class TransformersModel:
         return PromptCacheEntry(found.tokens[:longest], found.cache)
 
     def store_cache(self, computed: PromptCacheEntry) -> None:
-        """Keeps a cache for the next turn, whose prompt begins with the same tokens."""
+        """Keeps a cache for the next turn, whose prompt begins with the same tokens.
+
+        Caches that `take_cache` may be unable to crop are not kept.
+        """
         from transformers.cache_utils import DynamicLayer
 
-        # Subclasses, such as layers with a sliding window, cannot always be cropped by `recall`.
+        # Subclasses, such as layers with a sliding window, cannot always be cropped.
         if all(type(layer) is DynamicLayer for layer in computed.cache.layers):
             self._prompt_caches = [computed, *self._prompt_caches][: self._max_prompt_caches]
 
@@ -146,13 +150,13 @@ class TransformersModel:
 
 @dataclass(slots=True)
 class IncrementalDetokenizer:
-    """Turns tokens into text as soon as no later token can change it."""
+    """Converts tokens to text as soon as no later token can change that text."""
 
     tokenizer: Any
     tokens: list[int] = field(default_factory=list)
-    _shown: int = 0
+    _context_start: int = 0
     "Index of the first token that is decoded as context of the next ones."
-    _done: int = 0
+    _returned_tokens: int = 0
     "Number of tokens whose text was returned."
 
     def push(self, token: int) -> str:
@@ -167,14 +171,14 @@ class IncrementalDetokenizer:
     def _next_text(self, *, is_last: bool) -> str:
         """Returns the text since the last call.
 
-        The tokens before it are decoded too: the text of a token (a space in front) depends on the
-        token before.
+        The tokens of the last text are decoded again, because a token's text (a space in front)
+        depends on the token before it.
         """
-        before = self._decode(self.tokens[self._shown : self._done])
-        now = self._decode(self.tokens[self._shown :])
+        before = self._decode(self.tokens[self._context_start : self._returned_tokens])
+        now = self._decode(self.tokens[self._context_start :])
         if len(now) <= len(before) or (now.endswith("\ufffd") and not is_last):
             return ""
-        self._shown, self._done = self._done, len(self.tokens)
+        self._context_start, self._returned_tokens = self._returned_tokens, len(self.tokens)
         return now[len(before) :]
 
     def _decode(self, tokens: list[int]) -> str:
@@ -182,7 +186,7 @@ class IncrementalDetokenizer:
 
 
 class TokenGeneration:
-    """One answer in progress: call `step` until `is_over`, then `finish`."""
+    """Generates one answer. Call `step` until `is_over`, then `finish`."""
 
     def __init__(self, model: TransformersModel, request: GenerationRequest) -> None:
         """Raises ContextLengthExceeded if the prompt does not fit, and the template's errors."""
@@ -195,7 +199,7 @@ class TokenGeneration:
         self._max_tokens = min(request.max_tokens, room)
         self._model, self._text = model, IncrementalDetokenizer(model.tokenizer)
         self._sampling = SamplingParameters.of(model.network.generation_config, request)
-        self._computed = model.recall(tokens)
+        self._computed = model.take_cache(tokens)
         self.reused_tokens = len(self._computed.tokens)
         "Number of tokens of the prompt that a kept cache already had."
         self._next_tokens = tokens[self.reused_tokens :]
@@ -238,7 +242,7 @@ def _end_token_ids(config: Any, tokenizer: Any) -> set[int]:
     return (tokens | {tokenizer.eos_token_id}) - {None}
 
 
-def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+def _common_prefix_tokens(first: Sequence[int], second: Sequence[int]) -> int:
     """Returns the length of the common beginning, in tokens."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 GREEDY_BELOW = 0.01
-"Temperatures below this count as 0 (the best token): a division by them would overflow."
+"Temperatures below this count as 0: a division by them would overflow."
 
 
 class SamplingOptions(Protocol):
@@ -23,14 +23,14 @@ class SamplingOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParameters:
-    """Parameters by which the tokens of one answer are picked."""
+    """Parameters for picking the tokens of one answer."""
 
     temperature: float = 0.0
-    "0: always the best token."
+    "0: always the most likely token."
     top_k: int = 0
-    "Number of best tokens to choose from; 0: all."
+    "Number of most likely tokens to choose from; 0: all."
     top_p: float = 1.0
-    "Choose from the best tokens that together reach this probability."
+    "Choose from the most likely tokens whose probabilities add up to this value."
     repetition_penalty: float = 1.0
     "Above 1: tokens of the prompt and the answer become less likely."
 
@@ -48,8 +48,8 @@ class SamplingParameters:
     def pick(self, scores: Any, previous_tokens: Sequence[int]) -> int:
         """Returns the next token.
 
-        scores: tensor of shape (vocabulary,).
-        seen: tokens of the prompt and the answer so far, to which the penalty applies.
+        scores: logits, tensor of shape (vocabulary,).
+        previous_tokens: tokens of the prompt and the answer so far, to which the penalty applies.
         """
         import torch
 
@@ -62,15 +62,15 @@ class SamplingParameters:
             scores[scores < scores.topk(self.top_k).values[-1]] = -torch.inf
         chances, tokens = scores.softmax(-1).sort(descending=True)
         if self.top_p < 1:
-            is_out = chances.cumsum(-1) - chances >= self.top_p
-            is_out[0] = False
-            chances[is_out] = 0
+            is_excluded = chances.cumsum(-1) - chances >= self.top_p
+            is_excluded[0] = False
+            chances[is_excluded] = 0
         return int(tokens[torch.multinomial(chances, 1)])
 
     def _penalized(self, scores: Any, previous_tokens: Sequence[int]) -> Any:
-        """Applies the penalty of Keskar et al. 2019 (CTRL), as all servers do.
+        """Applies the penalty of Keskar et al. 2019 (CTRL), as other model servers do.
 
-        Scores below 0 are multiplied by it, scores above are divided.
+        Scores below 0 are multiplied by the penalty, other scores are divided by it.
         """
         import torch
 

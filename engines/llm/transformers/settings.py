@@ -13,7 +13,7 @@ from engines.runtime.gguf_folder import check_parts, model_files, only_model
 NAME = "transformers"
 CONFIG_FILE, GGUF_SUFFIX = "config.json", ".gguf"
 CONTEXT_TOKENS = 2048
-"Size of the context of a model whose config does not say."
+"Size of the context, in tokens, of a model whose files do not give one."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -67,25 +67,25 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_context(settings: Settings) -> int:
-    """Returns the size of the context in tokens, from the model's config.json or the header of its
-    GGUF file, and the settings.
+    """Returns the size of the context in tokens: the model's, or a smaller one in the settings.
 
-    Raises EngineMissing if the file is missing or broken.
+    Raises EngineMissing if config.json or the GGUF file is missing or broken.
     """
     if (gguf_file := settings.gguf_file()) is not None:
-        most = _gguf_context(gguf_file)
-        return min(most, settings.context_tokens or most)
+        model_limit = _gguf_context(gguf_file)
+        return min(model_limit, settings.context_tokens or model_limit)
     file = settings.folder / CONFIG_FILE
     try:
         config: object = json.loads(file.read_text(encoding="utf-8"))
     except OSError as exc:
         raise EngineMissing("llm", NAME, f"no model in {file.parent}: {exc.strerror}") from exc
     except ValueError as exc:
-        raise EngineMissing("llm", NAME, f"{file} is no JSON") from exc
-    places = [config, config.get("text_config")] if isinstance(config, dict) else []
-    known = [place.get("max_position_embeddings") for place in places if isinstance(place, dict)]
-    most = next((n for n in known if isinstance(n, int) and n > 0), CONTEXT_TOKENS)
-    return min(most, settings.context_tokens or most)
+        raise EngineMissing("llm", NAME, f"{file} is not JSON") from exc
+    # Models that also understand images keep the language model's values in `text_config`.
+    tables = [config, config.get("text_config")] if isinstance(config, dict) else []
+    sizes = [table.get("max_position_embeddings") for table in tables if isinstance(table, dict)]
+    model_limit = next((n for n in sizes if isinstance(n, int) and n > 0), CONTEXT_TOKENS)
+    return min(model_limit, settings.context_tokens or model_limit)
 
 
 def _gguf_context(file: Path) -> int:

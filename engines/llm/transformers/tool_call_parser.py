@@ -17,13 +17,13 @@ class InvalidToolCall(ValueError):
 
 
 class ToolCallParser:
-    """Takes text in pieces of any length; returns the speakable part, and the calls at the end."""
+    """Takes text in pieces of any length. Returns the speakable part, and the calls at the end."""
 
     def __init__(self) -> None:
         self._pending_text = ""
         self._calls: list[ToolCall] = []
         self._is_json: bool | None = None
-        "True: the whole answer may be a call, as it begins with `{` or `[`; None: no text yet."
+        "True: the answer may be a call, because it begins with `{` or `[`; None: no text yet."
 
     def push(self, text: str) -> str:
         """Returns the text that may be spoken now. Raises InvalidToolCall."""
@@ -41,25 +41,25 @@ class ToolCallParser:
                 return spoken + before
             self._calls += _calls(inside)
             spoken, self._pending_text = spoken + before, rest
-        safe = len(self._pending_text) - _unfinished(self._pending_text)
+        safe = len(self._pending_text) - _partial_tag_chars(self._pending_text)
         spoken, self._pending_text = spoken + self._pending_text[:safe], self._pending_text[safe:]
         return spoken
 
     def end(self) -> tuple[str, list[ToolCall]]:
         """Returns the rest of the text, and the calls. Raises InvalidToolCall."""
-        held, self._pending_text = self._pending_text, ""
-        if held.startswith(OPEN):
-            return "", self._calls + _calls(held.removeprefix(OPEN))
+        rest, self._pending_text = self._pending_text, ""
+        if rest.startswith(OPEN):  # the answer ended without the closing tag
+            return "", self._calls + _calls(rest.removeprefix(OPEN))
         if self._is_json:
             try:
-                return "", _calls(held)
+                return "", _calls(rest)
             except InvalidToolCall:
-                return held, []  # an answer that only looks like one
-        return held, self._calls
+                return rest, []  # an answer in JSON that is no call
+        return rest, self._calls
 
 
-def _unfinished(text: str) -> int:
-    """Returns how many of the last characters may be the beginning of a call."""
+def _partial_tag_chars(text: str) -> int:
+    """Returns how many of the last characters may be the beginning of the opening tag."""
     return next((n for n in range(len(OPEN) - 1, 0, -1) if text.endswith(OPEN[:n])), 0)
 
 

@@ -6,22 +6,22 @@ from pathlib import Path
 
 from core.errors import EngineMissing
 from engines.llm import openai
-from engines.llm.server_llm import HOST, CompletionServer, check_own_options
+from engines.llm.server_llm import HOST, CompletionServer, check_reserved_options
 from engines.llm.vllm.environment import python_of
 from engines.llm.vllm.settings import NAME, Settings
 from engines.registry import read_settings
 from engines.runtime.external_server.installation import ServerInstallation
 
-OURS = ("--api-key", "--host", "--port", "--uds", "--served-model-name", "--model")
-"""Options of vLLM that only the engine sets. The key is never among the arguments, because every
-user of the machine can read a command line."""
+RESERVED_ARGS = ("--api-key", "--host", "--port", "--uds", "--served-model-name", "--model")
+"""Options of vLLM that only the engine sets. The key is never an argument, because every user of
+the machine can read a command line."""
 
-OURS_OF_REQUEST = ("base_url", "model", "api_key", "api_key_file", "languages", "tools")
+RESERVED_REQUEST_KEYS = ("base_url", "model", "api_key", "api_key_file", "languages", "tools")
 "Settings of the engine `openai` that only this engine sets."
 
 
-def model_of(settings: Settings) -> str:
-    """Returns what vLLM loads: the absolute path of a folder, or a name on a hub.
+def model_argument(settings: Settings) -> str:
+    """Returns the argument of `--model`: the absolute path of a folder, or a name on a hub.
 
     Raises EngineMissing for a path that does not exist.
     """
@@ -35,18 +35,20 @@ def model_of(settings: Settings) -> str:
 
 
 def served_name(settings: Settings) -> str:
-    """Returns the name of the model in requests, without the folders above it."""
+    """Returns the model's name in requests: that of its folder, without the path."""
     return Path(settings.model).name or settings.model
 
 
-def check(settings: Settings) -> None:
+def check_options(settings: Settings) -> None:
     """Raises ConfigError for options that only the engine sets, and for a wrong `request`."""
-    check_own_options(NAME, settings.request, OURS_OF_REQUEST, settings.extra_args, OURS)
+    check_reserved_options(
+        NAME, settings.request, RESERVED_REQUEST_KEYS, settings.extra_args, RESERVED_ARGS
+    )
     http_settings(settings, f"http://{HOST}", "")
 
 
 def completion_server(settings: Settings, environment: ServerInstallation) -> CompletionServer:
-    """Returns how vLLM is started and asked."""
+    """Returns the description of the vLLM server for `ServerLlm`."""
     return CompletionServer(
         NAME,
         command=lambda port: command(settings, environment, port),
@@ -61,9 +63,9 @@ def completion_server(settings: Settings, environment: ServerInstallation) -> Co
 
 
 def command(settings: Settings, environment: ServerInstallation, port: int) -> list[str]:
-    """Returns the command line. The key is not part of it; `variables` has it."""
+    """Returns the command line. It does not contain the key; `variables` does."""
     options = {
-        "--model": model_of(settings),
+        "--model": model_argument(settings),
         "--served-model-name": served_name(settings),
         "--host": HOST,
         "--port": str(port),
@@ -75,8 +77,8 @@ def command(settings: Settings, environment: ServerInstallation, port: int) -> l
         options["--gpu-memory-utilization"] = str(settings.gpu_memory_utilization)
     if settings.tool_parser:
         options["--tool-call-parser"] = settings.tool_parser
-    # Prefix caching is vLLM's default, but we depend on it: every prompt begins with the one
-    # before it.
+    # Prefix caching is vLLM's default, but answers would be slow without it: every prompt begins
+    # with the previous one.
     flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log"]
     if environment.device == "cpu":
         flags.append("--enforce-eager")  # compiling takes minutes and a C++ compiler
@@ -89,7 +91,7 @@ def command(settings: Settings, environment: ServerInstallation, port: int) -> l
 
 
 def variables(settings: Settings, environment: ServerInstallation, key: str) -> Mapping[str, str]:
-    """Returns the variables to add to our own environment.
+    """Returns the environment variables that vLLM gets in addition to the server's own.
 
     They also turn off vLLM's usage reports, which it sends at each start by default.
     """
@@ -123,7 +125,7 @@ def http_settings(settings: Settings, url: str, key: str) -> openai.Settings:
 def _dtype(settings: Settings, environment: ServerInstallation) -> str:
     """Returns the number type. `auto` is float32 on a processor.
 
-    Most weights are bfloat16, which ends vLLM on processors without instructions for it.
+    Most weights are bfloat16. vLLM ends with an error on processors without instructions for it.
     """
     if settings.dtype == "auto" and environment.device == "cpu":
         return "float32"

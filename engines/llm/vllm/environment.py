@@ -1,4 +1,4 @@
-"""The environment that `earshot engines install vllm` makes."""
+"""Reads the environment that `earshot engines install vllm` makes."""
 
 from pathlib import Path
 
@@ -17,5 +17,5 @@ def python_of(folder: Path) -> Path:
 
 
 def read_environment(folder: Path) -> ServerInstallation | None:
-    """Returns what is installed in a folder; None if nothing is, or the installation broke off."""
+    """Returns the installation in a folder; None if there is none, or if it is incomplete."""
     return read_marker(folder, PYTHON)

@@ -11,7 +11,7 @@ import pytest
 
 from engines.base import Message, TextDelta
 from engines.llm import intents
-from engines.llm.intents.language import supported
+from engines.llm.intents.language import supported_language
 from engines.llm.intents.spoken_numbers import clock_time
 from tests.engines.llm.intents.text_conversation import Talk
 
@@ -440,7 +440,7 @@ def test_a_negated_command_is_not_carried_out_in_further_languages(
     [("de", "de"), ("de-AT", "de"), ("zh", "zh"), ("xx", "en"), ("", "en"), ("../en", "en")],
 )
 def test_an_unknown_language_falls_back_to_english(asked: str, used: str) -> None:
-    assert supported(asked) == used
+    assert supported_language(asked) == used
 
 
 def test_every_language_gives_an_answer() -> None:

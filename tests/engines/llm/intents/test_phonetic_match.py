@@ -98,14 +98,16 @@ def test_a_distant_ambiguous_or_dangerous_match_is_not_used(said: str) -> None:
 def test_a_correct_word_is_not_replaced_by_another_name(
     said: str, only: str, language: str
 ) -> None:
-    repaired = PhoneticMatcher([only], kept=language_data(language).kept).repaired(said)
-    assert not [one for one in repaired if only.lower() in one]
+    corrections = PhoneticMatcher(
+        [only], protected_words=language_data(language).protected_words
+    ).corrections(said)
+    assert not [one for one in corrections if only.lower() in one]
 
 
 def test_a_guarded_name_is_neither_matched_nor_skipped_for_the_next() -> None:
     names = PhoneticMatcher(["Fronting Lamp"], guarded=["Front Lamp"])
-    assert names.repaired("turn on the fronk lamp") == []
-    assert PhoneticMatcher(["Front Lamp"]).repaired("turn on the fronk lamp")
+    assert names.corrections("turn on the fronk lamp") == []
+    assert PhoneticMatcher(["Front Lamp"]).corrections("turn on the fronk lamp")
 
 
 def test_a_sentence_that_is_understood_is_not_changed() -> None:
@@ -115,7 +117,7 @@ def test_a_sentence_that_is_understood_is_not_changed() -> None:
 
 
 def test_no_choice_is_made_between_two_equally_near_names() -> None:
-    likely = PhoneticMatcher(["hall lamp", "ball lamp"]).repaired("turn on the wall lamp")
+    likely = PhoneticMatcher(["hall lamp", "ball lamp"]).corrections("turn on the wall lamp")
     assert not {"turn on the hall lamp", "turn on the ball lamp"} & set(likely)
 
 
@@ -134,5 +136,5 @@ def test_thousands_of_names_are_searched_in_little_time() -> None:
         [f"{a} {b} {n}" for a in rooms for b in things for n in "abcdefghijklmnopqrst"]
     )
     began_s = time.process_time()
-    many.repaired("who was the first man on the far moon")
+    many.corrections("who was the first man on the far moon")
     assert time.process_time() - began_s < 0.2

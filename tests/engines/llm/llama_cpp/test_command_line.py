@@ -8,7 +8,12 @@ import pytest
 
 from core.errors import ConfigError, EngineCrashed, EngineMissing
 from engines.llm import llama_cpp
-from engines.llm.llama_cpp.command_line import check, command, completion_server, http_settings
+from engines.llm.llama_cpp.command_line import (
+    check_options,
+    command,
+    completion_server,
+    http_settings,
+)
 from engines.llm.llama_cpp.files import PROGRAM_PATH, find_model, find_program
 from engines.runtime.external_server.installation import ServerInstallation, write_marker
 from tests.engines.runtime.tiny_gguf import gguf_bytes, write_gguf
@@ -96,7 +101,7 @@ def test_the_key_is_not_in_the_command_line(model: Path) -> None:
 )
 def test_options_that_the_engine_sets_are_refused(wrong: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        check(settings(Path("tiny.gguf"), **wrong))
+        check_options(settings(Path("tiny.gguf"), **wrong))
 
 
 # Whether program and model are there
@@ -117,7 +122,7 @@ def test_an_installed_program_goes_before_one_on_the_path(
     write_marker(tmp_path / "installed", installation)
     assert find_program(found) == built
     named = settings(model, program=str(tmp_path / "nowhere"))
-    with pytest.raises(EngineMissing, match="nowhere is no program"):
+    with pytest.raises(EngineMissing, match="nowhere is not an executable file"):
         find_program(named)
 
 
@@ -129,7 +134,7 @@ def test_an_installed_program_goes_before_one_on_the_path(
         ({"a.gguf": gguf_bytes()[:-9]}, {}, "9 bytes of the tensor 'output.weight' missing"),
         ({"a.gguf": b"a page"}, {}, "it does not begin with GGUF"),
         ({"a.gguf": gguf_bytes(architecture="clip")}, {}, "a vision projector"),
-        ({"a.gguf": gguf_bytes(), "mmproj.gguf": gguf_bytes()}, {}, "is no projector"),
+        ({"a.gguf": gguf_bytes(), "mmproj.gguf": gguf_bytes()}, {}, "is not a vision projector"),
         ({"a.gguf": gguf_bytes()}, {"vision_projector": "/nowhere.gguf"}, "there is no /nowhere"),
     ],
 )

@@ -190,7 +190,7 @@ def test_calls_are_assembled_from_parts(case: str) -> None:
     ("parts", "message"),
     [
         ([part(index=0, id="a", function=function("on", '{"n": 1'))], "'on' whose arguments"),
-        ([part(index=0, id="a", function=function("on", "[1]"))], "no JSON object"),
+        ([part(index=0, id="a", function=function("on", "[1]"))], "not a JSON object"),
         ([part(index=0, id="a", function={"arguments": "{}"})], "without a name"),
         ([part(index=i, function=function("on")) for i in range(MAX_CALLS + 1)], "more than 64"),
         (

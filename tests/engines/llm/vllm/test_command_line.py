@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import ConfigError, EngineCrashed, EngineMissing
 from engines.llm import vllm
-from engines.llm.vllm.command_line import check, command, http_settings, variables
+from engines.llm.vllm.command_line import check_options, command, http_settings, variables
 from engines.llm.vllm.environment import python_of, read_environment
 from engines.runtime.external_server.installation import (
     MARKER,
@@ -86,7 +86,7 @@ def test_the_key_is_not_in_the_command_line_and_usage_reports_are_off() -> None:
 )
 def test_options_that_the_engine_sets_are_refused(wrong: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        check(settings(**wrong))
+        check_options(settings(**wrong))
 
 
 # Whether it is installed
