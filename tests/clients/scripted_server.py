@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.engines.llm.openai.completions_server import Server, beside, delta, sse, text
+from tests.engines.llm.openai.completions_server import Server, delta, server_in_thread, sse, text
 from tests.server.process import Running, serving
 
 LONG = "One two three four five six seven eight nine ten eleven twelve."
@@ -46,7 +46,7 @@ async def never_ending(request: web.Request) -> web.StreamResponse:
 @contextmanager
 def answering(folder: Path, *arguments: str, **settings: str) -> Iterator[Running]:
     """Runs `earshot serve` with that model."""
-    with beside(Server(answer)) as upstream:
+    with server_in_thread(Server(answer)) as upstream:
         model = {"EARSHOT_LLM__ENGINE": "openai", "EARSHOT_LLM__OPTIONS__BASE_URL": upstream.url}
         with serving(folder, *arguments, settings={**model, **settings}) as server:
             server.url = server.url.rstrip("/")

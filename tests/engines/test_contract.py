@@ -34,7 +34,7 @@ from engines.registry import EngineKind, available, load
 from tests.engines import asr_contract
 from tests.engines.asr_contract import FIRST, NO_AUDIO, SECOND
 from tests.engines.llm.openai.completions_server import Server as Completions
-from tests.engines.llm.openai.completions_server import beside
+from tests.engines.llm.openai.completions_server import server_in_thread
 from tests.engines.nano import NANO
 from tests.engines.tts.speech_server import serving_in_thread
 from tests.engines.tts.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
@@ -269,7 +269,7 @@ def test_asr_leaves_no_state_of_a_cancelled_utterance(asr: AsrModel) -> None:
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[str]:
     """Returns the address of a server of another language model."""
-    with beside(Completions()) as server:
+    with server_in_thread(Completions()) as server:
         yield server.url
 
 
@@ -359,7 +359,7 @@ async def given(*texts: str) -> AsyncIterator[str]:
         yield text
 
 
-async def spoken(tts: Tts, *texts: str, language: str) -> list[AudioFrame]:
+async def reply_text(tts: Tts, *texts: str, language: str) -> list[AudioFrame]:
     async with aclosing(tts.speak(given(*texts), language=language)) as frames:
         return [frame async for frame in frames]
 
@@ -367,12 +367,12 @@ async def spoken(tts: Tts, *texts: str, language: str) -> list[AudioFrame]:
 @pytest.mark.parametrize("texts", [(), ("",), ("  ", "\n")])
 def test_tts_gives_no_audio_without_text(tts: Tts, texts: tuple[str, ...]) -> None:
     language = next(iter(tts.info.voices))
-    assert asyncio.run(spoken(tts, *texts, language=language)) == []
+    assert asyncio.run(reply_text(tts, *texts, language=language)) == []
 
 
 def test_tts_audio_is_continuous(tts: Tts) -> None:
     language = next(iter(tts.info.voices))
-    frames = asyncio.run(spoken(tts, "Anna.", "Otto.", language=language))
+    frames = asyncio.run(reply_text(tts, "Anna.", "Otto.", language=language))
     assert [frame.start for frame in frames] == [0, *(frame.end for frame in frames[:-1])]
     assert {frame.rate_hz for frame in frames} == {tts.info.rate_hz}
     assert frames[-1].end > tts.info.rate_hz // 4
@@ -386,7 +386,7 @@ def test_tts_works_after_an_abandoned_utterance(tts: Tts) -> None:
         async with asyncio.timeout(PATIENCE_S):
             async with aclosing(tts.speak(given("Anna. " * 500), language=language)) as frames:
                 await anext(frames)
-            return await spoken(tts, "Otto.", language=language)
+            return await reply_text(tts, "Otto.", language=language)
 
     assert asyncio.run(scenario())[0].start == 0
 
@@ -397,10 +397,12 @@ def test_tts_simultaneous_sessions_get_their_own_audio(tts: Tts) -> None:
 
     async def scenario() -> list[int]:
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(spoken(tts, text, language=language)) for text in texts]
+            running = [
+                tasks.create_task(reply_text(tts, text, language=language)) for text in texts
+            ]
         return [task.result()[-1].end for task in running]
 
-    alone = [asyncio.run(spoken(tts, text, language=language))[-1].end for text in texts]
+    alone = [asyncio.run(reply_text(tts, text, language=language))[-1].end for text in texts]
     assert asyncio.run(scenario()) == pytest.approx(alone, rel=0.05)
 
 

@@ -11,7 +11,7 @@ from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.tools import HomeAssistantTools
 from tests.devices.home_assistant.fake_server import TOKEN, FakeHome
-from tests.engines.llm.intents.text_conversation import HandClock
+from tests.engines.llm.intents.text_conversation import ManualClock
 from tests.pipeline.fakes import Counts
 
 ENGLISH = ToolContext("conv_1", "en")
@@ -29,7 +29,7 @@ async def client(
     """Runs the client; yields after its first attempt, successful or not."""
     wanted = HomeAssistantSettings(**{"url": home.url, "token": TOKEN, "timeout_s": 5, **settings})
     house = HomeAssistantClient(
-        wanted, HandClock(), Counts(), mirror=mirror, first_wait_s=0.01, debounce_s=0
+        wanted, ManualClock(), Counts(), mirror=mirror, first_wait_s=0.01, debounce_s=0
     )
     task = asyncio.create_task(house.run())
     try:
@@ -43,8 +43,8 @@ async def client(
 @asynccontextmanager
 async def tools(
     home: FakeHome, **settings: Any
-) -> AsyncIterator[tuple[HomeAssistantTools, HandClock]]:
-    clock = HandClock()
+) -> AsyncIterator[tuple[HomeAssistantTools, ManualClock]]:
+    clock = ManualClock()
     async with client(home, **settings) as house:
         yield HomeAssistantTools(house, clock), clock
 

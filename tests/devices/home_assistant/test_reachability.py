@@ -7,7 +7,7 @@ from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake_server import TOKEN, fake_home
 from tests.devices.home_assistant.harness import run, until
-from tests.engines.llm.intents.text_conversation import HandClock
+from tests.engines.llm.intents.text_conversation import ManualClock
 from tests.pipeline.fakes import Counts
 
 pytestmark = pytest.mark.live
@@ -20,7 +20,7 @@ def test_the_page_shows_whether_home_assistant_is_reachable(token: str, reach: s
         assert shown.snapshot().reach == "here"
         async with fake_home() as home:
             config = HomeAssistantConfig(url=home.url, token=token)
-            async with run_home_assistant(config, shown, HandClock(), Counts()):
+            async with run_home_assistant(config, shown, ManualClock(), Counts()):
                 await until(lambda: shown.snapshot().reach == reach)
                 if reach == "here":
                     before = shown.revision

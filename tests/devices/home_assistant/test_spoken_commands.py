@@ -17,7 +17,7 @@ from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
 from tests.devices.home_assistant.fake_server import FakeHome, answered, fake_home, light
 from tests.devices.home_assistant.harness import ENGLISH, client, run, spoken_in, tools, until
-from tests.engines.llm.intents.text_conversation import Announced, HandClock
+from tests.engines.llm.intents.text_conversation import ManualClock, RecordingAnnouncer
 from tests.pipeline.fakes import Counts
 
 pytestmark = pytest.mark.live
@@ -44,8 +44,8 @@ class Talk:
     codes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        home, clock = Home(HomeConfig()), HandClock()
-        timers = Timers(home, clock, Announced())
+        home, clock = Home(HomeConfig()), ManualClock()
+        timers = Timers(home, clock, RecordingAnnouncer())
         skills = (ListTools(home), TimerTools(timers), ClockTools(clock))
         self.toolbox = Toolbox((self.provider, *skills), Counts())
         self.model = intents.create(intents.Settings())
@@ -280,7 +280,7 @@ def test_follow_ups_call_services_and_undo_restores_the_brightness() -> None:
             fake_home(entities=list(ENTITIES), areas=AREAS) as home,
             client(home, mirror=EntityMirror(shown)) as house,
         ):
-            talk = Talk(HomeAssistantTools(house, HandClock()))
+            talk = Talk(HomeAssistantTools(house, ManualClock()))
             await until(lambda: bool(home.watched))
             lamp = {"light.kitchen_lights": {"s": "on", "a": {"brightness": 102}}}
             await home.show(a=lamp)

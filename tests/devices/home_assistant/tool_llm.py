@@ -13,7 +13,7 @@ from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake_server import TOKEN
 from tests.devices.home_assistant.harness import until
-from tests.engines.llm.intents.text_conversation import HandClock
+from tests.engines.llm.intents.text_conversation import ManualClock
 from tests.pipeline.fakes import Counts, EchoLlm, World
 
 CONTEXT = ToolContext("conv_1", "en")
@@ -50,7 +50,7 @@ class Asks(EchoLlm):
 async def earshot(url: str, token: str = TOKEN) -> AsyncIterator[World]:
     """Runs Earshot's parts as the server assembles them."""
     config = HomeAssistantConfig(url=url, token=token, use="tools")
-    clock = HandClock()
+    clock = ManualClock()
     async with run_home_assistant(config, Home(HomeConfig()), clock, Counts()) as parts:
         assert parts is not None
         yield World(llm=Asks(), providers=(*parts.providers, ClockTools(clock)))

@@ -1,4 +1,4 @@
-"""A real session whose answer is interrupted, for language models that must notice it."""
+"""A real session with an interrupted answer, for testing that a language model stops."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,12 +12,12 @@ from tests.pipeline.fakes import World, collect, speak
 
 SILENCE, ONE, TWO = 0, 1000, 2000
 ANSWER_TOKENS = 120_000
-"Number of tokens so large that a server still writes when the test ends, unless it was stopped."
+"Number of tokens so large that only a cancelled server stops before the test ends."
 PATIENCE_S = 120
 
 
-class AnsweredBy(World):
-    """A world that hears levels, speaks tones, and uses the given model."""
+class LlmWorld(World):
+    """A `World` (recogniser of levels, voice of tones) with the given language model."""
 
     def __init__(self, llm: Llm) -> None:
         super().__init__(llm=llm)  # type: ignore[arg-type]  # what it asks is not looked at
@@ -26,14 +26,16 @@ class AnsweredBy(World):
 Wait = Callable[[], Coroutine[Any, Any, None]]
 
 
-async def spoken_over(llm: Llm, cancelled: Wait, *, began: Wait | None = None) -> None:
-    """Runs one answer that is interrupted while it plays and is being generated. `cancelled` waits
-    until the model's server has noticed, while the session goes on, so only the interruption can
-    end it. `began` waits, before that, until the server has seen the request."""
-    asks_itself = TurnDetection(create_response=False)
-    settings = SessionSettings(turn_detection=asks_itself, max_output_tokens=ANSWER_TOKENS)
+async def interrupt_answer(llm: Llm, cancelled: Wait, *, began: Wait | None = None) -> None:
+    """Runs one answer and interrupts it during generation and playout.
+
+    cancelled: waits until the model's server has stopped. The session continues meanwhile, so only
+    the interruption can be the cause. began: waits before that until the server has the request.
+    """
+    client_decides = TurnDetection(create_response=False)
+    settings = SessionSettings(turn_detection=client_decides, max_output_tokens=ANSWER_TOKENS)
     events: list[SessionEvent] = []
-    world = AnsweredBy(llm)
+    world = LlmWorld(llm)
     opened = Sessions(world.services(), world.conversations, 1).open(settings, paced_by="server")
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks, opened as session:
         tasks.create_task(collect(session, events))
@@ -44,8 +46,8 @@ async def spoken_over(llm: Llm, cancelled: Wait, *, began: Wait | None = None) -
         assert not any(isinstance(one, ResponseDone) for one in events)
         if began is not None:
             await began()
-        over = tasks.create_task(cancelled())
+        cancellation = tasks.create_task(cancelled())
         await speak(session, (TWO, 800), (SILENCE, 900))
-        await over
+        await cancellation
         (done,) = (one for one in events if isinstance(one, ResponseDone))
         assert (done.status, done.reason) == ("cancelled", "turn_detected")

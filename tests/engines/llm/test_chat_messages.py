@@ -108,7 +108,7 @@ def test_any_conversation_suits_a_strict_template(turns: list[tuple[Any, str, in
         assert following["role"] != "tool" or one["role"] in ("assistant", "tool")
 
 
-def test_images_follow_the_words_they_came_with() -> None:
+def test_images_follow_the_text_of_their_message() -> None:
     seen = tuple(ImagePart(f"data:{n}", "low") for n in range(3))
     messages = [
         Message("user", "look", images=seen[:1]),

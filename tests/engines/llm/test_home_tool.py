@@ -28,7 +28,7 @@ def home(sentence: object, call_id: str = "call_1", name: str = "home") -> ToolC
     return ToolCall(call_id, name, {"sentence": sentence})
 
 
-class Script:
+class ScriptedHomeLlm:
     """An `Llm` that gives scripted answers in turn, and records its requests."""
 
     name = "script"
@@ -37,7 +37,7 @@ class Script:
 
     def __init__(self, *answers: Sequence[TextDelta | CallDelta | ToolCall | TokenUsage]) -> None:
         self._answers = list(answers)
-        self.asked: list[tuple[list[Message], list[ToolSpec], LlmOptions]] = []
+        self.requests: list[tuple[list[Message], list[ToolSpec], LlmOptions]] = []
 
     async def reply(
         self,
@@ -47,16 +47,16 @@ class Script:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage, None]:
-        self.asked.append((list(messages), list(tools), options))
+        self.requests.append((list(messages), list(tools), options))
         for delta in self._answers.pop(0):
             yield delta
 
 
-def made(model: Script) -> HybridLlm:
+def hybrid_llm(model: ScriptedHomeLlm) -> HybridLlm:
     return HybridLlm(intents.create(intents.Settings()), model)
 
 
-def answered(
+def reply_to(
     engine: HybridLlm,
     *messages: Message,
     tools: Sequence[ToolSpec] = TOOLS,
@@ -84,9 +84,9 @@ def size(tools: Sequence[ToolSpec]) -> int:
 
 
 def test_the_model_gets_one_tool_for_the_whole_home() -> None:
-    model = Script([TextDelta("Read on.")])
-    assert answered(made(model), QUESTION, tools=[*TOOLS, WEATHER]) == [TextDelta("Read on.")]
-    ((_, tools, _),) = model.asked
+    model = ScriptedHomeLlm([TextDelta("Read on.")])
+    assert reply_to(hybrid_llm(model), QUESTION, tools=[*TOOLS, WEATHER]) == [TextDelta("Read on.")]
+    ((_, tools, _),) = model.requests
     assert [tool.name for tool in tools] == ["home", "weather"]
     assert size(TOOLS) > 25_000
     assert size(tools[:1]) < 1200
@@ -95,67 +95,73 @@ def test_the_model_gets_one_tool_for_the_whole_home() -> None:
 
 def test_a_home_sentence_of_the_model_is_carried_out_and_answered_by_templates() -> None:
     sentence = "turn on the kitchen lights"
-    model = Script([CallDelta("call_1", "home", "{"), home(sentence), TokenUsage(9, 3)])
-    engine = made(model)
-    usage, call = answered(engine, QUESTION)
+    model = ScriptedHomeLlm([CallDelta("call_1", "home", "{"), home(sentence), TokenUsage(9, 3)])
+    engine = hybrid_llm(model)
+    usage, call = reply_to(engine, QUESTION)
     assert usage == TokenUsage(9, 3)
     assert isinstance(call, ToolCall)
     assert (call.name, call.arguments["area"]) == ("HassTurnOn", "kitchen")
-    said = answered(engine, QUESTION, *result(call, targets=[]))
-    direct = answered(made(Script()), Message("user", sentence), *result(call, targets=[]))
+    said = reply_to(engine, QUESTION, *result(call, targets=[]))
+    direct = reply_to(
+        hybrid_llm(ScriptedHomeLlm()), Message("user", sentence), *result(call, targets=[])
+    )
     assert said == direct
-    assert len(model.asked) == 1, "the model is not asked a second time"
+    assert len(model.requests) == 1, "the model is not called a second time"
 
 
 def test_text_before_the_call_is_separated_from_the_answer() -> None:
-    model = Script([TextDelta("Of course."), home("turn on the kitchen lights")])
-    engine = made(model)
-    text, call = answered(engine, QUESTION)
+    model = ScriptedHomeLlm([TextDelta("Of course."), home("turn on the kitchen lights")])
+    engine = hybrid_llm(model)
+    text, call = reply_to(engine, QUESTION)
     assert text == TextDelta("Of course.")
-    (said,) = answered(engine, QUESTION, *result(call, targets=[]))
+    (said,) = reply_to(engine, QUESTION, *result(call, targets=[]))
     assert isinstance(said, TextDelta)
     assert said.text.startswith(" ")
 
 
 def test_two_sentences_of_the_model_get_two_answers() -> None:
-    model = Script([home("turn on the kitchen lights"), home("set a timer for 5 minutes", "b")])
-    engine = made(model)
-    light, timer = answered(engine, QUESTION)
+    model = ScriptedHomeLlm(
+        [home("turn on the kitchen lights"), home("set a timer for 5 minutes", "b")]
+    )
+    engine = hybrid_llm(model)
+    light, timer = reply_to(engine, QUESTION)
     done = [*result(light, targets=[]), *result(timer, total_s=300, name="")]
-    said = answered(engine, QUESTION, *done)
+    said = reply_to(engine, QUESTION, *done)
     assert len(said) == 2
 
 
 def test_a_sentence_that_is_not_understood_is_returned_to_the_model() -> None:
-    model = Script([home("make it cosy")], [home("turn on the kitchen lights")])
-    (call,) = answered(made(model), QUESTION, options=LlmOptions(must_call=True))
+    model = ScriptedHomeLlm([home("make it cosy")], [home("turn on the kitchen lights")])
+    (call,) = reply_to(hybrid_llm(model), QUESTION, options=LlmOptions(must_call=True))
     assert isinstance(call, ToolCall)
     assert call.name == "HassTurnOn"
-    (_, _, first), (again, _, second) = model.asked
+    (_, _, first), (again, _, second) = model.requests
     assert (first.must_call, second.must_call) == (True, False)
-    asked, told = again[-2:]
-    assert asked.tool_calls == (home("make it cosy"),)
-    assert json.loads(told.text)["error"] == "not_understood"
+    call_message, result_message = again[-2:]
+    assert call_message.tool_calls == (home("make it cosy"),)
+    assert json.loads(result_message.text)["error"] == "not_understood"
 
 
 @pytest.mark.parametrize("nonsense", ["make it cosy", "", None, 7, "x" * 5000])
 def test_a_model_that_is_never_understood_is_tried_only_three_times(nonsense: object) -> None:
-    model = Script(*[[home(nonsense)]] * 5)
-    (said,) = answered(made(model), QUESTION)
+    model = ScriptedHomeLlm(*[[home(nonsense)]] * 5)
+    (said,) = reply_to(hybrid_llm(model), QUESTION)
     assert isinstance(said, TextDelta)
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3
 
 
 def test_results_of_other_tools_and_a_sentence_go_to_the_model() -> None:
     weather = ToolCall("call_2", "weather", {})
-    model = Script([home("turn on the kitchen lights"), weather], [TextDelta("Done, and sunny.")])
-    engine = made(model)
+    model = ScriptedHomeLlm(
+        [home("turn on the kitchen lights"), weather], [TextDelta("Done, and sunny.")]
+    )
+    engine = hybrid_llm(model)
     tools = [*TOOLS, WEATHER]
-    other, call = answered(engine, QUESTION, tools=tools)
+    other, call = reply_to(engine, QUESTION, tools=tools)
     assert other == weather
     both = [*result(call, targets=[]), *result(weather, sky="blue")]
-    assert answered(engine, QUESTION, *both, tools=tools) == [TextDelta("Done, and sunny.")]
-    shown = model.asked[1][0]
+    assert reply_to(engine, QUESTION, *both, tools=tools) == [TextDelta("Done, and sunny.")]
+    shown = model.requests[1][0]
     (mine,) = [call for one in shown for call in one.tool_calls if call.name == "home"]
     assert mine.arguments == {"sentence": "turn on the kitchen lights"}
     assert {one.call_id for one in shown if one.role == "tool"} == {mine.call_id, "call_2"}
@@ -163,15 +169,15 @@ def test_results_of_other_tools_and_a_sentence_go_to_the_model() -> None:
 
 def test_user_commands_look_to_the_model_like_calls_of_its_tool() -> None:
     """A model that saw no call would learn to claim that things are done."""
-    model = Script([TextDelta("Paris.")])
-    engine = made(model)
+    model = ScriptedHomeLlm([TextDelta("Paris.")])
+    engine = hybrid_llm(model)
     command = Message("user", "turn on the kitchen lights and set a timer for 5 minutes")
-    calls = answered(engine, command)
+    calls = reply_to(engine, command)
     assert len(calls) == 2
     done = [message for call in calls for message in result(call, targets=[])]
     said = Message("assistant", "The light is on.")
-    answered(engine, command, *done, said, Message("user", "what is the capital of France"))
-    ((shown, _, _),) = model.asked
+    reply_to(engine, command, *done, said, Message("user", "what is the capital of France"))
+    ((shown, _, _),) = model.requests
     assert [one.role for one in shown] == ["user", "assistant", "tool", "assistant", "user"]
     (mine,) = shown[1].tool_calls
     assert (mine.name, mine.arguments) == ("home", {"sentence": command.text})
@@ -179,27 +185,27 @@ def test_user_commands_look_to_the_model_like_calls_of_its_tool() -> None:
 
 
 def test_a_language_without_sentences_keeps_the_tools_of_the_home() -> None:
-    model = Script([TextDelta("...")])
-    engine = made(model)
-    answered(engine, QUESTION, language="xx")
-    assert model.asked[0][1] == TOOLS
+    model = ScriptedHomeLlm([TextDelta("...")])
+    engine = hybrid_llm(model)
+    reply_to(engine, QUESTION, language="xx")
+    assert model.requests[0][1] == TOOLS
     assert engine.declared(TOOLS, language="xx") == TOOLS
 
 
 def test_without_home_tools_there_is_no_home_tool() -> None:
     assert home_tool([WEATHER]) is None
-    model = Script([TextDelta("...")])
-    answered(made(model), QUESTION, tools=[WEATHER])
-    assert model.asked[0][1] == [WEATHER]
+    model = ScriptedHomeLlm([TextDelta("...")])
+    reply_to(hybrid_llm(model), QUESTION, tools=[WEATHER])
+    assert model.requests[0][1] == [WEATHER]
 
 
 def test_another_tool_named_home_keeps_its_name() -> None:
     theirs = ToolSpec("home", "Opens the home page.", {"type": "object"})
-    model = Script([ToolCall("call_1", "home", {})])
-    assert answered(made(model), QUESTION, tools=[*TOOLS, theirs]) == [
+    model = ScriptedHomeLlm([ToolCall("call_1", "home", {})])
+    assert reply_to(hybrid_llm(model), QUESTION, tools=[*TOOLS, theirs]) == [
         ToolCall("call_1", "home", {})
     ]
-    assert [tool.name for tool in model.asked[0][1]] == ["earshot_home", "home"]
+    assert [tool.name for tool in model.requests[0][1]] == ["earshot_home", "home"]
 
 
 def test_sentences_beyond_the_templates_go_to_home_assistant() -> None:
@@ -207,11 +213,11 @@ def test_sentences_beyond_the_templates_go_to_home_assistant() -> None:
         "home_assistant", "A house.", {"type": "object"}, house=HomeDescription(("Kitchen",))
     )
     of_server = ToolSpec("HassTurnOn", "", {"type": "object"}, fallback_name="mcp_HassTurnOn")
-    model = Script([home("start the party scene")])
-    (call,) = answered(made(model), QUESTION, tools=[house, of_server])
+    model = ScriptedHomeLlm([home("start the party scene")])
+    (call,) = reply_to(hybrid_llm(model), QUESTION, tools=[house, of_server])
     assert isinstance(call, ToolCall)
     assert (call.name, call.arguments["text"]) == ("home_assistant", "start the party scene")
-    shown = model.asked[0][1]
+    shown = model.requests[0][1]
     assert [tool.name for tool in shown] == ["home", "HassTurnOn"], "an MCP server's stay"
     assert "Kitchen" in shown[0].description
 
@@ -220,19 +226,19 @@ def test_a_client_s_tool_goes_to_the_model_whatever_its_name() -> None:
     schema = {"type": "object", "properties": {"where": {"type": "string"}}}
     theirs = ToolSpec("HassTurnOn", "Opens the valve.", schema, is_clients=True)
     assert home_tool([theirs, WEATHER]) is None
-    model = Script([ToolCall("call_1", "HassTurnOn", {"where": "garden"})])
+    model = ScriptedHomeLlm([ToolCall("call_1", "HassTurnOn", {"where": "garden"})])
     command = Message("user", "turn on the kitchen lights")
     others = [tool for tool in TOOLS if tool.name != "HassTurnOn"]
-    done = answered(made(model), command, tools=[*others, theirs])
+    done = reply_to(hybrid_llm(model), command, tools=[*others, theirs])
     assert done == [ToolCall("call_1", "HassTurnOn", {"where": "garden"})]
-    assert [tool.name for tool in model.asked[0][1]] == ["home", "HassTurnOn"]
+    assert [tool.name for tool in model.requests[0][1]] == ["home", "HassTurnOn"]
 
 
 def test_a_sentence_of_the_model_never_calls_a_client_s_tool() -> None:
     theirs = ToolSpec("HassTurnOn", "Opens the valve.", {"type": "object"}, is_clients=True)
     others = [tool for tool in TOOLS if tool.name != "HassTurnOn"]
-    model = Script(*([home("turn on the kitchen lights")] for _ in range(3)))
-    done = answered(made(model), QUESTION, tools=[*others, theirs])
+    model = ScriptedHomeLlm(*([home("turn on the kitchen lights")] for _ in range(3)))
+    done = reply_to(hybrid_llm(model), QUESTION, tools=[*others, theirs])
     assert [delta for delta in done if isinstance(delta, ToolCall)] == []
 
 

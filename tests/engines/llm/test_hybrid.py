@@ -27,12 +27,12 @@ from pipeline.session.session import Session
 from tests.engines.llm.intents.text_conversation import Talk
 from tests.engines.llm.openai.completions_server import Server as Completions
 from tests.engines.llm.openai.completions_server import (
-    collected,
+    collect_reply,
     delta,
+    open_client,
+    reply_text,
     sends,
-    spoken,
     sse,
-    talking,
     text,
 )
 from tests.pipeline.fakes import World, speak
@@ -41,7 +41,7 @@ from tests.pipeline.scenes import of, run_session
 pytestmark = pytest.mark.live
 
 TOOLS = Talk().specs()
-TOLD: list[TextDelta | ToolCall | TokenUsage] = [TextDelta("Paris."), TokenUsage(5, 2)]
+MODEL_ANSWER: list[TextDelta | ToolCall | TokenUsage] = [TextDelta("Paris."), TokenUsage(5, 2)]
 
 
 class Model:
@@ -53,7 +53,7 @@ class Model:
 
     def __init__(
         self,
-        answer: Sequence[TextDelta | ToolCall | TokenUsage] = TOLD,
+        answer: Sequence[TextDelta | ToolCall | TokenUsage] = MODEL_ANSWER,
         failure: EarshotError | None = None,
         languages: tuple[str, ...] = (),
     ) -> None:
@@ -84,11 +84,11 @@ AWAY = "I cannot reach my language model right now."
 BUSY = "I have too much to do right now. Please ask me again in a moment."
 
 
-def made(model: Model) -> HybridLlm:
+def hybrid_llm(model: Model) -> HybridLlm:
     return HybridLlm(intents.create(intents.Settings()), model)
 
 
-def answered(
+def reply_to(
     engine: HybridLlm,
     *messages: Message,
     language: str = "en",
@@ -110,29 +110,29 @@ QUESTION = Message("user", "what is the capital of France")
 
 def test_a_command_does_not_need_the_model() -> None:
     model = Model()
-    (call,) = answered(made(model), COMMAND)
+    (call,) = reply_to(hybrid_llm(model), COMMAND)
     assert isinstance(call, ToolCall)
     assert call.name == "HassTurnOn"
     assert model.calls == 0
     result = Message("tool", '{"areas": ["kitchen"]}', call_id=call.call_id)
-    (said,) = answered(made(model), COMMAND, Message("assistant", tool_calls=(call,)), result)
+    (said,) = reply_to(hybrid_llm(model), COMMAND, Message("assistant", tool_calls=(call,)), result)
     assert isinstance(said, TextDelta)
     assert model.calls == 0
 
 
 def test_other_sentences_go_to_the_model() -> None:
     model = Model()
-    assert answered(made(model), QUESTION) == TOLD
+    assert reply_to(hybrid_llm(model), QUESTION) == MODEL_ANSWER
     assert model.calls == 1
 
 
 def test_unsupported_requests_go_to_the_model_if_it_has_other_tools() -> None:
     model = Model()
-    engine, question = made(model), Message("user", "what is the weather in rome")
-    assert answered(engine, question) == [TextDelta("I can't tell the weather yet.")]
+    engine, question = hybrid_llm(model), Message("user", "what is the weather in rome")
+    assert reply_to(engine, question) == [TextDelta("I can't tell the weather yet.")]
     more = [*TOOLS, ToolSpec("weather", "Tells the weather.", {"type": "object"})]
-    assert answered(engine, question, tools=more) == TOLD
-    (call,) = answered(engine, COMMAND, tools=more)
+    assert reply_to(engine, question, tools=more) == MODEL_ANSWER
+    (call,) = reply_to(engine, COMMAND, tools=more)
     assert isinstance(call, ToolCall)
 
 
@@ -143,12 +143,12 @@ def test_results_go_to_the_model_that_requested_them() -> None:
     call = ToolCall("call_1", "HassTurnOn", {"area": "kitchen"})
     calls = Message("assistant", tool_calls=(call,))
     done = Message("tool", "{}", call_id="call_1")
-    assert answered(made(model), COMMAND, calls, done) == TOLD
+    assert reply_to(hybrid_llm(model), COMMAND, calls, done) == MODEL_ANSWER
 
 
 def test_sentences_of_other_languages_go_to_the_model() -> None:
     model = Model()
-    assert answered(made(model), Message("user", "hello"), language="xx") == TOLD
+    assert reply_to(hybrid_llm(model), Message("user", "hello"), language="xx") == MODEL_ANSWER
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_sentences_of_other_languages_go_to_the_model() -> None:
 def test_an_unreachable_model_is_announced_and_the_response_fails(
     failure: EarshotError, code: str, excuse: str
 ) -> None:
-    engine = made(Model((), failure))
-    told: list[EarshotError] = []
-    engine.on_failure = told.append
+    engine = hybrid_llm(Model((), failure))
+    failures: list[EarshotError] = []
+    engine.on_failure = failures.append
 
     async def one_turn(session: Session) -> None:
         await speak(session, (0, 200), (1000, 600), (0, 4000))
@@ -179,40 +179,42 @@ def test_an_unreachable_model_is_announced_and_the_response_fails(
     assert (done.status, done.error_code) == ("failed", code)
     assert "".join(event.delta for event in of(OutputTextDelta, events)) == excuse
     assert len(of(PlayoutStarted, events)) == 1
-    assert failure in told
+    assert failure in failures
 
 
-@pytest.mark.parametrize(("said", "told"), [((), []), (TOLD, ["context_length_exceeded"])])
+@pytest.mark.parametrize(
+    ("said", "failures"), [((), []), (MODEL_ANSWER, ["context_length_exceeded"])]
+)
 def test_a_prompt_that_may_be_shortened_is_not_yet_a_failure(
-    said: Sequence[TextDelta | ToolCall | TokenUsage], told: list[str]
+    said: Sequence[TextDelta | ToolCall | TokenUsage], failures: list[str]
 ) -> None:
-    engine = made(Model(said, ContextLengthExceeded("llm", "scripted", "too long")))
+    engine = hybrid_llm(Model(said, ContextLengthExceeded("llm", "scripted", "too long")))
     codes: list[str] = []
     engine.on_failure = lambda error: codes.append(error.code)
     with pytest.raises(ContextLengthExceeded):
-        answered(engine, QUESTION)
-    assert codes == told
+        reply_to(engine, QUESTION)
+    assert codes == failures
 
 
 def test_a_model_that_fails_midway_gets_no_other_answer() -> None:
     failure = EngineError("llm", "scripted", "lost")
     with pytest.raises(EngineError, match="lost"):
-        answered(made(Model([TextDelta("Par")], failure)), QUESTION)
+        reply_to(hybrid_llm(Model([TextDelta("Par")], failure)), QUESTION)
 
 
 def test_the_engine_has_the_properties_of_its_model() -> None:
-    assert made(Model()).languages == ()
-    assert {"en", "tlh"} <= set(made(Model(languages=("tlh",))).languages)
-    engine = made(model := Model())
+    assert hybrid_llm(Model()).languages == ()
+    assert {"en", "tlh"} <= set(hybrid_llm(Model(languages=("tlh",))).languages)
+    engine = hybrid_llm(model := Model())
     assert engine.context_tokens == 512
     model.context_tokens = 1024
-    answered(engine, QUESTION)
+    reply_to(engine, QUESTION)
     assert engine.context_tokens == 1024
     asyncio.run(engine.aclose())
     assert model.closed
 
 
-class Served(Model):
+class ModelWithServer(Model):
     """A model that must be started."""
 
     is_running = False
@@ -228,11 +230,11 @@ class Served(Model):
 
 def test_the_engine_starts_and_stops_its_model() -> None:
     async def scenario(model: Model) -> tuple[bool, int | None]:
-        engine = made(model)
+        engine = hybrid_llm(model)
         async with engine.running():
             return getattr(model, "is_running", False), engine.context_tokens
 
-    served = Served()
+    served = ModelWithServer()
     assert asyncio.run(scenario(served)) == (True, 2048)
     assert not served.is_running
     assert asyncio.run(scenario(Model())) == (False, 512)
@@ -242,12 +244,12 @@ def test_the_engine_works_with_a_real_server() -> None:
     server = Completions(sends(sse(delta(role="assistant"), *text("Paris", "."))))
 
     async def scenario() -> str:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             engine = HybridLlm(intents.create(intents.Settings()), llm)
             await engine.warm("en", TOOLS)
             assert engine.context_tokens == 8192
-            await collected(engine, [COMMAND], TOOLS)
-            return spoken(await collected(engine, [QUESTION], TOOLS))
+            await collect_reply(engine, [COMMAND], TOOLS)
+            return reply_text(await collect_reply(engine, [QUESTION], TOOLS))
 
     assert asyncio.run(scenario()) == "Paris."
     assert len(server.bodies) == 1
@@ -264,7 +266,7 @@ def test_the_engine_works_with_a_real_server() -> None:
         ({"model": {"engine": "openai", "optoins": {}}}, "optoins"),
     ],
 )
-def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
+def test_the_error_names_wrong_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load("llm", "hybrid", options)
 
@@ -289,7 +291,7 @@ def test_a_sentence_in_pieces_is_understood_as_one(
     pieces: list[str], slots: dict[str, Any]
 ) -> None:
     model = Model()
-    (call,) = answered(made(model), *(Message("user", piece) for piece in pieces))
+    (call,) = reply_to(hybrid_llm(model), *(Message("user", piece) for piece in pieces))
     assert isinstance(call, ToolCall)
     assert call.arguments == slots
     assert model.calls == 0
@@ -301,7 +303,7 @@ def test_an_answer_interrupted_at_once_does_not_split_a_sentence() -> None:
         Message("assistant", "I did"),
         Message("user", "for five seconds"),
     )
-    (call,) = answered(made(model := Model()), *said)
+    (call,) = reply_to(hybrid_llm(model := Model()), *said)
     assert isinstance(call, ToolCall)
     assert call.arguments == {"seconds": 5}
     assert model.calls == 0
@@ -310,30 +312,35 @@ def test_an_answer_interrupted_at_once_does_not_split_a_sentence() -> None:
 def test_an_answer_ends_the_pieces_of_a_sentence() -> None:
     model = Model()
     messages = (Message("user", "turn on the"), Message("assistant", "What?"))
-    assert answered(made(model), *messages, Message("user", "kitchen lights")) == TOLD
+    assert reply_to(hybrid_llm(model), *messages, Message("user", "kitchen lights")) == MODEL_ANSWER
     called = ToolCall("intent_1", "HassTurnOn", {"area": "kitchen", "domain": "light"})
     done = (
         COMMAND,
         Message("assistant", tool_calls=(called,)),
         Message("tool", "{}", call_id="intent_1"),
     )
-    assert answered(made(model), *done, Message("user", "thanks for nothing at all")) == TOLD
+    assert (
+        reply_to(hybrid_llm(model), *done, Message("user", "thanks for nothing at all"))
+        == MODEL_ANSWER
+    )
 
 
-def test_two_commands_are_not_joined_into_a_third() -> None:
+def test_two_separate_commands_are_not_joined() -> None:
     """The name of a timer could contain the second command."""
     said = ("start a five minute timer named pizza", "turn off the kitchen lights")
-    (call,) = answered(made(Model()), *(Message("user", one) for one in said))
+    (call,) = reply_to(hybrid_llm(Model()), *(Message("user", one) for one in said))
     assert isinstance(call, ToolCall)
     assert call.name == "HassTurnOff"
 
 
-class SeatedModel(Model):
+class ConcurrencyLimitedModel(Model):
     max_concurrency = 3
 
 
 def test_the_engine_has_the_slots_of_its_model() -> None:
-    assert [made(model).max_concurrency for model in (Model(), SeatedModel())] == [None, 3]
+    assert [
+        hybrid_llm(model).max_concurrency for model in (Model(), ConcurrencyLimitedModel())
+    ] == [None, 3]
 
 
 def test_images_go_to_a_model_with_vision() -> None:
@@ -343,5 +350,5 @@ def test_images_go_to_a_model_with_vision() -> None:
     model.accepts_images = True
     assert [*accepts_images, engine.accepts_images] == [False, True]
     image = ImagePart("data:image/png;base64,AAAA")
-    assert answered(engine, Message("user", "what time is it", images=(image,))) == TOLD
+    assert reply_to(engine, Message("user", "what time is it", images=(image,))) == MODEL_ANSWER
     assert model.calls == 1

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.engines.llm.openai.completions_server import Server, beside, delta, sse, text
+from tests.engines.llm.openai.completions_server import Server, delta, server_in_thread, sse, text
 from tests.server.process import TIMEOUT_S, run, serving
 
 pytestmark = pytest.mark.live
@@ -112,7 +112,7 @@ def test_a_restart_lets_the_answer_in_progress_end(tmp_path: Path) -> None:
                 pass
             assert message.type is aiohttp.WSMsgType.CLOSE
 
-    with beside(Server(slow)) as model:
+    with server_in_thread(Server(slow)) as model:
         settings = {
             "EARSHOT_LLM__ENGINE": "openai",
             "EARSHOT_LLM__OPTIONS__BASE_URL": model.url,

@@ -24,7 +24,7 @@ class Watch:
 sys.meta_path.insert(0, Watch())
 {call}
 assert "hassil.numbers" in sys.modules
-sys.exit(f"loaded by whoever came first: {{loose}}" if loose else 0)
+sys.exit(f"loaded without the lock: {{loose}}" if loose else 0)
 """
 
 

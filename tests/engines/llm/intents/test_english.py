@@ -236,7 +236,7 @@ def test_one_sentence_may_hold_several_commands(text: str, calls: list[str]) -> 
         ("set the office lights to 21%", "set the office lights to twenty one percent"),
     ],
 )
-def test_small_recognition_errors_do_not_matter(heard: str, meant: str) -> None:
+def test_small_recognition_errors_are_corrected(heard: str, meant: str) -> None:
     specs = Talk().specs()
     understood = intents.understand(heard, "en", specs)
     assert understood is not None
@@ -269,7 +269,7 @@ def test_every_beginning_of_a_command_may_become_one() -> None:
         "get me a cappuccino with",
     ],
 )
-def test_a_word_that_no_command_has_shows_that_it_is_none(text: str) -> None:
+def test_text_with_a_foreign_word_cannot_become_a_command(text: str) -> None:
     assert not may_become_command(text)
 
 

@@ -214,7 +214,7 @@ GARAGE = [
 
 
 @pytest.mark.parametrize(("language", "command", "question", "answer"), GARAGE)
-def test_the_garage_is_opened_and_asked_for(
+def test_the_garage_door_is_opened_and_its_state_is_queried(
     language: str, command: str, question: str, answer: str
 ) -> None:
     async def main() -> None:
@@ -235,7 +235,7 @@ REFERENCES_TO_NOTHING = [
 
 
 @pytest.mark.parametrize(("language", "text", "answer"), REFERENCES_TO_NOTHING)
-def test_a_reference_to_nothing_is_answered_in_the_language(
+def test_a_reference_without_an_earlier_command_is_answered(
     language: str, text: str, answer: str
 ) -> None:
     assert replies(language, text) == [answer]
@@ -273,20 +273,22 @@ def test_undo_takes_back_all_commands_of_a_sentence() -> None:
     asyncio.run(main())
 
 
-def test_undo_says_when_it_cannot() -> None:
+def test_undo_reports_that_it_is_impossible() -> None:
     assert replies("en", "undo") == ["There is nothing to undo."]
     said = replies("en", "turn on the kitchen lights", "set a timer for ten minutes", "undo")
     assert said[-1] == "I can't undo that."
 
 
 @pytest.mark.parametrize(("language", "text", "calls"), JOINED)
-def test_two_targets_share_a_verb(language: str, text: str, calls: list[dict[str, Any]]) -> None:
+def test_one_verb_may_have_two_targets(
+    language: str, text: str, calls: list[dict[str, Any]]
+) -> None:
     said = asyncio.run(Talk(language).say(text))
     assert [dict(arguments) for _, arguments in said.calls] == calls
 
 
 @pytest.mark.parametrize(("language", "text", "intent", "targets"), TARGET_LISTS)
-def test_more_targets_share_a_verb(
+def test_one_verb_may_have_more_targets(
     language: str, text: str, intent: str, targets: list[str]
 ) -> None:
     said = asyncio.run(Talk(language).say(text))
@@ -352,7 +354,7 @@ def test_a_doubtful_part_stops_the_whole_sentence() -> None:
     assert said.reply.startswith("I don't know which device you mean.")
 
 
-def test_the_room_answers_the_question_which_device_is_meant() -> None:
+def test_a_room_answers_the_question_for_the_device() -> None:
     said = replies("en", "turn on the radio", "the kitchen")
     assert said[-1] == "Turned on the kitchen radio."
 
@@ -381,7 +383,7 @@ def test_brighter_without_a_light_before_means_the_lights_that_are_on() -> None:
         ("es", "cuéntame un chiste", "modelo de lenguaje"),
     ],
 )
-def test_what_can_be_asked_is_said_once(language: str, text: str, model: str) -> None:
+def test_the_help_text_is_spoken_once(language: str, text: str, model: str) -> None:
     first, between, second = replies(language, text, LIGHTS_ON[language], text)
     assert model in first
     assert model not in between
@@ -397,7 +399,7 @@ def test_a_fragment_alone_is_no_command() -> None:
     assert found.intent == "NoReference"
 
 
-def test_a_chinese_answer_is_complete_so_the_help_comes_once() -> None:
+def test_the_help_text_is_spoken_once_in_chinese() -> None:
     first, second = replies("zh", "讲讲李白", "讲讲杜甫")
     assert first.startswith(second)
     assert len(second) < len(first)

@@ -104,7 +104,7 @@ def test_a_correct_word_is_not_replaced_by_another_name(
     assert not [one for one in corrections if only.lower() in one]
 
 
-def test_a_guarded_name_is_neither_matched_nor_skipped_for_the_next() -> None:
+def test_neither_a_guarded_name_nor_the_next_nearest_is_used() -> None:
     names = PhoneticMatcher(["Fronting Lamp"], guarded=["Front Lamp"])
     assert names.corrections("turn on the fronk lamp") == []
     assert PhoneticMatcher(["Front Lamp"]).corrections("turn on the fronk lamp")

@@ -19,8 +19,8 @@ MAX_ROUNDS = 3
 
 
 @dataclass
-class HandClock:
-    """A clock that a test moves. It begins on a Saturday evening, at 19:43."""
+class ManualClock:
+    """A clock that a test sets. It starts on a Saturday evening, at 19:43."""
 
     seconds: float = 0.0
     today: datetime = datetime(2026, 11, 21, 19, 43, tzinfo=UTC)
@@ -33,8 +33,8 @@ class HandClock:
 
 
 @dataclass
-class Announced:
-    """An Announcer that records. It reaches nobody while `is_anybody_there` is false."""
+class RecordingAnnouncer:
+    """An Announcer that records announcements. They fail while `is_anybody_there` is False."""
 
     said: list[tuple[str, str]] = field(default_factory=list)
     is_anybody_there: bool = True
@@ -46,22 +46,24 @@ class Announced:
 
 
 @dataclass(frozen=True)
-class Said:
+class TurnResult:
+    """Outcome of one turn."""
+
     calls: tuple[tuple[str, Mapping[str, Any]], ...]
     "The tools that were called, with their arguments."
     reply: str
 
 
 class Talk:
-    """One conversation: `say` takes a user's text and returns tool calls and the answer.
+    """One conversation in text: takes a user's sentence and returns tool calls and the answer.
 
-    `say` begins anew with each sentence, `go_on` keeps what was said before.
+    `say` begins a new conversation with each sentence, `go_on` continues the previous one.
     """
 
     def __init__(self, language: str = "en") -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.home = Home(default_home())
-        self.timers = Timers(self.home, self.clock, Announced())
+        self.timers = Timers(self.home, self.clock, RecordingAnnouncer())
         self.context = ToolContext("conv_test", language)
         self.llm: IntentsLlm = intents.create(intents.Settings())
         providers: list[ToolProvider] = [
@@ -76,21 +78,21 @@ class Talk:
     def specs(self) -> list[ToolSpec]:
         return self.tools.specs(self.context)
 
-    async def say(self, text: str) -> Said:
+    async def say(self, text: str) -> TurnResult:
         return await self._turn([Message("user", text)])
 
-    async def go_on(self, text: str) -> Said:
+    async def go_on(self, text: str) -> TurnResult:
         self.messages.append(Message("user", text))
         said = await self._turn(self.messages)
         self.messages.append(Message("assistant", said.reply))
         return said
 
-    async def _turn(self, messages: list[Message]) -> Said:
+    async def _turn(self, messages: list[Message]) -> TurnResult:
         done: list[tuple[str, Mapping[str, Any]]] = []
         for _ in range(MAX_ROUNDS):
             spoken, calls = await self._reply(messages)
             if not calls:
-                return Said(tuple(done), spoken)
+                return TurnResult(tuple(done), spoken)
             messages.append(Message("assistant", spoken, tool_calls=calls))
             results = await self.tools.run(calls, self.context)
             for call, result in zip(calls, results, strict=True):

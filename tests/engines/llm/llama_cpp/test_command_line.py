@@ -70,7 +70,7 @@ def test_the_context_is_never_larger_than_the_model_s(model: Path) -> None:
     assert completion_server(long, PROGRAM, find_model(long)).context_tokens == 512
 
 
-def test_a_projector_beside_the_model_makes_it_see(model: Path) -> None:
+def test_a_projector_in_the_model_folder_allows_images(model: Path) -> None:
     projector = write_gguf(model / "mmproj-tiny.gguf", architecture="clip")
     found = settings(model)
     assert ("--mmproj", str(projector)) in pairs(words_of(found))
@@ -107,7 +107,7 @@ def test_options_that_the_engine_sets_are_refused(wrong: dict[str, object], says
 # Whether program and model are there
 
 
-def test_an_installed_program_goes_before_one_on_the_path(
+def test_an_installed_program_has_precedence_over_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "tools" / "bin"))
@@ -138,7 +138,7 @@ def test_an_installed_program_goes_before_one_on_the_path(
         ({"a.gguf": gguf_bytes()}, {"vision_projector": "/nowhere.gguf"}, "there is no /nowhere"),
     ],
 )
-def test_an_unusable_model_is_named(
+def test_the_error_names_an_unusable_model(
     tmp_path: Path, files: dict[str, bytes], more: dict[str, object], says: str
 ) -> None:
     for name, data in files.items():
@@ -147,7 +147,7 @@ def test_an_unusable_model_is_named(
         find_model(settings(tmp_path, **more))
 
 
-def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_model(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere.gguf"
     with pytest.raises(EngineMissing, match=f"there is no {nowhere}; `earshot models list`"):
         find_model(settings(nowhere))

@@ -91,7 +91,7 @@ def chat(content: Any, **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content}], **more}
 
 
-def test_answers_come_with_usage_and_keep_to_schema_and_grammar(options: dict[str, Any]) -> None:
+def test_answers_report_usage_and_follow_schema_and_grammar(options: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with started(options) as engine:
             greedy = LlmOptions(temperature=0.0, max_output_tokens=24)
@@ -141,7 +141,7 @@ def test_an_aborted_answer_frees_its_slot(options: dict[str, Any]) -> None:
     asyncio.run(scenario())
 
 
-def test_a_killed_server_loses_its_answer_and_is_restarted(options: dict[str, Any]) -> None:
+def test_a_killed_server_fails_its_answer_and_is_restarted(options: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with started(options) as engine:
             body = chat(ENDLESS, stream=True, max_tokens=1500, ignore_eos=True)

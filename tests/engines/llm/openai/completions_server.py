@@ -1,4 +1,4 @@
-"""A real HTTP server that answers chat completions as a test sets, and records disconnects."""
+"""A real HTTP server with scripted chat completions, and helpers for the engine as its client."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ def refuses(status: int, body: Any = None, **headers: str) -> Answer:
 
 
 def breaks_after(body: bytes) -> Answer:
-    """Closes the connection after this body; with an empty body, before the headers."""
+    """Closes the connection after `body`; with an empty `body`, before the headers."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -70,7 +70,7 @@ def breaks_after(body: bytes) -> Answer:
 
 
 class Server:
-    """Gives the answers in turn; the last one is repeated."""
+    """Sends one answer for each request in turn. The last answer is repeated."""
 
     def __init__(self, *answers: Answer, models: Any = None, props: Any = None) -> None:
         self.answers = list(answers) or [sends(sse(*text("Hello.")))]
@@ -88,7 +88,7 @@ class Server:
         self.url = ""
 
     def hangs_after(self, body: bytes) -> Answer:
-        """Waits for ever, or until the client disconnects."""
+        """Sends `body`, then waits until the client disconnects."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -148,7 +148,7 @@ class Server:
             await runner.cleanup()
 
 
-async def collected(
+async def collect_reply(
     llm: Llm,
     messages: Sequence[Message] = (Message("user", "hi"),),
     tools: Sequence[ToolSpec] = (),
@@ -158,14 +158,14 @@ async def collected(
         return [delta async for delta in deltas if not isinstance(delta, CallDelta | RateLimits)]
 
 
-def spoken(deltas: Sequence[TextDelta | ToolCall | TokenUsage]) -> str:
+def reply_text(deltas: Sequence[TextDelta | ToolCall | TokenUsage]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
 @asynccontextmanager
-async def talking(server: Server, **settings: Any) -> AsyncIterator[OpenAiLlm]:
-    """Opens a client of the server. `thinking` is true by default, so that requests contain only
-    what is tested."""
+async def open_client(server: Server, **settings: Any) -> AsyncIterator[OpenAiLlm]:
+    """Opens a client of the server. `thinking` is True by default, so that requests have no fields
+    that turn thoughts off."""
     async with server.running():
         llm = OpenAiLlm(Settings(base_url=server.url, **{"thinking": True, **settings}))
         async with aclosing(llm):
@@ -174,14 +174,14 @@ async def talking(server: Server, **settings: Any) -> AsyncIterator[OpenAiLlm]:
 
 def answers(server: Server, **settings: Any) -> list[TextDelta | ToolCall | TokenUsage]:
     async def scenario() -> list[TextDelta | ToolCall | TokenUsage]:
-        async with talking(server, **settings) as llm:
-            return await collected(llm)
+        async with open_client(server, **settings) as llm:
+            return await collect_reply(llm)
 
     return asyncio.run(scenario())
 
 
 @contextmanager
-def beside(server: Server) -> Iterator[Server]:
+def server_in_thread(server: Server) -> Iterator[Server]:
     """Runs the server in a thread of its own, for tests with several loops."""
     running, over = Event(), Event()
 

@@ -1,4 +1,4 @@
-"""A prompt that is too long for the server: told apart from other refusals, and retried shorter."""
+"""Prompts that are too long for the server: an error of their own, and one shorter retry."""
 
 import asyncio
 from contextlib import aclosing, nullcontext
@@ -19,12 +19,12 @@ from pipeline.tools.toolbox import Toolbox
 from tests.engines.llm.openai.completions_server import (
     Answer,
     Server,
-    collected,
+    collect_reply,
+    open_client,
     refuses,
+    reply_text,
     sends,
-    spoken,
     sse,
-    talking,
     text,
 )
 from tests.pipeline.fakes import Counts
@@ -123,7 +123,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("said", OTHERS)
-def test_other_refusals_are_not_taken_for_one_of_length(said: str) -> None:
+def test_other_refusals_are_not_reported_as_too_long(said: str) -> None:
     assert not is_about_length(said)
     with pytest.raises(EngineError) as caught:
         answered(Server(refuses(400, {"error": {"message": said}})))
@@ -138,8 +138,8 @@ def test_a_refusal_for_length_may_come_in_the_stream() -> None:
 
 def answered(server: Server) -> str:
     async def scenario() -> str:
-        async with talking(server) as llm:
-            return spoken(await collected(llm))
+        async with open_client(server) as llm:
+            return reply_text(await collect_reply(llm))
 
     return asyncio.run(scenario())
 
@@ -163,7 +163,7 @@ def generated(*script: Answer, allowed: bool = True, prompt: list[Message] = PRO
     server = Server(*script)
 
     async def scenario() -> str:
-        async with talking(server, context_tokens=8192) as llm:
+        async with open_client(server, context_tokens=8192) as llm:
             plan = ResponsePlan(
                 turn=cast(Any, None),
                 modality="text",
@@ -251,8 +251,8 @@ def test_the_context_of_a_loaded_model_is_read_from_ollama(
     server.loaded = loaded
 
     async def scenario() -> int | None:
-        async with talking(server) as llm:
-            await collected(llm)
+        async with open_client(server) as llm:
+            await collect_reply(llm)
             return llm.context_tokens
 
     assert asyncio.run(scenario()) == context_tokens
@@ -264,10 +264,10 @@ def test_ollama_is_queried_again_until_the_model_is_loaded() -> None:
 
     async def scenario() -> list[int | None]:
         known: list[int | None] = []
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             for loaded in ([], [{"name": "tiny", "context_length": 32768}], []):
                 server.loaded = {"models": loaded}
-                await collected(llm)
+                await collect_reply(llm)
                 known.append(llm.context_tokens)
         return known
 
@@ -281,9 +281,9 @@ def test_a_name_without_a_tag_means_the_latest_of_ollama() -> None:
     server.loaded = {"models": [{"name": "qwen3:latest", "context_length": 16384}]}
 
     async def scenario() -> int | None:
-        async with talking(server, model="qwen3", thinking=False) as llm:
+        async with open_client(server, model="qwen3", thinking=False) as llm:
             for _ in range(3):
-                await collected(llm)
+                await collect_reply(llm)
             assert await llm.probe()
             return llm.context_tokens
 
@@ -295,7 +295,7 @@ def test_a_name_without_a_tag_means_the_latest_of_ollama() -> None:
         assert "chat_template_kwargs" not in body
 
 
-def test_an_exact_name_goes_before_one_with_the_latest_tag() -> None:
+def test_an_exact_name_has_precedence_over_the_latest_tag() -> None:
     entries = [
         {"id": "tiny:latest", "max_model_len": 2048},
         {"id": "tiny", "max_model_len": 4096},
@@ -303,8 +303,8 @@ def test_an_exact_name_goes_before_one_with_the_latest_tag() -> None:
     server = Server(models={"data": entries})
 
     async def scenario() -> int | None:
-        async with talking(server, model="tiny") as llm:
-            await collected(llm)
+        async with open_client(server, model="tiny") as llm:
+            await collect_reply(llm)
             return llm.context_tokens
 
     assert asyncio.run(scenario()) == 4096

@@ -14,17 +14,17 @@ from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings
-from tests.engines.llm.interrupted_session import spoken_over
+from tests.engines.llm.interrupted_session import interrupt_answer
 from tests.engines.llm.openai.completions_server import (
     Server,
     answers,
-    collected,
+    collect_reply,
     delta,
+    open_client,
     refuses,
+    reply_text,
     sends,
-    spoken,
     sse,
-    talking,
     text,
 )
 
@@ -62,8 +62,8 @@ def test_the_request_contains_the_settings_and_options(tmp_path: Path) -> None:
     async def scenario() -> None:
         options = LlmOptions(temperature=0.0, max_output_tokens=7)
         extra: dict[str, Any] = {"top_p": 0.5, "stream_options": None, "messages": [], "seed": 1}
-        async with talking(server, api_key_file=str(file), extra_body=extra) as llm:
-            await collected(llm, [Message("user", "hi")], [LIGHT], options)
+        async with open_client(server, api_key_file=str(file), extra_body=extra) as llm:
+            await collect_reply(llm, [Message("user", "hi")], [LIGHT], options)
 
     asyncio.run(scenario())
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
@@ -92,9 +92,9 @@ def test_the_usual_temperature_of_an_api_has_the_lowest_precedence(
     server = Server()
 
     async def scenario() -> None:
-        async with talking(server, temperature=configured) as llm:
+        async with open_client(server, temperature=configured) as llm:
             options = LlmOptions(temperature=asked, usual_temperature=usual)
-            await collected(llm, options=options)
+            await collect_reply(llm, options=options)
 
     asyncio.run(scenario())
     assert server.bodies[0].get("temperature") == sent
@@ -116,10 +116,10 @@ def test_a_penalty_is_sent_to_servers_that_support_one(
     server = Server(models={"data": [{"id": "tiny", "owned_by": owner}]})
 
     async def scenario() -> None:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             options = LlmOptions(top_p=0.95, repetition_penalty=1.15)
-            await collected(llm, options=options)
-            await collected(llm)
+            await collect_reply(llm, options=options)
+            await collect_reply(llm)
 
     asyncio.run(scenario())
     usual = {"model", "messages", "stream", "stream_options", "max_tokens"}
@@ -131,9 +131,9 @@ def test_a_tool_call_can_be_required() -> None:
     server = Server()
 
     async def scenario() -> None:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             for tools in ([LIGHT], []):
-                await collected(llm, tools=tools, options=LlmOptions(must_call=True))
+                await collect_reply(llm, tools=tools, options=LlmOptions(must_call=True))
 
     asyncio.run(scenario())
     assert [body.get("tool_choice") for body in server.bodies] == ["required", None]
@@ -143,8 +143,8 @@ def test_a_model_without_tools_gets_none() -> None:
     server = Server()
 
     async def scenario() -> None:
-        async with talking(server, tools=False, temperature=0.3) as llm:
-            await collected(llm, tools=[LIGHT])
+        async with open_client(server, tools=False, temperature=0.3) as llm:
+            await collect_reply(llm, tools=[LIGHT])
 
     asyncio.run(scenario())
     assert "tools" not in server.bodies[0]
@@ -177,12 +177,12 @@ def test_an_answer_without_streaming_is_read() -> None:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_leaving_in_the_middle_closes_the_connection_at_once(run: Any) -> None:
+def test_closing_the_answer_closes_the_connection_at_once(run: Any) -> None:
     server = Server()
     server.answers = [server.hangs_after(sse(*text("One.")[:1], done=False))]
 
     async def scenario() -> None:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             async with aclosing(llm.reply([], [], language="en")) as deltas:
                 assert await anext(deltas) == TextDelta("One.")
             await server.left.wait()
@@ -203,9 +203,9 @@ def test_cancelling_before_the_first_token_closes_the_connection_at_once(run: An
     server.answers = [answer]
 
     async def scenario() -> None:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             async with asyncio.TaskGroup() as tasks:
-                turn = tasks.create_task(collected(llm))
+                turn = tasks.create_task(collect_reply(llm))
                 await asked.wait()
                 turn.cancel()
             await server.left.wait()
@@ -224,8 +224,8 @@ def test_an_interruption_closes_the_request() -> None:
         await server.left.wait()
 
     async def scenario() -> None:
-        async with talking(server, token_timeout_s=600) as llm:
-            await spoken_over(llm, seen)
+        async with open_client(server, token_timeout_s=600) as llm:
+            await interrupt_answer(llm, seen)
 
     asyncio.run(scenario())
     assert len(server.bodies) == 1
@@ -235,24 +235,24 @@ def test_turns_use_one_connection() -> None:
     server = Server()
 
     async def scenario() -> None:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             for _ in range(3):
-                await collected(llm)
+                await collect_reply(llm)
 
     asyncio.run(scenario())
     assert len(server.bodies) == 3
     assert len(server.peers) == 1
 
 
-def test_an_engine_outlives_its_loop() -> None:
+def test_an_engine_works_in_a_second_event_loop() -> None:
     server = Server()
 
     async def scenario(llm: OpenAiLlm | None) -> OpenAiLlm:
         async with server.running():
             llm = OpenAiLlm(Settings(base_url=server.url, model="tiny", context_tokens=512))
             async with aclosing(llm):
-                assert spoken(await collected(llm)) == "Hello."
-            assert spoken(await collected(llm)) == "Hello."  # closed, and opened again
+                assert reply_text(await collect_reply(llm)) == "Hello."
+            assert reply_text(await collect_reply(llm)) == "Hello."  # closed, and opened again
             await llm.aclose()
         return llm
 
@@ -279,9 +279,9 @@ def test_model_and_context_are_detected(case: str) -> None:
     server = Server(models=models, props=props)
 
     async def scenario() -> int | None:
-        async with talking(server, **settings) as llm:
+        async with open_client(server, **settings) as llm:
             await llm.warm("en", ())
-            await collected(llm)
+            await collect_reply(llm)
             return llm.context_tokens
 
     assert (asyncio.run(scenario()), server.bodies[0]["model"]) == (expected[1], expected[0])
@@ -295,8 +295,8 @@ def test_an_answer_leaves_room_for_its_prompt(wanted: int | None, context: int, 
     server = Server()
 
     async def scenario() -> None:
-        async with talking(server, context_tokens=context) as llm:
-            await collected(llm, options=LlmOptions(max_output_tokens=wanted))
+        async with open_client(server, context_tokens=context) as llm:
+            await collect_reply(llm, options=LlmOptions(max_output_tokens=wanted))
 
     asyncio.run(scenario())
     assert server.bodies[0]["max_tokens"] == most
@@ -307,16 +307,16 @@ def test_responses_of_a_loading_server_are_not_cached() -> None:
     server = Server(models=503, props=503)
 
     async def scenario() -> None:
-        async with talking(server, model="a") as llm:
+        async with open_client(server, model="a") as llm:
             await llm.warm("en", ())
             assert llm.context_tokens == 8192
             server.models = {"data": [{"id": "a"}]}
             await llm.warm("en", ())
             assert llm.context_tokens == 8192
             server.props = LLAMA
-            await collected(llm)
+            await collect_reply(llm)
             assert llm.context_tokens == 1024
-            await collected(llm)
+            await collect_reply(llm)
             assert server.listings == 3
 
     asyncio.run(scenario())
@@ -335,11 +335,11 @@ def test_another_model_is_found_after_the_first_is_gone() -> None:
     server = Server(refuses(404, {"error": {"message": "no model tiny"}}), GOOD)
 
     async def scenario() -> str:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             with pytest.raises(EngineError, match="no model tiny"):
-                await collected(llm)
+                await collect_reply(llm)
             server.models = {"data": [{"id": "other"}]}
-            return spoken(await collected(llm))
+            return reply_text(await collect_reply(llm))
 
     assert asyncio.run(scenario()) == "Good."
     assert [body["model"] for body in server.bodies] == ["tiny", "other"]

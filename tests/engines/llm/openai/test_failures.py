@@ -15,13 +15,13 @@ from tests.engines.llm.openai.completions_server import (
     Server,
     answers,
     breaks_after,
-    collected,
+    collect_reply,
     delta,
+    open_client,
     refuses,
+    reply_text,
     sends,
-    spoken,
     sse,
-    talking,
     text,
 )
 
@@ -48,17 +48,17 @@ RETRIES: dict[str, tuple[list[Answer], int]] = {
 def test_a_request_is_retried_before_the_first_token(case: str) -> None:
     script, asked = RETRIES[case]
     server = Server(*script)
-    assert spoken(answers(server)) == "Good."
+    assert reply_text(answers(server)) == "Good."
     assert len(server.bodies) == asked
 
 
-def test_counts_are_not_requested_again_from_a_server_without_them() -> None:
+def test_token_counts_are_not_requested_again_without_support() -> None:
     server = Server(refuses(400, {"error": "unknown field"}), GOOD)
 
     async def scenario() -> None:
-        async with talking(server) as llm:
-            await collected(llm)
-            await collected(llm)
+        async with open_client(server) as llm:
+            await collect_reply(llm)
+            await collect_reply(llm)
 
     asyncio.run(scenario())
     assert ["stream_options" in body for body in server.bodies] == [True, False, False]
@@ -73,9 +73,9 @@ def test_a_model_that_refuses_sampling_options_is_remembered() -> None:
     )
 
     async def scenario() -> None:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             for _ in range(2):
-                await collected(llm, options=LlmOptions(temperature=0.7, top_p=0.9))
+                await collect_reply(llm, options=LlmOptions(temperature=0.7, top_p=0.9))
 
     asyncio.run(scenario())
     assert ["temperature" in body for body in server.bodies] == [True, True, False, False]
@@ -88,10 +88,10 @@ def test_a_temperature_out_of_range_does_not_affect_later_requests() -> None:
     server = Server(refuses(400, why), refuses(400, why), GOOD)
 
     async def scenario() -> None:
-        async with talking(server) as llm:
+        async with open_client(server) as llm:
             with pytest.raises(EngineError, match="at most 1"):
-                await collected(llm, options=LlmOptions(temperature=1.5))
-            await collected(llm, options=LlmOptions(temperature=0.5))
+                await collect_reply(llm, options=LlmOptions(temperature=1.5))
+            await collect_reply(llm, options=LlmOptions(temperature=0.5))
 
     asyncio.run(scenario())
     assert server.bodies[-1]["temperature"] == 0.5
@@ -102,9 +102,9 @@ def test_another_name_of_the_token_limit_is_remembered() -> None:
     server = Server(refuses(400, {"error": {"message": why}}), GOOD)
 
     async def scenario() -> None:
-        async with talking(server) as llm:
-            await collected(llm)
-            await collected(llm)
+        async with open_client(server) as llm:
+            await collect_reply(llm)
+            await collect_reply(llm)
 
     asyncio.run(scenario())
     limits = [body.get("max_completion_tokens") for body in server.bodies]
@@ -193,8 +193,8 @@ def test_a_failure_is_reported_without_secrets(case: str) -> None:
     server = Server(*script)
 
     async def scenario() -> None:
-        async with talking(server, api_key=KEY) as llm:
-            await collected(llm, [Message("user", "my private words")])
+        async with open_client(server, api_key=KEY) as llm:
+            await collect_reply(llm, [Message("user", "my private words")])
 
     with pytest.raises(kind, match=message) as caught:
         asyncio.run(scenario())
@@ -210,7 +210,7 @@ def test_a_missing_server_is_reported_at_once() -> None:
     async def scenario() -> None:
         async with aclosing(llm):
             await llm.warm("en", ())  # logs it, and the server starts nevertheless
-            await collected(llm)
+            await collect_reply(llm)
 
     with pytest.raises(EngineUnreachable, match=r"127\.0\.0\.1:9.*refused"):
         asyncio.run(scenario())
@@ -227,7 +227,7 @@ def test_a_host_that_does_not_react_times_out_soon() -> None:
 
             async def scenario() -> None:
                 async with aclosing(OpenAiLlm(settings)) as llm:
-                    await collected(llm)
+                    await collect_reply(llm)
 
             with pytest.raises(EngineUnreachable, match=r"no connection within 0\.1 s"):
                 asyncio.run(scenario())
@@ -247,9 +247,9 @@ def test_a_server_that_hangs_times_out(sent: bytes, limits: dict[str, float], me
     server.answers = [server.hangs_after(sent)]
 
     async def scenario() -> None:
-        async with talking(server, **limits) as llm:
+        async with open_client(server, **limits) as llm:
             with pytest.raises(EngineTimeout, match=message):
-                await collected(llm)
+                await collect_reply(llm)
             await server.left.wait()
 
     asyncio.run(scenario())

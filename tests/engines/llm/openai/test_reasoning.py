@@ -12,12 +12,12 @@ from engines.llm.openai.settings import Settings
 from engines.llm.transformers.settings import Settings as TransformersSettings
 from tests.engines.llm.openai.completions_server import (
     Server,
-    collected,
+    collect_reply,
+    open_client,
     refuses,
+    reply_text,
     sends,
-    spoken,
     sse,
-    talking,
     text,
 )
 
@@ -42,9 +42,9 @@ def asked(
     """Returns the fields of each request about reasoning."""
 
     async def scenario() -> None:
-        async with talking(server, thinking=False, **settings) as llm:
+        async with open_client(server, thinking=False, **settings) as llm:
             for _ in range(turns):
-                assert spoken(await collected(llm, options=options)) == "Hello."
+                assert reply_text(await collect_reply(llm, options=options)) == "Hello."
 
     asyncio.run(scenario())
     return [thoughts(body) for body in server.bodies]
@@ -100,8 +100,8 @@ def test_requested_reasoning_is_not_switched_off(
 
 def test_reasoning_can_be_allowed() -> None:
     async def scenario() -> None:
-        async with talking(server, thinking=True) as llm:
-            await collected(llm)
+        async with open_client(server, thinking=True) as llm:
+            await collect_reply(llm)
 
     server = Server(models=owned_by("vllm"))
     asyncio.run(scenario())
@@ -160,13 +160,15 @@ def test_fields_are_dropped_if_a_refusal_does_not_name_one() -> None:
     assert ["stream_options" in body for body in server.bodies] == [True, False, True, True]
 
 
-def test_our_lower_effort_does_not_change_a_requested_one() -> None:
+def test_a_lower_default_effort_does_not_change_a_requested_one() -> None:
     server = Server(refuses(400, error(BAD_VALUE)), HELLO, models=owned_by("openai"))
 
     async def scenario() -> None:
-        async with talking(server, thinking=False) as llm:
-            await collected(llm)
-            await collected(llm, [Message("user", "x")], options=LlmOptions(reasoning_effort="low"))
+        async with open_client(server, thinking=False) as llm:
+            await collect_reply(llm)
+            await collect_reply(
+                llm, [Message("user", "x")], options=LlmOptions(reasoning_effort="low")
+            )
 
     asyncio.run(scenario())
     said = [body.get("reasoning_effort") for body in server.bodies]

@@ -14,11 +14,11 @@ from engines.llm.vllm.command_line import http_settings
 from engines.llm.vllm.settings import Settings as VllmSettings
 from tests.engines.llm.openai.completions_server import (
     Server,
-    collected,
+    collect_reply,
+    open_client,
     refuses,
     sends,
     sse,
-    talking,
     text,
 )
 
@@ -37,9 +37,9 @@ def sent(
     """Returns the fields of each request about parallel calls and reasoning."""
 
     async def scenario() -> None:
-        async with talking(server, **settings) as llm:
+        async with open_client(server, **settings) as llm:
             for options in wishes:
-                await collected(llm, tools=tools, options=options)
+                await collect_reply(llm, tools=tools, options=options)
 
     asyncio.run(scenario())
     wanted = ("parallel_tool_calls", "reasoning_effort")
@@ -102,13 +102,13 @@ def test_an_earlier_answer_does_not_overwrite_a_later_refusal(is_refused: bool) 
     low, calls = LlmOptions(reasoning_effort="low"), LlmOptions(parallel_tool_calls=False)
 
     async def scenario() -> None:
-        async with talking(server) as llm, asyncio.TaskGroup() as tasks:
-            former = tasks.create_task(collected(llm, tools=(LIGHT,), options=calls))
+        async with open_client(server) as llm, asyncio.TaskGroup() as tasks:
+            former = tasks.create_task(collect_reply(llm, tools=(LIGHT,), options=calls))
             await begun.wait()
-            await collected(llm, tools=(LIGHT,), options=low)
+            await collect_reply(llm, tools=(LIGHT,), options=low)
             other_is_done.set()
             await former
-            await collected(llm, tools=(LIGHT,), options=ONE_AT_A_TIME)
+            await collect_reply(llm, tools=(LIGHT,), options=ONE_AT_A_TIME)
 
     asyncio.run(scenario())
     last = server.bodies[-1]
@@ -139,9 +139,9 @@ OWNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
 
 def penalties(server: Server, *wishes: LlmOptions, **settings: Any) -> list[dict[str, float]]:
     async def scenario() -> None:
-        async with talking(server, **settings) as llm:
+        async with open_client(server, **settings) as llm:
             for options in wishes:
-                await collected(llm, options=options)
+                await collect_reply(llm, options=options)
 
     asyncio.run(scenario())
     names = ("repetition_penalty", "repeat_penalty")
@@ -162,10 +162,10 @@ def test_a_server_without_a_model_list_still_answers() -> None:
     server = Server(models=503)
 
     async def scenario() -> None:
-        async with talking(server, model="tiny", context_tokens=512) as llm:
-            await collected(llm, options=PENALIZED)
+        async with open_client(server, model="tiny", context_tokens=512) as llm:
+            await collect_reply(llm, options=PENALIZED)
             server.models = VLLM
-            await collected(llm, options=PENALIZED)
+            await collect_reply(llm, options=PENALIZED)
 
     asyncio.run(scenario())
     assert ["repetition_penalty" in body for body in server.bodies] == [False, True]
@@ -177,7 +177,7 @@ def test_the_model_list_is_not_queried_without_need() -> None:
     assert server.listings == 0
 
 
-def test_our_own_vllm_is_known_with_its_context_configured() -> None:
+def test_a_vllm_of_ours_is_recognised_with_a_configured_context() -> None:
     server = Server(models={"data": [{"id": "tiny", "owned_by": "vllm"}]})
     ours = VllmSettings(model="org/tiny", request={"context_tokens": 512})
 
@@ -185,7 +185,7 @@ def test_our_own_vllm_is_known_with_its_context_configured() -> None:
         async with server.running():
             llm = openai.create(http_settings(ours, server.url.removesuffix("/v1"), "key"), "vllm")
             async with aclosing(llm):
-                await collected(llm, options=PENALIZED)
+                await collect_reply(llm, options=PENALIZED)
 
     asyncio.run(scenario())
     assert server.bodies[0]["repetition_penalty"] == 1.15

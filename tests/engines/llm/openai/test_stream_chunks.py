@@ -146,7 +146,7 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]
 
 def test_parts_of_calls_are_reported_while_they_arrive() -> None:
     calls = ToolCallAssembler()
-    told: list[tuple[str, str, str]] = []
+    reported: list[tuple[str, str, str]] = []
     for one in (
         part(index=0, id="a", function={"arguments": '{"n"'}),
         part(index=0, function=function("on", ": 1")),
@@ -157,10 +157,10 @@ def test_parts_of_calls_are_reported_while_they_arrive() -> None:
         chunk = read_chunk(json.dumps({"choices": [{"delta": {"tool_calls": [one]}}]}))
         for choice in chunk.choices or ():
             deltas = calls.push(choice.addition.tool_calls or ())
-            told += [(delta.call_id, delta.name, delta.arguments) for delta in deltas]
+            reported += [(delta.call_id, delta.name, delta.arguments) for delta in deltas]
     on, off = calls.calls()
     assert on.call_id == "a" != off.call_id
-    assert told == [
+    assert reported == [
         ("a", "on", '{"n": 1'),
         ("a", "on", "}"),
         (off.call_id, "off", "{}"),
@@ -199,7 +199,7 @@ def test_calls_are_assembled_from_parts(case: str) -> None:
         ),
     ],
 )
-def test_impossible_calls_are_refused(parts: list[dict[str, Any]], message: str) -> None:
+def test_malformed_calls_are_refused(parts: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(RemoteProtocolError, match=message):
         assembled(parts)
 
@@ -219,7 +219,7 @@ def test_impossible_calls_are_refused(parts: list[dict[str, Any]], message: str)
         ({"base_url": "http://h/v1", "modle": "x"}, "modle"),
     ],
 )
-def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
+def test_the_error_names_wrong_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         load("llm", "openai", options)
     assert "secret" not in str(caught.value)

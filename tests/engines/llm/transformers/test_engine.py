@@ -31,7 +31,7 @@ from engines.llm.transformers.settings import Settings
 from engines.llm.vllm.environment import python_of
 from serving.remote_llm import RemoteLlm
 from serving.workers.engine_process import engine_process
-from tests.engines.llm.openai.completions_server import collected, spoken
+from tests.engines.llm.openai.completions_server import collect_reply, reply_text
 from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_llama
 from tests.pipeline.fakes import Counts
 from tests.tiny_llama import CONTEXT_TOKENS, SPOKEN
@@ -90,9 +90,9 @@ def run(folder: Path, scenario: Callable[[RemoteLlm], Coroutine[Any, Any, None]]
 def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         assert llm.context_tokens == CONTEXT_TOKENS
-        *texts, usage = await collected(llm, HELLO, options=LlmOptions(max_output_tokens=20))
+        *texts, usage = await collect_reply(llm, HELLO, options=LlmOptions(max_output_tokens=20))
         assert len(texts) == 20  # one token each
-        assert set(spoken(texts)) <= set(SPOKEN)
+        assert set(reply_text(texts)) <= set(SPOKEN)
         assert isinstance(usage, TokenUsage)
         assert usage.output_tokens == 20
         assert usage.input_tokens > len("Be brief and kind to everybody.hello")
@@ -104,29 +104,29 @@ def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
     """This holds with cached values, without them, and during another answer."""
 
     async def scenario(llm: RemoteLlm) -> None:
-        first = await collected(llm, HELLO, options=twenty)
-        longer = [*HELLO, Message("assistant", spoken(first)), Message("user", "and now?")]
-        again = await collected(llm, longer, options=twenty)
+        first = await collect_reply(llm, HELLO, options=twenty)
+        longer = [*HELLO, Message("assistant", reply_text(first)), Message("user", "and now?")]
+        again = await collect_reply(llm, longer, options=twenty)
         firsts.append(first)
         agains.append(again)
-        assert spoken(await collected(llm, HELLO, options=twenty)) == spoken(first)
+        assert reply_text(await collect_reply(llm, HELLO, options=twenty)) == reply_text(first)
         other = [Message("user", "something else, much longer than that " * 20)]
         async with asyncio.TaskGroup() as tasks:
             questions = (HELLO, other, longer)
-            answers = [tasks.create_task(collected(llm, q, options=twenty)) for q in questions]
-        assert spoken(answers[0].result()) == spoken(first)
-        assert spoken(answers[2].result()) == spoken(again)
-        assert spoken(answers[1].result()) != spoken(first)
+            answers = [tasks.create_task(collect_reply(llm, q, options=twenty)) for q in questions]
+        assert reply_text(answers[0].result()) == reply_text(first)
+        assert reply_text(answers[2].result()) == reply_text(again)
+        assert reply_text(answers[1].result()) != reply_text(first)
 
-    async def anew(llm: RemoteLlm) -> None:
-        longer = [*HELLO, Message("assistant", spoken(firsts[0])), Message("user", "and now?")]
-        assert spoken(await collected(llm, longer, options=twenty)) == spoken(agains[0])
+    async def in_new_process(llm: RemoteLlm) -> None:
+        longer = [*HELLO, Message("assistant", reply_text(firsts[0])), Message("user", "and now?")]
+        assert reply_text(await collect_reply(llm, longer, options=twenty)) == reply_text(agains[0])
 
     twenty = LlmOptions(max_output_tokens=20, temperature=0.0)
     firsts: list[list[Any]] = []
     agains: list[list[Any]] = []
     run(tiny, scenario)
-    run(tiny, anew)
+    run(tiny, in_new_process)
 
 
 def test_a_request_may_set_sampling_options(tiny: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_request_may_set_sampling_options(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         async def said(**wished: Any) -> str:
             options = LlmOptions(max_output_tokens=20, **wished)
-            return spoken(await collected(llm, HELLO, options=options))
+            return reply_text(await collect_reply(llm, HELLO, options=options))
 
         greedy = await said(temperature=0.0)
         assert await said(temperature=2.0, top_p=0.01) == greedy, "one token is likely enough"
@@ -152,11 +152,11 @@ def test_cached_tokens_are_not_computed_again(tiny: Path) -> None:
         turns = [Message("user", "a question of some length")]
         async with running(tiny, at_once=1) as llm:
             for is_known in (False, True, True):
-                *written, usage = await collected(llm, turns, options=ten)
+                *written, usage = await collect_reply(llm, turns, options=ten)
                 assert isinstance(usage, TokenUsage)
                 assert (usage.cached_tokens > 16) == is_known
                 assert usage.cached_tokens < usage.input_tokens
-                turns += [Message("assistant", spoken(written)), Message("user", "more")]
+                turns += [Message("assistant", reply_text(written)), Message("user", "more")]
 
     asyncio.run(scenario())
 
@@ -167,7 +167,7 @@ def cpu_s(llm: RemoteLlm) -> float:
     return times.user + times.system
 
 
-def test_leaving_stops_the_model_within_a_token(tiny: Path) -> None:
+def test_closing_the_answer_stops_the_model_within_a_token(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
         for _ in range(8):  # more than there is room for, if abandoned ones went on
@@ -177,7 +177,7 @@ def test_leaving_stops_the_model_within_a_token(tiny: Path) -> None:
         took_s = []
         for tokens in (1, 500):
             before_s = cpu_s(llm)
-            await collected(llm, HELLO, options=LlmOptions(max_output_tokens=tokens))
+            await collect_reply(llm, HELLO, options=LlmOptions(max_output_tokens=tokens))
             took_s.append(cpu_s(llm) - before_s)
         assert took_s[0] < took_s[1] / 4  # no other answer was being generated
 
@@ -190,8 +190,8 @@ def test_one_answer_too_many_is_refused(tiny: Path) -> None:
             async with aclosing(llm.reply(HELLO, (), language="en")) as deltas:
                 await anext(deltas)
                 with pytest.raises(OverloadedError, match="already generates 1 answers"):
-                    await collected(llm, HELLO)
-            await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
+                    await collect_reply(llm, HELLO)
+            await collect_reply(llm, HELLO, options=LlmOptions(max_output_tokens=1))
 
     asyncio.run(scenario())
 
@@ -202,11 +202,11 @@ def test_one_answer_too_many_is_refused_while_the_model_loads(tiny: Path) -> Non
         llm = remote(tiny, at_once=1)
         async with asyncio.timeout(PATIENCE_S), llm.running():
             async with asyncio.TaskGroup() as tasks:
-                first = tasks.create_task(collected(llm, HELLO, options=one))
+                first = tasks.create_task(collect_reply(llm, HELLO, options=one))
                 await asyncio.sleep(0)  # the first has begun
                 with pytest.raises(OverloadedError, match="already generates 1 answers"):
-                    await collected(llm, HELLO, options=one)
-            assert spoken(first.result())
+                    await collect_reply(llm, HELLO, options=one)
+            assert reply_text(first.result())
 
     asyncio.run(scenario())
 
@@ -218,8 +218,8 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_context_is_not_exceeded(ti
             with pytest.raises(
                 ContextLengthExceeded, match=r"a prompt of \d+ tokens; the model takes 128"
             ):
-                await collected(llm, [Message("user", "x" * 200)])
-            *_, usage = await collected(llm, [Message("user", "x" * 100)])
+                await collect_reply(llm, [Message("user", "x" * 200)])
+            *_, usage = await collect_reply(llm, [Message("user", "x" * 100)])
             assert isinstance(usage, TokenUsage)
             assert usage.input_tokens + usage.output_tokens == 128
 
@@ -229,8 +229,8 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_context_is_not_exceeded(ti
 def test_tools_are_part_of_the_templated_prompt(tiny: Path) -> None:
     async def scenario(llm: RemoteLlm) -> None:
         one = LlmOptions(max_output_tokens=1)
-        *_, without = await collected(llm, HELLO, options=one)
-        *_, with_tools = await collected(llm, HELLO, [TOOL], options=one)
+        *_, without = await collect_reply(llm, HELLO, options=one)
+        *_, with_tools = await collect_reply(llm, HELLO, [TOOL], options=one)
         assert isinstance(without, TokenUsage)
         assert isinstance(with_tools, TokenUsage)
         assert with_tools.input_tokens > without.input_tokens + len(TOOL.description)
@@ -238,12 +238,14 @@ def test_tools_are_part_of_the_templated_prompt(tiny: Path) -> None:
     run(tiny, scenario)
 
 
-async def struck(llm: RemoteLlm, pid: int, blow: signal.Signals) -> None:
-    """Sends the signal in the middle of an answer."""
+async def send_signal_during_answer(
+    llm: RemoteLlm, pid: int, signal_number: signal.Signals
+) -> None:
+    """Sends the signal to the process during an answer."""
     endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
     async with aclosing(llm.reply(HELLO, (), language="en", options=endless)) as deltas:
         async for _ in deltas:
-            os.kill(pid, blow)
+            os.kill(pid, signal_number)
 
 
 def test_a_killed_process_fails_its_answer_and_is_replaced(tiny: Path) -> None:
@@ -251,8 +253,8 @@ def test_a_killed_process_fails_its_answer_and_is_replaced(tiny: Path) -> None:
         pid = pid_of(llm)
         assert pid
         with pytest.raises(EngineCrashed, match="died"):
-            await struck(llm, pid, signal.SIGKILL)
-        await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
+            await send_signal_during_answer(llm, pid, signal.SIGKILL)
+        await collect_reply(llm, HELLO, options=LlmOptions(max_output_tokens=1))
         assert pid_of(llm) not in (None, pid)
 
     run(tiny, scenario)
@@ -264,8 +266,8 @@ def test_a_hung_process_is_replaced(tiny: Path) -> None:
             pid = pid_of(llm)
             assert pid
             with pytest.raises(EngineTimeout, match=r"0\.5 s"):
-                await struck(llm, pid, signal.SIGSTOP)
-            await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
+                await send_signal_during_answer(llm, pid, signal.SIGSTOP)
+            await collect_reply(llm, HELLO, options=LlmOptions(max_output_tokens=1))
             assert pid_of(llm) not in (None, pid)
 
     asyncio.run(scenario())
@@ -282,7 +284,7 @@ def test_a_folder_that_does_not_load_gives_the_reason_each_time(tiny: Path, tmp_
                 with pytest.raises(EngineError, match="chat template"):
                     await llm.warm("en", ())
                 with pytest.raises(EngineError, match="chat template"):
-                    await collected(llm)
+                    await collect_reply(llm)
                 assert pid_of(llm) is None
 
     asyncio.run(scenario())

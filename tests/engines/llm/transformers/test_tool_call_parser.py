@@ -88,7 +88,7 @@ def test_the_context_is_the_models_or_a_smaller_limit(
 
 
 @pytest.mark.parametrize("content", [None, "{"])
-def test_a_folder_without_a_model_is_named(tmp_path: Path, content: str | None) -> None:
+def test_the_error_names_a_folder_without_a_model(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(EngineMissing, match=str(tmp_path)):
@@ -106,7 +106,7 @@ def test_the_number_of_simultaneous_answers_is_known(tmp_path: Path) -> None:
     ("options", "message"),
     [({}, "path"), ({"path": ""}, "path"), ({"path": "x", "device": "gpu"}, "device")],
 )
-def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
+def test_the_error_names_wrong_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load("llm", "transformers", options)
 
@@ -120,7 +120,7 @@ def test_the_engine_runs_in_a_worker_with_its_own_limits() -> None:
     assert limits_s == (5, 60, 3)
 
 
-def test_a_missing_library_is_named_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_says_how_to_install_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engines.llm.transformers.find_spec", lambda name: None)
     with pytest.raises(EngineMissing, match="earshot extras add torch"):
         load("llm", "transformers", {"path": "x"})

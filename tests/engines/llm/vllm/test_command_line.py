@@ -115,7 +115,7 @@ def test_an_environment_with_a_damaged_marker_is_ignored(text: str, tmp_path: Pa
     assert read_environment(tmp_path) is None
 
 
-def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_folder_without_a_model(tmp_path: Path) -> None:
     python_of(tmp_path).parent.mkdir()
     python_of(tmp_path).touch()
     write_marker(tmp_path, CPU)

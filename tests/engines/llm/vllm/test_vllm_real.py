@@ -24,7 +24,7 @@ from engines.llm import vllm
 from engines.llm.openai.engine import CONTEXT_PER_ANSWER
 from engines.llm.server_llm import ServerLlm
 from engines.runtime.external_server.installation import MARKER
-from tests.engines.llm.interrupted_session import ANSWER_TOKENS, spoken_over
+from tests.engines.llm.interrupted_session import ANSWER_TOKENS, interrupt_answer
 from tests.engines.llm.vllm.installation import (
     CONTEXT_TOKENS,
     ENVIRONMENT,
@@ -241,7 +241,7 @@ def test_the_second_turn_uses_the_cache_of_the_first(served: Served) -> None:
     served.runner.run(scenario())
 
 
-@pytest.mark.alone  # beside tests that compute, vLLM's first token can take minutes
+@pytest.mark.alone  # while other tests compute, vLLM's first token can take minutes
 def test_closing_the_answer_aborts_it(served: Served) -> None:
     async def scenario() -> None:
         answer = served.engine.reply([HELLO], (), language="en", options=LONG)
@@ -253,13 +253,13 @@ def test_closing_the_answer_aborts_it(served: Served) -> None:
     served.runner.run(scenario())
 
 
-@pytest.mark.alone  # beside tests that compute, vLLM's first token can take minutes
+@pytest.mark.alone  # while other tests compute, vLLM's first token can take minutes
 def test_an_interruption_aborts_the_answer(served: Served) -> None:
     """A whole session is interrupted and goes on until vLLM has noticed."""
 
     async def scenario() -> None:
         async with served.aborted():
-            await spoken_over(
+            await interrupt_answer(
                 served.engine,
                 lambda: served.until_running(0),
                 began=lambda: served.until_running(1),
@@ -269,7 +269,7 @@ def test_an_interruption_aborts_the_answer(served: Served) -> None:
 
 
 @pytest.mark.parametrize("part", ["server", "engine core"])
-def test_a_killed_server_loses_its_answers_and_is_restarted(served: Served, part: str) -> None:
+def test_a_killed_server_fails_its_answers_and_is_restarted(served: Served, part: str) -> None:
     engine = served.engine
 
     async def scenario() -> None:

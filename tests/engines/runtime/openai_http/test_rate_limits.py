@@ -10,7 +10,14 @@ from aiohttp import web
 from core.events import RateLimit, RateLimits
 from engines.base import Message, TextDelta
 from engines.runtime.openai_http.rate_limits import read_limits, reset_s
-from tests.engines.llm.openai.completions_server import Answer, Server, refuses, sse, talking, text
+from tests.engines.llm.openai.completions_server import (
+    Answer,
+    Server,
+    open_client,
+    refuses,
+    sse,
+    text,
+)
 
 pytestmark = pytest.mark.live
 
@@ -82,7 +89,7 @@ def says(said: dict[str, str]) -> Answer:
 
 def given(*script: Answer) -> list[Any]:
     async def scenario() -> list[Any]:
-        async with talking(Server(*script)) as llm:
+        async with open_client(Server(*script)) as llm:
             reply = llm.reply([Message("user", "hi")], (), language="en")
             async with aclosing(reply) as deltas:
                 return [delta async for delta in deltas]

@@ -10,7 +10,7 @@ import pytest
 from core.ports import ToolContext, ToolProvider, ToolSpec
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
-from tests.engines.llm.intents.text_conversation import Announced, HandClock
+from tests.engines.llm.intents.text_conversation import ManualClock, RecordingAnnouncer
 
 CONTEXT = ToolContext("conv_1", "en")
 
@@ -39,8 +39,8 @@ class House:
 
     def __init__(self) -> None:
         self.home = Home(default_home())
-        clock = HandClock()
-        self.timers = Timers(self.home, clock, Announced())
+        clock = ManualClock()
+        self.timers = Timers(self.home, clock, RecordingAnnouncer())
         self.timers.start("conv_1", "en", 600, "pizza")
         self.home.add_item("milk")
         self.providers: tuple[ToolProvider, ...] = (
