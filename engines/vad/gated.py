@@ -1,8 +1,8 @@
 """The default VAD engine: WebRTC's detector is a cheap gate in front of Silero, which decides.
 
-In a quiet room mostly the gate alone runs. This takes 0.14 to 0.25 ms of CPU per second of audio;
-Silero alone takes 1.4 ms. Speech, music and loud noise cost as much as with Silero. When the gate
-opens, Silero first gets the audio before it, so no decision comes later than with Silero alone.
+In a quiet room, mostly only the gate runs. It takes 0.14 to 0.25 ms of CPU per second of audio;
+Silero takes 1.4 ms. Speech, music and loud noise cost as much as with Silero alone. When the gate
+opens, Silero first gets the audio from before, so no decision is later than with Silero alone.
 """
 
 from typing import Annotated
@@ -23,20 +23,20 @@ from engines.vad.webrtc import Settings as WebrtcSettings
 REQUIRES = {**WEBRTC_REQUIRES, **SILERO_REQUIRES}
 
 LEAD_SAMPLES = 10 * SILERO_SAMPLES
-"Audio before the gate opened that Silero gets first: 320 ms, which its state needs to settle."
+"Audio from before the gate opened that Silero gets first: its state needs 320 ms to settle."
 
 KEEP_OPEN_PROBABILITY = 0.35
-"Silero's probability of speech from which on the gate stays open."
+"Lowest probability of speech, by Silero, that keeps the gate open."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of the engine `gated`."""
 
     aggressiveness: Annotated[int, Meta(ge=0, le=3)] = 2
-    "Aggressiveness of the gate: 3 opens least often, and not for very quiet speech (-64 dBFS)."
+    "Aggressiveness of the gate, 0 to 3. At 3 it opens least often, and misses speech at -64 dBFS."
     hangover_ms: Annotated[int, Meta(ge=100, le=5000)] = 1000
-    """Time in ms that the gate stays open after the last speech. At 600 a few words start 0.4 s
-    late."""
+    """Time in ms that the gate stays open after the last speech. At 600 the start of a few words is
+    detected 0.4 s late."""
     path: str | None = None
     "Path of another silero_vad_v6.onnx; None: the one inside faster-whisper."
 
@@ -48,7 +48,7 @@ class GatedVad:
     """
 
     frame_samples = FRAME_SAMPLES
-    _waiting: Pcm
+    _silero_input: Pcm
     "Audio for Silero: less than one of its frames while open, the last LEAD_SAMPLES while closed."
     _open_samples: int
     "Samples until the gate closes; 0 or less: it is closed."
@@ -60,16 +60,16 @@ class GatedVad:
 
     def push(self, pcm: Pcm) -> float:
         """Returns the probability of speech in the next frame (see `Vad.push`)."""
-        self._waiting = np.concatenate([self._waiting, pcm])
+        self._silero_input = np.concatenate([self._silero_input, pcm])
         if self._gate.is_voiced(pcm) or self._probability >= KEEP_OPEN_PROBABILITY:
             self._open_samples = self._hangover
         if self._open_samples <= 0:
-            self._waiting = self._waiting[-LEAD_SAMPLES:]
+            self._silero_input = self._silero_input[-LEAD_SAMPLES:]
             return 0.0
         self._open_samples -= len(pcm)
-        while len(self._waiting) >= SILERO_SAMPLES:
-            self._probability = self._silero.push(self._waiting[:SILERO_SAMPLES])
-            self._waiting = self._waiting[SILERO_SAMPLES:]
+        while len(self._silero_input) >= SILERO_SAMPLES:
+            self._probability = self._silero.push(self._silero_input[:SILERO_SAMPLES])
+            self._silero_input = self._silero_input[SILERO_SAMPLES:]
         if self._open_samples <= 0:  # the gate closes: the next sound starts with a fresh state
             self._silero.reset()
             self._probability = 0.0
@@ -79,7 +79,7 @@ class GatedVad:
         """Clears the state (see `Vad.reset`)."""
         self._gate.reset()
         self._silero.reset()
-        self._waiting = np.zeros(0, np.int16)
+        self._silero_input = np.zeros(0, np.int16)
         self._open_samples = 0
         self._probability = 0.0
 

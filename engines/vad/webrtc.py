@@ -1,4 +1,4 @@
-"""Engine for WebRTC's VAD: 2 µs per frame, but it takes any loud sound for speech."""
+"""Engine for WebRTC's VAD: it takes 2 µs per frame, but mistakes any loud sound for speech."""
 
 from collections import deque
 from typing import Annotated, Any
@@ -18,28 +18,26 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of the engine `webrtc`."""
 
     aggressiveness: Annotated[int, Meta(ge=0, le=3)] = 2
-    "Aggressiveness of the filter: 3 takes the fewest sounds for speech."
+    "Aggressiveness of the detector, 0 to 3. At 3 the fewest sounds count as speech."
     smoothing_frames: Annotated[int, Meta(ge=1, le=25)] = 5
-    "Number of last frames; the probability is the share of speech among them."
+    "Number of latest frames. The probability is the share of speech among them."
 
 
 class WebrtcVad:
-    """A `Vad` that averages the library's yes or no over the last frames.
-
-    So one click does not count as speech, and one gap does not end a word.
-    """
+    """A `Vad` that averages the library's decisions over the latest frames, so that one click does
+    not count as speech, and one gap does not end a word."""
 
     frame_samples = FRAME_SAMPLES
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._recent: deque[bool] = deque(maxlen=settings.smoothing_frames)
+        self._recent_decisions: deque[bool] = deque(maxlen=settings.smoothing_frames)
         self.reset()
 
     def push(self, pcm: Pcm) -> float:
-        """Returns the share of speech among the last frames (see `Vad.push`)."""
-        self._recent.append(self.is_voiced(pcm))
-        return sum(self._recent) / self._settings.smoothing_frames
+        """Returns the share of speech among the latest frames (see `Vad.push`)."""
+        self._recent_decisions.append(self.is_voiced(pcm))
+        return sum(self._recent_decisions) / self._settings.smoothing_frames
 
     def is_voiced(self, pcm: Pcm) -> bool:
         """Returns the library's decision on this frame alone."""
@@ -50,7 +48,7 @@ class WebrtcVad:
         from webrtcvad import Vad as Detector
 
         self._detector: Any = Detector(self._settings.aggressiveness)
-        self._recent.clear()
+        self._recent_decisions.clear()
 
 
 class WebrtcVadEngine:
@@ -67,6 +65,7 @@ class WebrtcVadEngine:
 
 
 def create(settings: Settings) -> WebrtcVadEngine:
+    """Returns the engine."""
     import webrtcvad  # noqa: F401  a missing library fails now, not in the first session
 
     return WebrtcVadEngine(settings)

@@ -1,8 +1,8 @@
-"""Engine for Silero VAD v6: a small recurrent network that tells voices from other sounds.
+"""Engine for Silero VAD v6: a small recurrent network that distinguishes voices from other sounds,
+even from music.
 
-It even tells them from music. The weights come inside the faster-whisper wheel (Silero VAD is
-MIT-licensed). numpy computes it: for a network of this size onnxruntime takes twice as long
-(docs/adr/0039).
+The weights come inside the faster-whisper wheel (Silero VAD is MIT-licensed). numpy computes the
+network: onnxruntime takes twice as long for one of this size (docs/adr/0039).
 """
 
 from msgspec import Struct

@@ -1,7 +1,7 @@
 """The layers of Silero's network in numpy, for one frame of one stream at a time.
 
-Each layer owns its arrays, and the layer before writes its output into them. A frame of 32 ms takes
-some thirty small operations, and allocating memory for each would cost as much as they do.
+Each layer owns its input arrays, and the layer before writes its output into them. A frame of 32 ms
+takes some thirty small operations. To allocate memory for each would cost as much as they do.
 """
 
 from math import tanh
@@ -17,18 +17,20 @@ FRAME_SAMPLES = 512
 "Length of a frame: 32 ms, fixed by the network."
 
 _CONTEXT_SAMPLES = 64
-"End of the last frame that the network needs in front of this one."
+"Number of samples of the previous frame that the network needs before this one."
 _MIRRORED_SAMPLES = 128
-"End of the frame that the network needs a second time behind it, reversed."
+"Number of samples at the end of the frame that are repeated after it, in reverse order."
 _HOP_SAMPLES = 128
+"Distance between the starts of two spectra."
 _SPECTRA = 4
+"Number of spectra of a frame."
 
 _SCALE = np.float32(1 / 32768)
 _HALF, _ZERO = np.array(0.5, np.float32), np.array(0, np.float32)
 
 
 class SpectrumLayer:
-    """First layer: the magnitudes of four short spectra of the latest audio."""
+    """First layer: computes the magnitudes of four short spectra of the latest audio."""
 
     def __init__(self, window: Floats) -> None:
         self._window = window
@@ -56,7 +58,7 @@ class SpectrumLayer:
 
 
 class ConvolutionLayer:
-    """A convolution over time with ReLU, computed as one product of matrices.
+    """Convolution over time with ReLU, computed as one matrix product.
 
     weights: shape (taps * channels in + 1, channels out), the bias as the last row.
     frames: number of output frames.
@@ -66,7 +68,8 @@ class ConvolutionLayer:
         self._weights = weights
         self._rows = np.ones((frames, len(weights)), np.float32)
         self.inputs = self._rows[:, :-1]
-        "Input, written by the caller: one row per output frame, with all its input frames."
+        """Input, written by the caller: one row per output frame, which holds all input frames of
+        that output frame."""
         self._products = np.zeros((frames, weights.shape[1]), np.float32)
 
     def run(self, out: Floats) -> None:
@@ -76,17 +79,14 @@ class ConvolutionLayer:
 
 
 class ConvolutionStack:
-    """Four convolutions that reduce four spectra to one row.
-
-    Parts of the inputs that are never written are padding, and stay zero.
-    """
+    """Four convolutions that reduce four spectra to one row."""
 
     def __init__(self, weights: tuple[Floats, ...]) -> None:
         parts = zip(weights, (4, 2, 1, 1), strict=True)
         self._first, second, third, self._fourth = (ConvolutionLayer(*part) for part in parts)
         self._second, self._third = second, third
         for part in (self._first, second):
-            part.inputs[:] = 0
+            part.inputs[:] = 0  # parts that are never written are padding
         before, self.magnitudes, after = np.split(self._first.inputs, 3, axis=1)
         "`magnitudes` is the input, shape (4, 129), written by the caller."
         self._neighbours = [

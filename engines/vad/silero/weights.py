@@ -1,7 +1,7 @@
 """Loads the weights of Silero VAD v6 in the layout that `layers` computes with.
 
-The network: the magnitudes of four short spectra, four convolutions over time with ReLU, one step
-of an LSTM, and a weighted sum of its output. (Taken from the graph in the file, node by node.)
+The network computes the magnitudes of four short spectra, four convolutions over time with ReLU,
+one step of an LSTM, and a weighted sum of its output. This is what the graph in the file says.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float32]
 "Array of float32 of any shape."
 
 WINDOW_SAMPLES = 256
-"Samples of one spectrum."
+"Number of samples of one spectrum."
 BINS = WINDOW_SAMPLES // 2 + 1
 "Number of frequency bins of a window's spectrum."
 
@@ -37,26 +37,29 @@ _SHAPES = [
     ),
     ("Conv", [(1, LSTM_UNITS, 1), (1,)]),
 ]
-"Operator and shapes of the weights of every layer, to recognise the file by."
+"Operator and shapes of the weights of every layer. They identify the file."
 
 _TAPS = [slice(0, 3), slice(0, 3), slice(1, 3), slice(1, 2)]
-"Taps of each convolution that are used. With 4, 2, 1 and 1 frames the others meet only padding."
+"""Taps of each convolution that are used. The convolutions have 4, 2, 1 and 1 frames, so the other
+taps are multiplied with padding only."""
 
 _MAX_DIFFERENCE = 1e-5
-"Largest difference of the first layer from a Fourier transform."
+"Largest allowed difference of the first layer from a Fourier transform."
 
 
 @dataclass(frozen=True, slots=True)
 class SileroNetwork:
-    """The weights. Read-only: any number of streams and threads may share them."""
+    """Weights of Silero. They are read-only, so any number of streams and threads may share
+    them."""
 
     window: Floats
-    "Window that samples are multiplied with before their spectrum, shape (256,)."
+    "Factors of the samples before a spectrum is computed, shape (256,)."
     convolutions: tuple[Floats, ...]
-    "Four of shape (taps * channels in + 1, channels out), the bias as the last row."
+    "Four arrays of shape (taps * channels in + 1, channels out), the bias as the last row."
     lstm: Floats
-    """One step of the LSTM, shape (257, 512): (input, last output, 1) -> gates i, o, f, and c. The
-    weights of the gates are halved, because sigmoid(x) = (1 + tanh(x / 2)) / 2."""
+    """Weights of the LSTM, shape (257, 512). Rows: input, previous output, bias. Columns: input,
+    output and forget gate, cell candidate. The weights of the gates are halved, because sigmoid(x)
+    = (1 + tanh(x / 2)) / 2."""
     head: Floats
     "Weights of the last layer, shape (128,)."
     head_bias: float
@@ -65,7 +68,7 @@ class SileroNetwork:
 def load_network(path: str | None) -> SileroNetwork:
     """Loads the weights from `path`, or from the file inside the faster-whisper wheel.
 
-    Raises EngineMissing if there is no file, or the file of another network.
+    Raises EngineMissing if there is no file, or if it holds another network.
     """
     file = Path(path) if path else bundled_weights()
     if not file.is_file():
@@ -80,7 +83,7 @@ def load_network(path: str | None) -> SileroNetwork:
 def _network(found: list[OnnxLayer]) -> SileroNetwork:
     shapes = [(layer.kind, [weights.shape for weights in layer.weights]) for layer in found]
     if shapes != _SHAPES:
-        raise ValueError(f"its layers are {shapes}, and must be {_SHAPES}")
+        raise ValueError(f"its layers are {shapes}, but must be {_SHAPES}")
     spectrum, *convolutions, lstm, head = (layer.weights for layer in found)
     return SileroNetwork(
         window=_fourier_window(spectrum[0][:, 0]),
@@ -95,10 +98,10 @@ def _network(found: list[OnnxLayer]) -> SileroNetwork:
 
 
 def _limit_blas_threads() -> None:
-    """Limits numpy's products of matrices to one thread, in the whole process.
+    """Limits numpy's matrix products to one thread, in the whole process.
 
-    A frame is 40 us of work, too little to share. With two threads a frame took 300 us, and twenty
-    frames at once kept both threads busy for 2.7 ms, instead of one thread for 0.3 ms.
+    A frame is 40 us of work, too little for several threads. With two threads a frame took 300 us,
+    and twenty frames kept both threads busy for 2.7 ms; one thread needs 0.3 ms for them.
     """
     from threadpoolctl import threadpool_limits
 
@@ -106,22 +109,21 @@ def _limit_blas_threads() -> None:
 
 
 def _fourier_window(basis: Floats) -> Floats:
-    """Returns the window of the first convolution, a windowed Fourier transform as a matrix.
-
-    A fast Fourier transform gives the same result in a fifth of the time. The first row of the
-    matrix is the window itself, because cos 0 is 1. Raises ValueError for another matrix.
-    """
-    window: Floats = basis[0]
+    """Returns the window of the first convolution, whose matrix is a windowed Fourier transform.
+    Raises ValueError for another matrix."""
+    # Replaces the matrix by a fast Fourier transform, which takes a fifth of the time.
+    window: Floats = basis[0]  # cos 0 is 1, so the first row is the window itself
     turns = np.outer(np.arange(BINS), np.arange(WINDOW_SAMPLES)) / WINDOW_SAMPLES
     cosine, sine = np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)
     if not np.allclose(
         basis, window * np.concatenate([cosine, sine]), rtol=0, atol=_MAX_DIFFERENCE
     ):
-        raise ValueError("its first layer is no Fourier transform")
+        raise ValueError("its first layer is not a Fourier transform")
     return window
 
 
 def _lstm_rows(inputs: Floats, outputs: Floats, biases: Floats) -> Floats:
+    """Returns `SileroNetwork.lstm` from the weights of ONNX's operator."""
     rows = np.concatenate([inputs[0].T, outputs[0].T])
     step = _with_bias_row(rows, biases[0, : 4 * LSTM_UNITS] + biases[0, 4 * LSTM_UNITS :])
     step[:, : 3 * LSTM_UNITS] *= 0.5
@@ -133,10 +135,8 @@ def _with_bias_row(weights: Floats, bias: Floats) -> Floats:
 
 
 def bundled_weights() -> Path:
-    """Returns the path of the file in the faster-whisper wheel.
-
-    faster-whisper is not imported, which would take a second. Raises ImportError without it.
-    """
+    """Returns the path of the file in the faster-whisper wheel. Raises ImportError without it."""
+    # faster-whisper is not imported: that would take a second.
     spec = find_spec("faster_whisper")
     if spec is None or spec.origin is None:
         raise ImportError("No module named 'faster_whisper'", name="faster_whisper")

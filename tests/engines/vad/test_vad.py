@@ -111,11 +111,11 @@ class FakeSilero(SileroVad):
     """A network whose probability is the first sample of the frame in hundredths."""
 
     def __init__(self) -> None:
-        self.heard: list[Pcm] = []
+        self.received: list[Pcm] = []
         self.resets = 0
 
     def push(self, pcm: Pcm) -> float:
-        self.heard.append(pcm)
+        self.received.append(pcm)
         return float(pcm[0]) / 100
 
     def reset(self) -> None:
@@ -127,15 +127,15 @@ def test_the_gate_skips_silero_in_silence_and_replays_the_lead() -> None:
     vad = GatedVad(FakeGate(WebrtcSettings()), silero, hangover_samples=10 * 320)
     quiet, sound = np.zeros(320, np.int16), np.full(320, 20, np.int16)
     assert [vad.push(quiet) for _ in range(100)] == [0.0] * 100
-    assert silero.heard == []
+    assert silero.received == []
     assert vad.push(sound) == 0.0
-    lead = np.concatenate(silero.heard)
+    lead = np.concatenate(silero.received)
     assert len(lead) == LEAD_SAMPLES
     assert not lead.any()
     assert vad.push(sound) == 0.2
     assert [vad.push(quiet) for _ in range(30)][-1] == 0.0
-    heard = sum(map(len, silero.heard))
-    assert LEAD_SAMPLES + 9 * 320 <= heard <= LEAD_SAMPLES + 11 * 320
+    received = sum(map(len, silero.received))
+    assert LEAD_SAMPLES + 9 * 320 <= received <= LEAD_SAMPLES + 11 * 320
     assert silero.resets == 2
 
 

@@ -1,5 +1,4 @@
-"""Silero's network in numpy: it equals onnxruntime with the same file, for each stream
-separately."""
+"""Silero's network in numpy gives the same results as onnxruntime, for each stream separately."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -25,8 +24,8 @@ from tests.speech import say
 
 pytestmark = pytest.mark.live
 
-EXACT = 1e-5
-KEPT = 1e-4
+TOLERANCE = 1e-5
+STATE_TOLERANCE = 1e-4
 "The tolerance of the state: it differs by 7e-5 for steps at full scale, by 1e-5 for other sound."
 CONTEXT_SAMPLES = 64
 
@@ -44,8 +43,8 @@ class Reference:
     def push(self, pcm: Pcm) -> float:
         self._input[0, :CONTEXT_SAMPLES] = self._input[0, -CONTEXT_SAMPLES:]
         self._input[0, CONTEXT_SAMPLES:] = pcm / 32768
-        taken = {"input": self._input, "h": self.h, "c": self.c}
-        probability, self.h, self.c = self._session.run(None, taken)
+        inputs = {"input": self._input, "h": self.h, "c": self.c}
+        probability, self.h, self.c = self._session.run(None, inputs)
         return float(probability[0])
 
     def reset(self) -> None:
@@ -97,10 +96,10 @@ def test_probabilities_equal_those_of_onnxruntime(
 ) -> None:
     vad, reference = SileroVad(network), Reference(session)
     for frame in frames(sounds()[sound]):
-        assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
-        kept = np.concatenate([vad._lstm.output, vad._lstm.cell])
-        wanted = np.concatenate([reference.h[0, 0], reference.c[0, 0]])
-        np.testing.assert_allclose(kept, wanted, rtol=KEPT, atol=KEPT)
+        assert vad.push(frame) == pytest.approx(reference.push(frame), abs=TOLERANCE)
+        state = np.concatenate([vad._lstm.output, vad._lstm.cell])
+        expected = np.concatenate([reference.h[0, 0], reference.c[0, 0]])
+        np.testing.assert_allclose(state, expected, rtol=STATE_TOLERANCE, atol=STATE_TOLERANCE)
 
 
 @settings(
@@ -129,7 +128,7 @@ def test_streams_that_begin_and_end_are_independent(
         if random.random() < 0.03:
             vad.reset()
             reference.reset()
-        assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
+        assert vad.push(frame) == pytest.approx(reference.push(frame), abs=TOLERANCE)
 
 
 def test_the_matrix_library_uses_one_thread() -> None:
@@ -154,11 +153,11 @@ def test_a_file_of_another_network_is_named(tmp_path: Path) -> None:
                 load("vad", engine, {"path": str(tmp_path / name)})
 
 
-def test_a_first_layer_that_is_no_fourier_transform_is_refused(tmp_path: Path) -> None:
+def test_a_first_layer_that_is_not_a_fourier_transform_is_refused(tmp_path: Path) -> None:
     weights = bundled_weights().read_bytes()
     window = np.hanning(257)[:256].astype("<f4").tobytes()[40:80]
     file = tmp_path / "other.onnx"
     at = weights.index(window[:4])
     file.write_bytes(weights[:at] + np.float32(0.7).tobytes() + weights[at + 4 :])
-    with pytest.raises(EngineMissing, match="no Fourier transform"):
+    with pytest.raises(EngineMissing, match="not a Fourier transform"):
         load("vad", "silero", {"path": str(file)})
