@@ -26,7 +26,7 @@ FRAME_SAMPLES = 160
 _FFT_SAMPLES = 400
 _MIN_POWER = 1e-10
 _RANGE_DECADES = 8.0
-"Dynamic range in decades: quieter values are raised to the loudest less this."
+"Dynamic range in decades. Values further below the loudest one are raised to this limit."
 
 _LINEAR_HZ = 200 / 3
 "Hz per mel below the break."

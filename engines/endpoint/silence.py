@@ -1,4 +1,4 @@
-"""Engine without turn detection: a turn is over after the usual silence."""
+"""Engine without turn detection: only the length of the silence ends a turn."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from core.audio import Pcm
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+    """Settings of the engine `silence`: there are none."""
 
 
 class SilenceEndOfTurn:
@@ -20,4 +20,5 @@ class SilenceEndOfTurn:
 
 
 def create(settings: Settings) -> SilenceEndOfTurn:
+    """Returns the engine."""
     return SilenceEndOfTurn()

@@ -1,5 +1,4 @@
-"""Engine for Smart Turn v3: a small network that judges by the sound
-whether a sentence is finished.
+"""Engine for Smart Turn v3: a small network that decides by the sound if a sentence is finished.
 
 It is from pipecat (BSD-2-Clause), has 8 MB, takes Whisper's features and knows 23 languages. The
 weights come with `earshot models pull`, or inside an installed pipecat-ai: only the file is read,
@@ -21,15 +20,15 @@ from engines.endpoint.log_mel import FRAME_SAMPLES, MELS, log_mel
 REQUIRES = {"onnxruntime": "onnxruntime"}
 
 WINDOW_SAMPLES = 8 * ASR_RATE_HZ
-"Length of its input: the last 8 s. Digital silence is put in front of shorter utterances."
+"Length of the network's input: the last 8 s. Zeros are put in front of shorter utterances."
 MIN_UTTERANCE_MS = 100
-"Shortest utterance; a shorter one is no speech."
+"Shortest utterance in ms; a shorter one is not speech."
 
 CALIBRATION = (0.45, -0.8)
-"""Slope and offset that correct the log-odds of the network's output. It gives 0.95 and more to
-70 % of finished sentences, but also to a third of the pauses within a sentence. So the odds are
-2 to 1, not 20 to 1. Outputs below 0.05 are right. Fitted to 92 ends and 220 pauses of read speech
-in four languages, weighted as if both were equally frequent."""
+"""Slope and offset that correct the log-odds of the network's output. The network gives 0.95 and
+more to 70 % of finished sentences, but also to a third of the pauses within a sentence. So the real
+odds are 2 to 1, not 20 to 1. Outputs below 0.05 are correct. The values were fitted to 92 ends and
+220 pauses of read speech in four languages, weighted as if both were equally frequent."""
 
 _INPUT = "input_features"
 _INPUT_SHAPE = [MELS, WINDOW_SAMPLES // FRAME_SAMPLES]
@@ -67,7 +66,7 @@ class SmartTurnDetector:
 
 
 def calibrate(raw: float) -> float:
-    """Returns the probability that a pause ends the turn, if both cases are equally frequent.
+    """Returns the probability that a pause ends the turn, if half of all pauses do.
 
     raw: output of the network, 0 to 1.
     """
@@ -77,7 +76,7 @@ def calibrate(raw: float) -> float:
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """Returns the file that would be loaded; None if there is none."""
+    """Returns the file that `create` would load; None if there is none."""
     if settings.path:
         path = Path(settings.path).expanduser()
         return path if path.is_file() else None
@@ -91,7 +90,7 @@ def find_weights(settings: Settings) -> Path | None:
 
 
 def missing_weights() -> str:
-    """Returns why the engine cannot run without a path; empty if it can."""
+    """Returns why the engine cannot run with the default settings; empty if it can."""
     if find_weights(Settings()) is not None:
         return ""
     return "no weights; `earshot models pull smart-turn-v3` fetches them"
@@ -100,7 +99,7 @@ def missing_weights() -> str:
 def create(settings: Settings) -> SmartTurnDetector:
     """Returns the engine.
 
-    Raises EngineMissing without weights, EngineError for a file that is no such model.
+    Raises EngineMissing without weights, EngineError for a file that is not a smart-turn-v3 model.
     """
     path = find_weights(settings)
     if path is None:
@@ -122,7 +121,7 @@ def _load(path: Path) -> Any:
         session = InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except (Fail, InvalidGraph, InvalidProtobuf) as exc:
         raise EngineError("endpoint", "smart_turn", f"{path} is not an ONNX model") from exc
-    wanted = [(_INPUT, _INPUT_SHAPE)]
-    if [(node.name, node.shape[1:]) for node in session.get_inputs()] != wanted:
+    expected = [(_INPUT, _INPUT_SHAPE)]
+    if [(node.name, node.shape[1:]) for node in session.get_inputs()] != expected:
         raise EngineError("endpoint", "smart_turn", f"{path} is not a smart-turn-v3 model")
     return session

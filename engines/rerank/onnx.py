@@ -1,4 +1,4 @@
-"""Reranking with cross-encoders on onnxruntime: MS MARCO MiniLM, BGE reranker and others."""
+"""Engine for reranking: cross-encoders (MS MARCO MiniLM, BGE reranker) on onnxruntime."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ __all__ = ["REQUIRES", "OnnxReranker", "Settings", "create"]
 
 
 def create(settings: Settings) -> "OnnxReranker":
-    """Loads the model, and tries it. Raises EngineError if its files do not fit together."""
+    """Loads and tests the model. Raises EngineError if its files do not fit together."""
     return OnnxReranker(settings)
 
 
@@ -31,21 +31,24 @@ class OnnxReranker:
             [self._encoder.tokenize(item.query, document) for document in item.documents]
             for item in items
         ]
-        is_fit = [all(len(pair) <= self.info.max_tokens for pair in item) for item in pairs]
-        fitting = [pair for item, fits in zip(pairs, is_fit, strict=True) if fits for pair in item]
+        limit = self.info.max_tokens
+        fits_limit = [all(len(pair) <= limit for pair in item) for item in pairs]
+        fitting = [
+            pair for item, fits in zip(pairs, fits_limit, strict=True) if fits for pair in item
+        ]
         rows = iter(self._encoder.run(fitting, self._scores))
         return [
             RerankResult(
                 tuple(map(len, item)), tuple(float(next(rows)[0]) for _ in item) if fits else ()
             )
-            for item, fits in zip(pairs, is_fit, strict=True)
+            for item, fits in zip(pairs, fits_limit, strict=True)
         ]
 
     def close(self) -> None:
-        """Does nothing: the process ends."""
+        """Does nothing: the end of the worker process frees the model."""
 
     def _scores(self, logits: Floats, _: npt.NDArray[np.int64]) -> Floats:
         if not self._encoder.folder.has_sigmoid:
             return logits
-        # As tanh, because exp overflows for a document that does not fit at all.
+        # Sigmoid by tanh, because exp would overflow for a document with a very low score.
         return ((np.tanh(logits / 2) + 1) / 2).astype(np.float32)

@@ -128,11 +128,11 @@ def test_the_features_equal_those_of_pipecat(
     pcm = np.random.default_rng(6).normal(300, 2000, round(seconds * ASR_RATE_HZ)).astype(np.int16)
     window: list[npt.NDArray[np.float32]] = []
 
-    def spied(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def spy(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         window.append(log_mel(samples))
         return window[-1]
 
-    monkeypatch.setattr(smart_turn, "log_mel", spied)
+    monkeypatch.setattr(smart_turn, "log_mel", spy)
     assert engine.probability(pcm) is not None
     last = pcm[-8 * ASR_RATE_HZ :].astype(np.float32) / 32768
     padded = np.zeros(8 * ASR_RATE_HZ, np.float32)
@@ -158,26 +158,28 @@ def sentences() -> Iterator[Path]:
                 yield shared_data("speech", name)
 
 
-def told_in_pauses(engine: EndOfTurnDetector, pcm: Pcm) -> list[float]:
+def probabilities_at_pauses(engine: EndOfTurnDetector, pcm: Pcm) -> list[float]:
     """Returns the probability at each candidate of an utterance; the last one is its end."""
-    hearing = SpeechDetector(load("vad", "gated", {}).open())
-    hearing.configure(TurnDetection(silence_ms=900))
+    detector = SpeechDetector(load("vad", "gated", {}).open())
+    detector.configure(TurnDetection(silence_ms=900))
     audio = np.concatenate([silence(500, ASR_RATE_HZ), pcm, silence(1000, ASR_RATE_HZ)])
-    utterance, told = list[Pcm](), list[float]()
-    for window in hearing.push(AudioFrame(audio, ASR_RATE_HZ, 0)):
+    utterance, values = list[Pcm](), list[float]()
+    for window in detector.push(AudioFrame(audio, ASR_RATE_HZ, 0)):
         utterance = [*utterance, window.pcm] if window.in_speech else []
         if window.edge and window.edge.kind is EdgeKind.CANDIDATE:
             probability = engine.probability(np.concatenate(utterance))
             assert probability is not None
-            told.append(probability)
-    return told
+            values.append(probability)
+    return values
 
 
 @pytest.mark.real
-def test_the_end_of_a_sentence_is_told_apart_from_a_pause_within(engine: EndOfTurnDetector) -> None:
-    told = [told_in_pauses(engine, decode_file(file)) for file in list(sentences())[::2]]
-    ends = np.array([one[-1] for one in told if one])
-    pauses = np.array([value for one in told for value in one[:-1]])
+def test_ends_of_sentences_get_higher_probabilities_than_pauses_within(
+    engine: EndOfTurnDetector,
+) -> None:
+    values = [probabilities_at_pauses(engine, decode_file(file)) for file in list(sentences())[::2]]
+    ends = np.array([one[-1] for one in values if one])
+    pauses = np.array([value for one in values for value in one[:-1]])
     separation = float((ends[:, None] > pauses[None, :]).mean())
     print(f"{len(ends)} ends, {len(pauses)} pauses within: AUC {separation:.3f}")
     assert separation > 0.65
