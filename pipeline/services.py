@@ -17,7 +17,7 @@ from engines.base import (
     VadEngine,
     fallback_padding,
 )
-from engines.base.wake import WakeWordEngine, find_word
+from engines.base.wake import WakeWordEngine, find_wake_word
 from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions
 from pipeline.shared.mcp_servers import ClientMcpPolicy
 from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
@@ -152,7 +152,7 @@ class EngineSet:
         info = self.recogniser(settings.asr).info
         # A session may use a language in writing that its recogniser does not know.
         check_asr_options(info, replace(settings.recognition(info), language=None), _OPTION_PARAMS)
-        find_word(self.wake, settings.wake_word)
+        find_wake_word(self.wake, settings.wake_word)
         if settings.answers:
             self.language_model(settings.llm)
         if settings.language is not None and settings.language not in self.languages():

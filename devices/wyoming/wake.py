@@ -96,5 +96,5 @@ class WakeDetection:
 
     async def _send_detections(self, stream: _DetectStream, found: tuple[Found, ...]) -> None:
         for wake_word in found:
-            at_ms = stream.began_ms + round(samples_to_ms(wake_word.at, ASR_RATE_HZ))
+            at_ms = stream.began_ms + round(samples_to_ms(wake_word.position, ASR_RATE_HZ))
             await self._wire.send(Detection(wake_word.name, timestamp=at_ms, context=self._context))

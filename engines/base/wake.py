@@ -26,16 +26,15 @@ class WakeWordDetection:
 
     name: str
     "`WakeWord.name` of the word."
-    at: int
+    position: int
     "Number of samples of the stream up to the detection. The word ended shortly before that."
-    ended: int
-    """Sample position at which the word ended, on the scale of `at`; equal to `at` if it is not
-    known. The estimate is rather too late than too early, because the audio after it is taken for
-    speech to the assistant."""
+    word_end: int
+    """Estimated number of samples up to the end of the word; equal to `position` if it is not
+    known. Too late is better than too early: audio after it counts as speech to the assistant."""
 
 
 class WakeWordDetector(Protocol):
-    """Waits for wake words in one audio stream. It has state, and keeps some 10 ms of the audio."""
+    """Detector of wake words in one audio stream. It has state, and keeps some 10 ms of audio."""
 
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Takes the next samples and returns the wake words found in them, in their order.
@@ -59,11 +58,12 @@ class WakeWordEngine(Protocol):
     "All wake words that the engine knows."
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
-        """Returns a detector for one stream that waits for the words with these names."""
+        """Returns a detector for one stream. `names`: names of the words that it detects, all from
+        `words`."""
         ...
 
 
-def find_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
+def find_wake_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
     """Returns the wake word with this name; None for the empty name. Raises RequestError for an
     unknown name. `engine`: None if the server has no wake-word engine."""
     if not name:
@@ -71,7 +71,7 @@ def find_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
     words = {} if engine is None else {word.name: word for word in engine.words}
     if name in words:
         return words[name]
-    known = f"these are: {', '.join(words)}" if words else "this server has no engine for any"
+    known = f"these are: {', '.join(words)}" if words else "this server has no wake words"
     raise RequestError(
         f"wake word {name!r} is not known; {known}", code="invalid_value", param="earshot.wake_word"
     )

@@ -22,16 +22,16 @@ EXTRA = "wake"
 REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}
 
 REPEAT_PAUSE_SAMPLES = ms_to_samples(1000, ASR_RATE_HZ)
-"Pause after a detection in which the same word is not reported again: it still sounds."
+"Pause after a detection in which the same word is not reported again: it is still audible."
 
 DETECTION_DELAY_MS = {"alexa": 130, "okay_nabu": 110}
-"""Delay between the end of a word and its detection, reached in at least nine of ten cases. The
-network is sure only then, and the mean of its last 150 ms later still. Measured with eSpeak's
-voices at three speeds, with a command in the same breath. Other words are sometimes detected before
-they end."""
+"""Shortest delay between the end of a word and its detection, in at least nine of ten cases. The
+detection uses the mean of the last 150 ms, so it comes after the end of the word. Measured with
+eSpeak's voices at three speeds, with a command directly after the word. Other words are sometimes
+detected before they end."""
 
 STEP_SAMPLES = 160
-"Step of 10 ms: the library takes no less, and its detections are no finer than 30 ms."
+"Step of 10 ms, the library's smallest. Its detections are 30 ms apart."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,12 +44,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _TrainingResult(Struct, frozen=True):
+    """Part of a word's JSON file."""
+
     probability_cutoff: Annotated[float, Meta(gt=0, lt=1)]
     sliding_window_size: Annotated[int, Meta(ge=1, le=1000)]
 
 
 class _MicroModelConfig(Struct, frozen=True):
-    """Content of a word's JSON file, written by its training; the library reads it once more."""
+    """Content of a word's JSON file, which its training has written. The library reads it too."""
 
     wake_word: str
     model: str
@@ -59,6 +61,8 @@ class _MicroModelConfig(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _MicroModel:
+    """A wake word with its files."""
+
     word: WakeWord
     config: Path
     network: Path
@@ -76,12 +80,13 @@ class MicroWake:
         self._features: Any = MicroWakeWordFeatures()
         self._sample_count = 0
         self._pause_until = [0] * len(models)
+        "Number of samples until which each word is not reported again."
 
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Returns the wake words in the next samples (see `WakeWordDetector.push`)."""
         found: list[WakeWordDetection] = []
-        for at in range(0, len(pcm), STEP_SAMPLES):
-            step = pcm[at : at + STEP_SAMPLES]
+        for start in range(0, len(pcm), STEP_SAMPLES):
+            step = pcm[start : start + STEP_SAMPLES]
             self._sample_count += len(step)
             for features in self._features.process_streaming(step.tobytes()):
                 found += self._detections(features)
@@ -104,8 +109,8 @@ class MicroWake:
                 delay_samples = ms_to_samples(
                     DETECTION_DELAY_MS.get(model.word.name, 0), ASR_RATE_HZ
                 )
-                ended = max(0, self._sample_count - delay_samples)
-                found.append(WakeWordDetection(model.word.name, self._sample_count, ended))
+                word_end = max(0, self._sample_count - delay_samples)
+                found.append(WakeWordDetection(model.word.name, self._sample_count, word_end))
         return found
 
 
@@ -158,9 +163,10 @@ def _read(file: Path, threshold: float | None) -> _MicroModel:
 
 
 def _check_networks(models: Iterable[_MicroModel]) -> None:
-    """Raises ConfigError for a network that TensorFlow Lite rejects, OSError if that cannot load.
+    """Raises ConfigError for a network that TensorFlow Lite rejects, and OSError if TensorFlow Lite
+    cannot be loaded.
 
-    Without this check the library would use the null pointer that it gets, and crash.
+    Without this check the wake-word library would use the null pointer that it gets, and crash.
     """
     tensorflow_lite = _load_tensorflow_lite()
     load, make = tensorflow_lite.TfLiteModelCreateFromFile, tensorflow_lite.TfLiteInterpreterCreate
@@ -178,15 +184,13 @@ def _check_networks(models: Iterable[_MicroModel]) -> None:
             tensorflow_lite.TfLiteModelDelete(loaded)
         if not interpreter:
             raise ConfigError(
-                f"wake.micro: {model.network} is damaged, or is no TensorFlow Lite model"
+                f"wake.micro: {model.network} is damaged, or is not a TensorFlow Lite model"
             )
 
 
 def unavailable_reason() -> str:
-    """Returns why the engine does not run here, for the choice `auto`; empty if it runs.
-
-    One cause is a C library that is older than the one the wheel was built for.
-    """
+    """Returns why the engine does not run on this machine; empty if it runs. The setting `auto`
+    uses it. One cause is a C library that is older than the one that the wheel was built for."""
     try:
         _load_tensorflow_lite()
     except OSError as error:

@@ -9,7 +9,7 @@ from engines.base.wake import WakeWord, WakeWordDetector
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+    """Settings of the engine `none`: there are none."""
 
 
 class NoWakeWordEngine:
@@ -19,8 +19,10 @@ class NoWakeWordEngine:
     words: tuple[WakeWord, ...] = ()
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
+        """Raises ConfigError: there are no words to detect."""
         raise ConfigError("wake: this engine has no wake words")
 
 
 def create(settings: Settings) -> NoWakeWordEngine:
+    """Returns the engine."""
     return NoWakeWordEngine()

@@ -23,7 +23,7 @@ from engines.base.wake import (
     WakeWordDetection,
     WakeWordDetector,
     WakeWordEngine,
-    find_word,
+    find_wake_word,
 )
 from pipeline.shared.plugin_errors import StreamErrors, plugin_errors
 from pipeline.shared.settings import SessionSettings
@@ -147,7 +147,7 @@ class WakeWordGate:
             if self._word is not None:
                 self._report(is_awake=self._state.until is not None)
             return
-        word, stream = find_word(self._engine, name), None
+        word, stream = find_wake_word(self._engine, name), None
         if word is not None and self._engine is not None:
             with plugin_errors("wake", self._engine.name, self._metrics):
                 stream = self._engine.open([name])
@@ -178,7 +178,7 @@ class WakeWordGate:
         self._reprompts = 0
         self._report(is_awake=True)
         pcm = np.concatenate(
-            [over, self._delay_line.release(self._detector_position - found[-1].ended)]
+            [over, self._delay_line.release(self._detector_position - found[-1].word_end)]
         )
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 

@@ -12,7 +12,7 @@ from msgspec import convert
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
 from engines.base import ClosableEngine, Llm, LlmWithServer, Tts, TtsInfo, WarmableLlm
-from engines.base.wake import WakeWordEngine, find_word
+from engines.base.wake import WakeWordEngine, find_wake_word
 from engines.llm.hybrid import HybridLlm
 from engines.llm.hybrid import Settings as HybridSettings
 from engines.registry import load, worker_profile
@@ -147,7 +147,7 @@ def check_wake_word(name: str, wake: WakeWordEngine) -> None:
     """Raises ConfigError if the engine does not know the configured wake word. Otherwise every
     session would fail."""
     try:
-        find_word(wake, name)
+        find_wake_word(wake, name)
     except RequestError as exc:
         raise ConfigError(f"assistant.wake_word: {exc}") from None
 

@@ -153,7 +153,7 @@ def test_wake_detects_some_of_its_words_with_their_time(wake: WakeWordEngine) ->
         (found,) = told(waiting(wake), clip)
         assert found.name == name
         end = len(clip) - ms_to_samples(600, ASR_RATE_HZ)
-        assert -200 < samples_to_ms(found.at - end, ASR_RATE_HZ) < 500
+        assert -200 < samples_to_ms(found.position - end, ASR_RATE_HZ) < 500
 
 
 def test_wake_detects_nothing_in_silence_and_other_speech(wake: WakeWordEngine) -> None:
@@ -187,7 +187,7 @@ def test_wake_accepts_pieces_of_any_length(wake: WakeWordEngine, step: int) -> N
     (_, clip), *_ = said_words(wake)
     (usual,), (found,) = told(waiting(wake), clip), told(waiting(wake), clip, step)
     assert found.name == usual.name
-    assert abs(found.at - usual.at) <= ms_to_samples(30, ASR_RATE_HZ)
+    assert abs(found.position - usual.position) <= ms_to_samples(30, ASR_RATE_HZ)
 
 
 def test_wake_is_as_new_after_a_reset(wake: WakeWordEngine) -> None:
@@ -215,7 +215,7 @@ def test_wake_detects_a_repeated_word_and_does_not_grow(wake: WakeWordEngine) ->
         tracemalloc.stop()
     assert grown < 65_536  # 20 s of kept sound would be 640 kB
     (again,) = told(stream, clip)
-    assert again.at > 5 * len(hum)
+    assert again.position > 5 * len(hum)
 
 
 # The end of a turn

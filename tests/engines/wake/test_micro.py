@@ -57,7 +57,7 @@ def test_words_have_phrases_and_languages(engine: MicroWakeEngine) -> None:
 def test_words_of_synthetic_voices_are_detected(
     engine: MicroWakeEngine, name: str, voice: str
 ) -> None:
-    """No hey_jarvis of eSpeak is detected by that word's network."""
+    """hey_jarvis is missing here, because its network does not detect eSpeak's voices."""
     clip = say(name.replace("_", " "), voice, lead_ms=500, tail_ms=600)
     assert [one.name for one in engine.open([name]).push(clip)] == [name]
 
@@ -69,7 +69,7 @@ def test_a_word_at_the_very_beginning_is_detected(engine: MicroWakeEngine) -> No
 def test_a_word_is_detected_once_until_it_is_repeated(engine: MicroWakeEngine) -> None:
     stream = engine.open(["okay_nabu"])
     first, second = stream.push(np.concatenate([NABU, NABU]))
-    assert second.at - first.at >= REPEAT_PAUSE_SAMPLES
+    assert second.position - first.position >= REPEAT_PAUSE_SAMPLES
 
 
 def test_the_threshold_is_configurable() -> None:
@@ -94,7 +94,7 @@ def test_models_of_a_folder_are_added(engine: MicroWakeEngine, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "message"),
     [
         ("{", "is not a microWakeWord model"),
         ("[]", "is not a microWakeWord model"),
@@ -121,11 +121,11 @@ def test_models_of_a_folder_are_added(engine: MicroWakeEngine, tmp_path: Path) -
         ),
     ],
 )
-def test_a_broken_model_is_named(content: str, complaint: str, tmp_path: Path) -> None:
+def test_a_broken_model_is_named(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(ConfigError, match=r"x\.json") as caught:
         load("wake", "micro", {"folder": str(tmp_path)})
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("share", [0, 0.5])

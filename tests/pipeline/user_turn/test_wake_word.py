@@ -9,7 +9,7 @@ import pytest
 from core.errors import RequestError
 from core.events import ResponseDone, SpeechStarted, TranscriptionCompleted, WakeStateChanged
 from core.items import MessageItem, TextPart
-from engines.base.wake import find_word
+from engines.base.wake import find_wake_word
 from pipeline.session.session import Session
 from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection
 from pipeline.user_turn.wake_word import FOLLOW_UP_S, WakeState
@@ -78,11 +78,11 @@ def test_an_unknown_wake_word_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         RequestError, match=r"'alexa' is not known; these are: computer, robot"
     ) as e:
-        find_word(LevelWakes(), "alexa")
+        find_wake_word(LevelWakes(), "alexa")
     assert (e.value.code, e.value.param) == ("invalid_value", "earshot.wake_word")
-    with pytest.raises(RequestError, match="this server has no engine for any"):
-        find_word(None, "alexa")
-    assert find_word(None, "") is None
+    with pytest.raises(RequestError, match="this server has no wake words"):
+        find_wake_word(None, "alexa")
+    assert find_wake_word(None, "") is None
 
 
 # Whole sessions.
