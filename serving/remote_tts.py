@@ -7,7 +7,7 @@ from core.audio import AudioFrame, samples_to_ms
 from core.errors import EngineCrashed
 from engines.base import TtsInfo, WordMark
 from engines.runtime.worker.payloads import SPEAK, SpeakArguments, SpeechMessage, pcm_from_bytes
-from engines.tts.text import checked_speed, chosen_voice, clauses_of
+from engines.tts.text import check_speed, choose_voice, clauses_of
 from serving.workers.engine_process import EngineProcess
 
 
@@ -41,7 +41,7 @@ class RemoteTts:
         Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
         beyond MAX_CHUNK_CHARS; EngineError, such as EngineCrashed when the process dies.
         """
-        chosen, factor = chosen_voice(self.info, language, voice), checked_speed(speed)
+        chosen, factor = choose_voice(self.info, language, voice), check_speed(speed)
         start = index = 0
         async for chunk in text:
             for begin, clause in clauses_of(chunk):

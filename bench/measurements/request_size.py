@@ -164,7 +164,7 @@ async def measure(url: str, sentences: int) -> None:
                 cost = RequestCost(fake_server.sizes_bytes.pop())
                 if plain is not None:
                     declared = (
-                        llm.declared(shown, language="en")
+                        llm.filter_tools(shown, language="en")
                         if isinstance(llm, ToolFilterLlm)
                         else shown
                     )

@@ -128,7 +128,7 @@ class OpenAiAsr:
 
     async def _text_of(self, item: AsrItem) -> str:
         """Returns the text of an utterance. Raises EngineError, OverloadedError."""
-        from engines.runtime.openai_http.client import WholeBody
+        from engines.runtime.openai_http.client import WholeBodyReader
 
         if samples_to_ms(len(item.pcm), ASR_RATE_HZ) < LEAST_MS:
             return ""
@@ -136,8 +136,8 @@ class OpenAiAsr:
         bodies = self._client.stream(
             "/audio/transcriptions",
             partial(self._form, item),
-            WholeBody,
-            awaited="text",
+            WholeBodyReader,
+            first_item_name="text",
             first_timeout_s=settings.timeout_s,
             next_timeout_s=settings.timeout_s,
         )
@@ -145,7 +145,7 @@ class OpenAiAsr:
             async for body in bodies:
                 text = msgspec.json.decode(body, type=_Answer).text
         except OpenAiHttpError as error:
-            raise error.sanitized([item.options.prompt, item.options.hotwords]) from None
+            raise error.public_error([item.options.prompt, item.options.hotwords]) from None
         except msgspec.DecodeError:
             why = f"{self._client.url} answered with a body that has no text"
             raise EngineError("asr", "openai", why) from None

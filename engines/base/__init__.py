@@ -249,15 +249,15 @@ class AsrInfo:
     tells_noise: bool = False
     """True: the model's scores distinguish noise from speech, so they decide. Otherwise the VAD
     decides."""
-    takes_all: bool = False
+    rejects_nothing: bool = False
     "True: the settings say that nothing is rejected (`no_speech_threshold` is 1)."
 
 
 def fallback_padding(info: AsrInfo, wanted: AsrPadding | None) -> AsrPadding | None:
-    """Returns the padding that replaces `wanted` if the weights were not trained for that; None if
+    """Returns the padding that replaces `wanted` if the weights were not trained for it; None if
     `wanted` can be used as it is."""
-    is_done = wanted is None or not info.paddings or wanted in info.paddings
-    return None if is_done else "longest"
+    is_supported = wanted is None or not info.paddings or wanted in info.paddings
+    return None if is_supported else "longest"
 
 
 class AsrModel(Protocol):
@@ -360,21 +360,21 @@ class LlmOptions:
     must_call: bool = False
     "True: the model must call a tool instead of answering with text, if the engine supports this."
     top_p: float | None = None
-    """Nucleus sampling, above 0 and up to 1: the model chooses only among the most likely tokens
+    """Nucleus sampling, above 0 and up to 1: the model chooses only from the most likely tokens
     whose probabilities add up to this value."""
     repetition_penalty: float | None = None
     """Factor that makes a token less likely once it is in the prompt or the answer; 1 changes
     nothing. It is left out of the request unless the engine's server is known to support it."""
-    usual_temperature: float | None = None
+    default_temperature: float | None = None
     "Temperature to use if neither `temperature` nor the engine's settings give one."
     parallel_tool_calls: bool | None = None
     "False: at most one tool call at a time, if the engine's server supports this."
     reasoning_effort: str | None = None
-    "Effort of a model that reasons, in the words of the engine's server (`low`, `high`)."
+    "Effort level of a reasoning model, as the engine's server names it (`low`, `high`)."
 
     def resolve_temperature(self, configured: float | None) -> float | None:
         """Returns the temperature to use. `configured`: the one in the engine's settings."""
-        chosen = (self.temperature, configured, self.usual_temperature)
+        chosen = (self.temperature, configured, self.default_temperature)
         return next((value for value in chosen if value is not None), None)
 
 
@@ -437,8 +437,8 @@ class LlmWithServer(Protocol):
 @dataclass(frozen=True, slots=True)
 class WorkerProfile:
     """Environment, time limits and niceness of the worker process of a voice or a language model.
-    An engine's module that has `worker_profile(settings)`, which returns this, is loaded in such a
-    process only."""
+    If an engine's module has a function `worker_profile(settings)` that returns this, the engine
+    runs in a worker process, not in the gateway."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     "Environment variables of the process, in addition to those that all workers have."
@@ -456,11 +456,11 @@ class WorkerProfile:
 
 @runtime_checkable
 class LoadableEngine(Protocol):
-    """An engine whose weights are not read by `create`, but by the worker process that runs it."""
+    """An engine that reads its weights in `load`, in the worker process, instead of in `create`."""
 
     def load(self) -> None:
-        """Reads the weights. Blocks for seconds to minutes. Raises EngineError, and all that the
-        library raises."""
+        """Reads the weights. Blocks for seconds to minutes. Raises EngineError, and whatever the
+        model library raises."""
         ...
 
 
@@ -485,13 +485,14 @@ class VisionLlm(Protocol):
 
 @runtime_checkable
 class CompletionServerLlm(Protocol):
-    """A language model behind a server with OpenAI's completions. Requests can be passed on to it
-    as they are, with all options that it knows."""
+    """A language model behind a server with OpenAI's completions API. The gateway can forward
+    requests to it unchanged, with options that the gateway does not know."""
 
     def forward(
         self, path: str, body: Mapping[str, object], private_texts: Sequence[str]
     ) -> AsyncGenerator[str, None]:
-        """Sends a request on, with the name of the server's model in it, and yields the answer.
+        """Forwards a request, with the model's name replaced by the server's, and yields the
+        answer.
 
         `path`: `/chat/completions` or `/completions`. With `stream` in the body, one text is the
         data of one event, the last one `[DONE]`; otherwise the whole JSON body is the only text.
@@ -505,22 +506,22 @@ class CompletionServerLlm(Protocol):
 
 @runtime_checkable
 class LayeredLlm(Protocol):
-    """A language model with something in front of it that takes some of the requests."""
+    """A language model behind sentence templates, which answer known commands without the model."""
 
     @property
     def raw_model(self) -> Llm:
-        """The model itself."""
+        """The model without the templates."""
         ...
 
 
 @runtime_checkable
 class ToolFilterLlm(Protocol):
-    """A language model that uses all tools of the home itself, and passes only some of them on to
-    another model behind it."""
+    """A language model that calls the tools of the home itself, so that its prompt needs to
+    describe only some of the tools."""
 
-    def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
-        """Returns the tools that become part of a request. The others take no room in the context
-        window."""
+    def filter_tools(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+        """Returns the tools that the prompt describes. The others take no room in the context
+        window. `language`: as for `Llm.reply`."""
         ...
 
 

@@ -23,18 +23,18 @@ class TextModelInfo:
     dimensions: int
     "Length of a vector; 1 for reranking."
     shorter_dimensions: tuple[int, ...] = ()
-    """Lengths to which a vector may be cut (Matryoshka); empty: none, if `is_matryoshka` is not
-    set."""
+    """Lengths to which a vector may be cut (Matryoshka embeddings). Not used if `is_matryoshka` is
+    true."""
     is_matryoshka: bool = False
     "True: a vector may be cut to any length."
     is_normalized: bool = True
-    "True: vectors have the length 1 in Euclid's norm. For reranking without a meaning."
+    "True: vectors have the Euclidean length 1. Without meaning for reranking."
     prompts: tuple[str, ...] = ()
     "Names of the prefixes that the model knows, such as query and passage."
     has_images: bool = False
-    "True: it makes vectors of images, too."
+    "True: the model makes vectors of images, too."
     is_incremental: bool = False
-    "Always False: no state is kept between items."
+    "Always False: no state is kept between items. The scheduler reads it from every model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class EmbedItem:
     """Texts of one request that are computed together."""
 
     inputs: tuple[str | tuple[int, ...], ...]
-    """Texts, or token ids of the model's own tokenizer. To ids nothing is added, neither prefix nor
-    special tokens."""
+    """Texts, or token ids of the model's own tokenizer. Ids are used as they are, without prefix
+    and without added special tokens."""
     prompt: str = ""
     "Name of the model's prefix; empty: the model's default one."
     is_cut: bool = False
@@ -58,7 +58,7 @@ class EmbedResult:
     "Number of tokens of each input, with special tokens."
     vectors: bytes
     """Little-endian float32, one row of `TextModelInfo.dimensions` numbers for each input. Empty if
-    an input has more than `max_tokens` tokens, or none: then nothing was computed."""
+    an input has no tokens or more than `max_tokens`: then nothing was computed."""
 
 
 class EmbedModel(Protocol):
@@ -114,8 +114,8 @@ class RerankModel(Protocol):
 
 
 MAX_IMAGE_BYTES = 7 * 1024 * 1024
-"""Largest file of an image. Photos of telephones have 2 to 6 MB; eight of the largest fit into one
-message to a worker."""
+"""Largest file of an image. Phone photos have 2 to 6 MB; eight of the largest fit into one message
+to a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,12 @@ class ClipResult:
     for the image. They are not normalised. Empty if a text has more than `max_tokens` tokens, or
     if there is a problem with the image: then nothing was computed."""
     problem: str = ""
-    "Reason why the image cannot be used, the rest of a sentence about it; empty: none."
+    "Reason why the image cannot be used, such as `it is damaged`; empty: it was used."
 
 
 class ClipModel(Protocol):
-    """Texts and images to vectors of one space, in batches. Its calls block, so it runs in a worker
-    process."""
+    """Texts and images to vectors that can be compared, in batches. Its calls block, so it runs in
+    a worker process."""
 
     info: TextModelInfo
     "Properties of the loaded model."

@@ -1,7 +1,7 @@
-"""Embeddings of sentence-transformers models on onnxruntime: MiniLM, E5, BGE, GTE and others.
+"""Engine for embeddings: sentence-transformers models (MiniLM, E5, BGE, GTE) on onnxruntime.
 
-Pooling, prefixes and normalisation are those of the model's own files. A checkpoint of the BERT
-family needs no conversion; other networks need an exported `model.onnx`.
+Pooling, prefixes and normalisation come from the model's files. A checkpoint of the BERT family
+needs no conversion; other networks need an exported `model.onnx`.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(settings: Settings) -> "OnnxEmbedder":
-    """Loads the model, and tries it. Raises EngineError if its files do not fit together."""
+    """Loads and tests the model. Raises EngineError if its files do not fit together."""
     return OnnxEmbedder(settings)
 
 
@@ -42,12 +42,12 @@ class OnnxEmbedder:
 
     def embed(self, items: Sequence[EmbedItem]) -> list[EmbedResult]:
         """Computes all texts of the items together."""
-        inputs = [[self._tokens(text, item) for text in item.inputs] for item in items]
-        is_fit = [
+        inputs = [[self._tokenize(text, item) for text in item.inputs] for item in items]
+        fits_limit = [
             all(0 < len(tokens) <= self.info.max_tokens for tokens in item) for item in inputs
         ]
         fitting = [
-            tokens for item, fits in zip(inputs, is_fit, strict=True) if fits for tokens in item
+            tokens for item, fits in zip(inputs, fits_limit, strict=True) if fits for tokens in item
         ]
         rows = iter(self._encoder.run(fitting, self._vectors))
         return [
@@ -55,30 +55,31 @@ class OnnxEmbedder:
                 tuple(map(len, item)),
                 b"".join(next(rows).astype("<f4").tobytes() for _ in item) if fits else b"",
             )
-            for item, fits in zip(inputs, is_fit, strict=True)
+            for item, fits in zip(inputs, fits_limit, strict=True)
         ]
 
     def close(self) -> None:
-        """Does nothing: the process ends."""
+        """Does nothing: the end of the worker process frees the model."""
 
-    def _tokens(self, text: str | Sequence[int], item: EmbedItem) -> Tokens:
+    def _tokenize(self, text: str | Sequence[int], item: EmbedItem) -> Tokens:
         if not isinstance(text, str):
             return Tokens(text)
         text = self._folder.prompts.get(item.prompt or self._folder.default_prompt, "") + text
         tokens = self._encoder.tokenize(text)
         if item.is_cut and len(tokens) > self.info.max_tokens:
-            return self._encoder.tokenize_cut(text, self.info.max_tokens)
+            return self._encoder.tokenize_truncated(text, self.info.max_tokens)
         return tokens
 
     def _vectors(self, hidden: Floats, mask: npt.NDArray[np.int64]) -> Floats:
         """Pools the vectors of the tokens and normalises the result."""
-        vectors = hidden if hidden.ndim == 2 else self._pooled(hidden, mask)
+        vectors = hidden if hidden.ndim == 2 else self._pool(hidden, mask)
         if self._folder.is_normalized:
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors = vectors / np.maximum(lengths, 1e-12)
         return vectors
 
-    def _pooled(self, hidden: Floats, mask: npt.NDArray[np.int64]) -> Floats:
+    def _pool(self, hidden: Floats, mask: npt.NDArray[np.int64]) -> Floats:
+        """Returns one vector for each input, from shape (inputs, tokens, size)."""
         pooled: Floats
         match self._folder.pooling:
             case "cls":

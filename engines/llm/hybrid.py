@@ -155,7 +155,7 @@ class HybridLlm:
         if isinstance(self.model, ClosableEngine):
             await self.model.aclose()
 
-    def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+    def filter_tools(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
         """Returns the tools that a request contains (see `ToolFilterLlm`).
 
         One tool replaces all tools of the home in languages that have templates.

@@ -120,11 +120,11 @@ class ServerLlm:
 
         Raises EngineCrashed if all restarts failed.
         """
-        await self._started_supervisor().ready()
+        await self._started_supervisor().wait_until_ready()
 
     async def changed(self) -> None:
         """Waits until the server goes down, comes up, or all restarts failed."""
-        await self._started_supervisor().changed()
+        await self._started_supervisor().wait_for_change()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

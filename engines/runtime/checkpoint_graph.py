@@ -19,9 +19,9 @@ from engines.runtime.onnx_file import field
 CHECKPOINT_FILE = "model.safetensors"
 
 IR_VERSION = 9
-"Version of ONNX's file format: the first with opset 20."
+"Version of ONNX's file format: the first that allows opset 20."
 OPSET = 20
-"Version of the operators: the first with Gelu."
+"Version of ONNX's operators: the first with Gelu."
 MICROSOFT = "com.microsoft"
 "Set of operators that onnxruntime adds, with attention as one operator."
 
@@ -29,11 +29,11 @@ MAX_HEADER_BYTES = 16 * 1024 * 1024
 "Largest header of a safetensors file. Those of large models have 200 kB."
 
 DATA_TYPES = {"F32": 1, "F16": 10, "BF16": 16}
-"Number types of weights, with their number in ONNX."
+"Number types of weights -> their code in ONNX."
 SIZES_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
 FLOAT, INT32, INT64 = 1, 6, 7
-"Numbers of types in ONNX."
+"Codes of number types in ONNX."
 
 
 class _Tensor(Struct):
@@ -42,14 +42,15 @@ class _Tensor(Struct):
     dtype: str
     shape: list[Annotated[int, Meta(ge=0)]]
     data_offsets: tuple[int, int]
+    "First byte and the byte after the last, counted from the end of the header."
 
 
 class Checkpoint:
-    """The header of a safetensors file: where each tensor lies in it."""
+    """Header of a safetensors file: the position of each tensor in it."""
 
     def __init__(self, folder: Path, kind: str) -> None:
-        """Reads `model.safetensors` in the folder of a model. `kind`: kind of the model, in errors.
-        Raises EngineError if the file is damaged."""
+        """Reads `model.safetensors` in the folder of a model. `kind`: kind of the engine for error
+        messages, such as `clip`. Raises EngineError if the file is damaged."""
         self._file, self._kind = folder / CHECKPOINT_FILE, kind
         self.tensors, self.data_start = self._read_header()
 
@@ -65,7 +66,7 @@ class Checkpoint:
             start = stream.read(8)
             length = int.from_bytes(start, "little")
             if len(start) < 8 or not 0 < length <= min(MAX_HEADER_BYTES, size_bytes - 8):
-                raise self.error("is no safetensors file")
+                raise self.error("is not a safetensors file")
             header = stream.read(length)
         try:
             raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
@@ -92,7 +93,7 @@ class Checkpoint:
             need_bytes *= size
         if not 0 <= begin <= end <= data_bytes or end - begin != need_bytes:
             raise self.error(
-                f"{name!r} lies about its size: shape {tensor.shape}, bytes {begin} to {end} of"
+                f"{name!r} has a wrong size: shape {tensor.shape}, bytes {begin} to {end} of"
                 f" {data_bytes}"
             )
 
@@ -105,7 +106,7 @@ class GraphWriter:
     """A network while it is built. Methods that add an operator return the name of its output."""
 
     def __init__(self, checkpoint: Checkpoint, prefix: str = "") -> None:
-        """Creates a network without operators. `prefix`: begin of the names of its weights."""
+        """Creates a network without operators. `prefix`: text before the names of its weights."""
         self._checkpoint, self._prefix = checkpoint, prefix
         self._nodes: list[bytes] = []
         self._initializers: dict[str, bytes] = {}
@@ -116,9 +117,9 @@ class GraphWriter:
         inputs: Sequence[tuple[str, int, Sequence[int | str]]],
         output: tuple[str, Sequence[int | str]],
     ) -> bytes:
-        """Returns the network as an ONNX file, which has to be loaded with the model's folder as
-        the place of its weights. `inputs`: name, type and shape of each. `output`: name and shape
-        of the output, which is FLOAT."""
+        """Returns the network as an ONNX file. Its loader must be given the model's folder as the
+        location of the weights. `inputs`: name, type and shape of each; a text in a shape names a
+        variable size. `output`: name and shape of the output, which is FLOAT."""
         graph = b"".join(
             (
                 *(field(1, node) for node in self._nodes),
@@ -128,15 +129,16 @@ class GraphWriter:
                 field(12, _value(output[0], FLOAT, output[1])),
             )
         )
-        opsets = [_number(2, OPSET), field(1, MICROSOFT.encode()) + _number(2, 1)]
+        opsets = [_int_field(2, OPSET), field(1, MICROSOFT.encode()) + _int_field(2, 1)]
         return b"".join(
-            (_number(1, IR_VERSION), field(7, graph), *(field(8, opset) for opset in opsets))
+            (_int_field(1, IR_VERSION), field(7, graph), *(field(8, opset) for opset in opsets))
         )
 
     def linear(
         self, name: str, value: str, shape: Sequence[int | None], prefix: str | None = None
     ) -> str:
-        """Adds a linear layer with a bias. `shape`: the shape of its weight, outputs first."""
+        """Adds a linear layer with a bias. `value`: name of its input. `shape`, `prefix`: see
+        `weight`; outputs come first."""
         weight = self.transposed(f"{name}.weight", shape, prefix)
         product = self.node("MatMul", [value, weight])
         return self.node("Add", [product, self.weight(f"{name}.bias", (shape[0],), prefix)])
@@ -156,9 +158,9 @@ class GraphWriter:
         mask: str = "",
         is_causal: bool = False,
     ) -> str:
-        """Adds self-attention without the layer behind it. `parts`: names of the layers for
-        queries, keys and values. `mask`: 1 for each token, 0 for padding. `is_causal`: a token sees
-        only those before it."""
+        """Adds self-attention without the output projection. `parts`: names of the layers for
+        queries, keys and values. `mask`: name of a value with 1 for each token and 0 for padding.
+        `is_causal`: a token sees only those before it."""
         weights = [self.transposed(f"{part}.weight", (size, size)) for part in parts]
         biases = [self.weight(f"{part}.bias", (size,)) for part in parts]
         inputs = [
@@ -177,8 +179,9 @@ class GraphWriter:
         return self.node("Transpose", [self.weight(name, shape, prefix)], perm=[1, 0])
 
     def weight(self, name: str, shape: Sequence[int | None], prefix: str | None = None) -> str:
-        """Refers to a tensor of the checkpoint. `shape`: the expected one; None: any size. Raises
-        EngineError."""
+        """Refers to a tensor of the checkpoint. `shape`: the expected one; None in it: any size.
+        `prefix`: text before the name; None: the network's. Raises EngineError if the tensor is
+        missing or has another shape."""
         full_name = f"{self._prefix if prefix is None else prefix}{name}"
         tensor = self._checkpoint.tensors.get(full_name)
         if tensor is None:
@@ -198,38 +201,38 @@ class GraphWriter:
     def _reference(self, name: str, tensor: _Tensor) -> bytes:
         """Returns a TensorProto whose data are in the checkpoint."""
         begin, end = tensor.data_offsets
-        place = {
+        location = {
             "location": CHECKPOINT_FILE,
             "offset": str(self._checkpoint.data_start + begin),
             "length": str(end - begin),
         }
         return b"".join(
             (
-                *(_number(1, size) for size in tensor.shape),
-                _number(2, DATA_TYPES[tensor.dtype]),
+                *(_int_field(1, size) for size in tensor.shape),
+                _int_field(2, DATA_TYPES[tensor.dtype]),
                 field(8, name.encode()),
                 *(
                     field(13, field(1, key.encode()) + field(2, value.encode()))
-                    for key, value in place.items()
+                    for key, value in location.items()
                 ),
-                _number(14, 1),  # EXTERNAL
+                _int_field(14, 1),  # EXTERNAL
             )
         )
 
     def int64(self, name: str, values: Sequence[int] | None, scalar: int = 0) -> str:
-        """Adds a constant: a list, or a scalar if `values` is None."""
+        """Adds a constant: the list `values`, or the number `scalar` if that is None."""
         numbers = [scalar] if values is None else list(values)
-        dims = b"" if values is None else _number(1, len(numbers))
+        dims = b"" if values is None else _int_field(1, len(numbers))
         raw = struct.pack(f"<{len(numbers)}q", *numbers)
         self._initializers[name] = (
-            dims + _number(2, INT64) + field(8, name.encode()) + field(9, raw)
+            dims + _int_field(2, INT64) + field(8, name.encode()) + field(9, raw)
         )
         return name
 
     def scalar(self, name: str, value: float) -> str:
         """Adds a float constant."""
         raw = struct.pack("<f", value)
-        self._initializers[name] = _number(2, FLOAT) + field(8, name.encode()) + field(9, raw)
+        self._initializers[name] = _int_field(2, FLOAT) + field(8, name.encode()) + field(9, raw)
         return name
 
     def node(
@@ -241,8 +244,8 @@ class GraphWriter:
         domain: str = "",
         **attributes: float | str | Sequence[int],
     ) -> str:
-        """Adds an operator. `output`: name of its output; empty: a new one. `domain`: set of
-        operators; empty: ONNX's own."""
+        """Adds an operator. `kind`: its name in ONNX. `output`: name of its output; empty: a new
+        one. `domain`: set of operators; empty: ONNX's own."""
         output = output or f"{kind}_{len(self._nodes)}"
         self._nodes.append(
             b"".join(
@@ -259,8 +262,8 @@ class GraphWriter:
         return output
 
 
-def _number(number: int, value: int) -> bytes:
-    """Returns a field that holds a whole number."""
+def _int_field(number: int, value: int) -> bytes:
+    """Encodes a field that holds a whole number."""
     return _varint(number << 3) + _varint(value & 2**64 - 1)  # a negative number has ten bytes
 
 
@@ -277,18 +280,18 @@ def _attribute(name: str, value: float | str | Sequence[int]) -> bytes:
     """Returns an AttributeProto: a float, an int, a text, or a list of ints."""
     head = field(1, name.encode())
     if isinstance(value, int):
-        return head + _number(3, value) + _number(20, 2)
+        return head + _int_field(3, value) + _int_field(20, 2)
     if isinstance(value, float):
-        return head + bytes([2 << 3 | 5]) + struct.pack("<f", value) + _number(20, 1)
+        return head + bytes([2 << 3 | 5]) + struct.pack("<f", value) + _int_field(20, 1)
     if isinstance(value, str):
-        return head + field(4, value.encode()) + _number(20, 3)
-    return head + b"".join(_number(8, number) for number in value) + _number(20, 7)
+        return head + field(4, value.encode()) + _int_field(20, 3)
+    return head + b"".join(_int_field(8, number) for number in value) + _int_field(20, 7)
 
 
 def _value(name: str, data_type: int, shape: Sequence[int | str]) -> bytes:
     """Returns a ValueInfoProto: name, type and shape of an input or output."""
     dims = b"".join(
-        field(1, field(2, size.encode()) if isinstance(size, str) else _number(1, size))
+        field(1, field(2, size.encode()) if isinstance(size, str) else _int_field(1, size))
         for size in shape
     )
-    return field(1, name.encode()) + field(2, field(1, _number(1, data_type) + field(2, dims)))
+    return field(1, name.encode()) + field(2, field(1, _int_field(1, data_type) + field(2, dims)))

@@ -1,9 +1,9 @@
 """Program that converts a Whisper checkpoint for CTranslate2.
 
 Run it as `convert_whisper.py CHECKPOINT OUTPUT QUANTIZATION`. CHECKPOINT is a folder in the format
-of transformers (safetensors). It may also hold an OpenAI `.pt` file and the tokenizer of the model
-that it was trained from. The program needs torch, transformers and ctranslate2, and none of our
-modules: any environment that has the three can run it.
+of transformers (safetensors), or with an OpenAI `.pt` file and the tokenizer of the model that it
+was trained from. The program needs torch, transformers and ctranslate2, and none of our modules:
+any environment that has the three can run it.
 """
 
 import json
@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-COPIED = ("tokenizer.json", "preprocessor_config.json", "earshot.json")
+COPIED_FILES = ("tokenizer.json", "preprocessor_config.json", "earshot.json")
 "Files that are copied from the checkpoint to the output where they exist."
 
-RENAMED = (
+NAME_REPLACEMENTS = (
     ("blocks", "layers"),
     (".cross_attn_ln.", ".encoder_attn_layer_norm."),
     (".attn_ln.", ".self_attn_layer_norm."),
@@ -46,17 +46,18 @@ TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_toke
 
 def convert(checkpoint: Path, output: Path, quantization: str) -> None:
     """Writes the converted model to the folder `output`, which must not exist."""
-    for library in ("torch", "transformers"):  # otherwise the converter fails late and obscurely
+    # Fail now if one is missing: the converter would fail later, with an unclear message.
+    for library in ("torch", "transformers"):
         import_module(library)
     from ctranslate2.converters import TransformersConverter
 
     with TemporaryDirectory() as scratch:
         if file := openai_file(checkpoint):
             checkpoint = from_openai(file, Path(scratch))
-        copied = [name for name in COPIED if (checkpoint / name).is_file()]
+        copied = [name for name in COPIED_FILES if (checkpoint / name).is_file()]
         converter = TransformersConverter(str(checkpoint), copy_files=copied)
         converter.convert(str(output), quantization=quantization)
-        if not (output / "tokenizer.json").exists():  # the checkpoint has only its older form
+        if not (output / "tokenizer.json").exists():  # the checkpoint has the older tokenizer files
             from transformers import AutoTokenizer
 
             AutoTokenizer.from_pretrained(str(checkpoint)).backend_tokenizer.save(
@@ -66,9 +67,9 @@ def convert(checkpoint: Path, output: Path, quantization: str) -> None:
 
 def openai_file(checkpoint: Path) -> Path | None:
     """Returns the checkpoint's OpenAI file; None if the folder is in the format of transformers.
-    Such a folder may hold `.pt` files, too: a trainer leaves them there to resume its work."""
-    for form in ("*.safetensors", "pytorch_model*.bin"):
-        if next(checkpoint.glob(form), None):
+    Such a folder may hold `.pt` files, too: training programs save their own state there."""
+    for pattern in ("*.safetensors", "pytorch_model*.bin"):
+        if next(checkpoint.glob(pattern), None):
             return None
     return min(checkpoint.glob("*.pt"), default=None)
 
@@ -105,18 +106,18 @@ def from_openai(file: Path, folder: Path) -> Path:
     for path in file.parent.iterdir():
         if path.suffix in {".json", ".txt"} and path.name not in {"config.json", "source.json"}:
             shutil.copy(path, folder)
-    forget_foreign_heads(folder / "generation_config.json", dims["n_text_layer"])
+    drop_invalid_alignment_heads(folder / "generation_config.json", dims["n_text_layer"])
     return folder
 
 
 def transformers_name(name: str) -> str:
     """Returns the name that transformers uses for a weight of OpenAI's file."""
-    for theirs, ours in RENAMED:
+    for theirs, ours in NAME_REPLACEMENTS:
         name = name.replace(theirs, ours)
     return name
 
 
-def forget_foreign_heads(file: Path, layers: int) -> None:
+def drop_invalid_alignment_heads(file: Path, layers: int) -> None:
     """Removes `alignment_heads` from the configuration in `file` if they name a layer that does not
     exist. A distilled decoder has fewer layers than the model whose heads are listed."""
     config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -15,10 +15,10 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 NEEDED = ("libcublasLt.so.12", "libcublas.so.12")
-"Libraries without which a decode on a GPU fails, in the order in which they need each other."
+"Libraries without which a decode on a GPU fails. The second one needs the first."
 
 OPTIONAL = ("libcudnn.so.9",)
-"Libraries that only older releases of CTranslate2 use, for convolutions; 4.8 does not."
+"Libraries that only CTranslate2 before 4.8 uses, for convolutions."
 
 
 def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
@@ -35,8 +35,8 @@ def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
 def missing_libraries(
     folders: Sequence[Path] | None = None, find: Callable[[str], str | None] = find_library
 ) -> tuple[str, ...]:
-    """Returns the needed libraries that are not there, without loading any. For the gateway
-    process, which computes nothing itself."""
+    """Returns the needed libraries that are not installed, without loading any. The gateway process
+    uses it, because it computes nothing itself. `find`: searches the system's libraries."""
     search_folders = list(wheel_folders() if folders is None else folders)
     return tuple(
         name

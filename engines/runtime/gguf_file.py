@@ -21,7 +21,7 @@ KNOWN_VERSIONS = (2, 3)
 "Versions of the format; both are read alike. Version 1 is from before August 2023."
 
 MAX_ENTRIES, MAX_TENSORS, MAX_RANK = 10_000, 100_000, 4
-"Bounds of a plausible file: the largest models have some 60 entries and 3 000 tensors."
+"Largest numbers that are plausible: large models have some 60 entries and 3 000 tensors."
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 "Longest text; chat templates have up to 100 kB."
 MAX_ITEMS = 4_000_000
@@ -31,7 +31,7 @@ DEFAULT_ALIGNMENT = 32
 "Bytes to which the data of each tensor is aligned, if the file does not say."
 
 PROJECTOR = "clip"
-"Architecture of a vision projector."
+"Architecture of a vision projector, the part of a model that turns images into tokens."
 
 _STRING, _ARRAY = 8, 9
 _NUMBERS: Mapping[int, struct.Struct] = {
@@ -54,8 +54,8 @@ _TENSOR_TYPES: Mapping[int, tuple[str, int, int]] = {
     27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56), 30: ("BF16", 1, 2),
     34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36),
 }  # fmt: skip
-"""Types of tensors by their code: name, number of values in a block, bytes of a block. Of a newer
-type only the place is checked."""
+"""Types of tensors by their code: name, number of values in a block, bytes of a block. The size of
+a newer type is not known, so only the start of such a tensor is checked."""
 
 
 class UnreadableGgufError(EarshotError):
@@ -73,20 +73,20 @@ class GgufHeader:
     name: str
     "Name of the model as its author wrote it; may be empty."
     context_tokens: int | None
-    "Longest prompt and answer together that the model was trained for; None: not said."
+    "Longest prompt and answer together that the model was trained for; None: not in the file."
     weight_type: str
-    "Number type of most of its bytes, such as Q4_1."
+    "Number type that takes most of the bytes, such as Q4_1."
     has_chat_template: bool
 
     @property
     def is_projector(self) -> bool:
-        """True for the part of a model that turns images into tokens. It writes no text."""
+        """True for a vision projector, which writes no text."""
         return self.architecture == PROJECTOR
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """Reads all entries and the place of every tensor. Raises UnreadableGgufError for a foreign,
-    truncated or contradictory file."""
+    """Reads all entries and the position of every tensor. Raises UnreadableGgufError for a file of
+    another format, and for a truncated or contradictory one."""
     try:
         with (
             path.open("rb") as opened,
@@ -95,17 +95,17 @@ def read_gguf_header(path: Path) -> GgufHeader:
             return _read(_Cursor(data))
     except OSError as error:
         raise UnreadableGgufError(f"{path}: {error.strerror}") from error
-    except (ValueError, struct.error) as error:  # an empty file, too, cannot be mapped
+    except (ValueError, struct.error) as error:  # also for an empty file, which cannot be mapped
         reason = str(error) if type(error) is _InvalidFile else "it ends within its header"
         raise UnreadableGgufError(f"{path} is no usable GGUF file: {reason}") from error
 
 
 class _InvalidFile(ValueError):
-    """The file contradicts its format; the message says how."""
+    """The file breaks the rules of its format; the message says how."""
 
 
 class _Cursor:
-    """A place in the file, which moves on with each value that is read."""
+    """Reads the values of the file one after the other."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data, self.at = data, 0
@@ -125,7 +125,7 @@ class _Cursor:
             raise _InvalidFile("a text of its header is not UTF-8") from None
 
     def value(self) -> Any:
-        """Returns an entry's value. An array is skipped: None."""
+        """Returns an entry's value; None for an array, which is skipped."""
         kind = self.number(_UINT32)
         if kind == _STRING:
             return self.text()
@@ -188,7 +188,8 @@ def _read(cursor: _Cursor) -> GgufHeader:
 
 
 def _check_tensors(cursor: _Cursor, count: int, alignment: int) -> str:
-    """Checks that every tensor lies within the file. Returns the type of most bytes."""
+    """Checks that every tensor lies within the file. Returns the number type that takes most of the
+    bytes."""
     bytes_by_type: Counter[str] = Counter()
     ends: list[tuple[int, str]] = []
     for _ in range(count):
@@ -206,6 +207,7 @@ def _check_tensors(cursor: _Cursor, count: int, alignment: int) -> str:
         ends.append((offset + size_bytes, name))
     if not ends:
         raise _InvalidFile("it has no tensors")
+    # The data begins at the next aligned position after the header.
     start = -(-cursor.at // alignment) * alignment
     end, name = max(ends)
     if start + end > len(cursor.data):

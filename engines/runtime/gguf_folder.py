@@ -32,8 +32,8 @@ def only_model(path: Path) -> Path:
 
 
 def check_parts(file: Path) -> GgufHeader:
-    """Reads the header of a model, and of all its files if it was split into several. Raises
-    UnreadableGgufError."""
+    """Checks all files of a model and returns the header of the first. `file`: the first file.
+    Raises UnreadableGgufError if one is missing or damaged."""
     header, *_ = [read_gguf_header(part) for part in part_files(file)]
     return header
 
@@ -44,7 +44,8 @@ def part_files(file: Path) -> Sequence[Path]:
     if match is None:
         return (file,)
     name, count = file.name[: match.start(1)], int(match[2])
-    return [file.with_name(f"{name}{at:05}-of-{match[2]}.gguf") for at in range(1, count + 1)]
+    numbers = range(1, count + 1)
+    return [file.with_name(f"{name}{number:05}-of-{match[2]}.gguf") for number in numbers]
 
 
 def projectors(folder: Path) -> Sequence[Path]:

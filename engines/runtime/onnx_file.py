@@ -62,7 +62,7 @@ def operator_inputs(data: bytes, kind: str) -> list[tuple[str, ...]]:
 
 
 def with_output(data: bytes, name: str) -> bytes:
-    """Returns the file of a network that also outputs the inner value `name`, as its last output.
+    """Returns the network's file with the inner value `name` as an additional, last output.
 
     Protocol buffers that follow each other are read as one message, in which a repeated field has
     the entries of both. So it suffices to append a graph that has nothing but the output.
@@ -72,7 +72,7 @@ def with_output(data: bytes, name: str) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Returns a field of a message in its encoded form. `content`: a text, bytes or a message."""
+    """Encodes a field of a message. `content`: a text, bytes or an encoded message."""
     head = bytearray([number << 3 | 2])
     length = len(content)
     while length >= 0x80:
@@ -83,7 +83,8 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def _weights(graph: memoryview) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
-    """Yields (name, weights). Tensors of other types than float32 are settings of an operator."""
+    """Yields (name, weights). Other types than float32 are left out: they hold settings of an
+    operator."""
     for tensor in _parts(graph, _INITIALIZER):
         if _numbers(tensor, _DATA_TYPE) != [_FLOAT]:
             continue
@@ -95,6 +96,7 @@ def _weights(graph: memoryview) -> Iterator[tuple[str, npt.NDArray[np.float32]]]
 
 
 def _parts(message: memoryview, number: int) -> Iterator[memoryview]:
+    """Yields the texts, bytes or inner messages in the fields with this number."""
     for field, value in _fields(message):
         if field == number and isinstance(value, memoryview):
             yield value
@@ -109,7 +111,8 @@ def _text(value: memoryview) -> str:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yields (field number, value) of a message, without fields of fixed width, unused here."""
+    """Yields (field number, value) of a message. Skips fields of fixed width, which are not needed
+    here."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -143,5 +146,5 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 def _slice(message: memoryview, at: int, length: int) -> memoryview:
     if at + length > len(message):
-        raise ValueError("it ends early")
+        raise ValueError("the file ends early")
     return message[at : at + length]

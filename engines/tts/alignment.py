@@ -16,10 +16,10 @@ Phoneme = tuple[str, float]
 _WORD = re.compile(r"\S+")
 
 
-def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[WordTiming, ...]:
+def word_timings(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[WordTiming, ...]:
     """Returns the words of `clause` with their times.
 
-    sentences: all phonemes of the clause in order, sentence by sentence.
+    sentences: all phonemes of the clause in their order, one list for each sentence.
     """
     words = [match for match in _WORD.finditer(clause) if any(map(str.isalnum, match.group()))]
     if not words:
@@ -37,24 +37,25 @@ def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[W
 def _phoneme_spans(sentences: Sequence[Sequence[Phoneme]]) -> list[tuple[float, float]]:
     """Returns start and end of each group of phonemes between spaces, in ms."""
     spans = list[tuple[float, float]]()
-    at = end = 0.0
+    position_ms = end_ms = 0.0
     word_start_ms: float | None = None
     for sentence in sentences:
         for phoneme, ms in sentence:
             if any(map(str.isalnum, phoneme)):
-                word_start_ms = at if word_start_ms is None else word_start_ms
-                end = at + ms
+                word_start_ms = position_ms if word_start_ms is None else word_start_ms
+                end_ms = position_ms + ms
             elif phoneme.isspace() and word_start_ms is not None:
-                spans.append((word_start_ms, end))
+                spans.append((word_start_ms, end_ms))
                 word_start_ms = None
-            at += ms
+            position_ms += ms
         if word_start_ms is not None:
-            spans.append((word_start_ms, end))
+            spans.append((word_start_ms, end_ms))
             word_start_ms = None
     return spans
 
 
 def _proportional_spans(sizes: Sequence[int], total_ms: float) -> list[tuple[float, float]]:
+    """Returns start and end of each word in ms. `sizes`: numbers of letters of the words."""
     ends = [total_ms * size / sum(sizes) for size in accumulate(sizes)]
     return list(zip([0.0, *ends], ends, strict=False))
 

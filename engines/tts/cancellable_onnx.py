@@ -1,7 +1,7 @@
 """Runs of ONNX models that can be cancelled.
 
-A neural voice takes up to seconds for a sentence. After a barge-in the next answer must not wait
-for the rest of the cancelled one. ONNX Runtime checks a run's `terminate` between two nodes.
+A neural voice can take seconds for a sentence. After a barge-in, the next answer must not wait for
+the rest of the cancelled one. ONNX Runtime checks the flag `terminate` of a run between two nodes.
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ class CancellableOnnxSession:
         return getattr(self._session, name)
 
     def run(self, outputs: Any, inputs: Any) -> Any:
-        """Runs the model. Raises ONNX Runtime's errors, also after the receiver was cancelled."""
+        """Runs the model. Raises an error of ONNX Runtime if it fails or is cancelled."""
         return self._session.run(outputs, inputs, getattr(self._thread, "options", None))
 
     @contextmanager
-    def cancellable_by(self, listener: ClauseReceiver) -> Iterator[None]:
-        """Lets a receiver cancel the model: while the context is open, runs of this thread end as
-        soon as `listener` is cancelled. The run then raises ONNX Runtime's error."""
+    def cancellable_by(self, receiver: ClauseReceiver) -> Iterator[None]:
+        """Makes runs cancellable: while the context is open, a run in this thread ends as soon as
+        `receiver` is cancelled. The run then raises an error of ONNX Runtime."""
         from onnxruntime import RunOptions
 
         options = self._thread.options = RunOptions()
@@ -40,7 +40,7 @@ class CancellableOnnxSession:
         def stop() -> None:
             options.terminate = True
 
-        listener.on_cancel(stop)
+        receiver.on_cancel(stop)
         try:
             yield
         finally:

@@ -2,7 +2,7 @@
 
 A voice has 8 MB and speaks more than a hundred times faster than real time on one core. It knows
 English only; a clause in another language or script is refused, and eSpeak speaks it instead.
-A clause is synthesised sentence by sentence. A cancelled one ends in the middle of the model's run.
+A clause is synthesised sentence by sentence. Cancelling a clause stops the model during its run.
 """
 
 import re
@@ -20,7 +20,7 @@ from core.audio import AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.errors import ConfigError, EngineMissing, RequestError
 from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.runtime.onnx_file import operator_inputs, with_output
-from engines.tts.alignment import Phoneme, spoken_words
+from engines.tts.alignment import Phoneme, word_timings
 from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.synthesis_thread import (
     VOICE_NICE,
@@ -29,7 +29,7 @@ from engines.tts.synthesis_thread import (
     ThreadedSynthesis,
     WordTiming,
 )
-from engines.tts.text import UNSPEAKABLE, checked_speed, chosen_voice
+from engines.tts.text import UNSPEAKABLE, check_speed, choose_voice
 
 REQUIRES = {"hibari": "hibari-tts"}
 
@@ -40,9 +40,9 @@ LANGUAGE = "en"
 "The only language of the voice."
 
 NOUN = "NN"
-"Part of speech for looking up a word whose own is unknown."
+"Part of speech with which a word is looked up if its own is not known."
 
-BUNDLED = "heart"
+BUNDLED_VOICE = "heart"
 "The voice that comes with the package."
 
 MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
@@ -58,18 +58,18 @@ MIN_FOREIGN_WORDS = 4
 "Fewest words of a clause that may be refused as not English. A shorter one may be names alone."
 
 FOREIGN_SHARE = 0.5
-"""Share of words unknown to the dictionary from which a clause counts as not English. This detects
-four in five sentences in German, French, Spanish, Italian, Dutch and Polish. Prose with names in it
-stays below; lists of file names do not."""
+"""Smallest share of unknown words with which a clause counts as not English. This detects four in
+five sentences in German, French, Spanish, Italian, Dutch and Polish. English prose with names stays
+below this share; English lists of file names do not."""
 
 KEPT_LEAD_MS = 30.0
-"""Longest silence before a sentence, in ms. The model begins with some 350 ms of it, which would
-delay every answer."""
+"""Longest silence before a sentence, in ms. The model produces some 350 ms of it, which would delay
+every answer."""
 CLAUSE_TIMEOUT_S = 5.0
 """Longest wait for the next sentence in seconds; then the process counts as hung. The longest
 clause takes 0.2 s of a core."""
 
-AUDIBLE = 0.005
+MIN_AUDIBLE_SAMPLE = 0.005
 "Smallest absolute value of a sample that counts as sound; full scale is 1."
 
 WARM_UP = "Hello, Zwickl."
@@ -100,7 +100,8 @@ class HibariVoice:
         from hibari.g2p import Context
 
         data = file.read_bytes()
-        # The durations, in units of a fixed length, are what the model sums up to place phonemes.
+        # The model adds up the durations to place the phonemes, so they are the input of CumSum.
+        # Their unit has a fixed length.
         ((durations, *_),) = operator_inputs(data, "CumSum")
         with TemporaryDirectory() as folder:  # hibari takes a path only
             with_durations = Path(folder) / file.name
@@ -110,9 +111,10 @@ class HibariVoice:
         self._model = model
         self._synth: Callable[..., npt.NDArray[np.float32]] = synth
         self._context = Context()
-        self._sentence(WARM_UP, 1.0)  # loads the dictionaries and the net for unknown words
+        # Loads the dictionaries, and the network for unknown words.
+        self._synthesise_sentence(WARM_UP, 1.0)
 
-    def synthesise(self, clause: str, factor: float, listener: ClauseReceiver) -> None:
+    def synthesise(self, clause: str, factor: float, receiver: ClauseReceiver) -> None:
         """Synthesises one clause; runs in the synthesis thread. `factor`: speed, 1 is normal.
 
         Raises RequestError for a text in another script or language.
@@ -121,37 +123,38 @@ class HibariVoice:
             raise RequestError("hibari reads Latin letters only", code=UNSPEAKABLE)
         if self._is_foreign(clause):
             raise RequestError("hibari reads English only", code=UNSPEAKABLE)
-        begin, at_ms = 0, 0.0
-        with self._session.cancellable_by(listener):
+        begin, base_ms = 0, 0.0
+        with self._session.cancellable_by(receiver):
             for sentence in self._model.split_sentences(clause):
                 begin = clause.index(sentence, begin)
-                pcm, spoken = self._sentence(sentence, factor)
+                pcm, parts = self._synthesise_sentence(sentence, factor)
                 words = (
-                    WordTiming(begin + word.end_char, at_ms + word.start_ms, at_ms + word.end_ms)
-                    for word in spoken_words(sentence, spoken)
+                    WordTiming(
+                        begin + word.end_char, base_ms + word.start_ms, base_ms + word.end_ms
+                    )
+                    for word in word_timings(sentence, parts)
                 )
-                if not listener.put(SpeechChunk(pcm, tuple(words))):
+                if not receiver.put(SpeechChunk(pcm, tuple(words))):
                     return
                 begin += len(sentence)
-                at_ms += samples_to_ms(len(pcm), RATE_HZ)
+                base_ms += samples_to_ms(len(pcm), RATE_HZ)
 
     def _is_foreign(self, clause: str) -> bool:
-        """Returns whether the dictionary knows too few of the words for English."""
+        """Returns True if the dictionary has too few of the words for an English clause."""
         words = WORD.findall(clause)
         unknown = sum(not self._is_known(word) for word in words)
         return len(words) >= MIN_FOREIGN_WORDS and unknown >= FOREIGN_SHARE * len(words)
 
     def _is_known(self, word: str) -> bool:
-        """Returns whether the dictionary has a word or its stem, as it stands or in small
-        letters."""
+        """Returns True if the dictionary has a word or its stem, as written or in lower case."""
         look_up = self._model.g2p.lexicon.get_word
-        spoken = (look_up(form, NOUN, None, self._context)[0] for form in (word, word.lower()))
-        return any(phonemes is not None for phonemes in spoken)
+        entries = (look_up(form, NOUN, None, self._context)[0] for form in (word, word.lower()))
+        return any(phonemes is not None for phonemes in entries)
 
-    def _sentence(self, sentence: str, factor: float) -> tuple[Pcm, list[list[Phoneme]]]:
+    def _synthesise_sentence(self, sentence: str, factor: float) -> tuple[Pcm, list[list[Phoneme]]]:
         """Returns the samples of a sentence, and the phonemes of its parts with durations."""
         noise = np.random.default_rng(NOISE_SEED)
-        sound, spoken = [np.zeros(0, np.float32)], list[list[Phoneme]]()
+        sound, parts = [np.zeros(0, np.float32)], list[list[Phoneme]]()
         for phonemes in self._model.phonemize(sentence):
             known = [phoneme for phoneme in phonemes if phoneme in self._model.vocab]
             if not any(map(str.isalpha, known)):
@@ -170,15 +173,16 @@ class HibariVoice:
             names = ["", *known, ""]  # the model's own pause before and after
             timed = [(name, unit_ms * int(n)) for name, n in zip(names, durations, strict=True)]
             timed[0] = ("", timed[0][1] - samples_to_ms(cut, RATE_HZ))
-            spoken.append(timed)
+            parts.append(timed)
         pcm = np.clip(np.concatenate(sound) * 32_767, -32_768, 32_767).astype(np.int16)
-        return pcm, spoken
+        return pcm, parts
 
 
 def _silent_lead(samples: npt.NDArray[np.float32], pause_ms: float) -> int:
-    """Returns how many samples of the pause at the beginning can be left out."""
-    pause = np.abs(samples[: ms_to_samples(pause_ms, RATE_HZ)])
-    silent = int(np.argmax(pause > AUDIBLE)) if pause.max(initial=0.0) > AUDIBLE else len(pause)
+    """Returns the number of silent samples at the beginning that can be left out. `pause_ms`:
+    duration of the pause there, as the model gives it."""
+    is_audible = np.abs(samples[: ms_to_samples(pause_ms, RATE_HZ)]) > MIN_AUDIBLE_SAMPLE
+    silent = int(np.argmax(is_audible)) if is_audible.any() else len(is_audible)
     return max(0, silent - ms_to_samples(KEPT_LEAD_MS, RATE_HZ))
 
 
@@ -205,12 +209,12 @@ class HibariTts:
         Raises RequestError for an unknown language, voice or speed, and UNSPEAKABLE for a clause in
         another script or language; PayloadTooLarge for a chunk beyond MAX_CHUNK_CHARS; EngineError.
         """
-        spoken_by = self._voices[chosen_voice(self.info, language, voice)]
-        wanted = checked_speed(speed) * self._settings.speed
-        factor = min(max(wanted, MIN_FACTOR), MAX_FACTOR)
+        chosen = self._voices[choose_voice(self.info, language, voice)]
+        requested_factor = check_speed(speed) * self._settings.speed
+        factor = min(max(requested_factor, MIN_FACTOR), MAX_FACTOR)
 
-        def synthesise(clause: str, listener: ClauseReceiver) -> None:
-            spoken_by.synthesise(clause, factor, listener)
+        def synthesise(clause: str, receiver: ClauseReceiver) -> None:
+            chosen.synthesise(clause, factor, receiver)
 
         frames = self._synthesis.speak(text, synthesise, on_word)
         async with aclosing(frames):
@@ -219,8 +223,8 @@ class HibariTts:
 
 
 def worker_profile(settings: Settings) -> WorkerProfile:
-    """Puts the engine into a worker process: numpy and the model keep the interpreter busy for
-    longer than a packet of sound may wait."""
+    """Returns the profile of a worker process. In the gateway, numpy and the model would keep the
+    interpreter busy for longer than a packet of sound may wait."""
     return WorkerProfile(
         nice=VOICE_NICE, first_chunk_timeout_s=CLAUSE_TIMEOUT_S, chunk_timeout_s=CLAUSE_TIMEOUT_S
     )
@@ -228,23 +232,23 @@ def worker_profile(settings: Settings) -> WorkerProfile:
 
 def create(settings: Settings) -> HibariTts:
     """Loads the voices, half a second each. Raises EngineMissing if a file is missing or damaged;
-    ConfigError for a file that is no voice of the package's list."""
+    ConfigError for a file that is not in the package's list of voices."""
     from hibari.voices import VOICES, voice_path
 
-    files = {voice["file"]: name for name, voice in VOICES.items() if not voice.get("bundled")}
-    wanted: dict[str, str | None] = {BUNDLED: None}
-    for given in settings.models:
-        path = Path(given).expanduser()
-        if path.name not in files:
+    names = {voice["file"]: name for name, voice in VOICES.items() if not voice.get("bundled")}
+    files: dict[str, str | None] = {BUNDLED_VOICE: None}
+    for model in settings.models:
+        path = Path(model).expanduser()
+        if path.name not in names:
             raise ConfigError(
-                f"tts.options.models: {path.name} is no voice of hibari; there are:"
-                f" {', '.join(sorted(files))}"
+                f"tts.options.models: {path.name} is not a voice of hibari; there are:"
+                f" {', '.join(sorted(names))}"
             )
         if not path.is_file():
-            raise EngineMissing("tts", "hibari", f"no file {given}")
-        wanted[files[path.name]] = str(path)
+            raise EngineMissing("tts", "hibari", f"no file {model}")
+        files[names[path.name]] = str(path)
     voices: dict[str, HibariVoice] = {}
-    for name, file in wanted.items():
+    for name, file in files.items():
         try:
             voices[name] = HibariVoice(name, Path(file or voice_path(name)))
         except Exception as exc:  # onnxruntime: no public base class

@@ -1,7 +1,7 @@
 """Engine for Kokoro: a neural model of 82 million weights with some fifty voices, eight languages.
 
-A clause is synthesised as a whole, in a fraction of its duration on a desktop CPU. A cancelled
-clause ends in the middle of the model's run.
+A clause is synthesised as a whole, in a fraction of its duration on a desktop CPU. Cancelling a
+clause stops the model during its run.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from core.audio import AudioFrame
 from core.errors import EngineMissing
 from engines.base import TtsInfo, WordMark, WorkerProfile
-from engines.tts.alignment import Phoneme, spoken_words
+from engines.tts.alignment import Phoneme, word_timings
 from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.synthesis_thread import (
     VOICE_NICE,
@@ -24,7 +24,7 @@ from engines.tts.synthesis_thread import (
     ThreadedSynthesis,
     WordTiming,
 )
-from engines.tts.text import checked_speed, chosen_voice
+from engines.tts.text import check_speed, choose_voice
 
 if TYPE_CHECKING:
     from kokoro_onnx import Kokoro
@@ -47,8 +47,8 @@ LANGUAGES = {
 """First letter of a voice's name -> its language (ISO 639-1), and the phonemizer's name for it.
 Japanese and Chinese voices need other phonemizers: the model does not know eSpeak's phonemes."""
 
-PREFERRED = ("af_heart", "ef_dora", "ff_siwis", "hf_alpha", "if_sara", "pf_dora")
-"Default voices of their languages, if the file of voices has them."
+PREFERRED_VOICES = ("af_heart", "ef_dora", "ff_siwis", "hf_alpha", "if_sara", "pf_dora")
+"Default voice of each language, if the file of voices has it."
 
 MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
 "Limits of the library for the speed."
@@ -76,7 +76,7 @@ class KokoroTts:
         self._session = CancellableOnnxSession(model.sess)
         model.sess = cast("Any", self._session)
         self._settings = settings
-        self._voicing = ThreadedSynthesis(info, threads=settings.threads)
+        self._synthesis = ThreadedSynthesis(info, threads=settings.threads)
 
     async def speak(
         self,
@@ -92,57 +92,59 @@ class KokoroTts:
         Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
         beyond MAX_CHUNK_CHARS; EngineError.
         """
-        name = chosen_voice(self.info, language, voice)
-        wanted = checked_speed(speed) * self._settings.speed
-        factor = min(max(wanted, MIN_FACTOR), MAX_FACTOR)
+        name = choose_voice(self.info, language, voice)
+        requested_factor = check_speed(speed) * self._settings.speed
+        factor = min(max(requested_factor, MIN_FACTOR), MAX_FACTOR)
 
-        def synthesise(clause: str, listener: ClauseReceiver) -> None:
-            with self._session.cancellable_by(listener):
-                self._synthesise(clause, name, factor, listener)
+        def synthesise(clause: str, receiver: ClauseReceiver) -> None:
+            with self._session.cancellable_by(receiver):
+                self._synthesise(clause, name, factor, receiver)
 
-        frames = self._voicing.speak(text, synthesise, on_word)
+        frames = self._synthesis.speak(text, synthesise, on_word)
         async with aclosing(frames):
             async for frame in frames:
                 yield frame
 
-    def _synthesise(self, clause: str, voice: str, factor: float, listener: ClauseReceiver) -> None:
+    def _synthesise(self, clause: str, voice: str, factor: float, receiver: ClauseReceiver) -> None:
         """Synthesises one clause; runs in the synthesis thread."""
         phonemizer = LANGUAGES[voice[0]][1]
         phonemes = self._model.tokenizer.phonemize(clause, phonemizer)
         if not phonemes.strip(' .,;:!?—…"()'):
-            return  # text of another script: nothing that this voice can speak
+            return  # text in another script, which this voice cannot speak
         samples, _, timings = self._model.create_timed(
             phonemes, voice, factor, phonemizer, is_phonemes=True
         )
         pcm = np.clip(samples * 32767, -32768, 32767).astype(np.int16)
         words: tuple[WordTiming, ...] = ()
         if self.info.has_word_times:
-            words = spoken_words(
+            words = word_timings(
                 clause, [_phonemes([(t.phoneme, t.start, t.end) for t in timings])]
             )
-        listener.put(SpeechChunk(pcm, words))
+        receiver.put(SpeechChunk(pcm, words))
 
 
 def _phonemes(timings: list[tuple[str, float, float]]) -> list[Phoneme]:
-    """Returns durations from (phoneme, start, end) in s; gaps become empty phonemes."""
-    made: list[Phoneme] = []
-    at = 0.0
-    for phoneme, start, end in timings:
-        if start > at:
-            made.append(("", 1000 * (start - at)))
-        made.append((phoneme, 1000 * (end - max(start, at))))
-        at = end
-    return made
+    """Returns phonemes with durations. `timings`: (phoneme, start, end) in s; gaps between them
+    become empty phonemes."""
+    phonemes: list[Phoneme] = []
+    position_s = 0.0
+    for phoneme, start_s, end_s in timings:
+        if start_s > position_s:
+            phonemes.append(("", 1000 * (start_s - position_s)))
+        phonemes.append((phoneme, 1000 * (end_s - max(start_s, position_s))))
+        position_s = end_s
+    return phonemes
 
 
 def worker_profile(settings: Settings) -> WorkerProfile:
-    """Puts the engine into a worker process: a model's run keeps the interpreter busy for longer
-    than a packet of sound may wait."""
+    """Returns the profile of a worker process. In the gateway, the model would keep the interpreter
+    busy for longer than a packet of sound may wait."""
     return WorkerProfile(nice=VOICE_NICE)
 
 
 def create(settings: Settings) -> KokoroTts:
-    """Loads model and voices, 90 to 330 MB. Raises EngineMissing if a file is missing or bad."""
+    """Loads model and voices, 90 to 330 MB. Raises EngineMissing if a file is missing or
+    damaged."""
     from kokoro_onnx import Kokoro
 
     for name, file in (("model", settings.model), ("voices", settings.voices)):
@@ -164,9 +166,9 @@ def create(settings: Settings) -> KokoroTts:
 
 
 def _by_language(names: list[str]) -> Mapping[str, tuple[str, ...]]:
-    """Returns language -> voices, the preferred one first, American before British ones."""
-    found: dict[str, list[str]] = {}
-    for name in sorted(names, key=lambda name: (name not in PREFERRED, name)):
+    """Returns language -> voices, the preferred one first, American voices before British ones."""
+    voices: dict[str, list[str]] = {}
+    for name in sorted(names, key=lambda name: (name not in PREFERRED_VOICES, name)):
         if name[:1] in LANGUAGES:
-            found.setdefault(LANGUAGES[name[0]][0], []).append(name)
-    return {language: tuple(found[language]) for language in found}
+            voices.setdefault(LANGUAGES[name[0]][0], []).append(name)
+    return {language: tuple(names) for language, names in voices.items()}

@@ -1,8 +1,8 @@
-"""Engine for voices of another server's `/v1/audio/speech`, whose raw PCM is played as it comes.
+"""Engine for voices of another server's `/v1/audio/speech`, whose raw PCM is played as it arrives.
 
-Each clause is one request. So the first one is spoken while the language model still writes, and
-the next is requested while one plays. Cancelling closes the connection, which ends the server's
-work.
+Each clause is one request. So the first clause is spoken while the language model still writes, and
+the next clause is requested while one is played. Cancelling closes the connection, so that the
+server stops its work.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
@@ -17,7 +17,7 @@ from core.audio import AudioFrame, Pcm
 from core.errors import RemoteProtocolError
 from engines.base import TtsInfo, WordMark
 from engines.runtime.openai_http.errors import OpenAiHttpError
-from engines.tts.text import checked_speed, chosen_voice, clauses_of
+from engines.tts.text import check_speed, choose_voice, clauses_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -34,15 +34,15 @@ _FILE_MARKS = {
     b"OggS": "an Ogg file",
     b"fLaC": "FLAC",
 }
-"First bytes of audio that is not raw PCM -> its name."
+"First bytes of audio files -> name of their format."
 _NON_AUDIO_TYPES = ("application/json", "text/html", "text/event-stream")
-"Content types of responses that are no audio at all."
+"Content types of responses without audio."
 
 
 class PcmStream:
     """Turns raw 16-bit PCM from a network, in pieces of any length, into samples.
 
-    Half a sample at the end is never returned.
+    A half sample at the end of the stream is dropped.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -59,26 +59,26 @@ class PcmStream:
             yield np.frombuffer(piece, "<i2").astype(np.int16)
 
 
-class PcmResponse:
-    """The bytes of one response with speech (a `ResponseReader`). They are never empty."""
+class PcmResponseReader:
+    """A `ResponseReader` for the PCM of one response. Its items are never empty."""
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
 
     async def first(self) -> bytes | None:
-        """Returns the first bytes. Raises RemoteProtocolError for anything but PCM, which would
-        sound as loud noise."""
+        """Returns the first bytes. Raises RemoteProtocolError for anything but PCM, which would be
+        played as loud noise."""
         data = b""
-        # The longest mark of a file has 4 bytes.
+        # The longest entry of _FILE_MARKS has 4 bytes.
         while len(data) < 4 and (more := await self._response.content.readany()):
             data += more
-        sent = next(
+        wrong_format = next(
             (file_format for mark, file_format in _FILE_MARKS.items() if data.startswith(mark)), ""
         )
         if self._response.content_type in _NON_AUDIO_TYPES:
-            sent = self._response.content_type
-        if sent:
-            raise RemoteProtocolError(f"{sent} where PCM was asked for")
+            wrong_format = self._response.content_type
+        if wrong_format:
+            raise RemoteProtocolError(f"{wrong_format} where PCM was asked for")
         return data or None
 
     async def next(self) -> bytes | None:
@@ -114,7 +114,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "Factor on the speed of every request."
     connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
     first_audio_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    "Longest wait for the first audio, retry included. A caller gives up sooner."
+    "Longest wait for the first audio, including the retry."
     audio_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
     "Longest wait between two pieces of audio."
 
@@ -153,8 +153,8 @@ class OpenAiTts:
         Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
         beyond MAX_CHUNK_CHARS; EngineError; OverloadedError.
         """
-        name = chosen_voice(self.info, language, voice)
-        factor = checked_speed(speed) * self._settings.speed
+        name = choose_voice(self.info, language, voice)
+        factor = check_speed(speed) * self._settings.speed
         start = 0
         async for chunk in text:
             for _, clause in clauses_of(chunk):
@@ -170,8 +170,8 @@ class OpenAiTts:
         pieces = self._client.stream(
             "/audio/speech",
             self._body(clause, voice, factor),
-            PcmResponse,
-            awaited="audio",
+            PcmResponseReader,
+            first_item_name="audio",
             first_timeout_s=self._settings.first_audio_timeout_s,
             next_timeout_s=self._settings.audio_timeout_s,
         )
@@ -180,7 +180,7 @@ class OpenAiTts:
                 async for data in pieces:
                     yield data
         except OpenAiHttpError as exc:
-            raise exc.sanitized([clause]) from None
+            raise exc.public_error([clause]) from None
 
     def _body(self, clause: str, voice: str, factor: float) -> dict[str, object]:
         body: dict[str, object] = {

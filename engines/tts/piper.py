@@ -1,7 +1,7 @@
 """Engine for Piper: small neural voices, one ONNX file each, faster than real time on a small CPU.
 
-Only this engine uses Piper's GPL-3 code. Clauses are synthesised sentence by sentence; a cancelled
-clause ends in the middle of the model's run.
+Only this engine uses Piper's GPL-3 code. Clauses are synthesised sentence by sentence. Cancelling a
+clause stops the model during its run.
 """
 
 import json
@@ -18,10 +18,10 @@ from msgspec import Meta, Struct
 from core.audio import AudioFrame
 from core.errors import ConfigError, EngineMissing
 from engines.base import TtsInfo, WordMark, WorkerProfile
-from engines.tts.alignment import Phoneme, spoken_words
+from engines.tts.alignment import Phoneme, word_timings
 from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.synthesis_thread import VOICE_NICE, ClauseReceiver, SpeechChunk, ThreadedSynthesis
-from engines.tts.text import checked_speed, chosen_voice
+from engines.tts.text import check_speed, choose_voice
 
 if TYPE_CHECKING:
     from piper import PiperVoice, SynthesisConfig
@@ -51,7 +51,7 @@ class _PiperVoice:
     "Session of the model, shared by all speakers of the file."
     speaker_id: int | None
     has_times: bool
-    "The model gives the times of phonemes."
+    "True: the model gives the times of phonemes."
 
 
 class PiperTts:
@@ -63,7 +63,7 @@ class PiperTts:
         self.info = info
         self._voices = voices
         self._settings = settings
-        self._voicing = ThreadedSynthesis(info, threads=settings.threads)
+        self._synthesis = ThreadedSynthesis(info, threads=settings.threads)
 
     async def speak(
         self,
@@ -79,29 +79,35 @@ class PiperTts:
         Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
         beyond MAX_CHUNK_CHARS; EngineError.
         """
-        chosen = self._voices[chosen_voice(self.info, language, voice)]
-        factor = checked_speed(speed) * self._settings.speed
+        chosen = self._voices[choose_voice(self.info, language, voice)]
+        factor = check_speed(speed) * self._settings.speed
         has_times = on_word is not None and self.info.has_word_times
 
-        def synthesise(clause: str, listener: ClauseReceiver) -> None:
-            with chosen.session.cancellable_by(listener):
-                (_timed if has_times else _plain)(chosen, clause, factor, listener)
+        def synthesise(clause: str, receiver: ClauseReceiver) -> None:
+            with chosen.session.cancellable_by(receiver):
+                (_synthesise_timed if has_times else _synthesise_plain)(
+                    chosen, clause, factor, receiver
+                )
 
-        frames = self._voicing.speak(text, synthesise, on_word)
+        frames = self._synthesis.speak(text, synthesise, on_word)
         async with aclosing(frames):
             async for frame in frames:
                 yield frame
 
 
-def _plain(voice: _PiperVoice, clause: str, factor: float, listener: ClauseReceiver) -> None:
+def _synthesise_plain(
+    voice: _PiperVoice, clause: str, factor: float, receiver: ClauseReceiver
+) -> None:
     """Synthesises a clause sentence by sentence: each is played while the next is synthesised."""
     for chunk in voice.model.synthesize(clause, _config(voice, factor)):
-        if not listener.put(SpeechChunk(chunk.audio_int16_array)):
+        if not receiver.put(SpeechChunk(chunk.audio_int16_array)):
             return
 
 
-def _timed(voice: _PiperVoice, clause: str, factor: float, listener: ClauseReceiver) -> None:
-    """Synthesises a clause as a whole, with word times, which need the times of all phonemes."""
+def _synthesise_timed(
+    voice: _PiperVoice, clause: str, factor: float, receiver: ClauseReceiver
+) -> None:
+    """Synthesises a clause as a whole, because word times need the times of all its phonemes."""
     config = _config(voice, factor)
     sentences, parts = list[list[Phoneme]](), []
     for chunk in voice.model.synthesize(clause, config, include_alignments=True):
@@ -117,7 +123,7 @@ def _timed(voice: _PiperVoice, clause: str, factor: float, listener: ClauseRecei
             ]
         )
     if parts:
-        listener.put(SpeechChunk(np.concatenate(parts), spoken_words(clause, sentences)))
+        receiver.put(SpeechChunk(np.concatenate(parts), word_timings(clause, sentences)))
 
 
 def _config(voice: _PiperVoice, factor: float) -> "SynthesisConfig":
@@ -129,15 +135,15 @@ def _config(voice: _PiperVoice, factor: float) -> "SynthesisConfig":
 
 
 def worker_profile(settings: Settings) -> WorkerProfile:
-    """Puts the engine into a worker process: a model's run keeps the interpreter busy for longer
-    than a packet of sound may wait."""
+    """Returns the profile of a worker process. In the gateway, the model would keep the interpreter
+    busy for longer than a packet of sound may wait."""
     return WorkerProfile(nice=VOICE_NICE)
 
 
 def create(settings: Settings) -> PiperTts:
     """Loads all voices, some 60 MB each.
 
-    Raises EngineMissing for missing or bad files, ConfigError for voices of different rates.
+    Raises EngineMissing for missing or damaged files, ConfigError for voices of different rates.
     """
     from piper import PiperVoice
 
@@ -145,18 +151,18 @@ def create(settings: Settings) -> PiperTts:
     languages: dict[str, list[str]] = {}
     rates: dict[str, int] = {}
     for path in _files(settings.model):
-        described = _description(path)
+        description = _read_description(path)
         model = _load(PiperVoice, path, settings)
         has_times = len(model.session.get_outputs()) > 1
         session = CancellableOnnxSession(model.session)
         model.session = cast("Any", session)
         rates[path.name] = model.config.sample_rate
-        for name, speaker_id in _speakers(path.stem, described).items():
+        for name, speaker_id in _speakers(path.stem, description).items():
             voices[name] = _PiperVoice(model, session, speaker_id, has_times)
-            languages.setdefault(_language(described), []).append(name)
+            languages.setdefault(_language(description), []).append(name)
     if len(set(rates.values())) > 1:
-        listed = ", ".join(f"{name} has {rate} Hz" for name, rate in rates.items())
-        raise ConfigError(f"tts.piper: voices of one engine need one sample rate; {listed}")
+        differences = ", ".join(f"{name} has {rate} Hz" for name, rate in rates.items())
+        raise ConfigError(f"tts.piper: all voices must have the same sample rate; {differences}")
     info = TtsInfo(
         "piper",
         next(iter(rates.values())),
@@ -171,57 +177,56 @@ def _files(model: str) -> list[Path]:
     if not model:
         raise EngineMissing("tts", "piper", "no voice: set model to an .onnx file or a folder")
     path = Path(model).expanduser()
-    found = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
-    if not found:
+    files = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
+    if not files:
         raise EngineMissing("tts", "piper", f"no .onnx file in {path}")
-    for voice_file in found:
+    for voice_file in files:
         for needed in (voice_file, Path(f"{voice_file}.json")):
             if not needed.is_file():
                 raise EngineMissing("tts", "piper", f"no file {needed}")
-    return found
+    return files
 
 
-def _description(path: Path) -> Mapping[str, Any]:
+def _read_description(path: Path) -> Mapping[str, Any]:
     """Returns the content of a voice's `.onnx.json`. Raises EngineMissing if it is unreadable."""
     try:
-        described = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
+        description = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
         raise EngineMissing("tts", "piper", f"{path.name}.json cannot be read: {exc}") from exc
-    if not isinstance(described, dict):
+    if not isinstance(description, dict):
         raise EngineMissing("tts", "piper", f"{path.name}.json does not describe a voice")
-    return described
+    return description
 
 
 def _load(loader: "type[PiperVoice]", path: Path, settings: Settings) -> "PiperVoice":
-    """Loads one file. Raises EngineMissing if that fails.
-
-    Times of phonemes need the onnx package, unless the file has them as an output.
-    """
+    """Loads one file. Raises EngineMissing if that fails."""
+    # Piper needs the onnx package for times of phonemes, unless they are an output of the model.
     try:
         return loader.load(
             path, use_cuda=settings.cuda, include_alignments=find_spec("onnx") is not None
         )
     except (KeyError, ValueError, TypeError, OSError) as exc:
-        raise EngineMissing("tts", "piper", f"{path.name}.json lacks or breaks {exc}") from exc
+        why = f"{path.name}.json lacks an entry or has a wrong one: {exc}"
+        raise EngineMissing("tts", "piper", why) from exc
     except Exception as exc:  # onnxruntime and protobuf: no public base class
         raise EngineMissing("tts", "piper", f"{path.name} does not load: {exc}") from exc
 
 
-def _language(described: Mapping[str, Any]) -> str:
-    """Returns a voice's language (ISO 639-1). Old descriptions have only the name for eSpeak."""
-    known = described.get("language") or {}
-    named = known.get("family") or known.get("code") or described["espeak"]["voice"]
-    return str(named).replace("_", "-").partition("-")[0].lower()
+def _language(description: Mapping[str, Any]) -> str:
+    """Returns a voice's language (ISO 639-1). Old descriptions have only eSpeak's name for it."""
+    entry = description.get("language") or {}
+    language = entry.get("family") or entry.get("code") or description["espeak"]["voice"]
+    return str(language).replace("_", "-").partition("-")[0].lower()
 
 
-def _speakers(stem: str, described: Mapping[str, Any]) -> Mapping[str, int | None]:
+def _speakers(stem: str, description: Mapping[str, Any]) -> Mapping[str, int | None]:
     """Returns voice name -> speaker id, the default speaker first.
 
-    The name is the file's stem (`en_US-lessac-medium`), with several speakers `stem/speaker`.
+    The name is the file's stem (`en_US-lessac-medium`); `stem/speaker` if there are several.
     """
-    speakers: Mapping[str, int] = described.get("speaker_id_map") or {}
+    speakers: Mapping[str, int] = description.get("speaker_id_map") or {}
     if len(speakers) < 2:
         return {stem: None}
-    default = described.get("default_speaker_id", 0)
+    default = description.get("default_speaker_id", 0)
     ranked = sorted(speakers.items(), key=lambda item: (item[1] != default, item[1]))
     return {f"{stem}/{name}": number for name, number in ranked}

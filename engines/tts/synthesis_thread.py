@@ -1,4 +1,4 @@
-"""Synthesis in threads, clause by clause, so that sessions take turns. eSpeak uses it in the
+"""Synthesis in threads, one clause at a time, so that sessions take turns. eSpeak uses it in the
 gateway, the neural voices in their worker process."""
 
 import asyncio
@@ -19,7 +19,7 @@ played, but the gateway must send a packet every 20 ms. So the gateway goes firs
 
 @dataclass(frozen=True, slots=True)
 class WordTiming:
-    """A word of a clause and when it sounds, in ms since the clause's first sample."""
+    """A word of a clause with its times, in ms since the clause's first sample."""
 
     end_char: int
     "Index in the clause, one past the word's last character."
@@ -29,7 +29,7 @@ class WordTiming:
 
 @dataclass(frozen=True, slots=True)
 class SpeechChunk:
-    """Samples of a clause, with words that end within these samples or later."""
+    """Samples of a clause, and words that end within these samples or later."""
 
     pcm: Pcm
     words: tuple[WordTiming, ...] = ()
@@ -49,7 +49,7 @@ class ClauseReceiver:
         self._stop: Callable[[], None] | None = None
 
     def put(self, part: SpeechChunk) -> bool:
-        """Passes samples on (thread side). Returns False after `cancel`."""
+        """Sends samples to the event loop (thread side). Returns False after `cancel`."""
         self._post(part)
         return not self._is_cancelled
 
@@ -95,8 +95,8 @@ class ClauseReceiver:
 
 
 ClauseSynthesizer = Callable[[str, ClauseReceiver], None]
-"""Function that synthesises one clause, blocking. An exception that is none of Earshot's becomes an
-EngineError."""
+"""Function that synthesises one clause, blocking. An exception that is not an EarshotError becomes
+an EngineError."""
 
 
 class ThreadedSynthesis:
@@ -117,7 +117,7 @@ class ThreadedSynthesis:
     ) -> AsyncGenerator[AudioFrame, None]:
         """Streams the speech of `text` (see `Tts.speak`), synthesised by `synthesise`.
 
-        Closing the generator stops the job at its next part; a waiting job never runs.
+        Closing the generator stops a running job at its next `put`; a waiting job never runs.
         """
         start = index = 0
         async for chunk in text:
@@ -137,24 +137,24 @@ class ThreadedSynthesis:
     async def _parts(
         self, clause: str, synthesise: ClauseSynthesizer
     ) -> AsyncGenerator[SpeechChunk, None]:
-        listener = ClauseReceiver(asyncio.get_running_loop())
+        receiver = ClauseReceiver(asyncio.get_running_loop())
 
         def job() -> None:
             error: EarshotError | None = None
             try:
-                if not listener.is_cancelled:
-                    synthesise(clause, listener)
+                if not receiver.is_cancelled:
+                    synthesise(clause, receiver)
             except EarshotError as exc:
                 error = exc
             except Exception as exc:
                 # The message is left out: libraries quote the text in it, which may be private.
                 error = EngineError("tts", self._info.name, f"failed with {type(exc).__name__}")
-            listener.end(error)
+            receiver.end(error)
 
         future = self._threads.submit(job)
         try:
-            while (part := await listener.get()) is not None:
+            while (part := await receiver.get()) is not None:
                 yield part
         finally:
-            listener.cancel()
+            receiver.cancel()
             future.cancel()

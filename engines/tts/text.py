@@ -1,4 +1,4 @@
-"""Steps common to all voices: clean the text, cut it into clauses, check voice and speed."""
+"""Steps that all voices share: clean the text, cut it into clauses, check voice and speed."""
 
 import re
 import unicodedata
@@ -8,13 +8,13 @@ from core.errors import PayloadTooLarge, RequestError
 from engines.base import TtsInfo
 
 MAX_CLAUSE_CHARS = 300
-"Longest clause, which is one job: 20 s of audio, the most that waits for a slow reader."
+"Longest clause. Its audio, 20 s, is the most that is kept for a session that reads slowly."
 
 MAX_CHUNK_CHARS = 20_000
-"Longest chunk: twenty minutes of speech. Cleaning it blocks the event loop for 5 ms."
+"Longest chunk of text: twenty minutes of speech. Cleaning it blocks the event loop for 5 ms."
 
 UNSPEAKABLE = "unspeakable_text"
-"Code of the RequestError for a text that a voice of its language cannot read."
+"Code of the RequestError for a text that the voice cannot read."
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 "Range of speeds that callers may request; 1 is normal."
@@ -30,7 +30,7 @@ _SPEAKABLE = re.compile(r"[^\s.,;:!?…\-–—'\"()\[\]]")
 
 
 def clauses_of(chunk: str) -> Iterator[tuple[int, str]]:
-    """Yields (start in `chunk`, text) of each clause to speak, cleaned.
+    """Yields (start in `chunk`, cleaned text) of each clause to speak.
 
     Raises PayloadTooLarge beyond MAX_CHUNK_CHARS.
     """
@@ -44,8 +44,8 @@ def clauses_of(chunk: str) -> Iterator[tuple[int, str]]:
 def sanitise(text: str) -> str:
     """Replaces characters that no voice can speak by spaces; positions stay the same.
 
-    These are control characters (eSpeak's embedded commands start with one), lone surrogates,
-    unassigned code points and those for private use.
+    These are control characters (with one of them, eSpeak's embedded commands start), lone
+    surrogates, unassigned code points and those for private use.
     """
     return "".join(" " if unicodedata.category(c) in {"Cc", "Cs", "Cn", "Co"} else c for c in text)
 
@@ -66,6 +66,7 @@ def split_clauses(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _cut_index(text: str) -> int:
+    """Returns the best index to cut a text at, at most MAX_CLAUSE_CHARS."""
     for pattern in _CLAUSE_ENDS:
         ends = [match.end() for match in pattern.finditer(text, 0, MAX_CLAUSE_CHARS)]
         if ends:
@@ -73,7 +74,7 @@ def _cut_index(text: str) -> int:
     return MAX_CLAUSE_CHARS
 
 
-def voices_of(info: TtsInfo, language: str) -> tuple[str, ...]:
+def language_voices(info: TtsInfo, language: str) -> tuple[str, ...]:
     """Returns the voices of a language. Raises RequestError (`unsupported_language`)."""
     voices = info.voices.get(language)
     if voices is None:
@@ -86,12 +87,12 @@ def voices_of(info: TtsInfo, language: str) -> tuple[str, ...]:
     return voices
 
 
-def chosen_voice(info: TtsInfo, language: str, voice: str | None) -> str:
+def choose_voice(info: TtsInfo, language: str, voice: str | None) -> str:
     """Returns `voice`, or the language's default voice for None.
 
     Raises RequestError (`unsupported_language`, `unknown_voice`).
     """
-    voices = voices_of(info, language)
+    voices = language_voices(info, language)
     if voice is None:
         return voices[0]
     if voice not in voices:
@@ -103,7 +104,7 @@ def chosen_voice(info: TtsInfo, language: str, voice: str | None) -> str:
     return voice
 
 
-def checked_speed(speed: float) -> float:
+def check_speed(speed: float) -> float:
     """Returns `speed`. Raises RequestError outside MIN_SPEED to MAX_SPEED."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
         message = f"speed {speed} is not allowed; allowed: {MIN_SPEED} to {MAX_SPEED}"

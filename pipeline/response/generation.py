@@ -278,7 +278,7 @@ class TextGeneration:
         answer = plan.options.max_output_tokens or ANSWER_TOKENS
         if isinstance(plan.llm, ToolFilterLlm):
             with plugin_errors("llm", plan.llm.name, self._metrics):
-                specs = plan.llm.declared(specs, language=plan.language)
+                specs = plan.llm.filter_tools(specs, language=plan.language)
         reserve = reserve_tokens(limit, answer, specs)
         return fit_messages(self._messages, limit, reserve, truncation=truncation)
 

@@ -88,7 +88,7 @@ class ResponsePlanner:
                 limit,
                 top_p=request.top_p,
                 repetition_penalty=request.repetition_penalty,
-                usual_temperature=request.usual_temperature,
+                default_temperature=request.default_temperature,
                 parallel_tool_calls=_chosen(
                     request.parallel_tool_calls, settings.parallel_tool_calls
                 ),

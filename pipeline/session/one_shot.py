@@ -107,7 +107,7 @@ class OneShotRequest:
     max_output_tokens: int | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
-    usual_temperature: float | None = None
+    default_temperature: float | None = None
     "Temperature to use if neither caller, profile nor engine gives one: the usual one at its door."
     place: DeviceLocation | None = None
     "Place where it was asked. None: the place where the conversation was held last."
@@ -237,7 +237,7 @@ def _request(question: OneShotRequest) -> ResponseRequest:
         max_output_tokens=question.max_output_tokens,
         top_p=question.top_p,
         repetition_penalty=question.repetition_penalty,
-        usual_temperature=question.usual_temperature,
+        default_temperature=question.default_temperature,
         input=question.items,
         client_tools=question.client_tools,
         tool_choice=question.tool_choice,

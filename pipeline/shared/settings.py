@@ -272,7 +272,7 @@ class ResponseRequest:
     top_p: float | None = None
     "See `LlmOptions`, as the two below; None: the engine's own choice."
     repetition_penalty: float | None = None
-    usual_temperature: float | None = None
+    default_temperature: float | None = None
     is_spoken_by_caller: bool = False
     """True if the caller speaks the text itself, with any voice. Then the server chooses none, and
     its prompt for spoken answers is used though the response is text."""

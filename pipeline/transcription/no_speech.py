@@ -131,7 +131,7 @@ def no_speech_criterion(
     if no_speech_threshold is not None:
         is_off = no_speech_threshold >= 1
     else:
-        is_off = mode == "off" or (mode == "normal" and info.takes_all)
+        is_off = mode == "off" or (mode == "normal" and info.rejects_nothing)
     if is_off:
         return NoSpeechCriterion.NONE
     return (

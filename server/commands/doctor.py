@@ -327,7 +327,9 @@ def _check_prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:
     except EarshotError as error:
         yield ProbeResult("fail", str(error))
         return
-    declared = llm.declared(tools, language=language) if isinstance(llm, ToolFilterLlm) else tools
+    declared = (
+        llm.filter_tools(tools, language=language) if isinstance(llm, ToolFilterLlm) else tools
+    )
     size = prompt_size(config, model, declared)
     if size is not None and size.fits:
         yield ProbeResult("ok", f"llm: {size}")

@@ -264,7 +264,7 @@ def _warn_about_prompt_size(config: Config, llm: Llm, toolbox: Toolbox) -> None:
     if config.assistant.tools is not None:
         tools = [tool for tool in tools if tool.name in config.assistant.tools]
     if isinstance(llm, ToolFilterLlm):
-        tools = llm.declared(tools, language=config.language)
+        tools = llm.filter_tools(tools, language=config.language)
     size = prompt_size(config, llm, tools)
     if size is not None and not size.fits:
         logger.warning("%s", size.advice())

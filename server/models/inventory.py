@@ -13,7 +13,7 @@ import msgspec
 from core.errors import EarshotError, EngineError
 from engines.runtime.gguf_file import UnreadableGgufError
 from engines.runtime.gguf_folder import check_parts, model_files, part_files
-from engines.runtime.text_encoder.folder import TextModelKind, kind_of
+from engines.runtime.text_encoder.folder import TextModelKind, read_model_kind
 from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, voice_name
@@ -180,7 +180,7 @@ def _classify(folder: Path) -> ModelFolder | None:
         return ModelFolder(name, folder, "endpoint", size_bytes, languages="for turn detection")
     if files := model_files(folder):
         return _gguf_model(name, folder, files[0])
-    if (kind := kind_of(folder)) is not None:
+    if (kind := read_model_kind(folder)) is not None:
         return _text_model_folder(name, folder, kind, size_bytes)
     return ModelFolder(name, folder, "checkpoint", size_bytes) if holds_checkpoint(folder) else None
 

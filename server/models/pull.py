@@ -12,7 +12,7 @@ from pathlib import Path
 from core.errors import EngineError
 from engines.runtime.gguf_file import UnreadableGgufError
 from engines.runtime.gguf_folder import check_parts, model_files
-from engines.runtime.text_encoder.folder import kind_of
+from engines.runtime.text_encoder.folder import read_model_kind
 from server.models.download import fetch
 from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
@@ -178,7 +178,7 @@ def _check_content(partial: Path, kind: SourceKind, origin: str) -> None:
     elif kind == "llm":
         why = _gguf_problem(partial)
     elif kind in ("embed", "rerank", "clip"):
-        found = kind_of(partial)
+        found = read_model_kind(partial)
         if found != kind:
             why = f"is a model for {found}, not for {kind}"
         else:

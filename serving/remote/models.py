@@ -14,7 +14,7 @@ from core.limits import CapacityLimit
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.pass_through import forward_error
 from engines.llm.openai.settings import Settings as LlmSettings
-from engines.runtime.openai_http.client import OpenAiHttpClient, WholeBody
+from engines.runtime.openai_http.client import OpenAiHttpClient, WholeBodyReader
 from engines.runtime.openai_http.errors import OpenAiHttpError
 from serving.remote.settings import RemoteKind, RemoteModelSettings
 
@@ -109,8 +109,8 @@ class RemoteModel:
             texts = self._client.stream(
                 path,
                 {**body, "model": self._name_there},
-                partial(WholeBody, max_bytes=MAX_ANSWER_BYTES),
-                awaited="answer",
+                partial(WholeBodyReader, max_bytes=MAX_ANSWER_BYTES),
+                first_item_name="answer",
                 first_timeout_s=self._settings.timeout_s,
                 next_timeout_s=self._settings.timeout_s,
             )
@@ -138,7 +138,7 @@ class RemoteModel:
                 if callable(body)
                 else {**body, "model": self._name_there},
                 _AnswerParts,
-                awaited="answer",
+                first_item_name="answer",
                 first_timeout_s=self._settings.timeout_s,
                 next_timeout_s=self._settings.timeout_s,
             )

@@ -19,7 +19,7 @@ from engines.base.text import (
     TextModelInfo,
 )
 from engines.runtime.image_text.folder import read_image_text_folder
-from engines.runtime.text_encoder.folder import TextModelKind, kind_of, read_folder
+from engines.runtime.text_encoder.folder import TextModelKind, read_folder, read_model_kind
 from engines.runtime.worker.payloads import EMBED, RERANK
 from engines.runtime.worker.protocol import LoadRequest
 from serving.catalogue import short_name
@@ -222,7 +222,7 @@ def find_text_models(models_dir: Path, kind: TextModelKind) -> Sequence[Loadable
     return [
         _offer(path)
         for path in sorted(models_dir.iterdir())
-        if path.is_dir() and not path.name.startswith(".") and kind_of(path) == kind
+        if path.is_dir() and not path.name.startswith(".") and read_model_kind(path) == kind
     ]
 
 
@@ -245,10 +245,10 @@ def _offer(path: Path) -> LoadableModel:
 
 def _describe(offer: LoadableModel) -> TextModelInfo:
     path = Path(offer.options["model"])
-    return read_info(path, kind_of(path))
+    return read_info(path, read_model_kind(path))
 
 
 def read_info(path: Path, kind: TextModelKind | None) -> TextModelInfo:
-    """Reads the properties of a model from its folder. `kind`: its kind, see `kind_of`. Raises
+    """Reads the properties of a model from its folder. `kind`: see `read_model_kind`. Raises
     EngineError, which names the file, if one is missing or says something that is not supported."""
     return read_image_text_folder(path).info if kind == "clip" else read_folder(path).info

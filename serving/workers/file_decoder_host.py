@@ -30,7 +30,7 @@ from msgspec import Struct
 from msgspec.msgpack import Decoder
 
 from core.errors import EarshotError
-from engines.runtime.worker.main import become_worker, die_with_parent
+from engines.runtime.worker.main import die_with_parent, set_up_worker_process
 from engines.runtime.worker.protocol import (
     CancelRequest,
     FailureReply,
@@ -352,7 +352,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
     parser.add_argument("--files-fd", type=int, required=True, help="the same, for descriptors")
     arguments = parser.parse_args()
-    become_worker()
+    set_up_worker_process()
     with (
         socket.socket(fileno=arguments.fd) as control,
         socket.socket(fileno=arguments.files_fd) as files,

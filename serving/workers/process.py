@@ -42,7 +42,7 @@ class ProcessWorker(EngineProcess[AsrInfo]):
         answer in time, which kills and restarts it.
         """
         await self._wait_until_restarted()
-        batch = AsrBatch([AsrItemMessage.of(item) for item in items])
+        batch = AsrBatch([AsrItemMessage.from_item(item) for item in items])
         loop = asyncio.get_running_loop()
         began = loop.time()
         results = await self.call(

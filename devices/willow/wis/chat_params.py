@@ -46,7 +46,7 @@ def read_question(query: Mapping[str, Any], text: str) -> OneShotRequest:
         max_output_tokens=whole_of(query, "max_new_tokens", MAX_NEW_TOKENS),
         top_p=number_of(query, "top_p", *TOP_P),
         repetition_penalty=number_of(query, "repetition_penalty", *PENALTIES),
-        usual_temperature=DEFAULT_TEMPERATURE,
+        default_temperature=DEFAULT_TEMPERATURE,
     )
 
 

@@ -149,7 +149,7 @@ def describe(settings: Settings) -> AsrInfo:
         paddings=paddings(notes),
         has_prompt_training=has_prompt_training(folder),
         tells_noise=tells_noise(folder, notes),
-        takes_all=settings.no_speech_threshold >= NO_REJECTION_THRESHOLD,
+        rejects_nothing=settings.no_speech_threshold >= NO_REJECTION_THRESHOLD,
     )
 
 

@@ -110,7 +110,7 @@ class IntentsLlm:
         for text in _answers(command, results, answers, names):
             yield TextDelta(text)
 
-    def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+    def filter_tools(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
         """Returns no tools (see `ToolFilterLlm`), because this engine has no prompt."""
         return ()
 

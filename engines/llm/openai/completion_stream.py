@@ -7,7 +7,7 @@ import aiohttp
 from core.events import RateLimits
 from engines.llm.openai.chunks import DONE, ChatCompletionChunk, read_chunk
 from engines.runtime.openai_http.client import read_limited
-from engines.runtime.openai_http.rate_limits import read_limits
+from engines.runtime.openai_http.rate_limits import read_rate_limits
 from engines.runtime.openai_http.sse import SseReader
 
 
@@ -31,7 +31,7 @@ class ChatCompletionStream:
         """Waits for the first chunk with content, and returns the rate limits or that chunk."""
         while (chunk := await self._next_chunk()) is not None and chunk.is_empty:
             pass  # some servers send an empty chunk before they compute the first token
-        if (limits := read_limits(self._response.headers)) is None:
+        if (limits := read_rate_limits(self._response.headers)) is None:
             return chunk
         self._buffered.append(chunk)
         return limits

@@ -25,7 +25,7 @@ from engines.llm.openai.server_quirks import ServerQuirks
 from engines.llm.openai.settings import Settings
 from engines.llm.openai.tool_calls import ToolCallAssembler
 from engines.llm.reasoning_filter import ReasoningFilter
-from engines.runtime.openai_http.client import OpenAiHttpClient, WholeBody
+from engines.runtime.openai_http.client import OpenAiHttpClient, WholeBodyReader
 from engines.runtime.openai_http.errors import OpenAiHttpError, sanitized_quote
 
 logger = logging.getLogger(__name__)
@@ -111,8 +111,8 @@ class OpenAiLlm:
                 self._server = None  # another model may be served by now
             texts = [message.text for message in messages]
             if is_length_refusal(exc):
-                raise ContextLengthExceeded("llm", self.name, exc.quoted(texts)) from None
-            raise exc.sanitized(texts) from None
+                raise ContextLengthExceeded("llm", self.name, exc.public_detail(texts)) from None
+            raise exc.public_error(texts) from None
 
     async def forward(
         self, path: str, body: Mapping[str, object], private_texts: Sequence[str]
@@ -126,8 +126,8 @@ class OpenAiLlm:
         texts = self._client.stream(
             path,
             {**body, "model": server.model},
-            ForwardedEvents if is_streamed else WholeBody,
-            awaited="first token" if is_streamed else "answer",
+            ForwardedEvents if is_streamed else WholeBodyReader,
+            first_item_name="first token" if is_streamed else "answer",
             first_timeout_s=settings.first_token_timeout_s
             if is_streamed
             else settings.answer_timeout_s,
@@ -236,7 +236,7 @@ class OpenAiLlm:
             "/chat/completions",
             body,
             ChatCompletionStream,
-            awaited="first token",
+            first_item_name="first token",
             first_timeout_s=self._settings.first_token_timeout_s,
             next_timeout_s=self._settings.token_timeout_s,
         )

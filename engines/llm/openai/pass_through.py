@@ -56,9 +56,9 @@ def forward_error(error: OpenAiHttpError, private_texts: Sequence[str]) -> Earsh
     private_texts: texts of the request, which the error must not repeat.
     """
     if error.status not in BAD_REQUEST_STATUSES:
-        return error.sanitized(private_texts)
+        return error.public_error(private_texts)
     code = "context_length_exceeded" if is_length_refusal(error) else "refused_by_model"
-    return RequestError(error.quoted(private_texts), code=code)
+    return RequestError(error.public_detail(private_texts), code=code)
 
 
 async def deltas_of_events(

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import EngineError, EngineUnreachable
 from engines.llm.openai.settings import AUTO, Settings
-from engines.runtime.openai_http.client import RETRIED, OpenAiHttpClient
+from engines.runtime.openai_http.client import RETRY_STATUSES, OpenAiHttpClient
 from engines.runtime.openai_http.errors import OpenAiHttpError
 
 logger = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ def possible_names(model: str) -> Sequence[str]:
 def _may_succeed_later(failures: Sequence[EngineError]) -> bool:
     """Returns True if the server was busy or not ready, and may answer later."""
     return any(
-        failure.status in RETRIED
+        failure.status in RETRY_STATUSES
         if isinstance(failure, OpenAiHttpError)
         else isinstance(failure, EngineUnreachable)
         for failure in failures

@@ -1,1 +1,1 @@
-"""Model servers that run as separate programs: starts, watches, restarts and ends them."""
+"""Model servers that run as separate programs: how they are started, watched and ended."""

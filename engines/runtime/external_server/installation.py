@@ -1,7 +1,7 @@
 """Marker file in the folder of a model server that `earshot engines install` made.
 
 The marker is written last, and only after the server's program ran there once. So a folder without
-it is incomplete, whatever else it holds.
+a marker holds an incomplete installation.
 """
 
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ class ServerInstallation(msgspec.Struct, frozen=True):
 
 
 def read_marker(folder: Path, program: Path) -> ServerInstallation | None:
-    """Returns what is installed in a folder; None if nothing is, or the installation broke off.
-    `program`: path of the server's program within the folder."""
+    """Returns what is installed in a folder; None if nothing is, or if the installation is
+    incomplete. `program`: path of the server's program within the folder."""
     try:
         installation = msgspec.json.decode((folder / MARKER).read_bytes(), type=ServerInstallation)
     except (OSError, msgspec.DecodeError):

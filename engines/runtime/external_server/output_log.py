@@ -12,8 +12,8 @@ logger = logging.getLogger(__name__)
 MAX_LINE_CHARS = 500
 "Longest line that is kept; some servers print their whole configuration in one line."
 KEPT_LINES = 60
-"""Number of last lines that are kept: room for the traceback of a process that computes and the
-one that follows from the process that waited for it."""
+"""Number of last lines that are kept: room for two tracebacks, of the process that failed and of
+the one that waited for it."""
 SUMMARY_LINES = 4
 "Number of lines that go into an error message."
 SUMMARY_LINE_CHARS = 200
@@ -22,9 +22,9 @@ LINES_PER_S = 50
 """Most lines that are logged per second; further ones are only counted. A server that fails in a
 loop must not fill the disk."""
 
-_ERRORS = (" ERROR ", " CRITICAL ")
+_ERROR_LEVELS = (" ERROR ", " CRITICAL ")
 
-_NAMES_AN_ERROR = re.compile(r"\b\w*(Error|Exception|error:)")
+_ERROR_NAME = re.compile(r"\b\w*(Error|Exception|error:)")
 _ENDS_OF_LINE = re.compile(r"[\r\n]+")
 
 
@@ -43,13 +43,13 @@ class ServerLog:
         self._second, self._logged, self._dropped = -1, 0, 0
 
     def begin(self) -> None:
-        """Prepares for another start: drops the old lines, which no longer explain anything."""
+        """Prepares for another start: drops the lines of the previous run."""
         self._lines.clear()
         self._is_ending = False
 
     def end(self) -> None:
-        """Notes that the server was asked to end. Its complaints from now on are logged at debug
-        level only."""
+        """Notes that the server was asked to end. From now on its errors are expected, and logged
+        at debug level."""
         self._is_ending = True
 
     def feed(self, data: bytes) -> None:
@@ -70,7 +70,7 @@ class ServerLog:
     def summary(self) -> str:
         """Returns the last lines that name an error, or else the last lines, for an error
         message."""
-        lines = (line[-SUMMARY_LINE_CHARS:] for line in error_lines(tuple(self._lines)))
+        lines = (line[-SUMMARY_LINE_CHARS:] for line in last_error_lines(tuple(self._lines)))
         return " | ".join(lines) or "none"
 
     def _take(self, line: str) -> None:
@@ -100,11 +100,11 @@ def level_of(line: str) -> int:
     """Returns the log level for a line. Errors are for the operator. Model servers print a dozen
     warnings in a normal start, so all the rest is at debug level."""
     head = f" {line[:80]} "
-    return logging.WARNING if any(word in head for word in _ERRORS) else logging.DEBUG
+    return logging.WARNING if any(word in head for word in _ERROR_LEVELS) else logging.DEBUG
 
 
-def error_lines(lines: Sequence[str]) -> Sequence[str]:
+def last_error_lines(lines: Sequence[str]) -> Sequence[str]:
     """Returns the last few different lines that name an error; if there are none, the last few
     lines."""
-    errors = [line for line in lines if _NAMES_AN_ERROR.search(line)]
+    errors = [line for line in lines if _ERROR_NAME.search(line)]
     return list(dict.fromkeys(errors or lines))[-SUMMARY_LINES:]

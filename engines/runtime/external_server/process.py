@@ -1,5 +1,5 @@
-"""Starts one external server process, reads its output, and ends it with all processes it started.
-See `process_group_guard.py`."""
+"""Starts one external server process, reads its output, and ends it together with all processes
+that it started. `process_group_guard.py` does the last part."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from typing import IO
 from engines.runtime.external_server.output_log import ServerLog
 
 GUARD = Path(__file__).with_name("process_group_guard.py")
-"The guard program, which ends the server when we end or ask for it."
+"The guard program, which ends the server when our process ends or asks for it."
 
 GRACE_S = 10.0
 "Time from the request to end until a server is killed: freeing a GPU takes some seconds."
@@ -53,7 +53,7 @@ async def start_server(
     `log`: gets the server's output. Raises OSError when the server cannot be started.
     """
     log.begin()
-    async with _pipe() as (stdout, theirs):
+    async with _pipe() as (stdout, write_end):
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -61,11 +61,11 @@ async def start_server(
             str(grace_s),
             *command,
             stdin=asyncio.subprocess.PIPE,
-            stdout=theirs,
+            stdout=write_end,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # so that Ctrl-C in a terminal does not reach it: we end it
         )
-        theirs.close()
+        write_end.close()
         try:
             assert process.stdin is not None
             process.stdin.write(json.dumps(dict(variables)).encode() + b"\n")
@@ -74,24 +74,23 @@ async def start_server(
                 log.feed(pid + b"\n" + await stdout.read())
                 raise OSError(f"it could not be started: {log.summary()}")
             async with asyncio.TaskGroup() as tasks:
-                reading = tasks.create_task(_read(stdout, log), name="server-log")
+                reader = tasks.create_task(_read(stdout, log), name="server-log")
                 try:
                     yield ServerProcess(process, int(pid))
                 finally:
                     log.end()
                     await _end(process, grace_s)  # while we still read: a full pipe would block it
                     _kill_group(process, int(pid))
-                    await asyncio.wait([reading], timeout=LAST_OUTPUT_S)
-                    reading.cancel()
+                    await asyncio.wait([reader], timeout=LAST_OUTPUT_S)
+                    reader.cancel()
         finally:
             await _end(process, grace_s)
 
 
 @asynccontextmanager
 async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
-    """Opens a pipe for the server's output. asyncio's own pipe is not used: with that a process
-    counts as ended only when no process has the other end open any more, and an orphan may keep it
-    open."""
+    """Opens a pipe for the server's output. With asyncio's own pipe, a process would count as ended
+    only when the last process has closed the write end, and an orphan may keep that open."""
     read_end, write_end = (
         os.fdopen(fd, mode) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
     )
@@ -122,8 +121,8 @@ async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
 
 
 def _kill_group(guard: asyncio.subprocess.Process, group: int) -> None:
-    """Kills the process group after the guard was killed. The guard could not do it, and the kernel
-    ended only the group's first process."""
+    """Kills the process group if the guard was killed. The guard could not do it then, and the
+    kernel has ended only the group's first process."""
     if guard.returncode is not None and guard.returncode < 0:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)

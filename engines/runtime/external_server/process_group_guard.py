@@ -1,4 +1,4 @@
-"""Guard program that runs a server and ends it when we are gone.
+"""Guard program that runs a server, and ends it when our process is gone.
 
 Run it as `python -I process_group_guard.py GRACE_S COMMAND...`. It uses only the standard library.
 
@@ -6,9 +6,9 @@ Standard input: one line of JSON with environment variables for the server, so t
 visible in a command line. When standard input then closes, our process is gone or wants the server
 to stop. Standard output: the server's process id, then all output of the server.
 
-Many model servers compute in processes of their own, which live on when the one that serves HTTP is
-killed. They share its process group. The guard kills that group before it ends, and all processes
-that left it.
+Many model servers compute in child processes, which live on when the process that serves HTTP is
+killed. They share its process group. Before the guard ends, it kills that group and all processes
+that have left it.
 """
 
 import ctypes
@@ -48,10 +48,10 @@ def main(arguments: list[str]) -> int:
     try:
         sys.stdout.write(f"{server.pid}\n")
         sys.stdout.flush()
-        ended = os.pidfd_open(server.pid)
-        if ended not in _readable(ended, sys.stdin.fileno()):
+        server_fd = os.pidfd_open(server.pid)  # becomes readable when the server ends
+        if server_fd not in _readable(server_fd, sys.stdin.fileno()):
             server.terminate()
-            _readable(ended, timeout_s=grace_s)
+            _readable(server_fd, timeout_s=grace_s)
     finally:
         # The server is not reaped yet, so no other process group can have its number.
         with suppress(ProcessLookupError):
@@ -76,6 +76,7 @@ def _children() -> list[int]:
 
 
 def _readable(*files: int, timeout_s: float | None = None) -> list[int]:
+    """Waits until one of the files can be read, and returns those that can."""
     return select.select(files, [], [], timeout_s)[0]
 
 

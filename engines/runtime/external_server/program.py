@@ -1,6 +1,6 @@
-"""Description of a model server program that others wrote, its port, and a health check over HTTP.
+"""Description of a model server program, its port, and a health check over HTTP.
 
-Nothing here knows a particular program: command, variables, port and health check come from the
+The code is the same for every program: command, variables, port and health check come from the
 engine that uses it.
 """
 
@@ -18,7 +18,7 @@ from engines.runtime.external_server.process import GRACE_S, start_server
 from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
 
 HealthProbe = Callable[[], Awaitable[bool]]
-"Function that returns True if a server is well. It must end within seconds."
+"Function that returns True if a server is healthy. It must end within seconds."
 
 PROBE_TIMEOUT_S = 5.0
 "Timeout of a health check. It answers within milliseconds; on a swapping machine within seconds."
@@ -26,7 +26,7 @@ PROBE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """Program of a model server, which an engine runs in processes of its own.
+    """Program of a model server that an engine starts.
 
     Example:
         with reserve_port("tts", "parrot", "127.0.0.1", 0) as port:
@@ -53,7 +53,7 @@ class ServerProgram:
     "Time from the request to end until the server is killed."
 
     def supervisor(self, probe: HealthProbe) -> ServerSupervisor:
-        """Returns a supervisor that starts this program, and asks `probe` whether it is well."""
+        """Returns a supervisor that starts this program. `probe`: its health check."""
         log = ServerLog(f"{self.kind}.{self.name}", self.secret, _loop_time_s)
         return ServerSupervisor(
             SupervisedServer(
@@ -72,9 +72,9 @@ def reserve_port(kind: str, engine: str, host: str, port: int) -> Iterator[int]:
     """Reserves a port while the body runs, and yields its number. `port`: 0 chooses a free one.
 
     The port stays bound here without listening. SO_REUSEADDR lets the server bind it too, as long
-    as only one of the two sockets listens. Linux gives a bound port to no program that asks for any
-    free one. So the server has the same port after each restart. Raises EngineError if another
-    program already listens there.
+    as only one of the two sockets listens. Linux does not give a bound port to programs that ask
+    for a free one. So the server has the same port after each restart. Raises EngineError if
+    another program already listens there. `kind`, `engine`: names for this error.
     """
     with socket.socket() as reservation:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -89,18 +89,18 @@ def reserve_port(kind: str, engine: str, host: str, port: int) -> Iterator[int]:
 
 @asynccontextmanager
 async def http_health(url: str) -> AsyncIterator[HealthProbe]:
-    """Yields a health check that asks `url`: status 200 within PROBE_TIMEOUT_S is well."""
+    """Yields a health check that requests `url`. Status 200 within PROBE_TIMEOUT_S is healthy."""
     timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as http:
 
-        async def is_well() -> bool:
+        async def is_healthy() -> bool:
             try:
                 async with http.get(url) as response:
                     return response.status == 200
             except (aiohttp.ClientError, TimeoutError):
                 return False
 
-        yield is_well
+        yield is_healthy
 
 
 def _loop_time_s() -> float:

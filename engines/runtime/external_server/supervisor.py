@@ -29,7 +29,7 @@ START_PROBE_S = 0.25
 "Seconds between two probes of a server that is starting."
 WATCH_S = 5.0
 "Seconds between two probes of a server that is up."
-MISSES = 3
+MAX_MISSED_PROBES = 3
 """Failed probes in a row after which a server counts as hung. One is not enough: a busy machine
 answers slowly."""
 
@@ -48,7 +48,7 @@ class SupervisedServer:
     start: Callable[[], AbstractAsyncContextManager[ServerProcess]]
     "Starts the server, and ends it when the context is left."
     probe: Callable[[], Awaitable[bool]]
-    "Returns True if the server is well. It must end within seconds."
+    "Returns True if the server is healthy. It must end within seconds."
     last_output: Callable[[], str]
     "Returns the last lines that the server printed, for an error message."
     start_timeout_s: float
@@ -69,45 +69,46 @@ class ServerSupervisor:
         self.restarts = 0
 
     def check(self) -> None:
-        """Raises EngineCrashed at once if the server is not up. A caller should not wait half a
-        minute for an answer."""
+        """Raises EngineCrashed at once if the server is not up, so that no caller waits half a
+        minute for its start."""
         if self.state == "up":
             return
-        doing = {"restarting": "it is being restarted", "given up": "it is not started again"}
-        tail = f"; {doing[self.state]}" if self.state in doing else ""
+        next_step = {"restarting": "it is being restarted", "given up": "it is not started again"}
+        tail = f"; {next_step[self.state]}" if self.state in next_step else ""
         why = f"its server is not running: {self._state_reason}{tail}"
         raise EngineCrashed(self._server.kind, self._server.name, why)
 
-    async def changed(self) -> ServerState:
+    async def wait_for_change(self) -> ServerState:
         """Waits until the state changes, and returns the new state."""
         await self._changed.wait()
         return self.state
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Waits until the server is up. Raises EngineCrashed if it is stopped or given up."""
         while self.state in ("starting", "restarting"):
-            await self.changed()
+            await self.wait_for_change()
         self.check()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Starts the server before the body, and ends it afterwards. Raises EngineError if the very
-        first start fails: the reason is then in the settings, and a restart does not help."""
+        """Starts the server before the body, and ends it afterwards. Raises EngineError if the
+        first start fails: then usually the settings are wrong, and a restart does not help."""
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         failed: EngineError | None = None
         async with asyncio.TaskGroup() as tasks:
-            supervising = tasks.create_task(self._supervise(first), name=self._label)
+            supervisor = tasks.create_task(self._supervise(first), name=self._label)
             try:
                 await first
                 yield
             except EngineError as exc:
                 failed = exc
             finally:
-                supervising.cancel()
+                supervisor.cancel()
         if failed:  # raised outside the task group, which would wrap it in an ExceptionGroup
             raise failed
 
     async def _supervise(self, first: asyncio.Future[None]) -> None:
+        """Runs the server again and again. `first`: gets the result of the first start."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(BACKOFF_S, STABLE_AFTER_S)
         try:
@@ -123,7 +124,7 @@ class ServerSupervisor:
                 wait_s = backoff.fail(0.0 if up_since_s is None else loop.time() - up_since_s)
                 logger.error("! %s: %s", self._label, error.detail)
                 if backoff.failures == MAX_FAILURES:
-                    why = f"it failed {MAX_FAILURES} times in a row, at last so: {error.detail}"
+                    why = f"it failed {MAX_FAILURES} times in a row; the last time: {error.detail}"
                     self._set_state("given up", why)
                     logger.error("! %s: will not be restarted", self._label)
                     return
@@ -183,7 +184,7 @@ class ServerSupervisor:
     async def _until_down(self, process: ServerProcess) -> "_ServerExit":
         """Waits until the server has ended or does not answer any more."""
         misses = 0
-        while misses < MISSES:
+        while misses < MAX_MISSED_PROBES:
             if (ended := await _wait_for_exit(WATCH_S, process)) is not None:
                 return _ServerExit(EngineCrashed, ended)
             misses = 0 if await self._server.probe() else misses + 1
@@ -192,7 +193,7 @@ class ServerSupervisor:
 
 @dataclass(frozen=True, slots=True)
 class _ServerExit:
-    """Reason why a server is not up (any more), and the error class for it."""
+    """Reason why a server is not up or no longer up, and the error class for it."""
 
     error: type[EngineError]
     why: str

@@ -1,1 +1,2 @@
-"""Models with a tower for texts and one for images, whose vectors can be compared: CLIP, SigLIP."""
+"""CLIP and SigLIP models: two networks ("towers"), one for texts and one for images, whose vectors
+can be compared."""

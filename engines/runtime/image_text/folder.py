@@ -1,5 +1,5 @@
-"""Reads what the folder of a CLIP or SigLIP model says about it: the sizes of both towers, and how
-an image is prepared. The files are those of transformers. No weights are read."""
+"""Reads the description of a CLIP or SigLIP model from its folder: the sizes of both towers, and
+how an image is prepared. The files are those of transformers. No weights are read."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +14,11 @@ from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
 from engines.runtime.text_encoder.folder import read_json
 
 MAX_BATCH = 8
-"""Largest number of items in one call. An item has at most one image of MAX_IMAGE_BYTES, so that a
-call fits into one message to the worker, 64 MiB."""
+"""Largest number of items in one call. An item has at most one image of MAX_IMAGE_BYTES, so a call
+fits into one message to the worker, 64 MiB."""
 
 MAX_IMAGE_PIXELS = 4096
-"Largest width of the images that a tower takes; those of real models have at most 512."
+"Largest width of a tower's input images, in pixels; known models have at most 512."
 
 TEXT_FILES = ("text_model.onnx", "onnx/text_model.onnx")
 "Places of an exported tower for texts, the preferred first."
@@ -29,18 +29,18 @@ PROCESSOR_FILE, JOINT_PROCESSOR_FILE = "preprocessor_config.json", "processor_co
 "Files that say how an image is prepared. Version 5 of transformers writes the second one."
 
 BILINEAR, BICUBIC = 2, 3
-"Numbers of filters in PIL and in `resample`."
+"Codes of the filters for scaling, in PIL and in `resample`."
 
 ACTIVATIONS = ("quick_gelu", "gelu", "gelu_pytorch_tanh")
-"Activations that the networks can have."
+"Activation functions that are supported."
 
 Count = Annotated[int, Meta(gt=0, le=2**20)]
-"A size in a configuration; larger ones do not exist."
+"A size in a configuration. No known model has a larger one."
 
 
 class TowerConfig(Struct, frozen=True):
-    """Sizes of a tower. The defaults of a field are those of transformers for CLIP's texts, because
-    its newer versions write only what differs from them."""
+    """Sizes of a tower. The defaults of the fields are those of transformers for CLIP's texts,
+    because newer versions of transformers write only what differs from them."""
 
     hidden_size: Count
     intermediate_size: Count
@@ -147,16 +147,17 @@ class _TokenizerConfig(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ImagePreparation:
-    """How an image becomes the values that a tower takes."""
+    """Steps that turn an image into the values that a tower takes."""
 
     size: int
     "Width and height of the result in pixels."
-    resized: int | None
-    """Length of the shorter edge after the image is scaled; its middle is then cut out. None: the
-    image is scaled to `size`, whatever its proportions are."""
+    resized_edge: int | None
+    """Length of the shorter edge after scaling, in pixels; the middle is then cut out. None: the
+    image is scaled to `size` without keeping its proportions."""
     filter: int
     "BILINEAR or BICUBIC."
     rescale_factor: float
+    "Factor on the colours, which are 0 to 255; then `mean` is subtracted and divided by `std`."
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
@@ -172,7 +173,7 @@ class ImageTextFolder:
     info: TextModelInfo
     preparation: ImagePreparation
     pad_token: str = ""
-    "Token that fills up texts; empty: the tokenizer's own file or config.json says its id."
+    "Padding token of texts; empty: its id is in tokenizer.json or config.json."
 
     @property
     def text_file(self) -> Path | None:
@@ -233,7 +234,8 @@ def _tower(path: Path, section: str, values: dict[str, Any]) -> TowerConfig:
     except msgspec.ValidationError as error:
         raise _error(path, f"config.json: {section}: {error}") from error
     if tower.hidden_size % tower.num_attention_heads:
-        why = f"hidden_size {tower.hidden_size} is no multiple of {tower.num_attention_heads} heads"
+        heads = tower.num_attention_heads
+        why = f"hidden_size {tower.hidden_size} must be a multiple of num_attention_heads {heads}"
         raise _error(path, f"config.json: {section}: {why}")
     if tower.hidden_act not in ACTIVATIONS:
         allowed = ", ".join(ACTIVATIONS)
@@ -243,13 +245,16 @@ def _tower(path: Path, section: str, values: dict[str, Any]) -> TowerConfig:
 
 
 def _check_towers(path: Path, vision: TowerConfig, dimensions: int | None) -> None:
-    """`dimensions`: length of SigLIP's vectors of texts; None for CLIP."""
+    """Raises EngineError if the towers are not supported or do not fit together, or if their
+    weights are missing. `dimensions`: length of SigLIP's vectors of texts; None for CLIP."""
     if vision.num_channels != 3 or vision.patch_size > vision.image_size:
         why = "images must have 3 channels and at least one patch"
         raise _error(path, f"config.json: vision_config: {why}")
     if dimensions is not None and (dimensions != vision.hidden_size or not vision.vision_use_head):
         why = f"vectors of images have {vision.hidden_size} numbers, those of texts {dimensions}"
-        raise _error(path, f"config.json: {why}" if vision.vision_use_head else "has no head")
+        if not vision.vision_use_head:
+            why = "vision_config: vision_use_head must be true"
+        raise _error(path, f"config.json: {why}")
     has_text, has_images = (_first(path, names) for names in (TEXT_FILES, IMAGE_FILES))
     if not (path / CHECKPOINT_FILE).is_file() and not (has_text and has_images):
         why = f"has neither {CHECKPOINT_FILE} nor both of {TEXT_FILES[1]} and {IMAGE_FILES[1]}"
@@ -271,16 +276,16 @@ def _preparation(path: Path, vision: TowerConfig, *, is_clip: bool) -> ImagePrep
     # A single number means the shorter edge for CLIP, and both edges for SigLIP.
     size = _extent(config.size, target, is_shortest=is_clip)
     crop = _extent(config.crop_size, target, is_shortest=False)
-    resized = size.shortest_edge
-    if resized is not None and not is_cropped:
+    resized_edge = size.shortest_edge
+    if resized_edge is not None and not is_cropped:
         raise _error(path, f"{name}: size.shortest_edge needs do_center_crop")
     result = crop if is_cropped else size
     if (result.height, result.width) != (target, target):
         why = f"images become {result.width} x {result.height} pixels, config.json says {target}"
         raise _error(path, f"{name}: {why}")
-    if resized is None and (size.height, size.width) != (target, target):
+    if resized_edge is None and (size.height, size.width) != (target, target):
         raise _error(path, f"{name}: size and crop_size must be equal without shortest_edge")
-    if resized is not None and not target <= resized <= 2 * target:
+    if resized_edge is not None and not target <= resized_edge <= 2 * target:
         raise _error(path, f"{name}: size.shortest_edge must be {target} to {2 * target}")
     resample = config.resample or BICUBIC
     if resample not in (BILINEAR, BICUBIC):
@@ -292,7 +297,7 @@ def _preparation(path: Path, vision: TowerConfig, *, is_clip: bool) -> ImagePrep
         raise _error(path, f"{name}: image_std must be positive")
     return ImagePreparation(
         target,
-        resized,
+        resized_edge,
         resample,
         config.rescale_factor,
         (config.image_mean or mean) if has_norm else (0.0, 0.0, 0.0),
@@ -300,14 +305,14 @@ def _preparation(path: Path, vision: TowerConfig, *, is_clip: bool) -> ImagePrep
     )
 
 
-Triple = tuple[float, float, float]
+RgbValues = tuple[float, float, float]
 
-CLIP_NORM: tuple[Triple, Triple] = (
+CLIP_NORM: tuple[RgbValues, RgbValues] = (
     (0.48145466, 0.4578275, 0.40821073),
     (0.26862954, 0.26130258, 0.27577711),
 )
-"Mean and standard deviation of the colours, if the file has none."
-SIGLIP_NORM: tuple[Triple, Triple] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+"Mean and standard deviation of red, green and blue, if the file has none."
+SIGLIP_NORM: tuple[RgbValues, RgbValues] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
 def _extent(size: int | _ImageSize | None, default: int, *, is_shortest: bool) -> _ImageSize:

@@ -1,7 +1,7 @@
 """Decodes an image and prepares it for a tower, as transformers does.
 
-Images come from strangers, so the format, the number of pixels, the proportions and the processor
-time are limited. It runs in a model's worker process.
+Images come from clients, so the format, the number of pixels, the proportions and the processor
+time are limited. The code runs in a model's worker process.
 """
 
 import signal
@@ -19,32 +19,33 @@ import numpy.typing as npt
 from engines.runtime.image_text.folder import ImagePreparation
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-"Formats of images that are decoded. Of an animation the first frame is taken."
+"Formats of images that are decoded. Only the first frame of an animation is used."
 
 MAX_PIXELS = 30_000_000
 "Most pixels of an image: twice those of most cameras' photos. Decoded, they take 120 MB."
 
-MAX_PROPORTION = 50
+MAX_ASPECT_RATIO = 50
 """Longest edge as a multiple of the shortest. The image is scaled by its shortest edge, so a long
 thin one would become huge."""
 
 MAX_DECODE_S = 5.0
-"""Processor time to decode and prepare an image, in seconds. A photo takes 0.3 s here. A JPEG of
+"""Longest processor time to decode and prepare an image, in seconds. A photo takes 0.3 s. A JPEG of
 some hundred kB can have thousands of passes over millions of pixels."""
 
 Pixels = npt.NDArray[np.float32]
 
 
 class UnusableImage(ValueError):
-    """An image cannot be used. The message is the rest of a sentence about it."""
+    """An image cannot be used. The message is the reason, such as `it is damaged`."""
 
 
 class _DecodeTimeout(Exception):
-    """The processor time is over."""
+    """The processor time has reached its limit."""
 
 
 def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
-    """Returns the values of an image file, of shape (3, size, size). Raises UnusableImage."""
+    """Returns the values of an image for a tower, shape (3, size, size). `data`: the image's file.
+    Raises UnusableImage."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -65,7 +66,7 @@ def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
         raise
     except UnidentifiedImageError:
         allowed = ", ".join(FORMATS)
-        raise UnusableImage(f"it is no image in one of the formats {allowed}") from None
+        raise UnusableImage(f"it is not an image in one of the formats {allowed}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise UnusableImage(f"it has more than {MAX_PIXELS} pixels, the limit") from None
     # What Pillow raises for a damaged file depends on the format.
@@ -74,27 +75,27 @@ def prepare_image(data: bytes, preparation: ImagePreparation) -> Pixels:
 
 
 def _check_size(width: int, height: int) -> None:
-    """Checks what the file says about itself before anything is decoded. Raises UnusableImage."""
+    """Checks the size in the file's header, before anything is decoded. Raises UnusableImage."""
     if width * height > MAX_PIXELS:
         raise UnusableImage(f"it has {width} x {height} pixels; at most {MAX_PIXELS} are allowed")
-    if min(width, height) * MAX_PROPORTION < max(width, height):
+    if min(width, height) * MAX_ASPECT_RATIO < max(width, height):
         raise UnusableImage(
-            f"it has {width} x {height} pixels; an edge may be at most {MAX_PROPORTION} times as"
+            f"it has {width} x {height} pixels; an edge may be at most {MAX_ASPECT_RATIO} times as"
             " long as the other"
         )
 
 
 def _values(image: Any, preparation: ImagePreparation) -> Pixels:
-    size = preparation.size
-    if preparation.resized is None:
+    """Scales, cuts and normalises an RGB image. Returns shape (3, size, size)."""
+    size, edge = preparation.size, preparation.resized_edge
+    if edge is None:
         image = image.resize((size, size), preparation.filter)
     else:
         shortest, longest = sorted(image.size)
-        longer = int(preparation.resized * longest / shortest)
-        is_wide = image.width > image.height
-        edges = (longer, preparation.resized) if is_wide else (preparation.resized, longer)
+        longer = int(edge * longest / shortest)
+        edges = (longer, edge) if image.width > image.height else (edge, longer)
         image = image.resize(edges, preparation.filter)
-        left, top = ((edge - size) // 2 for edge in image.size)
+        left, top = ((length - size) // 2 for length in image.size)
         image = image.crop((left, top, left + size, top + size))
     scaled = np.asarray(image, np.float32) * np.float32(preparation.rescale_factor)
     mean, std = (np.array(part, np.float32) for part in (preparation.mean, preparation.std))
@@ -103,8 +104,9 @@ def _values(image: Any, preparation: ImagePreparation) -> Pixels:
 
 @contextmanager
 def _limited_time() -> Iterator[None]:
-    """Raises _DecodeTimeout in the body after MAX_DECODE_S of processor time. Pillow decodes a file
-    in pieces, and Python handles the signal between two of them. Call it in the main thread."""
+    """Raises _DecodeTimeout in the body after MAX_DECODE_S of processor time. Call it in the main
+    thread. It works because Pillow decodes a file in pieces, and Python handles the signal between
+    two of them."""
 
     def end(_: int, __: FrameType | None) -> None:
         raise _DecodeTimeout

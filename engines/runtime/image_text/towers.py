@@ -10,21 +10,24 @@ from engines.runtime.image_text.folder import ImageTextFolder, TowerConfig
 
 TEXT_INPUT, IMAGE_INPUT = "input_ids", "pixel_values"
 TEXT_OUTPUT, IMAGE_OUTPUT = "text_embeds", "image_embeds"
-"Names of the inputs and outputs, as exporters write them."
+"Names of the inputs and outputs, the same as in exported towers."
 
 OLD_END_TOKEN = 2
-"""End token in the config.json of the first CLIP models, which is wrong: theirs is the highest id
-that a text has. transformers makes the same exception."""
+"""Wrong id of the end token in the config.json of the first CLIP models. In their texts the end
+token has the highest id. transformers makes the same exception."""
 
 QUICK_GELU_FACTOR = 1.702
-"Factor of the sigmoid that CLIP takes in place of a Gelu."
+"Factor in CLIP's approximation of Gelu: x * sigmoid(factor * x)."
 
 
 def text_tower(model: ImageTextFolder, checkpoint: Checkpoint) -> bytes:
-    """Returns the network for texts, from token ids to vectors. CLIP's vector is that of the end
-    token, and no token sees a later one, so any padding may follow. SigLIP's is that of the last
-    position: texts must be padded to `max_position_embeddings`. Raises EngineError if the
-    checkpoint lacks weights or has others than its config.json says."""
+    """Returns the network for texts, from token ids to vectors.
+
+    CLIP's vector is that of the end token, and no token sees a later one, so any padding may
+    follow. SigLIP's vector is that of the last position, so texts must be padded to
+    `max_position_embeddings`. Raises EngineError if weights are missing or have other shapes than
+    config.json says.
+    """
     config = model.text
     graph = _Tower(checkpoint, "text_model.", config)
     vectors = graph.text_vectors(is_clip=model.family == "clip", dimensions=model.info.dimensions)
@@ -55,6 +58,7 @@ class _Tower(GraphWriter):
         self._config, self._size = config, config.hidden_size
 
     def text_vectors(self, *, is_clip: bool, dimensions: int) -> str:
+        """Adds the whole network for texts. `dimensions`: length of the vectors."""
         config, size = self._config, self._size
         words = self.weight("embeddings.token_embedding.weight", (config.vocab_size, size))
         positions = self.weight(
@@ -66,17 +70,18 @@ class _Tower(GraphWriter):
         at = self.node("Slice", [positions, self.int64("zero", [0]), length, "zero"])
         hidden = self.node("Add", [self.node("Gather", [words, TEXT_INPUT], axis=0), at])
         hidden = self._layers(hidden, is_causal=is_clip)
-        hidden = self._normed("final_layer_norm", hidden)
+        hidden = self._norm_layer("final_layer_norm", hidden)
         if not is_clip:
             last = self.node("Gather", [hidden, self.int64("last", None, -1)], axis=1)
             return self.linear("head", last, (dimensions, size))
+        # ArgMax finds the first end token: it has the highest id, or is marked by 1.
         ids = TEXT_INPUT
         if config.eos_token_id != OLD_END_TOKEN:
             end = self.int64("end", None, config.eos_token_id)
             ids = self.node("Cast", [self.node("Equal", [ids, end])], to=INT64)
         first_end = self.node("ArgMax", [ids], axis=1, keepdims=1)
         pooled = self.node("GatherND", [hidden, first_end], batch_dims=1)
-        return self._projected("text_projection", pooled, dimensions)
+        return self._projection("text_projection", pooled, dimensions)
 
     def clip_image_vectors(self, dimensions: int) -> str:
         config, size = self._config, self._size
@@ -85,21 +90,21 @@ class _Tower(GraphWriter):
             "Reshape",
             [self.weight("embeddings.class_embedding", (size,)), self.int64("row", [1, 1, size])],
         )
-        hidden = self.node("Concat", [self._per_image(first), patches], axis=1)
-        hidden = self._positioned(hidden, config.patches + 1)
-        hidden = self._layers(self._normed("pre_layrnorm", hidden))
+        hidden = self.node("Concat", [self._repeat_per_image(first), patches], axis=1)
+        hidden = self._add_positions(hidden, config.patches + 1)
+        hidden = self._layers(self._norm_layer("pre_layrnorm", hidden))
         first = self.node("Gather", [hidden, self.int64("first", None, 0)], axis=1)
-        return self._projected(
-            "visual_projection", self._normed("post_layernorm", first), dimensions
+        return self._projection(
+            "visual_projection", self._norm_layer("post_layernorm", first), dimensions
         )
 
     def siglip_image_vectors(self) -> str:
-        hidden = self._positioned(self._patches(has_bias=True), self._config.patches)
-        hidden = self._normed("post_layernorm", self._layers(hidden))
-        return self._attention_pooled(hidden)
+        hidden = self._add_positions(self._patches(has_bias=True), self._config.patches)
+        hidden = self._norm_layer("post_layernorm", self._layers(hidden))
+        return self._attention_pooling(hidden)
 
-    def _attention_pooled(self, hidden: str) -> str:
-        """Adds SigLIP's head: a learned query that looks at all patches, and a last layer."""
+    def _attention_pooling(self, hidden: str) -> str:
+        """Adds SigLIP's head: attention of a learned query to all patches, and a last layer."""
         size = self._size
         probe = self.weight("head.probe", (1, 1, size))
         weights = self.weight("head.attention.in_proj_weight", (3 * size, size))
@@ -116,13 +121,13 @@ class _Tower(GraphWriter):
         query, key, value = projected
         pooled = self.node(
             "MultiHeadAttention",
-            [self._per_image(query), key, value],
+            [self._repeat_per_image(query), key, value],
             domain=MICROSOFT,
             num_heads=self._config.num_attention_heads,
         )
         pooled = self.linear("head.attention.out_proj", pooled, (size, size))
         pooled = self.node("Gather", [pooled, self.int64("first", None, 0)], axis=1)
-        inner = self._feed_forward("head.mlp", self._normed("head.layernorm", pooled))
+        inner = self._feed_forward("head.mlp", self._norm_layer("head.layernorm", pooled))
         return self.node("Add", [pooled, inner])
 
     def _patches(self, *, has_bias: bool) -> str:
@@ -136,13 +141,13 @@ class _Tower(GraphWriter):
         flat = self.node("Reshape", [grid, self.int64("flat", [0, size, config.patches])])
         return self.node("Transpose", [flat], perm=[0, 2, 1])
 
-    def _per_image(self, row: str) -> str:
+    def _repeat_per_image(self, row: str) -> str:
         """Repeats a value of shape (1, 1, size) for each image of the batch."""
         batch = self.node("Shape", [IMAGE_INPUT], end=1)
         shape = self.node("Concat", [batch, self.int64("ones", [1, 1])], axis=0)
         return self.node("Expand", [row, shape])
 
-    def _positioned(self, hidden: str, positions: int) -> str:
+    def _add_positions(self, hidden: str, positions: int) -> str:
         name = "embeddings.position_embedding.weight"
         return self.node("Add", [hidden, self.weight(name, (positions, self._size))])
 
@@ -153,23 +158,23 @@ class _Tower(GraphWriter):
             attention = f"{name}.self_attn"
             attended = self.self_attention(
                 [f"{attention}.{part}_proj" for part in "qkv"],
-                self._normed(f"{name}.layer_norm1", hidden),
+                self._norm_layer(f"{name}.layer_norm1", hidden),
                 size,
                 heads,
                 is_causal=is_causal,
             )
             attended = self.linear(f"{attention}.out_proj", attended, (size, size))
             hidden = self.node("Add", [hidden, attended])
-            normed = self._normed(f"{name}.layer_norm2", hidden)
+            normed = self._norm_layer(f"{name}.layer_norm2", hidden)
             hidden = self.node("Add", [hidden, self._feed_forward(f"{name}.mlp", normed)])
         return hidden
 
     def _feed_forward(self, name: str, value: str) -> str:
         size, inner_size = self._size, self._config.intermediate_size
         inner = self.linear(f"{name}.fc1", value, (inner_size, size))
-        return self.linear(f"{name}.fc2", self._activated(inner), (size, inner_size))
+        return self.linear(f"{name}.fc2", self._activation(inner), (size, inner_size))
 
-    def _activated(self, value: str) -> str:
+    def _activation(self, value: str) -> str:
         activations: dict[str, Callable[[], str]] = {
             "gelu": lambda: self.node("Gelu", [value]),
             "gelu_pytorch_tanh": lambda: self.node("Gelu", [value], approximate="tanh"),
@@ -179,9 +184,9 @@ class _Tower(GraphWriter):
         }
         return activations[self._config.hidden_act]()
 
-    def _projected(self, name: str, value: str, dimensions: int) -> str:
+    def _projection(self, name: str, value: str, dimensions: int) -> str:
         weight = self.transposed(f"{name}.weight", (dimensions, self._size), prefix="")
         return self.node("MatMul", [value, weight])
 
-    def _normed(self, name: str, value: str) -> str:
+    def _norm_layer(self, name: str, value: str) -> str:
         return self.norm(name, value, self._size, self._config.layer_norm_eps)

@@ -1,6 +1,6 @@
-"""HTTP client of one OpenAI-compatible server, for every engine that asks such a server.
+"""HTTP client of one OpenAI-compatible server, for every engine that calls such a server.
 
-It has the connection pool, the key, the deadlines and the second try. An engine brings the path and
+It has the connection pool, the key, the deadlines and the retry. An engine supplies the path and
 the body of its requests, and a `ResponseReader` for its kind of response.
 """
 
@@ -36,9 +36,9 @@ KEEPALIVE_S = 60.0
 """Time that an idle connection is kept. Conversations have pauses, and a new connection to a hosted
 service costs some 100 ms."""
 DRAIN_S = 0.05
-"""Time to wait for the end of the response after its last item. Then the connection can be used
-again."""
-RETRIED = (429, 502, 503)
+"""Longest wait for the end of the response after its last item. A connection whose response was
+read to the end can be used again."""
+RETRY_STATUSES = (429, 502, 503)
 """HTTP statuses after which a request is tried once more: busy, or a proxy in front of a server
 that is starting."""
 RETRY_WAIT_S = 0.25
@@ -48,7 +48,7 @@ MAX_RETRY_WAIT_S = 2.0
 request fails."""
 
 RequestBody = Mapping[str, object] | Callable[[], aiohttp.FormData]
-"JSON of a request, or a function that makes its form."
+"JSON of a request, or a function that creates its form."
 
 ItemT = TypeVar("ItemT")
 ItemT_co = TypeVar("ItemT_co", covariant=True)
@@ -59,8 +59,8 @@ class ResponseReader(Protocol[ItemT_co]):
     RemoteProtocolError for data of a wrong format."""
 
     async def first(self) -> ItemT_co | None:
-        """Returns the first item with content; None if there is none. Until it has come, the
-        request can be sent a second time without the user noticing."""
+        """Returns the first item with content; None if there is none. As long as it has not
+        arrived, the request can be sent again without the user noticing."""
         ...
 
     async def next(self) -> ItemT_co | None:
@@ -88,7 +88,7 @@ class OpenAiHttpClient:
         its version. api_key, api_key_file: the key, or the file with it; both empty: no key.
         Raises EngineMissing without an address; ConfigError for a bad address or key.
         """
-        self.url = _checked_url(stage, engine, base_url)
+        self.url = _check_url(stage, engine, base_url)
         self._stage, self._engine = stage, engine
         self._key = _read_key(stage, api_key, api_key_file)
         self._connect_timeout_s = connect_timeout_s
@@ -115,20 +115,21 @@ class OpenAiHttpClient:
         body: RequestBody,
         reader_type: Callable[[aiohttp.ClientResponse], ResponseReader[ItemT]],
         *,
-        awaited: str,
+        first_item_name: str,
         first_timeout_s: float,
         next_timeout_s: float,
     ) -> AsyncGenerator[ItemT, None]:
         """Posts a request and yields the items of the response.
 
         path: path of the request after the base URL, such as `/chat/completions`.
-        body: an object that is sent as JSON, or a function that makes a form. It is called once for
-        each try, because a form is used up when it is sent.
-        awaited: name of the first item in errors, such as "first token".
+        body: an object that is sent as JSON, or a function that creates a form. It is called once
+        for each try, because a form can be sent only once.
+        reader_type: creates the reader of a response.
+        first_item_name: name of the first item in errors, such as "first token".
         first_timeout_s: longest wait for the first item, with the second try.
         next_timeout_s: longest wait for each further item.
-        Closing the generator closes the connection at once, unless the response has ended. This is
-        how servers learn that the rest is not wanted.
+        Closing the generator closes the connection at once, unless the response has ended, so that
+        the server stops its work.
         Raises OpenAiHttpError for any status but 200, and other kinds of EngineError.
         """
         try:
@@ -136,7 +137,7 @@ class OpenAiHttpClient:
                 response, reader, item = await self._begin(path, body, reader_type)
         except TimeoutError:
             raise self._timeout(
-                f"its server sent no {awaited} within {first_timeout_s:g} s"
+                f"its server sent no {first_item_name} within {first_timeout_s:g} s"
             ) from None
         try:
             while item is not None:
@@ -145,8 +146,10 @@ class OpenAiHttpClient:
                     async with asyncio.timeout(next_timeout_s):
                         item = await self._read(reader.next)
                 except TimeoutError:
-                    limit = f"no data for {next_timeout_s:g} s in the middle of an answer"
-                    raise self._timeout(f"its server sent {limit}") from None
+                    raise self._timeout(
+                        f"its server sent no data for {next_timeout_s:g} s in the middle of an"
+                        " answer"
+                    ) from None
             with suppress(aiohttp.ClientError, OSError, TimeoutError):
                 async with asyncio.timeout(DRAIN_S):
                     await response.content.readany()
@@ -202,7 +205,7 @@ class OpenAiHttpClient:
             raise
 
     async def _read(self, read: Callable[[], Awaitable[ItemT]]) -> ItemT:
-        """Returns the item that `read` returns, with its errors as kinds of EngineError."""
+        """Returns the item that `read` returns. Turns its errors into kinds of EngineError."""
         try:
             return await read()
         except TimeoutError:
@@ -261,8 +264,8 @@ class OpenAiHttpClient:
         return EngineError(self._stage, self._engine, why)
 
 
-class WholeBody:
-    """The JSON body of one response (a `ResponseReader`)."""
+class WholeBodyReader:
+    """A `ResponseReader` whose only item is the whole body of a response."""
 
     def __init__(
         self, response: aiohttp.ClientResponse, *, max_bytes: int = MAX_JSON_BYTES
@@ -300,35 +303,36 @@ def _wait_s(exc: EngineUnreachable | OpenAiHttpError) -> float | None:
     """Returns the seconds to wait before a second try; None if a second try makes no sense."""
     if isinstance(exc, EngineUnreachable):
         return 0.0
-    if exc.status not in RETRIED:
+    if exc.status not in RETRY_STATUSES:
         return None
     wait_s = RETRY_WAIT_S if exc.retry_after_s is None else exc.retry_after_s
     return wait_s if wait_s <= MAX_RETRY_WAIT_S else None
 
 
-def _checked_url(stage: str, engine: str, base_url: str) -> str:
-    """Returns the base URL without a slash at its end."""
+def _check_url(stage: str, engine: str, base_url: str) -> str:
+    """Returns the base URL without a slash at its end. Raises EngineMissing if it is empty,
+    ConfigError if it is not an address of the web or contains a password."""
     if not base_url:
         raise EngineMissing(stage, engine, "no server: set base_url (http://host:port/v1)")
     url = base_url.rstrip("/")
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        is_good = False
+        is_valid = False
     else:
         if parts.username or parts.password:
             why = (
                 "it must not contain a name or a password; a key goes into api_key or api_key_file"
             )
             raise ConfigError(f"{stage} base_url: {why}")
-    if not is_good:
+    if not is_valid:
         raise ConfigError(f"{stage} base_url: {url!r} is not an http:// or https:// address")
     return url
 
 
 def _read_key(stage: str, api_key: str, api_key_file: str) -> str:
-    """Returns the key; empty for none."""
+    """Returns the key; empty for none. Raises ConfigError for a key that cannot be read or sent."""
     if api_key and api_key_file:
         raise ConfigError(f"{stage} api_key and api_key_file are both set: set only one of them")
     if api_key_file:

@@ -9,7 +9,7 @@ from core.errors import EngineError, OverloadedError
 
 MAX_DETAIL_CHARS = 240
 "Longest text of the server that is quoted in a message."
-OVERLOADED = (429, 503)
+OVERLOAD_STATUSES = (429, 503)
 "HTTP statuses of a server that is busy or not ready. A caller may try again later."
 RETRY_AFTER_S = 5
 "Wait that is suggested to the caller when a busy server names none."
@@ -37,8 +37,9 @@ class OpenAiHttpError(EngineError):
     ) -> None:
         """Creates the error.
 
-        body: the response's text as received, with the key replaced. It may repeat what the user
-        said, so only `sanitized` shows it. retry_after_s: from its Retry-After header, or None.
+        body: the response's text as received, with the key replaced. It may repeat the user's
+        words, so only `public_detail` and `public_error` show it. retry_after_s: from its
+        Retry-After header, or None.
         """
         self._hint = f"its server {HINTS.get(status, 'answered with an unexpected status')}"
         super().__init__(stage, engine, f"{self._hint} ({status})")
@@ -49,55 +50,56 @@ class OpenAiHttpError(EngineError):
         return field in self._body
 
     def matches(self, pattern: re.Pattern[str]) -> bool:
-        """True if the pattern is found in the server's message; without one, in the whole body."""
+        """True if the pattern is found in the server's message, or in the whole body if that has no
+        message."""
         return pattern.search(_message(self._body) or self._body) is not None
 
     def body_matches(self, pattern: re.Pattern[str]) -> bool:
         """True if the pattern is found in the response's body."""
         return pattern.search(self._body) is not None
 
-    def quoted(self, private_texts: Iterable[str]) -> str:
-        """Returns the error's detail with the server's own message, from which `private_texts` are
-        removed."""
+    def public_detail(self, private_texts: Iterable[str]) -> str:
+        """Returns the error's detail with the server's own message. `private_texts`: texts of the
+        request, which are removed from the message."""
         quote = sanitized_quote(_message(self._body), private_texts)
         return f"{self._hint} ({self.status}: {quote})" if quote else self.detail
 
-    def sanitized(self, private_texts: Iterable[str]) -> EngineError | OverloadedError:
-        """Returns the error for callers, with the server's own message. `private_texts`: what was
-        sent and may not be shown."""
-        error = EngineError(self.stage, self.engine, self.quoted(private_texts))
-        if self.status not in OVERLOADED:
+    def public_error(self, private_texts: Iterable[str]) -> EngineError | OverloadedError:
+        """Returns the error for callers, with the server's own message. `private_texts`: as for
+        `public_detail`."""
+        error = EngineError(self.stage, self.engine, self.public_detail(private_texts))
+        if self.status not in OVERLOAD_STATUSES:
             return error
         wait_s = max(1, round(self.retry_after_s or RETRY_AFTER_S))
         return OverloadedError(str(error), retry_after_s=wait_s, code="engine_busy")
 
 
 def sanitized_quote(text: str, private_texts: Iterable[str]) -> str:
-    """Makes foreign text fit for a log: one line, of bounded length, without `private_texts`, which
-    some servers repeat."""
+    """Makes a server's text fit for a log: one line of bounded length, without `private_texts`,
+    which some servers repeat."""
     for private in private_texts:
-        if len(private) > 3:  # a shorter one is part of other words, and gives nothing away
+        if len(private) > 3:  # a shorter one is part of other words, and reveals nothing
             text = text.replace(private, "[...]")
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= MAX_DETAIL_CHARS else f"{line[:MAX_DETAIL_CHARS]}..."
 
 
 def retry_after_s(header: str) -> float | None:
-    """Returns the seconds of a Retry-After header; None if it is missing or a date, which services
-    use only for long waits."""
+    """Returns the seconds of a Retry-After header; None if it is missing, or a date. Services use
+    dates only for long waits."""
     return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else None
 
 
 def error_text(error: object) -> str:
-    """Returns the message of an error object, in any of the shapes in use; empty without one."""
+    """Returns the message of an error object, in any of the usual shapes; empty without one."""
     if isinstance(error, dict):
         return error_text(error.get("message") or error.get("detail") or error.get("error"))
     return error if isinstance(error, str) else ""
 
 
 def _message(body: str) -> str:
-    """Returns the message of one of the usual JSON error objects; empty otherwise. A proxy's HTML
-    page says no more than its status."""
+    """Returns the message of a JSON error object; empty for other bodies. A proxy's HTML page
+    contains nothing that its status does not say."""
     try:
         return error_text(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

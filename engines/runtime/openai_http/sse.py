@@ -1,5 +1,5 @@
-"""Parser for server-sent events: takes bytes in any split, returns the data of each event. Sans-IO
-and bounded.
+"""Parser for server-sent events: takes bytes in any split and returns the data of each event. It
+does no I/O, and its memory is bounded.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """
@@ -14,7 +14,7 @@ MAX_EVENT_BYTES = 1024 * 1024
 
 class SseReader:
     """Collects the data of server-sent events. It skips names, ids and retry times of events, which
-    this protocol does not use."""
+    OpenAI's API does not use."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -49,6 +49,7 @@ class SseReader:
         return "\n".join(data) or None
 
     def _field(self, line: bytes | bytearray) -> None:
+        """Takes one line, which is a field of the current event."""
         name, _, value = line.partition(b":")
         if name != b"data":
             return

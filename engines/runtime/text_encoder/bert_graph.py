@@ -4,13 +4,13 @@ from engines.runtime.checkpoint_graph import INT32, INT64, Checkpoint, GraphWrit
 from engines.runtime.text_encoder.folder import TextModelFolder, position_offset
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"Names of the graph's inputs, as every BERT in ONNX has them."
+"Names of the inputs, the same as in exported BERT models."
 
 
 def build_graph(model: TextModelFolder) -> bytes:
     """Returns the network as an ONNX file, see `GraphWriter.encode`. Its output is
-    `last_hidden_state` for embeddings, `logits` for reranking. Raises EngineError if the checkpoint
-    lacks weights or has others than its config.json says."""
+    `last_hidden_state` for embeddings, `logits` for reranking. Raises EngineError if weights are
+    missing or have other shapes than config.json says."""
     return _BertGraph(model).build()
 
 
@@ -60,22 +60,22 @@ class _BertGraph(GraphWriter):
         at = self.node("Slice", [positions, *ends])
         total = self.node("Gather", [words, "input_ids"], axis=0)
         total = self.node("Add", [total, self.node("Gather", [types, "token_type_ids"], axis=0)])
-        return self._normed("embeddings.LayerNorm", self.node("Add", [total, at]))
+        return self._norm_layer("embeddings.LayerNorm", self.node("Add", [total, at]))
 
     def _layer(self, name: str, hidden: str, mask: str) -> str:
         size, heads = self._config.hidden_size, self._config.num_attention_heads
         parts = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
         attended = self.self_attention(parts, hidden, size, heads, mask=mask)
         attended = self.linear(f"{name}.attention.output.dense", attended, (size, size))
-        hidden = self._normed(
+        hidden = self._norm_layer(
             f"{name}.attention.output.LayerNorm", self.node("Add", [attended, hidden])
         )
         inner = self.linear(f"{name}.intermediate.dense", hidden, (None, size))
         outer = self.linear(f"{name}.output.dense", self.node("Gelu", [inner]), (size, None))
-        return self._normed(f"{name}.output.LayerNorm", self.node("Add", [outer, hidden]))
+        return self._norm_layer(f"{name}.output.LayerNorm", self.node("Add", [outer, hidden]))
 
     def _logits(self, hidden: str) -> str:
-        """Adds the head of a cross-encoder, which sees the first token only."""
+        """Adds the head of a cross-encoder, which reads the first token only."""
         size = self._config.hidden_size
         first = self.node("Gather", [hidden, self.int64("first", None, 0)], axis=1)
         if self._config.model_type == "bert":
@@ -85,5 +85,5 @@ class _BertGraph(GraphWriter):
         pooled = self.node("Tanh", [pooled])
         return self.linear("classifier.out_proj", pooled, (1, size), prefix="")
 
-    def _normed(self, name: str, value: str) -> str:
+    def _norm_layer(self, name: str, value: str) -> str:
         return self.norm(name, value, self._config.hidden_size, self._config.layer_norm_eps)

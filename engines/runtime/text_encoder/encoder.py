@@ -1,4 +1,4 @@
-"""Runs a text encoder: from texts to the output of the network for each."""
+"""Runs a text encoder: tokenizes texts and computes the network's output for each."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ Floats = npt.NDArray[np.float32]
 "Array of float32 of any shape."
 
 MAX_PADDING = 0.2
-"Largest part of a call's tokens that may be padding. Padding costs as much as words."
+"Largest share of padding among the tokens of a run. Padding costs as much as words."
 
 MAX_CALL_TOKENS = 4096
-"Largest number of tokens in one run of the network: the inner values take memory for each."
+"Largest number of tokens in one run of the network, which needs memory for each."
 
 MAX_TRIAL_TOKENS = 512
-"Largest number of tokens of the text with which a loaded model is tried: some 0.1 s of MiniLM."
+"Largest number of tokens of the text that tests a loaded model: MiniLM takes some 0.1 s for it."
 
 DEFAULT_THREADS = 4
-"Largest number of threads by default: more of them make a short text hardly faster."
+"Largest number of threads by default: more threads hardly speed up a short text."
 
 
 class Tokens:
@@ -44,8 +44,9 @@ class TextEncoder:
     """A loaded model: its tokenizer and its network."""
 
     def __init__(self, path: str, kind: TextModelKind, threads: int) -> None:
-        """Loads the model. `threads`: threads of the network; 0: as many as there are cores, at
-        most DEFAULT_THREADS. Raises EngineError if a file is damaged or contradicts another one."""
+        """Loads the model. `path`: its folder. `kind`: the expected kind. `threads`: threads of the
+        network; 0: as many as there are cores, at most DEFAULT_THREADS. Raises EngineError if a
+        file is damaged or contradicts another one, or if the model is of another kind."""
         self.folder = read_folder(Path(path))
         if self.folder.kind != kind:
             raise self._error(f"is a model for {self.folder.kind}, not for {kind}")
@@ -59,21 +60,22 @@ class TextEncoder:
             ) from error
         self._inputs = {node.name for node in self._session.get_inputs()}
         outputs = [node.name for node in self._session.get_outputs()]
-        wanted = ("last_hidden_state", "token_embeddings", "logits")
-        self._output = next((name for name in wanted if name in outputs), outputs[0])
+        known = ("last_hidden_state", "token_embeddings", "logits")
+        self._output = next((name for name in known if name in outputs), outputs[0])
 
     def check(self, reduce: "RowReducer") -> None:
-        """Computes one long text of the token with the highest id. `reduce`: as for `run`.
+        """Tests the model with one long text of the token with the highest id. `reduce`: as for
+        `run`.
 
-        Raises EngineError if the network does not take it, or gives another row than the folder's
-        files say: later, wrong vectors or failures of some texts would follow.
+        Raises EngineError if the network fails, or gives a row that does not fit the folder's
+        files. Without this test, some texts would fail later or give wrong vectors.
         """
         info, file = self.folder.info, self.folder.weights_file.name
         length, highest = min(info.max_tokens, MAX_TRIAL_TOKENS), info.vocabulary_size - 1
-        wrong_form: tuple[type[Exception], ...] = (*library_errors(), ValueError, IndexError)
+        mismatch_errors: tuple[type[Exception], ...] = (*library_errors(), ValueError, IndexError)
         try:
             (row,) = self.run([Tokens([highest] * length)], reduce)
-        except wrong_form as error:
+        except mismatch_errors as error:
             raise self._error(
                 f"{file} cannot compute {length} tokens with the id {highest}, which config.json"
                 f" allows: {type(error).__name__}"
@@ -93,8 +95,8 @@ class TextEncoder:
         encoding = self._tokenizer.encode(text, second)
         return Tokens(encoding.ids, encoding.type_ids)
 
-    def tokenize_cut(self, text: str, max_tokens: int) -> Tokens:
-        """Returns the first tokens of a text with special tokens, `max_tokens` in all."""
+    def tokenize_truncated(self, text: str, max_tokens: int) -> Tokens:
+        """Returns the first tokens of a text with special tokens, at most `max_tokens` in all."""
         if self.folder.lowercases:
             text = text.lower()
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
@@ -104,11 +106,11 @@ class TextEncoder:
 
     def run(self, inputs: Sequence[Tokens], reduce: "RowReducer") -> list[Floats]:
         """Returns one row for each input. Inputs of similar length share a run of the network.
-        `reduce`: makes rows of the network's output and the attention mask."""
+        `reduce`: makes the rows from the network's output."""
         rows: list[Floats | None] = [None] * len(inputs)
         order = sorted(range(len(inputs)), key=lambda index: len(inputs[index]))
         for group in _groups(order, inputs):
-            ids, mask, types = _padded([inputs[index] for index in group], self._pad_id)
+            ids, mask, types = _pad([inputs[index] for index in group], self._pad_id)
             feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
             feed = {name: value for name, value in feed.items() if name in self._inputs}
             (output,) = self._session.run([self._output], feed)
@@ -117,7 +119,8 @@ class TextEncoder:
         return [row for row in rows if row is not None]
 
     def _read_tokenizer(self) -> Any:
-        """Returns the tokenizer, which never cuts or pads. Raises EngineError."""
+        """Returns the tokenizer, which never cuts or pads. Raises EngineError if it is damaged or
+        does not fit config.json."""
         from tokenizers import Tokenizer
 
         info = self.folder.info
@@ -126,8 +129,8 @@ class TextEncoder:
             tokenizer = Tokenizer.from_buffer(text)
         except ValueError as error:
             raise self._error(f"{TOKENIZER_FILE} cannot be read: {error}") from error
-        # Some files hold a length at which the tokenizer cuts. Then nobody would notice that a text
-        # is too long.
+        # Some files hold a length at which the tokenizer cuts. A text that is too long would then
+        # be cut without an error.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         added = tokenizer.get_added_tokens_decoder()
@@ -141,7 +144,7 @@ class TextEncoder:
             )
         if info.max_tokens <= (special := tokenizer.num_special_tokens_to_add(True)):
             raise self._error(
-                f"it takes {info.max_tokens} tokens, no more than its {special} special ones"
+                f"at most {info.max_tokens} tokens leave no room besides the {special} special ones"
             )
         return tokenizer
 
@@ -154,12 +157,13 @@ class TextEncoder:
 
 
 RowReducer = Callable[[Floats, npt.NDArray[np.int64]], Floats]
-"Makes a row for each input from the network's output and the attention mask."
+"""Function that makes one row for each input. Its arguments are the network's output, shape
+(inputs, tokens, size) or (inputs, size), and the attention mask, shape (inputs, tokens)."""
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Returns the errors of onnxruntime for a file that is damaged, or inputs that do not fit it.
-    They have no class in common."""
+    """Returns onnxruntime's errors for a damaged file, and for inputs that do not fit it. They have
+    no common base class."""
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     return (
@@ -175,16 +179,16 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 def open_session(network: Path | bytes, folder: Path, threads: int) -> Any:
     """Returns an `onnxruntime.InferenceSession`. `network`: an ONNX file, or its content. `folder`:
-    place of the weights that the content refers to. `threads`: see `TextEncoder`. Raises all that
-    onnxruntime raises."""
+    location of the weights that the content refers to. `threads`: see `TextEncoder`. Raises
+    onnxruntime's errors, see `library_errors`."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or min(os.cpu_count() or 1, DEFAULT_THREADS)
-    # Buffers go back after each run. onnxruntime's arena keeps those of the longest text for ever.
+    # Buffers are freed after each run. onnxruntime's arena would keep those of the longest text.
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
-    options.log_severity_level = 3  # errors only: warnings name the user's shapes
+    options.log_severity_level = 3  # errors only: warnings contain the sizes of the user's texts
     # A thread that spins while it waits takes processor time from the voices.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if isinstance(network, bytes):
@@ -199,7 +203,8 @@ def open_session(network: Path | bytes, folder: Path, threads: int) -> Any:
 
 
 def _groups(order: Sequence[int], inputs: Sequence[Tokens]) -> list[list[int]]:
-    """Divides inputs, the shortest first, so that little of each group is padding."""
+    """Divides the inputs into groups with little padding, at most MAX_CALL_TOKENS each. `order`:
+    indices of the inputs, the shortest first."""
     groups: list[list[int]] = []
     used = 0
     for index in order:
@@ -215,7 +220,7 @@ def _groups(order: Sequence[int], inputs: Sequence[Tokens]) -> list[list[int]]:
     return groups
 
 
-def _padded(group: Sequence[Tokens], pad_id: int) -> tuple[npt.NDArray[np.int64], ...]:
+def _pad(group: Sequence[Tokens], pad_id: int) -> tuple[npt.NDArray[np.int64], ...]:
     """Returns ids, attention mask and token types, padded on the right to the longest input."""
     shape = (len(group), max(map(len, group)))
     ids, mask, types = (np.full(shape, value, np.int64) for value in (pad_id, 0, 0))

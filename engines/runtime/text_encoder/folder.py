@@ -1,5 +1,5 @@
-"""Reads what a model's folder says about the model: its kind, pooling, prefixes and limits. The
-files are those of sentence-transformers. No weights are read."""
+"""Reads the description of a text model from its folder: its kind, pooling, prefixes and limits.
+The files are those of sentence-transformers. No weights are read."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +13,11 @@ from engines.base.text import TextModelInfo
 from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
 
 TextModelKind = Literal["embed", "rerank", "clip"]
-"""Kind of a model that reads texts. clip: it makes vectors of images, too, see
+"""Kind of a model that reads texts. A model of the kind clip also makes vectors of images, see
 `engines.runtime.image_text`."""
 
 CLIP_TYPES = ("clip", "siglip")
-"Values of `model_type` of models of the kind clip."
+"Values of `model_type` in config.json for models of the kind clip."
 
 Pooling = Literal["mean", "cls", "last"]
 "How the vectors of the tokens become one: their mean, the first one, or the last one."
@@ -32,14 +32,14 @@ ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 TOKENIZER_FILE = "tokenizer.json"
 
 CHECKPOINT_TYPES = ("bert", "roberta", "xlm-roberta")
-"Values of `model_type` of the checkpoints for which a network can be built."
+"Values of `model_type` in config.json for which a network can be built from a checkpoint."
 
 SCORING_CLASS = "ForSequenceClassification"
 "End of the class name of a cross-encoder."
 
 
 class _KindConfig(Struct):
-    """Part of config.json that says what a model is."""
+    """Part of config.json that gives the kind of the model."""
 
     model_type: str = ""
     architectures: list[str] = []
@@ -136,8 +136,9 @@ class TextModelFolder:
         return file.stat().st_size + (data.stat().st_size if data.is_file() else 0)
 
 
-def kind_of(path: Path) -> TextModelKind | None:
-    """Returns what a folder holds; None if it is no text model. Reads at most two small files."""
+def read_model_kind(path: Path) -> TextModelKind | None:
+    """Returns the kind of the model in a folder; None if it is not a text model. Reads at most one
+    small file."""
     if (path / "modules.json").is_file():
         return "embed"
     if not (path / TOKENIZER_FILE).is_file():
@@ -155,19 +156,19 @@ def kind_of(path: Path) -> TextModelKind | None:
 def read_folder(path: Path) -> TextModelFolder:
     """Reads the files that describe a model. Raises EngineError, which names the file, if one is
     missing or says something that is not supported."""
-    kind = kind_of(path)
+    kind = read_model_kind(path)
     if kind is None:
-        raise _error(path, "is no model for embeddings or reranking: it has no modules.json")
+        raise _error(path, "is not a model for embeddings or reranking: it has no modules.json")
     for name in ("config.json", TOKENIZER_FILE):
         if not (path / name).is_file():
             raise _error(path, f"has no {name}")
     config = read_json(path / "config.json", _Config)
     _check_numbers(path, config)
     _check_weights(path, config)
-    return _scorer(path, config) if kind == "rerank" else _embedder(path, config)
+    return _read_reranker(path, config) if kind == "rerank" else _read_embedder(path, config)
 
 
-def _embedder(path: Path, config: _Config) -> TextModelFolder:
+def _read_embedder(path: Path, config: _Config) -> TextModelFolder:
     pooling: Pooling = "mean"
     is_normalized = False
     for module in read_json(path / "modules.json", list[_Module]):
@@ -214,7 +215,7 @@ def _embedder(path: Path, config: _Config) -> TextModelFolder:
     )
 
 
-def _scorer(path: Path, config: _Config) -> TextModelFolder:
+def _read_reranker(path: Path, config: _Config) -> TextModelFolder:
     # transformers writes the labels only if there are not two.
     labels = len(config.id2label) or 2
     if labels != 1:
@@ -239,12 +240,13 @@ def _scorer(path: Path, config: _Config) -> TextModelFolder:
 
 
 def position_offset(config: _Config) -> int:
-    """Returns the position of the first token. RoBERTa counts from behind the padding's id."""
+    """Returns the position of the first token. RoBERTa's positions start after the id of the
+    padding token."""
     return 0 if config.model_type == "bert" else (config.pad_token_id or 0) + 1
 
 
 def _positions(config: _Config) -> int:
-    """Returns the number of positions that the weights have."""
+    """Returns the largest number of tokens for which the weights have positions."""
     is_roberta = "roberta" in config.model_type
     return config.max_position_embeddings - (position_offset(config) if is_roberta else 0)
 
@@ -277,9 +279,7 @@ def _check_numbers(path: Path, config: _Config) -> None:
         raise _error(path, f"config.json: {why}")
     if not 0 <= (config.pad_token_id or 0) < config.vocab_size:
         allowed = f"allowed: 0 to {config.vocab_size - 1}"
-        raise _error(
-            path, f"config.json: there is no pad_token_id {config.pad_token_id}; {allowed}"
-        )
+        raise _error(path, f"config.json: pad_token_id is {config.pad_token_id}; {allowed}")
     for length in config.matryoshka_dimensions:
         if not 1 <= length <= config.hidden_size:
             allowed = f"allowed: 1 to {config.hidden_size}"

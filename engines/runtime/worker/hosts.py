@@ -1,4 +1,4 @@
-"""The worker's side of an engine: serves the calls that the gateway makes to it.
+"""Hosts of engines in a worker process, which serve the calls of the gateway.
 
 `AsrHost` and `BatchHost` run batches, `StreamHost` runs engines whose results are streams (voices,
 language models).
@@ -68,13 +68,13 @@ from engines.runtime.worker.protocol import (
 
 logger = logging.getLogger(__name__)
 
-OF_MACHINE = (OSError, MemoryError, RuntimeError)
-"""Exceptions that memory, files and GPUs cause. Libraries put no words of a recording into these,
-so their messages may be logged."""
+MACHINE_ERRORS = (OSError, MemoryError, RuntimeError)
+"""Exceptions that memory, files and GPUs cause. Their messages never contain words of a recording,
+so they may be logged."""
 
 CHUNK_MS = 500
-"""Longest sound in one message, in ms. A whole clause has up to 20 s; the gateway would convert it
-in one step, and packets of all calls would wait."""
+"""Longest sound in one message, in ms. A whole clause has up to 20 s. The gateway would convert it
+in one step, which would delay the packets of all calls."""
 
 Send = Callable[[Struct], None]
 "Sends a reply to the gateway. It may be called in any thread."
@@ -85,11 +85,11 @@ class EngineHost(Protocol):
 
     @property
     def info(self) -> object:
-        """Properties of the engine that the gateway is given."""
+        """Properties of the engine, which are sent to the gateway."""
         ...
 
     def call(self, request: CallRequest[Raw]) -> None:
-        """Serves or starts a call. Every exception of the engine becomes a `FailureReply`."""
+        """Serves or starts a call. Turns every exception of the engine into a `FailureReply`."""
         ...
 
     def cancel(self, request_id: int) -> None:
@@ -97,7 +97,8 @@ class EngineHost(Protocol):
         ...
 
     def ping(self, number: int) -> None:
-        """Answers after all earlier calls were served or started."""
+        """Sends a `PongReply` after all earlier calls were served or started. `number`: its
+        number."""
         ...
 
     def close(self) -> None:
@@ -106,13 +107,13 @@ class EngineHost(Protocol):
 
 
 class AsrHost:
-    """Serves batches in their order, in the calling thread. An engine whose calls may overlap
-    (`ConcurrentAsrModel`) only starts them there."""
+    """Serves batches of speech recognition in the calling thread, one after the other. The calls of
+    a `ConcurrentAsrModel` are only started there, and may overlap."""
 
     def __init__(self, model: AsrModel, send: Send) -> None:
         self._model, self._send = model, send
-        self._running: dict[int, Callable[[], None]] = {}
-        "Functions that cancel the calls of a `ConcurrentAsrModel`, by request id."
+        self._cancel_functions: dict[int, Callable[[], None]] = {}
+        "Functions that cancel the running calls of a `ConcurrentAsrModel`, by request id."
         self._lock = Lock()
 
     @property
@@ -136,7 +137,7 @@ class AsrHost:
     def cancel(self, request_id: int) -> None:
         """Stops a call of a `ConcurrentAsrModel`. Other models have finished it already."""
         with self._lock:
-            cancel = self._running.pop(request_id, None)
+            cancel = self._cancel_functions.pop(request_id, None)
         if cancel is not None:
             cancel()
 
@@ -162,14 +163,13 @@ class AsrHost:
 
     def _begin(self, model: ConcurrentAsrModel, request_id: int, items: Sequence[AsrItem]) -> None:
         """Starts a decode. The reply is sent from the engine's thread when the decode is done."""
-        # The engine may call `done` before `begin` returns. The call must then not be kept as
-        # running.
-        over: list[int] = []
+        # The engine may call `done` before `begin` returns. Then the call is no longer running.
+        finished: list[int] = []
 
         def done(results: list[AsrResult] | Exception) -> None:
             with self._lock:
-                over.append(request_id)
-                self._running.pop(request_id, None)
+                finished.append(request_id)
+                self._cancel_functions.pop(request_id, None)
             if isinstance(results, Exception):
                 self._fail(results, request_id)
             else:
@@ -177,11 +177,11 @@ class AsrHost:
 
         cancel = model.begin(items, done)
         with self._lock:
-            if not over:
-                self._running[request_id] = cancel
+            if not finished:
+                self._cancel_functions[request_id] = cancel
 
     def _fail(self, exc: Exception, request_id: int) -> None:
-        self._send(failure_of(exc, self.info.name, request_id))
+        self._send(failure_reply(exc, self.info.name, request_id))
 
 
 ItemT = TypeVar("ItemT")
@@ -189,19 +189,19 @@ ItemT = TypeVar("ItemT")
 
 
 class BatchHost(Generic[ItemT]):
-    """Serves one method, whose calls are batches, in their order and in the calling thread."""
+    """Serves the batches of one method in the calling thread, one after the other."""
 
     def __init__(
         self,
         model: EmbedModel | RerankModel | ClipModel,
         method: str,
-        item: type[ItemT],
+        item_type: type[ItemT],
         compute: Callable[[Sequence[ItemT]], Sequence[object]],
         send: Send,
     ) -> None:
-        """Creates the host. `method`: name of the method. `item`: type of its items. `compute`:
-        returns one result for each item."""
-        self._model, self._method, self._item = model, method, item
+        """Creates the host. `method`: name of the method. `item_type`: type of its items.
+        `compute`: returns one result for each item."""
+        self._model, self._method, self._item_type = model, method, item_type
         self._compute, self._send = compute, send
 
     @property
@@ -215,13 +215,13 @@ class BatchHost(Generic[ItemT]):
             self._send(_unknown_method(request))
             return
         try:
-            items: list[ItemT] = decode_payload(request.payload, list[self._item])  # type: ignore[name-defined]
+            items: list[ItemT] = decode_payload(request.payload, list[self._item_type])  # type: ignore[name-defined]
             self._send(DoneReply(request.request_id, self._compute(items)))
         except Exception as exc:
-            self._send(failure_of(exc, self.info.name, request.request_id))
+            self._send(failure_reply(exc, self.info.name, request.request_id))
 
     def cancel(self, request_id: int) -> None:
-        """Does nothing: the call has been answered."""
+        """Does nothing: the reply to the call has already been sent."""
 
     def ping(self, number: int) -> None:
         """Answers at once: all earlier calls were served."""
@@ -237,7 +237,7 @@ StreamMethod = Callable[[CallRequest[Raw]], AsyncGenerator[Struct, None]]
 
 
 class StreamHost:
-    """Runs the calls of an engine in an event loop, which has a thread of its own. They overlap."""
+    """Runs the calls of an engine in an event loop with its own thread. Calls may overlap."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ class StreamHost:
         self._loop.call_soon_threadsafe(self._stop, request_id)
 
     def ping(self, number: int) -> None:
-        """Answers from the event loop, so that a loop that hangs is noticed."""
+        """Answers from the event loop, so a loop that hangs does not answer."""
         self._loop.call_soon_threadsafe(self._send, PongReply(number))
 
     def close(self) -> None:
@@ -310,16 +310,16 @@ class StreamHost:
                     self._send(ChunkReply(request.request_id, chunk))
             self._send(DoneReply(request.request_id, None))
         except Exception as exc:
-            self._send(failure_of(exc, self._name, request.request_id))
+            self._send(failure_reply(exc, self._name, request.request_id))
 
 
-def host_of(kind: str, engine: Any, send: Send) -> EngineHost:
+def create_host(kind: str, engine: Any, send: Send) -> EngineHost:
     """Returns the host for a loaded engine of one of the kinds that a worker runs."""
     match kind:
         case "asr":
             return AsrHost(engine, send)
         case "tts":
-            return voice_host(engine, send)
+            return create_voice_host(engine, send)
         case "embed":
             return BatchHost(engine, EMBED, EmbedItem, engine.embed, send)
         case "rerank":
@@ -327,10 +327,10 @@ def host_of(kind: str, engine: Any, send: Send) -> EngineHost:
         case "clip":
             return BatchHost(engine, EMBED, ClipItem, engine.embed, send)
         case _:
-            return llm_host(engine, send)
+            return create_llm_host(engine, send)
 
 
-def voice_host(tts: Tts, send: Send) -> StreamHost:
+def create_voice_host(tts: Tts, send: Send) -> StreamHost:
     """Returns the host of a voice."""
 
     async def speak(request: CallRequest[Raw]) -> AsyncGenerator[SpeechMessage, None]:
@@ -341,7 +341,7 @@ def voice_host(tts: Tts, send: Send) -> StreamHost:
             language=arguments.language,
             voice=arguments.voice,
             speed=arguments.speed,
-            on_word=words.append if arguments.wants_words else None,
+            on_word=words.append if arguments.needs_words else None,
         )
         async with aclosing(frames):
             async for frame in frames:
@@ -354,7 +354,7 @@ def voice_host(tts: Tts, send: Send) -> StreamHost:
     return StreamHost(tts, tts.info.name, tts.info, {SPEAK: speak}, send)
 
 
-def llm_host(llm: Llm, send: Send) -> StreamHost:
+def create_llm_host(llm: Llm, send: Send) -> StreamHost:
     """Returns the host of a language model."""
 
     async def reply(request: CallRequest[Raw]) -> AsyncGenerator[DeltaMessage, None]:
@@ -367,7 +367,7 @@ def llm_host(llm: Llm, send: Send) -> StreamHost:
         )
         async with aclosing(deltas):
             async for delta in deltas:
-                yield DeltaMessage.of(delta)
+                yield DeltaMessage.from_delta(delta)
 
     return StreamHost(llm, llm.name, None, {REPLY: reply}, send)
 
@@ -386,12 +386,11 @@ def _unknown_method(request: CallRequest[Raw]) -> FailureReply:
     return FailureReply(RemoteProtocolError.code, message, request.request_id)
 
 
-def failure_of(exc: Exception, engine: str, request_id: int | None = None) -> FailureReply:
+def failure_reply(exc: Exception, engine: str, request_id: int | None = None) -> FailureReply:
     """Builds the reply for an exception.
 
-    Our own errors keep their code, and the gateway reports them. A library's errors are logged here
-    with their chain, for the library's author. During a call, an exception's message may contain
-    the user's words, so it is repeated only if it is about the machine.
+    Earshot's errors keep their code, and the gateway reports them. A library's errors are logged
+    here with their causes. `request_id`: the failed call; None: the engine could not be loaded.
     """
     match exc:
         case EngineError():  # the gateway adds the engine's name
@@ -404,7 +403,8 @@ def failure_of(exc: Exception, engine: str, request_id: int | None = None) -> Fa
             )
         case EarshotError():
             return FailureReply(exc.code, str(exc), request_id)
-    if request_id is None or isinstance(exc, OF_MACHINE):
+    # During a call, a message may contain the user's words, unless it is about the machine.
+    if request_id is None or isinstance(exc, MACHINE_ERRORS):
         logger.error("%s failed", engine, exc_info=exc)
         return FailureReply("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
     logger.error("%s failed: %s", engine, chain_of(exc))

@@ -1,8 +1,8 @@
 """Worker program that runs one engine: `python -m engines.runtime.worker.main --fd N`.
 
-It serves one socket with the messages of `engines.runtime.worker.protocol`, and ends when that
-closes. Every exception of a model library becomes a `FailureReply`. Everything that a library
-prints goes to standard error.
+It serves one socket with the messages of `engines.runtime.worker.protocol`, and ends when the
+socket closes. Every exception of a model library becomes a `FailureReply`. Everything that a
+library prints goes to standard error.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from msgspec import Struct
 from core.errors import ConfigError, RemoteProtocolError
 from engines.base import LoadableEngine
 from engines.registry import EngineKind, load
-from engines.runtime.worker.hosts import EngineHost, failure_of, host_of
+from engines.runtime.worker.hosts import EngineHost, create_host, failure_reply
 from engines.runtime.worker.protocol import (
     CallRequest,
     CancelRequest,
@@ -60,7 +60,9 @@ class EngineWorker:
         if request is None:
             return
         if not isinstance(request, LoadRequest):
-            raise RemoteProtocolError(f"a worker's first message must be load, not {type(request)}")
+            raise RemoteProtocolError(
+                f"a worker's first message must be a LoadRequest, not a {type(request).__name__}"
+            )
         host = self._load(request)
         if host is None:
             return
@@ -81,9 +83,9 @@ class EngineWorker:
 
     def _load(self, request: LoadRequest) -> EngineHost | None:
         try:
-            return host_of(request.kind, _load_engine(request), self._send)
+            return create_host(request.kind, _load_engine(request), self._send)
         except Exception as exc:
-            self._send(failure_of(exc, f"{request.kind}.{request.name}"))
+            self._send(failure_reply(exc, f"{request.kind}.{request.name}"))
             return None
 
     def _receive(self) -> WorkerRequest | None:
@@ -122,14 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="engines.runtime.worker.main")
     parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
     fd = parser.parse_args(arguments).fd
-    become_worker()
+    set_up_worker_process()
     with socket.socket(fileno=fd) as connection:
         EngineWorker(connection).run()
 
 
-def become_worker() -> None:
-    """Sets up a worker process: output, logging, signals, and its end together with the parent."""
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for what libraries print, C++ ones too
+def set_up_worker_process() -> None:
+    """Sets up a worker process: its output, logging, signals, and its end if the parent dies."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for output of libraries, also from C++
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches us too, but the gateway ends us
     die_with_parent()

@@ -31,7 +31,7 @@ from engines.base import (
 )
 
 DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
-"Names of the methods of voice and language models."
+"Names of the methods of speech recognition, voices and language models."
 
 EMBED, RERANK = "embed", "rerank"
 "Names of the methods of text models."
@@ -50,7 +50,7 @@ class AsrItemMessage(Struct, frozen=True):
     options: AsrOptions
 
     @classmethod
-    def of(cls, item: AsrItem) -> "AsrItemMessage":
+    def from_item(cls, item: AsrItem) -> "AsrItemMessage":
         """Converts an item to its message."""
         return cls(item.utterance, pcm_to_bytes(item.pcm), item.is_final, item.options)
 
@@ -74,7 +74,7 @@ class SpeakArguments(Struct, frozen=True):
     language: str
     voice: str
     speed: float
-    wants_words: bool
+    needs_words: bool
     "True: the times of the words are needed."
 
 
@@ -84,7 +84,7 @@ class SpeechMessage(Struct, frozen=True, omit_defaults=True):
     pcm: bytes
     "Little-endian int16 samples at the voice's rate, mono."
     words: list[WordMark] = []
-    "Counted from the first sample and character of the clause."
+    "Words with their times and indices, counted from the start of the clause."
 
 
 class ReplyArguments(Struct, frozen=True):
@@ -97,7 +97,7 @@ class ReplyArguments(Struct, frozen=True):
 
 
 class DeltaMessage(Struct, frozen=True, omit_defaults=True):
-    """The next delta of an answer: one of these fields is set."""
+    """The next piece of an answer: one of these fields is set."""
 
     text: str | None = None
     call_delta: CallDelta | None = None
@@ -106,8 +106,8 @@ class DeltaMessage(Struct, frozen=True, omit_defaults=True):
     limits: RateLimits | None = None
 
     @classmethod
-    def of(cls, delta: LlmDelta) -> "DeltaMessage":
-        """Converts a delta to its message."""
+    def from_delta(cls, delta: LlmDelta) -> "DeltaMessage":
+        """Converts a piece of an answer to its message."""
         match delta:
             case TextDelta(text):
                 return cls(text=text)
@@ -121,7 +121,7 @@ class DeltaMessage(Struct, frozen=True, omit_defaults=True):
                 return cls(limits=delta)
 
     def to_delta(self) -> LlmDelta:
-        """Converts the message to the delta."""
+        """Converts the message to the piece of an answer."""
         other = self.call_delta or self.tool_call or self.usage or self.limits
         return other or TextDelta(self.text or "")
 
@@ -135,5 +135,5 @@ def pcm_from_bytes(data: bytes) -> Pcm:
     """Returns the samples in little-endian int16 bytes, as a read-only view. Raises
     RemoteProtocolError if the number of bytes is odd."""
     if len(data) % 2:
-        raise RemoteProtocolError(f"{len(data)} bytes are no whole number of samples")
+        raise RemoteProtocolError(f"{len(data)} bytes are not a whole number of samples")
     return np.frombuffer(data, "<i2").astype(np.int16, copy=False)

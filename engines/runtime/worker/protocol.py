@@ -1,7 +1,8 @@
 """Messages between the gateway and a model worker, in length-prefixed frames.
 
-A frame is a big-endian u32, the payload's length, then one msgpack map with its type under `type`.
-Sans-IO: `frame` makes bytes; `MessageFrameReader` takes them in any split and returns messages.
+A frame is the payload's length as a big-endian u32, then the payload: one msgpack map with its type
+under `type`. There is no I/O here: `frame` makes bytes; `MessageFrameReader` takes them in any
+split and returns messages.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,8 +20,8 @@ has lost the frame boundaries."""
 
 _LENGTH_BYTES = 4
 
-NO_VARIABLES: Mapping[str, str] = {}
-"Environment variables that a worker gets in addition: none."
+NO_ENVIRONMENT: Mapping[str, str] = {}
+"No additional environment variables."
 
 PayloadT = TypeVar("PayloadT")
 """Type of a message's payload. The sender names it, so that it is encoded in place: a batch of long
@@ -40,11 +41,10 @@ class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
 
 
 class CallRequest(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag="call"):
-    """Asks the engine to do something.
+    """Calls a method of the engine.
 
     Any number of `ChunkReply` follow, then `DoneReply` or `FailureReply`, all with the same
-    `request_id`. Which methods there are depends on the kind of the engine: see
-    `engines.runtime.worker.payloads`.
+    `request_id`. `engines.runtime.worker.payloads` lists the methods of each kind of engine.
     """
 
     request_id: int
@@ -55,10 +55,10 @@ class CallRequest(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag=
 
 
 class CancelRequest(Struct, frozen=True, tag_field="type", tag="cancel"):
-    """Says that the result of that call is not wanted any more.
+    """Cancels a call whose result is no longer needed.
 
-    It has no answer, and normally the call then has none either. An engine whose calls do not
-    overlap has finished by the time it reads this, and has answered.
+    It has no reply, and normally the cancelled call has none either. An engine whose calls do not
+    overlap has already replied to the call when it reads this.
     """
 
     request_id: int
@@ -75,7 +75,7 @@ class ReadyReply(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag="
     """Says that the engine is loaded."""
 
     info: PayloadT
-    "Properties of the engine: `AsrInfo`, `TtsInfo`, or None for a language model."
+    "Properties of the engine: `AsrInfo`, `TtsInfo`, `TextModelInfo`; None for a language model."
 
 
 class ChunkReply(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag="chunk"):
@@ -178,41 +178,37 @@ def worker_command(
     python: str,
     fd: int,
     module: str = "engines.runtime.worker.main",
-    environment: Mapping[str, str] = NO_VARIABLES,
+    environment: Mapping[str, str] = NO_ENVIRONMENT,
     nice: int = 0,
 ) -> list[str]:
     """Returns the command line that starts a worker on an inherited socket. `python`: the
-    interpreter. `fd`: the socket's number. `module`: the worker program. `environment`: further
-    environment variables. `nice`: niceness of the process, 0 to 19.
-
-    The worker's libraries read the environment variables when they are loaded. Threads that spin
-    while they wait take the cores from each other: next to one busy process a decode took 97 ms;
-    without spinning it takes 10 ms. CUDA counts GPUs in the order of nvidia-smi, not by speed.
-    """
+    interpreter. `fd`: the socket's file descriptor. `module`: the worker program. `environment`:
+    further environment variables. `nice`: niceness of the process, 0 to 19."""
+    # Set before the start, because libraries read them when they are loaded. Threads that spin
+    # while they wait take the cores from each other: next to one busy process a decode took 97 ms;
+    # without spinning it takes 10 ms. PCI_BUS_ID: CUDA counts GPUs like nvidia-smi, not by speed.
     settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
     settings += [f"{name}={value}" for name, value in environment.items()]
     priority = ["nice", "-n", str(nice)] if nice else []
     return [*priority, "env", *settings, python, "-m", module, "--fd", str(fd)]
 
 
-def _plain(value: object) -> object:
-    """Returns the number that a NumPy scalar stands for: engines compute times with NumPy. Raises
-    TypeError for other objects."""
+def _plain_number(value: object) -> object:
+    """Returns a NumPy scalar as a Python number: engines compute times with NumPy. Raises TypeError
+    for other objects."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"no message can hold a {type(value).__name__}")
+    raise TypeError(f"a message cannot hold the type {type(value).__name__}")
 
 
 def frame(message: Struct) -> bytearray:
-    """Encodes one message of this protocol, or of one like it, as a frame. Raises
-    RemoteProtocolError when it is too large, or has a value that msgpack cannot encode.
-
-    It is encoded in place: a batch of long utterances has megabytes, and each copy blocks the event
-    loop.
-    """
+    """Encodes one message of this protocol, or of a similar one, as a frame. Raises
+    RemoteProtocolError when it is too large, or has a value that msgpack cannot encode."""
+    # Encoded in place: a batch of long utterances has megabytes, and each copy blocks the event
+    # loop.
     data = bytearray(_LENGTH_BYTES)
     try:
-        Encoder(enc_hook=_plain).encode_into(message, data, _LENGTH_BYTES)
+        Encoder(enc_hook=_plain_number).encode_into(message, data, _LENGTH_BYTES)
     except (UnicodeEncodeError, OverflowError, TypeError) as exc:
         # A lone surrogate; an integer of 2 ** 64; an object of a library.
         raise RemoteProtocolError(f"cannot be sent: {exc}") from exc

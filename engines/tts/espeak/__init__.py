@@ -1,7 +1,7 @@
-"""Engine for eSpeak NG in this process: all its languages, first audio within milliseconds, no GPU.
+"""Engine for eSpeak NG in the gateway process: all its languages, first audio within milliseconds.
 
 Only this engine uses eSpeak's GPL-3 code. Synthesis runs some thousand times faster than speech, so
-one thread serves all sessions: each clause is one job, and sessions take turns clause by clause.
+one thread serves all sessions: each clause is one job, and sessions take turns after each clause.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -20,7 +20,7 @@ from engines.tts.espeak.library import (
 )
 from engines.tts.espeak.word_times import ClauseWords, EspeakEvent
 from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
-from engines.tts.text import checked_speed, voices_of
+from engines.tts.text import check_speed, language_voices
 
 REQUIRES = {"espeakng_loader": "espeakng-loader"}
 
@@ -68,14 +68,14 @@ class EspeakTts:
             self._library.synthesise(clause, name, words_per_minute, sink)
 
         def timed(clause: str, receiver: ClauseReceiver) -> None:
-            self._timed(clause, name, words_per_minute, receiver)
+            self._synthesise_timed(clause, name, words_per_minute, receiver)
 
         frames = self._synthesis.speak(text, plain if on_word is None else timed, on_word)
         async with aclosing(frames):
             async for frame in frames:
                 yield frame
 
-    def _timed(
+    def _synthesise_timed(
         self, clause: str, voice: str, words_per_minute: int, receiver: ClauseReceiver
     ) -> None:
         """Synthesises a clause with word times; runs in the synthesis thread."""
@@ -93,7 +93,7 @@ class EspeakTts:
             receiver.put(part)
 
     def _voice(self, language: str, voice: str | None) -> str:
-        voices = voices_of(self.info, language)
+        voices = language_voices(self.info, language)
         if voice is None:
             return voices[0]
         if not self._library.has_voice(voice):
@@ -107,8 +107,8 @@ class EspeakTts:
 
     def _words_per_minute(self, speed: float) -> int:
         slowest, fastest = _WORDS_PER_MINUTE
-        wanted = round(NORMAL_WORDS_PER_MINUTE * self._settings.speed * checked_speed(speed))
-        return min(max(wanted, slowest), fastest)
+        requested = round(NORMAL_WORDS_PER_MINUTE * self._settings.speed * check_speed(speed))
+        return min(max(requested, slowest), fastest)
 
 
 def create(settings: Settings) -> EspeakTts:

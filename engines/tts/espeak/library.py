@@ -33,7 +33,7 @@ PcmSink = Callable[[Pcm], bool]
 "Function that takes the next samples; it returns False to stop the synthesis."
 
 EventSink = Callable[[Sequence[EspeakEvent]], None]
-"Function that takes the events within the next samples, before the `PcmSink` takes those."
+"Function that takes the events within the next samples. It is called before the `PcmSink`."
 
 NORMAL_WORDS_PER_MINUTE = 175
 "Speed of eSpeak at factor 1, which is its own default."
@@ -99,7 +99,7 @@ class _EspeakVoice:
 
 
 class EspeakLibrary:
-    """The loaded C library, which has one voice and one synthesis per process.
+    """The loaded C library. Because its state is global, it can synthesise only one text at a time.
 
     A lock makes `synthesise` safe to call from any thread.
     """
@@ -120,7 +120,7 @@ class EspeakLibrary:
         if self.rate_hz <= 0:
             raise EngineMissing("tts", "espeak", "its voice data cannot be loaded")
         self._c.espeak_ListVoices.restype = POINTER(POINTER(_CVoice))
-        self._voices = _name_voices(v for v in self._list_voices() if _has_words(v, data_path))
+        self._voices = _name_voices(v for v in self._list_voices() if _has_dictionary(v, data_path))
         self.voices = _voices_by_language(self._voices)
         self._variants = frozenset(path.name for path in (data_path / "voices" / "!v").iterdir())
         self._lock = Lock()
@@ -130,7 +130,7 @@ class EspeakLibrary:
         self._c.espeak_SetSynthCallback(self._callback)
 
     def has_voice(self, voice: str) -> bool:
-        """Returns True for the name of a voice, also with a variant of its timbre: `en-gb+f3`."""
+        """Returns True for the name of a voice, also with a suffix for its timbre: `en-gb+f3`."""
         base, plus, variant = voice.partition("+")
         return base in self._voices and (not plus or variant in self._variants)
 
@@ -219,11 +219,9 @@ def _read_events(address: int) -> Iterator[EspeakEvent]:
         address += sizeof(_CEvent)
 
 
-def _has_words(voice: _EspeakVoice, data_path: Path) -> bool:
-    """Returns True if a voice's dictionary is there.
-
-    The dictionary is named after a language. Some voices are listed without one.
-    """
+def _has_dictionary(voice: _EspeakVoice, data_path: Path) -> bool:
+    """Returns True if the dictionary of one of a voice's languages is installed. Some listed voices
+    have none."""
     languages = {tag.partition("-")[0] for _, tag in voice.tags}
     return any((data_path / f"{language}_dict").exists() for language in languages)
 
@@ -255,14 +253,14 @@ def _language_ranks(voice: _EspeakVoice) -> Mapping[str, int]:
     A tag for a language comes before a tag for one of its regions. Besides the voice's first
     language only two-letter codes count (`cmn` is also `zh`).
     """
-    places: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for rank, tag in voice.tags:
         language = tag.partition("-")[0]
         rank_in_language = rank if tag == language else 100 + rank
-        places[language] = min(rank_in_language, places.get(language, rank_in_language))
-    own = next(iter(places))
+        ranks[language] = min(rank_in_language, ranks.get(language, rank_in_language))
+    first_language = next(iter(ranks))
     return {
         language: rank_in_language
-        for language, rank_in_language in places.items()
-        if language in (own, language[:2])
+        for language, rank_in_language in ranks.items()
+        if language in (first_language, language[:2])
     }

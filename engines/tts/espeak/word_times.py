@@ -1,7 +1,8 @@
 """Computes word times from eSpeak NG's events. Pure; used in the synthesis thread only.
 
-The library reports where a word begins, and where one of its own clauses ends, pause included. A
-word lasts until the next one begins; before a pause it lasts until the sound falls silent.
+The library reports the beginning of each word, and the end of each of its own clauses, including
+the pause. A word lasts until the next one begins; before a pause it lasts until the sound becomes
+silent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ class ClauseWords:
     """Takes the library's samples and events for one text, and yields the samples with words.
 
     The last sound and the silence after it are held back until it is known whether a word ended
-    with them. This takes microseconds, as synthesis is a thousand times faster than speech.
+    with them. This takes microseconds, because synthesis is a thousand times faster than speech.
     """
 
     def __init__(self, text: str, rate_hz: int) -> None:
@@ -58,25 +59,25 @@ class ClauseWords:
         """Takes samples and the events within them; yields samples whose words are known."""
         for event in events:
             self._add_event(event, pcm)
-        loud = _audible_end(pcm)
-        if loud or self._words:
-            yield from self._released()
-        if loud:
-            self._audible_samples = self._samples + loud
+        audible_end = _audible_end(pcm)
+        if audible_end or self._words:
+            yield from self._release()
+        if audible_end:
+            self._audible_samples = self._samples + audible_end
         self._held_pcm.append(pcm)
         self._samples += len(pcm)
 
     def finish(self, events: Sequence[EspeakEvent] = ()) -> Iterator[SpeechChunk]:
-        """Ends the text and yields the rest. events: events after the last samples."""
+        """Ends the text and yields the rest. `events`: those after the last samples."""
         for event in events:
             self._add_event(event, np.zeros(0, np.int16))
         self._end_word(self._ms(self._audible_samples), len(self._text))
-        yield from self._released()
+        yield from self._release()
 
     def _add_event(self, event: EspeakEvent, pcm: Pcm) -> None:
-        before = round(event.at_ms * self._rate_hz / 1000) - self._samples
-        if loud := _audible_end(pcm[: max(before, 0)]):
-            self._audible_samples = self._samples + loud
+        samples_before = round(event.at_ms * self._rate_hz / 1000) - self._samples
+        if audible_end := _audible_end(pcm[: max(samples_before, 0)]):
+            self._audible_samples = self._samples + audible_end
         if event.kind == "end":
             # Without a full stop the library gives the index of the last character, not the end.
             is_last = event.char >= len(self._text) - 1
@@ -89,7 +90,8 @@ class ClauseWords:
             self._open_word = event
 
     def _is_next_word(self, char: int, later: int) -> bool:
-        """Returns True if another word begins at `later`, not a part of the same one (`3.5`)."""
+        """Returns True if another word than that at `char` begins at `later`. eSpeak reports `3.5`
+        as several words."""
         between = self._text[char:later]
         return later > char and (
             any(c.isspace() for c in between)
@@ -97,20 +99,21 @@ class ClauseWords:
         )
 
     def _end_word(self, at_ms: float, next_char: int) -> None:
+        """Ends the open word, if there is one. `next_char`: index after it, spaces included."""
         open_word, self._open_word = self._open_word, None
         if open_word is None:
             return
-        last = len(self._text[:next_char].rstrip())
+        end_char = len(self._text[:next_char].rstrip())
         if not _is_script_without_spaces(self._text[open_word.char : open_word.char + 1]):
-            last = max(
-                last, open_word.char + len((self._text[open_word.char :].split() or [""])[0])
-            )
-        if not any(c.isalnum() for c in self._text[last:]):
-            last = len(self._text)  # punctuation at the end (` !`) belongs to the last word
+            word = (self._text[open_word.char :].split() or [""])[0]
+            end_char = max(end_char, open_word.char + len(word))
+        if not any(c.isalnum() for c in self._text[end_char:]):
+            end_char = len(self._text)  # punctuation at the end (` !`) belongs to the last word
         end_ms = max(at_ms, open_word.at_ms)
-        self._words.append(WordTiming(max(last, open_word.char), open_word.at_ms, end_ms))
+        self._words.append(WordTiming(max(end_char, open_word.char), open_word.at_ms, end_ms))
 
-    def _released(self) -> Iterator[SpeechChunk]:
+    def _release(self) -> Iterator[SpeechChunk]:
+        """Yields the samples that were held back, with the words that have ended."""
         words, self._words = tuple(self._words), []
         held_pcm, self._held_pcm = self._held_pcm, []
         if held_pcm:

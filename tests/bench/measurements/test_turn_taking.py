@@ -45,7 +45,9 @@ class LevelVadEngine:
 class GrowingAsr:
     """An `AsrModel` that hears one word in each 300 ms of sound."""
 
-    info = AsrInfo("growing", "growing", ("en",), max_batch=1, is_incremental=False, takes_all=True)
+    info = AsrInfo(
+        "growing", "growing", ("en",), max_batch=1, is_incremental=False, rejects_nothing=True
+    )
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         return [AsrResult(self.words(item.pcm), 1.0, "en") for item in items]

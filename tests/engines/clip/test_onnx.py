@@ -12,7 +12,7 @@ from engines.base.text import ClipItem, ClipResult
 from engines.clip import onnx as clip
 from engines.runtime.image_text.folder import read_image_text_folder
 from engines.runtime.image_text.image import prepare_image
-from engines.runtime.text_encoder.folder import kind_of
+from engines.runtime.text_encoder.folder import read_model_kind
 from tests.engines.clip.tiny_clip import (
     POSITIONS,
     Reference,
@@ -34,7 +34,7 @@ Write = Callable[[Path], Weights]
 FAMILIES = pytest.mark.parametrize("write", [write_clip, write_siglip])
 
 
-def _loaded(folder: Path) -> clip.OnnxClip:
+def _load(folder: Path) -> clip.OnnxClip:
     return clip.create(clip.Settings(str(folder), threads=1))
 
 
@@ -45,7 +45,7 @@ def _rows(result: ClipResult, dimensions: int) -> np.ndarray:
 @FAMILIES
 def test_vectors_are_those_of_the_networks(tmp_path: Path, write: Write) -> None:
     reference = Reference(write(tmp_path / "m"), is_clip=write is write_clip)
-    model = _loaded(tmp_path / "m")
+    model = _load(tmp_path / "m")
     images = [picture(seed=seed, width=32 + 9 * seed) for seed in range(3)]
     items = [ClipItem(TEXTS), *(ClipItem(image=image) for image in images), ClipItem(("cat",))]
     texts, *shown, again = model.embed(items)
@@ -61,11 +61,11 @@ def test_vectors_are_those_of_the_networks(tmp_path: Path, write: Write) -> None
 
 
 @FAMILIES
-def test_a_text_that_is_too_long_is_cut_or_costs_only_its_own_item(
+def test_a_text_that_is_too_long_is_cut_or_fails_only_its_own_item(
     tmp_path: Path, write: Write
 ) -> None:
     write(tmp_path / "m")
-    model = _loaded(tmp_path / "m")
+    model = _load(tmp_path / "m")
     long, fits = "cat " * POSITIONS, "cat " * (POSITIONS - 2)
     cases = ((("dog",), False), (("dog", long), False), ((long,), True), ((fits,), False))
     good, bad, cut, whole = model.embed([ClipItem(texts, is_cut=cut) for texts, cut in cases])
@@ -74,11 +74,11 @@ def test_a_text_that_is_too_long_is_cut_or_costs_only_its_own_item(
     assert cut.vectors == whole.vectors
 
 
-def test_a_bad_image_costs_only_its_own_item(tmp_path: Path) -> None:
+def test_a_bad_image_fails_only_its_own_item(tmp_path: Path) -> None:
     write_clip(tmp_path / "m")
-    good, bad = _loaded(tmp_path / "m").embed([ClipItem(image=picture()), ClipItem(image=b"x")])
+    good, bad = _load(tmp_path / "m").embed([ClipItem(image=picture()), ClipItem(image=b"x")])
     assert (bool(good.vectors), good.problem) == (True, "")
-    assert "no image in one of the formats JPEG, PNG" in bad.problem
+    assert "not an image in one of the formats JPEG, PNG" in bad.problem
 
 
 def test_exported_towers_are_used_as_they_are(tmp_path: Path) -> None:
@@ -87,26 +87,26 @@ def test_exported_towers_are_used_as_they_are(tmp_path: Path) -> None:
 
     folder = tmp_path / "m"
     write_clip(folder)
-    expected = _loaded(folder).embed([ClipItem(TEXTS), ClipItem(image=picture())])
+    expected = _load(folder).embed([ClipItem(TEXTS), ClipItem(image=picture())])
     described = read_image_text_folder(folder)
     checkpoint = Checkpoint(folder, "clip")
     (folder / "text_model.onnx").write_bytes(text_tower(described, checkpoint))
     (folder / "vision_model.onnx").write_bytes(image_tower(described, checkpoint))
-    found = _loaded(folder).embed([ClipItem(TEXTS), ClipItem(image=picture())])
+    found = _load(folder).embed([ClipItem(TEXTS), ClipItem(image=picture())])
     assert [one.vectors for one in found] == [one.vectors for one in expected]
     (folder / "vision_model.onnx").write_bytes(text_tower(described, checkpoint))
     with pytest.raises(EngineError, match=r"vision_model\.onnx has no output image_embeds"):
-        _loaded(folder)
+        _load(folder)
 
 
 def _change(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), "utf-8")
 
 
-def test_a_folder_says_why_it_cannot_be_used(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     write_clip(folder)
-    assert kind_of(folder) == "clip"
+    assert read_model_kind(folder) == "clip"
     wrong: list[tuple[str, dict[str, object], str]] = [
         ("config.json", {"text_config": {"hidden_size": "x"}}, "text_config: Expected `int`"),
         ("config.json", {"text_config": {"hidden_act": "relu"}}, "'relu' is not supported"),
@@ -128,19 +128,19 @@ def test_a_folder_says_why_it_cannot_be_used(tmp_path: Path) -> None:
         read_image_text_folder(folder)
 
 
-def test_weights_that_lie_about_their_shape_are_refused(tmp_path: Path) -> None:
+def test_weights_of_a_wrong_shape_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     write_clip(folder, projection_dim=24)
     with pytest.raises(EngineError, match=r"'text_projection\.weight' has the shape \[12, 16\]"):
-        _loaded(folder)
+        _load(folder)
     write_clip(folder)
     data = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(data[:-4])
-    with pytest.raises(EngineError, match="lies about its size"):
-        _loaded(folder)
+    with pytest.raises(EngineError, match="has a wrong size"):
+        _load(folder)
 
 
-def test_the_size_of_an_older_file_is_one_number(tmp_path: Path) -> None:
+def test_a_size_in_an_older_file_may_be_one_number(tmp_path: Path) -> None:
     write_clip(tmp_path / "m")
     expected = read_image_text_folder(tmp_path / "m").preparation
     _change(tmp_path / "m/preprocessor_config.json", size=32, crop_size=32)

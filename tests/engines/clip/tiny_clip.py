@@ -1,4 +1,4 @@
-"""CLIP and SigLIP models of random weights: their folders, and what they must compute, in numpy."""
+"""CLIP and SigLIP models with random weights: their folders, and the same networks in numpy."""
 
 import json
 from io import BytesIO

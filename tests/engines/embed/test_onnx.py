@@ -13,7 +13,7 @@ from engines.base.text import EmbedItem, RerankItem
 from engines.embed import onnx as embed
 from engines.rerank import onnx as rerank
 from engines.runtime.text_encoder.bert_graph import build_graph
-from engines.runtime.text_encoder.folder import kind_of, read_folder
+from engines.runtime.text_encoder.folder import read_folder, read_model_kind
 from tests.engines.embed.tiny_model import SIZE, hidden, ids_of, write_embedder, write_reranker
 
 pytestmark = pytest.mark.live
@@ -49,7 +49,7 @@ def test_a_prefix_is_added_to_texts_and_nothing_to_token_ids(tmp_path: Path) -> 
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_a_text_that_is_too_long_costs_only_its_own_item(tmp_path: Path) -> None:
+def test_a_text_that_is_too_long_fails_only_its_own_item(tmp_path: Path) -> None:
     write_embedder(tmp_path / "m")
     model = embed.create(embed.Settings(str(tmp_path / "m"), threads=1))
     good, bad = model.embed([EmbedItem(("cat",)), EmbedItem(("dog", "cat " * 11))])
@@ -85,11 +85,11 @@ def _change(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), "utf-8")
 
 
-def test_a_folder_says_why_it_cannot_be_used(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "m"
-    assert kind_of(tmp_path) is None
+    assert read_model_kind(tmp_path) is None
     write_embedder(folder)
-    assert kind_of(folder) == "embed"
+    assert read_model_kind(folder) == "embed"
     _change(folder / "1_Pooling/config.json", pooling_mode_max_tokens=True)
     with pytest.raises(EngineError, match="the pooling must be the mean"):
         read_folder(folder)
@@ -102,20 +102,20 @@ def test_a_folder_says_why_it_cannot_be_used(tmp_path: Path) -> None:
         read_folder(folder)
 
 
-def test_weights_that_lie_about_their_size_are_refused(tmp_path: Path) -> None:
+def test_weights_of_a_wrong_size_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     write_embedder(folder)
     data = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(data[:-4])
-    with pytest.raises(EngineError, match="lies about its size"):
+    with pytest.raises(EngineError, match="has a wrong size"):
         embed.create(embed.Settings(str(folder)))
     (folder / "model.safetensors").write_bytes(b"\xff" * 64)
-    with pytest.raises(EngineError, match="is no safetensors file"):
+    with pytest.raises(EngineError, match="is not a safetensors file"):
         embed.create(embed.Settings(str(folder)))
 
 
 def _refusal(folder: Path) -> str:
-    """The error with which the model's load ends."""
+    """Returns the error of loading the model."""
     with pytest.raises(EngineError) as refused:
         embed.create(embed.Settings(str(folder), threads=1))
     return str(refused.value)
@@ -140,28 +140,31 @@ def test_an_exported_network_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("changes", "why"),
     [
         ({"hidden_size": 24}, "model.onnx gives [16] numbers for a text, but config.json says 24"),
         ({"vocab_size": 99}, "cannot compute 12 tokens with the id 98, which config.json allows"),
         ({"max_position_embeddings": 99}, "cannot compute 99 tokens with the id 10"),
         ({"vocab_size": 10}, "tokenizer.json has 11 tokens, but config.json says vocab_size 10"),
         ({"vocab_size": 0}, "vocab_size, hidden_size and max_position_embeddings must be positive"),
-        ({"pad_token_id": 11}, "there is no pad_token_id 11; allowed: 0 to 10"),
+        ({"pad_token_id": 11}, "pad_token_id is 11; allowed: 0 to 10"),
         ({"matryoshka_dimensions": [8, 32]}, "matryoshka_dimensions has 32; allowed: 1 to 16"),
-        ({"max_position_embeddings": 2}, "it takes 2 tokens, no more than its 3 special ones"),
+        (
+            {"max_position_embeddings": 2},
+            "at most 2 tokens leave no room besides the 3 special ones",
+        ),
     ],
 )
-def test_a_description_that_lies_about_the_network_is_refused(
-    tmp_path: Path, said: dict[str, object], why: str
+def test_a_config_that_contradicts_the_network_is_refused(
+    tmp_path: Path, changes: dict[str, object], why: str
 ) -> None:
     write_embedder(tmp_path / "m")
     _export(tmp_path / "m")
-    _change(tmp_path / "m/config.json", **said)
+    _change(tmp_path / "m/config.json", **changes)
     assert why in _refusal(tmp_path / "m")
 
 
-def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     write_embedder(folder)
     data = (folder / "model.safetensors").read_bytes()

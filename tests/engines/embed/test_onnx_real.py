@@ -32,7 +32,7 @@ TEXTS = [
     "a " * 200,
     *(f"sentence {number} of a longer list, " * (number % 9 + 1) for number in range(20)),
 ]
-"Texts of 6 to 202 tokens. More than one call of the engine takes."
+"Texts of 6 to 202 tokens, more than fit into one call of the engine."
 
 
 def _reference(model: Path) -> list[list[float]]:

@@ -1,4 +1,4 @@
-"""Text models of random weights: their folders, and what they must compute, in numpy."""
+"""Text models with random weights: their folders, and the same networks in numpy."""
 
 import json
 from math import erf

@@ -189,7 +189,7 @@ def test_a_language_without_sentences_keeps_the_tools_of_the_home() -> None:
     engine = hybrid_llm(model)
     reply_to(engine, QUESTION, language="xx")
     assert model.requests[0][1] == TOOLS
-    assert engine.declared(TOOLS, language="xx") == TOOLS
+    assert engine.filter_tools(TOOLS, language="xx") == TOOLS
 
 
 def test_without_home_tools_there_is_no_home_tool() -> None:

@@ -1,4 +1,4 @@
-"""The conversion of OpenAI's names of Whisper's weights to transformers'."""
+"""The conversion of a Whisper checkpoint: names of weights, alignment heads, the choice of file."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_alignment_heads_of_removed_layers_are_dropped(
 ) -> None:
     file = tmp_path / "generation_config.json"
     file.write_text(json.dumps({"alignment_heads": [[10, 12], [31, 1]], "suppress_tokens": [1]}))
-    convert_whisper.forget_foreign_heads(file, layers)
+    convert_whisper.drop_invalid_alignment_heads(file, layers)
     kept = json.loads(file.read_text())
     assert ("alignment_heads" in kept) == is_kept
     assert kept["suppress_tokens"] == [1]
@@ -55,7 +55,7 @@ def test_alignment_heads_of_removed_layers_are_dropped(
         (set(), None),
     ],
 )
-def test_files_of_a_trainer_are_no_openai_checkpoint(
+def test_training_state_is_not_an_openai_checkpoint(
     files: set[str], found: str | None, tmp_path: Path
 ) -> None:
     for name in files:

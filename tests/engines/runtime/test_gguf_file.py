@@ -1,4 +1,4 @@
-"""The header of a GGUF file: what it says, and files that are cut off or contradict themselves."""
+"""The header of a GGUF file: its properties, and the refusal of truncated and invalid files."""
 
 import struct
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_header_names_the_model_and_its_limits(tmp_path: Path) -> None:
     assert not found.has_chat_template
 
 
-def test_a_file_that_ends_anywhere_is_refused(tmp_path: Path) -> None:
+def test_a_file_truncated_at_any_byte_is_refused(tmp_path: Path) -> None:
     for end in range(len(WHOLE)):
         with pytest.raises(UnreadableGgufError, match=r"model\.gguf"):
             read_gguf_header(written(tmp_path, WHOLE[:end]))
@@ -64,7 +64,9 @@ def test_a_file_that_contradicts_itself_is_refused(
         (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 1, 1, 1, b"a", 9, 4, 2**50), "items"),
     ],
 )
-def test_a_foreign_file_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_another_format_or_an_implausible_header_is_refused(
+    tmp_path: Path, data: bytes, message: str
+) -> None:
     with pytest.raises(UnreadableGgufError, match=message):
         read_gguf_header(written(tmp_path, data))
 

@@ -1,4 +1,4 @@
-"""The GGUF files of a folder: models, parts of one, and vision projectors."""
+"""The GGUF files of a folder: models, models in several files, and vision projectors."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from engines.runtime.gguf_folder import check_parts, model_files, only_model, pr
 from tests.engines.runtime.tiny_gguf import write_gguf
 
 
-def test_parts_and_projectors_are_no_models_of_their_own(tmp_path: Path) -> None:
+def test_parts_and_projectors_are_not_listed_as_models(tmp_path: Path) -> None:
     first, second = (write_gguf(tmp_path / f"big-0000{n}-of-00002.gguf") for n in (1, 2))
     projector = write_gguf(tmp_path / "mmproj-big-f16.gguf", architecture="clip")
     assert model_files(tmp_path) == [first]
@@ -21,7 +21,7 @@ def test_parts_and_projectors_are_no_models_of_their_own(tmp_path: Path) -> None
         check_parts(first)
 
 
-def test_a_folder_with_several_models_names_them(tmp_path: Path) -> None:
+def test_the_error_for_several_models_names_them(tmp_path: Path) -> None:
     with pytest.raises(UnreadableGgufError, match="it holds: none"):
         only_model(tmp_path)
     for name in ("a.gguf", "b.gguf"):

@@ -69,7 +69,7 @@ def test_the_inputs_of_an_operator_are_read() -> None:
     assert operator_inputs(FILE, "Add") == []
 
 
-def test_an_inner_value_becomes_an_output_and_the_layers_stay() -> None:
+def test_an_inner_value_becomes_an_output_and_the_layers_are_kept() -> None:
     longer = with_output(FILE, "x" * 200)
     assert longer == FILE + part(7, part(12, part(1, "x" * 200)))
     assert len(layers(longer, {"Conv", "LSTM"})) == 2
@@ -78,10 +78,10 @@ def test_an_inner_value_becomes_an_output_and_the_layers_stay() -> None:
 @pytest.mark.parametrize(
     ("file", "why"),
     [
-        (FILE[:-1], "it ends early"),
+        (FILE[:-1], "the file ends early"),
         (b"\xff" * 20, "more than 64 bits"),
         (b"hello", "wire type|ends early"),
-        (part(7, tensor("w", MATRIX)[:-1]), "it ends early"),
+        (part(7, tensor("w", MATRIX)[:-1]), "the file ends early"),
         (part(7, tensor("w", MATRIX).replace(number(1, 3), number(1, 4))), r"24 bytes .*\[2, 4\]"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_refused(file: bytes, why: str) -> None:
 
 
 @given(st.integers(0, len(FILE) - 1), st.binary(max_size=12))
-def test_damage_anywhere_raises_nothing_but_a_value_error(at: int, other: bytes) -> None:
+def test_any_damage_raises_only_value_errors(at: int, other: bytes) -> None:
     try:
         found = layers(FILE[:at] + other + FILE[at + len(other) :], {"Conv", "LSTM"})
     except ValueError:

@@ -1,4 +1,4 @@
-"""Writes small GGUF files, whole ones and ones that lie."""
+"""Writes small GGUF files, valid and invalid ones."""
 
 import struct
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A real `/v1/audio/speech` in its own thread; eSpeak speaks, and a test may set other handlers."""
+"""HTTP server with `/v1/audio/speech`, spoken by eSpeak. A test may set other handlers."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ def pcm_bytes(text: str, speed: float = 1) -> bytes:
 
 
 async def speech(request: web.Request) -> web.StreamResponse:
-    """Answers as a good server does, in chunks of odd size."""
+    """Answers with speech, in chunks of odd size."""
     body: dict[str, Any] = await request.json()
     response = web.StreamResponse(headers={"Content-Type": "audio/pcm"})
     await response.prepare(request)

@@ -1,6 +1,6 @@
-"""The times of words from those of phonemes, with equal and with different counts."""
+"""Times of words follow from times of phonemes, with equal and with different counts."""
 
-from engines.tts.alignment import Phoneme, spoken_words
+from engines.tts.alignment import Phoneme, word_timings
 from engines.tts.synthesis_thread import WordTiming
 
 
@@ -10,21 +10,21 @@ def sentence(text: str, ms: float = 10) -> list[Phoneme]:
 
 def test_each_group_of_phonemes_is_a_word() -> None:
     clause = "Hi, you. No"
-    assert spoken_words(clause, [sentence("^ha, ju.$"), sentence("^no$")]) == (
+    assert word_timings(clause, [sentence("^ha, ju.$"), sentence("^no$")]) == (
         WordTiming(3, 10, 30),
         WordTiming(8, 50, 70),
         WordTiming(11, 100, 120),
     )
 
 
-def test_with_another_count_the_time_is_divided_by_letters() -> None:
+def test_different_word_counts_divide_the_time_by_letters() -> None:
     clause = "of the — house"
-    words = spoken_words(clause, [sentence("əvðə haʊs")])
+    words = word_timings(clause, [sentence("əvðə haʊs")])
     assert [word.end_char for word in words] == [2, 8, 14]
     assert [word.start_ms for word in words] == [0, 18, 45]
     assert words[-1].end_ms == 90
 
 
 def test_text_without_words_has_no_times() -> None:
-    assert spoken_words("...", [sentence("^.$")]) == ()
-    assert spoken_words("a b", []) == (WordTiming(1, 0, 0), WordTiming(3, 0, 0))
+    assert word_timings("...", [sentence("^.$")]) == ()
+    assert word_timings("a b", []) == (WordTiming(1, 0, 0), WordTiming(3, 0, 0))

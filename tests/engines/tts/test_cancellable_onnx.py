@@ -1,4 +1,4 @@
-"""A model's run ends with its listener, so the next clause does not wait for seconds of work."""
+"""Cancelling a clause ends the model's run, so the next clause does not wait for it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,13 +45,13 @@ async def given(text: str) -> AsyncIterator[str]:
     yield text
 
 
-def test_leaving_ends_the_run() -> None:
+def test_closing_the_generator_ends_the_run() -> None:
     session, running, ended = slow_model(), Event(), Event()
-    voicing = ThreadedSynthesis(TtsInfo("slow", RATE_HZ, {"en": ("a",)}))
+    synthesis = ThreadedSynthesis(TtsInfo("slow", RATE_HZ, {"en": ("a",)}))
 
-    def synthesise(clause: str, listener: ClauseReceiver) -> None:
-        with session.cancellable_by(listener):
-            listener.put(SpeechChunk(silence(20, RATE_HZ)))
+    def synthesise(clause: str, receiver: ClauseReceiver) -> None:
+        with session.cancellable_by(receiver):
+            receiver.put(SpeechChunk(silence(20, RATE_HZ)))
             if clause == "slow":
                 running.set()
                 try:
@@ -61,29 +61,29 @@ def test_leaving_ends_the_run() -> None:
 
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE_S):
-            async with aclosing(voicing.speak(given("slow"), synthesise, None)) as frames:
+            async with aclosing(synthesis.speak(given("slow"), synthesise, None)) as frames:
                 await anext(frames)
                 assert await asyncio.to_thread(running.wait, PATIENCE_S)
-            async with aclosing(voicing.speak(given("next"), synthesise, None)) as frames:
+            async with aclosing(synthesis.speak(given("next"), synthesise, None)) as frames:
                 assert [frame.start async for frame in frames] == [0]
             assert ended.is_set()
 
     asyncio.run(scenario())
 
 
-def test_a_listener_that_left_before_the_work_began_stops_it() -> None:
+def test_cancelling_before_the_work_begins_stops_it() -> None:
     stopped: list[bool] = []
 
     async def scenario() -> None:
-        listener = ClauseReceiver(asyncio.get_running_loop())
-        listener.cancel()
-        listener.on_cancel(lambda: stopped.append(True))
+        receiver = ClauseReceiver(asyncio.get_running_loop())
+        receiver.cancel()
+        receiver.on_cancel(lambda: stopped.append(True))
 
     asyncio.run(scenario())
     assert stopped == [True]
 
 
-def test_other_attributes_are_the_wrapped_session_s() -> None:
+def test_other_attributes_come_from_the_wrapped_session() -> None:
     session = slow_model()
     assert [one.name for one in session.get_inputs()] == ["y0"]
     with pytest.raises(AttributeError, match="nothing"):

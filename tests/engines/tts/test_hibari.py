@@ -136,7 +136,7 @@ def test_an_unknown_language_or_voice_is_refused(tts: Tts) -> None:
         _speak(tts, "hello", voice="emma")
 
 
-def test_a_clause_is_cancelled_and_the_voice_works_on(tts: Tts) -> None:
+def test_the_voice_works_after_a_cancelled_clause(tts: Tts) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(30):
             async with aclosing(tts.speak(_given("Anna. " * 2000), language="en")) as frames:
@@ -150,7 +150,9 @@ def test_a_clause_is_cancelled_and_the_voice_works_on(tts: Tts) -> None:
 def test_a_voice_with_a_missing_or_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineMissing, match="no file"):
         load("tts", "hibari", {"models": [str(tmp_path / "bf_emma.int8.onnx")]})
-    with pytest.raises(ConfigError, match=r"other\.onnx is no voice of hibari; there are: af_kore"):
+    with pytest.raises(
+        ConfigError, match=r"other\.onnx is not a voice of hibari; there are: af_kore"
+    ):
         load("tts", "hibari", {"models": [str(tmp_path / "other.onnx")]})
     (tmp_path / "bf_emma.int8.onnx").write_bytes(b"damaged")
     with pytest.raises(EngineMissing, match=r"bf_emma.int8.onnx does not load"):

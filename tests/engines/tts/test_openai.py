@@ -1,4 +1,4 @@
-"""A voice over HTTP, with a real server that also misbehaves, hangs and breaks off."""
+"""A voice over HTTP, with a real server that also sends wrong data, hangs and disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,7 +65,7 @@ def fails(handler: Handler, error: type[Exception], match: str, **settings: Any)
     with_server(handler, test, **settings)
 
 
-async def begun(request: web.Request, data: bytes, **headers: str) -> web.StreamResponse:
+async def begin_response(request: web.Request, data: bytes, **headers: str) -> web.StreamResponse:
     """Sends the beginning of an answer."""
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)
@@ -83,8 +83,8 @@ def test_the_audio_equals_the_servers_to_the_sample() -> None:
     async def test(tts: OpenAiTts) -> None:
         frames = await frames_of(tts, "Hello there.", " ... ", "Good bye.", voice="nova", speed=2)
         sound = np.concatenate([frame.pcm for frame in frames])
-        wanted = pcm_bytes("Hello there.", 2) + pcm_bytes("Good bye.", 2)
-        assert sound.astype("<i2").tobytes() == wanted
+        expected = pcm_bytes("Hello there.", 2) + pcm_bytes("Good bye.", 2)
+        assert sound.astype("<i2").tobytes() == expected
         assert [f.start for f in frames] == [0, *(f.end for f in frames[:-1])]
         assert max(frame.duration_ms for frame in frames) <= 200
 
@@ -104,11 +104,11 @@ def test_the_audio_equals_the_servers_to_the_sample() -> None:
     assert key == "Bearer sk-mine"
 
 
-def test_audio_streams() -> None:
+def test_audio_is_yielded_while_it_arrives() -> None:
     gate = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        response = await begun(request, bytes(4801))
+        response = await begin_response(request, bytes(4801))
         await gate.wait()
         await response.write(bytes(4799))
         return response
@@ -123,12 +123,12 @@ def test_audio_streams() -> None:
     with_server(handler, test)
 
 
-def test_leaving_cancels_the_request_on_the_server() -> None:
+def test_closing_the_generator_cancels_the_request_on_the_server() -> None:
     cancelled = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
         try:
-            await begun(request, bytes(4800))
+            await begin_response(request, bytes(4800))
             await asyncio.Event().wait()
         finally:
             cancelled.set()
@@ -165,7 +165,7 @@ def test_cancelling_before_any_audio_cancels_the_request() -> None:
 
 def test_a_stream_that_breaks_off_is_an_error() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        response = await begun(request, bytes(4800))
+        response = await begin_response(request, bytes(4800))
         assert request.transport is not None
         request.transport.close()
         return response
@@ -175,7 +175,7 @@ def test_a_stream_that_breaks_off_is_an_error() -> None:
 
 def test_a_body_shorter_than_its_length_header_is_an_error() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        response = await begun(request, bytes(4800), **{"Content-Length": "9600"})
+        response = await begin_response(request, bytes(4800), **{"Content-Length": "9600"})
         assert request.transport is not None
         request.transport.close()
         return response
@@ -185,7 +185,7 @@ def test_a_body_shorter_than_its_length_header_is_an_error() -> None:
 
 def test_a_server_that_stops_sending_times_out() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        response = await begun(request, bytes(4800))
+        response = await begin_response(request, bytes(4800))
         await asyncio.Event().wait()
         return response
 
@@ -261,7 +261,7 @@ def test_a_started_clause_is_not_requested_again() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         nonlocal count
         count += 1
-        response = await begun(request, bytes(4800))
+        response = await begin_response(request, bytes(4800))
         assert request.transport is not None
         request.transport.close()
         return response

@@ -64,8 +64,8 @@ def test_words_have_their_times(tts: Tts) -> None:
     assert tts.info.has_word_times
     marks: list[WordMark] = []
     total_ms = 1000 * speak(tts, TEXT, "One two.", marks=marks)[-1].end / tts.info.rate_hz
-    heard = [TEXT[: mark.end_char] for mark in marks if mark.chunk == 0]
-    assert [text.rsplit(maxsplit=1)[-1] for text in heard] == TEXT.split()
+    texts = [TEXT[: mark.end_char] for mark in marks if mark.chunk == 0]
+    assert [text.rsplit(maxsplit=1)[-1] for text in texts] == TEXT.split()
     assert [mark.end_char for mark in marks if mark.chunk == 1] == [3, 8]
     assert all(0 <= mark.start_ms < mark.end_ms <= total_ms + 1 for mark in marks)
     assert all(one.end_ms <= two.start_ms + 1 for one, two in pairwise(marks))
@@ -80,7 +80,7 @@ def test_text_of_another_script_does_not_fail(tts: Tts) -> None:
     speak(tts, "你好", "hello")
 
 
-def test_a_clause_is_cancelled_and_the_voice_works_on(tts: Tts) -> None:
+def test_the_voice_works_after_a_cancelled_clause(tts: Tts) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(30):
             async with aclosing(tts.speak(given("Anna. " * 2000), language="en")) as frames:
@@ -128,7 +128,7 @@ def test_errors_of_piper_name_what_is_missing_or_broken(tmp_path: Path) -> None:
     Path(f"{path}.json").write_text("{}", encoding="utf-8")
     path = piper_voice(tmp_path)
     Path(f"{path}.json").write_text("{}", encoding="utf-8")
-    fails("lacks or breaks 'num_symbols'", model=str(path))
+    fails("lacks an entry or has a wrong one: 'num_symbols'", model=str(path))
 
 
 @pytest.mark.usefixtures("kokoro")

@@ -1,7 +1,7 @@
-"""Voices of Piper's and Kokoro's shape with random weights: they hum, but everything else is real.
+"""Voices with the inputs and outputs of Piper's and Kokoro's, and random weights: they speak noise.
 
-Each phoneme is FRAMES frames of its own noise; the second output gives this count, as in voices
-with times.
+Each phoneme is FRAMES frames of its own noise. The second output is this count, as in voices that
+give times.
 """
 
 import json

@@ -423,7 +423,7 @@ class DeclaringLlm(EchoLlm):
         super().__init__()
         self.context_tokens = 4096
 
-    def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+    def filter_tools(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
         if self.is_odd:
             raise ValueError(SECRET)
         return tools

@@ -92,7 +92,7 @@ def test_a_rejected_result_keeps_no_text() -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", "normal", "strict"])
-@pytest.mark.parametrize("info", [TELLS, TELLS_NOT, replace(TELLS_NOT, takes_all=True)])
+@pytest.mark.parametrize("info", [TELLS, TELLS_NOT, replace(TELLS_NOT, rejects_nothing=True)])
 def test_a_request_can_turn_the_filter_off(mode: NoSpeechMode, info: AsrInfo) -> None:
     assert no_speech_criterion(mode, info, 1.0) is NoSpeechCriterion.NONE
 
@@ -104,10 +104,10 @@ def test_a_request_can_turn_the_filter_off(mode: NoSpeechMode, info: AsrInfo) ->
         ("normal", TELLS, 0.6, NoSpeechCriterion.RECOGNISER),
         ("normal", TELLS_NOT, None, NoSpeechCriterion.BOTH),
         ("normal", TELLS_NOT, 0.6, NoSpeechCriterion.BOTH),
-        ("normal", replace(TELLS_NOT, takes_all=True), None, NoSpeechCriterion.NONE),
-        ("normal", replace(TELLS, takes_all=True), 0.6, NoSpeechCriterion.RECOGNISER),
+        ("normal", replace(TELLS_NOT, rejects_nothing=True), None, NoSpeechCriterion.NONE),
+        ("normal", replace(TELLS, rejects_nothing=True), 0.6, NoSpeechCriterion.RECOGNISER),
         ("strict", TELLS, None, NoSpeechCriterion.BOTH),
-        ("strict", replace(TELLS, takes_all=True), None, NoSpeechCriterion.BOTH),
+        ("strict", replace(TELLS, rejects_nothing=True), None, NoSpeechCriterion.BOTH),
         ("off", TELLS, None, NoSpeechCriterion.NONE),
         ("off", TELLS_NOT, None, NoSpeechCriterion.NONE),
         ("off", TELLS, 0.6, NoSpeechCriterion.RECOGNISER),

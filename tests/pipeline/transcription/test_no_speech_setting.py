@@ -22,7 +22,7 @@ pytestmark = pytest.mark.many
 SHORT_MS = 120
 "Long enough for a session to begin an utterance, too short for the rules of the VAD."
 
-Kind = Literal["tells", "toy", "takes_all"]
+Kind = Literal["tells", "toy", "rejects_nothing"]
 
 
 class Short(LevelAsr):
@@ -32,7 +32,9 @@ class Short(LevelAsr):
     def __init__(self, kind: Kind, *, is_unsure: bool = False) -> None:
         super().__init__(window_ms=10_000)
         self.is_unsure = is_unsure
-        self.info = replace(self.info, tells_noise=kind == "tells", takes_all=kind == "takes_all")
+        self.info = replace(
+            self.info, tells_noise=kind == "tells", rejects_nothing=kind == "rejects_nothing"
+        )
 
     async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         result = await super().decode(item, priority)
@@ -42,7 +44,7 @@ class Short(LevelAsr):
 TABLE = [
     ("normal", "tells", None, "one"),
     ("normal", "toy", None, ""),
-    ("normal", "takes_all", None, "one"),
+    ("normal", "rejects_nothing", None, "one"),
     ("strict", "tells", None, ""),
     ("strict", "toy", None, ""),
     ("off", "tells", None, "one"),

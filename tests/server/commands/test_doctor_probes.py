@@ -274,7 +274,7 @@ def test_tools_and_instructions_must_fit_the_context_window() -> None:
     assert not size.fits
     assert "of 4096 for the conversation" in size.advice()
     engine = HybridLlm(intents.create(intents.Settings()), llm)
-    one = prompt_size(config, llm, engine.declared(tools, language="en"))
+    one = prompt_size(config, llm, engine.filter_tools(tools, language="en"))
     assert one is not None
     assert one.fits
     assert one.tools == 1

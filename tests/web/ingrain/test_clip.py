@@ -121,7 +121,7 @@ def test_a_text_that_is_too_long_is_cut(loaded: Ports) -> None:
 WRONG: list[tuple[str, Any, str]] = [
     ("/embed_image", {}, "Missing required parameter: 'image'."),
     ("/embed_image", {"image": "/etc/passwd"}, "it is no base64, no data: URL and no address"),
-    ("/embed_image", {"image": "eA=="}, "it is no image in one of the formats"),
+    ("/embed_image", {"image": "eA=="}, "it is not an image in one of the formats"),
     ("/embed_image", {"image": [_base64()] * 65}, "65 images; at most 64"),
     ("/embed_image", {"image": [_base64(), _base64()[:400]]}, "'image[1]': it is damaged"),
     ("/embed_image", {"image": "data:text/plain;base64,eA=="}, "its type is 'text/plain'"),

@@ -108,7 +108,7 @@ def test_options_reach_the_model(
         await response.read()
         language, wished = asked
         assert llm.languages_asked[0] == language
-        assert llm.options == [LlmOptions(usual_temperature=0.7, **wished)], "0.7 is WIS's"
+        assert llm.options == [LlmOptions(default_temperature=0.7, **wished)], "0.7 is WIS's"
 
     against(act, Scene(llm=llm))
 

@@ -60,7 +60,7 @@ def test_a_conversation_continues_over_a_new_connection() -> None:
 def test_query_parameters_apply_to_every_question() -> None:
     llm = HeldLlm()
     llm.goes_on.set()
-    wished = LlmOptions(0.5, 9, top_p=0.9, usual_temperature=DEFAULT_TEMPERATURE)
+    wished = LlmOptions(0.5, 9, top_p=0.9, default_temperature=DEFAULT_TEMPERATURE)
 
     async def act(_: Server, ws: ClientWebSocketResponse) -> None:
         await ws.send_str("one")

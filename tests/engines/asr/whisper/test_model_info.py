@@ -54,12 +54,14 @@ def test_noise_detection_depends_on_the_vocabulary_and_the_notes(
     assert describe(settings).tells_noise is tells
 
 
-@pytest.mark.parametrize(("threshold", "takes_all"), [(0.6, False), (0.99, False), (1.0, True)])
+@pytest.mark.parametrize(
+    ("threshold", "rejects_nothing"), [(0.6, False), (0.99, False), (1.0, True)]
+)
 def test_a_no_speech_threshold_of_one_accepts_everything(
-    tmp_path: Path, threshold: float, takes_all: bool
+    tmp_path: Path, threshold: float, rejects_nothing: bool
 ) -> None:
     settings = replace(folder(tmp_path, 500), no_speech_threshold=threshold)
-    assert describe(settings).takes_all is takes_all
+    assert describe(settings).rejects_nothing is rejects_nothing
 
 
 def test_without_language_tokens_the_language_is_english(tmp_path: Path) -> None:

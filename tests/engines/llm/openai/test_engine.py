@@ -86,14 +86,14 @@ def test_the_request_contains_the_settings_and_options(tmp_path: Path) -> None:
     ("asked", "configured", "usual", "sent"),
     [(0.0, 0.3, 0.7, 0.0), (None, 0.3, 0.7, 0.3), (None, None, 0.7, 0.7), (None, None, None, None)],
 )
-def test_the_usual_temperature_of_an_api_has_the_lowest_precedence(
+def test_the_default_temperature_of_an_api_has_the_lowest_precedence(
     asked: float | None, configured: float | None, usual: float | None, sent: float | None
 ) -> None:
     server = Server()
 
     async def scenario() -> None:
         async with open_client(server, temperature=configured) as llm:
-            options = LlmOptions(temperature=asked, usual_temperature=usual)
+            options = LlmOptions(temperature=asked, default_temperature=usual)
             await collect_reply(llm, options=options)
 
     asyncio.run(scenario())

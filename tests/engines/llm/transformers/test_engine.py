@@ -141,7 +141,7 @@ def test_a_request_may_set_sampling_options(tiny: Path) -> None:
         assert await said(temperature=2.0, top_p=0.01) == greedy, "one token is likely enough"
         varied = await said(temperature=0.0, repetition_penalty=2.0)
         assert len(set(varied)) > len(set(greedy))
-        assert await said(usual_temperature=0.0) == greedy
+        assert await said(default_temperature=0.0) == greedy
 
     run(tiny, scenario)
 

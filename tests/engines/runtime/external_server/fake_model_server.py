@@ -1,4 +1,4 @@
-"""A model server of the worst kind: it has a child that outlives it and ignores SIGTERM.
+"""Model server that is hard to end: it has a child process that outlives it and ignores SIGTERM.
 
 `python fake_model_server.py PORT` prints `ready`, then answers 200 to everything.
 """

@@ -1,4 +1,4 @@
-"""The output of a server: logged within limits, without its key, and kept for errors."""
+"""The output of a server is logged within limits, without the key, and kept for error messages."""
 
 import logging
 

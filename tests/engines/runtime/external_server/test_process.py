@@ -1,4 +1,4 @@
-"""Real processes under a guard process: started, killed, orphaned, ended. Their server is small."""
+"""A real server under a guard process ends together with all its processes."""
 
 import asyncio
 import logging
@@ -33,8 +33,8 @@ GRACE_S = 0.5
 LIMIT_S = 20
 
 
-class Heard(ServerLog):
-    """A log that sets `ready` when the server is ready, and knows the pid of its child."""
+class RecordingLog(ServerLog):
+    """A log that sets `ready` when the server is ready, and knows the server's child process."""
 
     def __init__(self) -> None:
         super().__init__("tts.parrot", KEY, lambda: 1.0)
@@ -57,26 +57,26 @@ def command(port: int, *more: str) -> list[str]:
 
 
 @asynccontextmanager
-async def serving(*more: str) -> AsyncIterator[tuple[ServerProcess, Heard]]:
-    heard = Heard()
+async def serving(*more: str) -> AsyncIterator[tuple[ServerProcess, RecordingLog]]:
+    log = RecordingLog()
     with reserve_port("tts", "parrot", "127.0.0.1", 0) as port:
         words = command(port, *more)
         async with asyncio.timeout(LIMIT_S):
-            async with start_server(words, {"MODEL_SERVER_KEY": KEY}, heard, GRACE_S) as process:
-                await heard.ready.wait()
+            async with start_server(words, {"MODEL_SERVER_KEY": KEY}, log, GRACE_S) as process:
+                await log.ready.wait()
                 with socket.create_connection(("127.0.0.1", port), timeout=5):
                     pass  # the server can use the port that is reserved for it
-                yield process, heard
+                yield process, log
 
 
 @pytest.mark.parametrize("more", [(), ("--stubborn",), ("--escape",)])
 def test_no_process_of_a_server_is_left(more: tuple[str, ...]) -> None:
     async def scenario() -> list[psutil.Process]:
-        async with serving(*more) as (process, heard):
+        async with serving(*more) as (process, log):
             server = psutil.Process(process.pid)
             (guard,) = server.parents()[:1]
             assert guard.ppid() == os.getpid()
-            return [guard, server, heard.child]
+            return [guard, server, log.child]
 
     assert not [one for one in asyncio.run(scenario()) if one.is_running()]
 
@@ -84,8 +84,8 @@ def test_no_process_of_a_server_is_left(more: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("more", [(), ("--escape",)])
 def test_a_killed_server_leaves_no_orphan(more: tuple[str, ...]) -> None:
     async def scenario() -> psutil.Process:
-        async with serving(*more) as (process, heard):
-            orphan = heard.child
+        async with serving(*more) as (process, log):
+            orphan = log.child
             os.kill(process.pid, signal.SIGKILL)
             assert await process.wait() == "it was ended by signal 9"
             return orphan
@@ -95,9 +95,9 @@ def test_a_killed_server_leaves_no_orphan(more: tuple[str, ...]) -> None:
 
 def test_a_killed_guard_leaves_no_process() -> None:
     async def scenario() -> list[psutil.Process]:
-        async with serving() as (process, heard):
+        async with serving() as (process, log):
             server = psutil.Process(process.pid)
-            family = [server, heard.child]
+            family = [server, log.child]
             os.kill(server.parents()[0].pid, signal.SIGKILL)
             assert await process.wait() == "its guard process was ended by signal 9"
         return family
@@ -111,17 +111,17 @@ def test_cancelling_ends_the_server() -> None:
         family: list[psutil.Process] = []
 
         async def hold() -> None:
-            async with serving() as (process, heard):
-                family.extend([psutil.Process(process.pid), heard.child])
+            async with serving() as (process, log):
+                family.extend([psutil.Process(process.pid), log.child])
                 up.set()
                 await asyncio.Event().wait()
 
         up = asyncio.Event()
-        holding = asyncio.create_task(hold())
+        holder = asyncio.create_task(hold())
         await up.wait()
-        holding.cancel()
+        holder.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await holding
+            await holder
         return family
 
     family = asyncio.run(scenario())
@@ -130,7 +130,7 @@ def test_cancelling_ends_the_server() -> None:
 
 
 @pytest.mark.parametrize("victim", ["us", "the guard"])
-def test_the_server_ends_with_the_process_that_holds_it(victim: str) -> None:
+def test_the_server_ends_when_its_parent_or_guard_is_killed(victim: str) -> None:
     """The victim is killed without a chance to clean up."""
     with reserve_port("tts", "parrot", "127.0.0.1", 0) as port:
         guard = [sys.executable, "-I", str(GUARD), str(GRACE_S), *command(port)]
@@ -170,10 +170,10 @@ def test_the_key_is_in_no_command_line_and_no_log(
     caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
 
     async def scenario() -> None:
-        async with serving() as (process, heard):
+        async with serving() as (process, log):
             server = psutil.Process(process.pid)
             assert server.environ()["MODEL_SERVER_KEY"] == KEY
-            assert f" {KEY}" in heard.text
+            assert f" {KEY}" in log.text
             for one in (server, *server.parents()[:1]):
                 assert KEY not in " ".join(one.cmdline())
             assert KEY not in server.parents()[0].environ().values()
@@ -185,18 +185,18 @@ def test_the_key_is_in_no_command_line_and_no_log(
 
 def test_a_server_that_fails_gives_its_status_and_error() -> None:
     async def scenario() -> None:
-        heard = Heard()
+        log = RecordingLog()
         async with asyncio.timeout(LIMIT_S):
-            async with start_server(command(1, "--fail"), {}, heard, GRACE_S) as process:
+            async with start_server(command(1, "--fail"), {}, log, GRACE_S) as process:
                 assert await process.wait() == "it ended with status 1"
-            assert heard.summary() == "ValueError: no such model"
+            assert log.summary() == "ValueError: no such model"
 
     asyncio.run(scenario())
 
 
 def test_a_missing_program_cannot_be_started() -> None:
     async def scenario() -> None:
-        async with start_server(["/nonexistent/python"], {}, Heard(), GRACE_S):
+        async with start_server(["/nonexistent/python"], {}, RecordingLog(), GRACE_S):
             pytest.fail("it was started")
 
     with pytest.raises(OSError, match=r"could not be started.*nonexistent"):

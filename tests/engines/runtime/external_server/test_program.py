@@ -1,4 +1,4 @@
-"""A program other than vLLM, described and run as an engine does it."""
+"""A model server program is started, checked and restarted."""
 
 import asyncio
 import os
@@ -31,10 +31,10 @@ def test_an_engine_of_another_kind_runs_and_restarts_its_server() -> None:
                     first = supervisor.pid
                     assert first is not None
                     os.kill(first, signal.SIGKILL)
-                    assert await supervisor.changed() == "restarting"
+                    assert await supervisor.wait_for_change() == "restarting"
                     with pytest.raises(EngineCrashed, match=r"tts engine 'parrot': .*signal 9"):
                         supervisor.check()
-                    await supervisor.ready()
+                    await supervisor.wait_until_ready()
                     assert await probe()
                     assert supervisor.pid not in (None, first)
                 assert not await probe()

@@ -1,4 +1,4 @@
-"""The supervision of our own servers: start, error while down, restart and giving up."""
+"""The supervisor of a server: its start, errors while it is down, restarts and their limit."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from engines.runtime.external_server.process import ServerProcess
 from engines.runtime.external_server.supervisor import (
     BACKOFF_S,
     MAX_FAILURES,
-    MISSES,
+    MAX_MISSED_PROBES,
     ServerSupervisor,
     SupervisedServer,
 )
@@ -23,8 +23,7 @@ from tests.loop import run_virtual
 
 @dataclass
 class Script(ServerProcess):
-    """A server that comes up after `starts_s` and lives for `lives_s`, as often as it is
-    started."""
+    """A server that is up `starts_s` after each start, and then runs for `lives_s`."""
 
     starts_s: float = 10.0
     lives_s: float = 1e9
@@ -104,12 +103,12 @@ def test_a_dead_server_is_reported_at_once_and_restarted() -> None:
         script = Script(starts_s=10, lives_s=100)
         one = script.supervised()
         async with one.running():
-            assert await one.changed() == "restarting"
+            assert await one.wait_for_change() == "restarting"
             assert now() == 110
             with pytest.raises(EngineCrashed, match=r"signal 9.*; it is being restarted"):
                 one.check()
             assert now() == 110
-            await one.ready()
+            await one.wait_until_ready()
             assert one.restarts == 1
             assert script.begun_s[1] == 110 + BACKOFF_S[0]
 
@@ -123,25 +122,25 @@ def test_a_hung_server_is_ended_and_restarted() -> None:
         async with one.running():
             hung_s = now()
             script.hangs = True
-            assert await one.changed() == "restarting"
-            assert now() - hung_s <= (MISSES + 1) * supervisor.WATCH_S
+            assert await one.wait_for_change() == "restarting"
+            assert now() - hung_s <= (MAX_MISSED_PROBES + 1) * supervisor.WATCH_S
             script.hangs = False
-            await one.ready()
+            await one.wait_until_ready()
             assert (script.ended, script.pid) == (1, 2)
 
     run_virtual(scenario())
 
 
-def test_rapid_failures_are_retried_ever_later_and_given_up() -> None:
+def test_rapid_failures_are_retried_with_growing_pauses_up_to_a_limit() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10, lives_s=1)
         one = script.supervised()
         async with one.running():
             while one.state != "given up":
-                await one.changed()
+                await one.wait_for_change()
             says = r"5 times in a row.*out of memory.*not started again"
             with pytest.raises(EngineCrashed, match=says):
-                await one.ready()
+                await one.wait_until_ready()
             assert len(script.begun_s) == MAX_FAILURES
             pauses = [later - earlier - 11 for earlier, later in pairwise(script.begun_s)]
             assert pauses == pytest.approx(BACKOFF_S)
@@ -151,14 +150,14 @@ def test_rapid_failures_are_retried_ever_later_and_given_up() -> None:
     run_virtual(scenario())
 
 
-def test_failures_far_apart_are_counted_separately() -> None:
+def test_failures_far_apart_do_not_add_up() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10, lives_s=supervisor.STABLE_AFTER_S + 10)
         one = script.supervised()
         async with one.running():
             for _ in range(2 * MAX_FAILURES):
-                await one.ready()
-                await one.changed()
+                await one.wait_until_ready()
+                await one.wait_for_change()
             assert one.restarts == 2 * MAX_FAILURES - 1
 
     run_virtual(scenario())

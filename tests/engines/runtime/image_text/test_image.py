@@ -1,4 +1,4 @@
-"""Images are prepared as transformers does it; hostile ones are refused by name."""
+"""Images are prepared as transformers does it; hostile ones are refused with the reason."""
 
 import struct
 import zlib
@@ -73,8 +73,8 @@ def test_a_photo_is_turned_upright_and_loses_its_transparency() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no image in one of the formats JPEG, PNG, WEBP, GIF, BMP"),
-        (b"<svg/>", "no image in one of the formats"),
+        (b"", "not an image in one of the formats JPEG, PNG, WEBP, GIF, BMP"),
+        (b"<svg/>", "not an image in one of the formats"),
         (picture()[:200], "it is damaged or ends early"),
         (picture(form="JPEG")[:400], "it is damaged or ends early"),
         (_png(10_000, 8_000), f"10000 x 8000 pixels; at most {MAX_PIXELS} are allowed"),
@@ -82,7 +82,7 @@ def test_a_photo_is_turned_upright_and_loses_its_transparency() -> None:
         (_png(2**31 - 1, 2**31 - 1), "pixels"),
         (_png(3000, 2), "an edge may be at most 50 times as long as the other"),
         (_png(32, 32, zlib.compress(b"")), "it is damaged or ends early"),
-        (_png(0, 0), "no image in one of the formats|damaged"),
+        (_png(0, 0), "not an image in one of the formats|damaged"),
     ],
 )
 def test_an_image_that_cannot_be_used_is_refused(data: bytes, why: str) -> None:
@@ -90,7 +90,7 @@ def test_an_image_that_cannot_be_used_is_refused(data: bytes, why: str) -> None:
         prepare_image(data, CROPPED)
 
 
-def test_an_image_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_module, "MAX_DECODE_S", 0.001)
     monkeypatch.setattr(image_module, "_values", _endless)
     with pytest.raises(UnusableImage, match=r"more than 0\.001 s to decode"):

@@ -1,4 +1,4 @@
-"""Rate limits, from a server's headers to the reader of the answer."""
+"""Rate limits are read from a server's headers and come with the answer."""
 
 import asyncio
 from contextlib import aclosing
@@ -9,7 +9,7 @@ from aiohttp import web
 
 from core.events import RateLimit, RateLimits
 from engines.base import Message, TextDelta
-from engines.runtime.openai_http.rate_limits import read_limits, reset_s
+from engines.runtime.openai_http.rate_limits import read_rate_limits, reset_s
 from tests.engines.llm.openai.completions_server import (
     Answer,
     Server,
@@ -72,7 +72,7 @@ HEADERS: list[tuple[dict[str, str], RateLimits | None]] = [
 
 @pytest.mark.parametrize(("said", "limits"), HEADERS)
 def test_an_incomplete_limit_is_ignored(said: dict[str, str], limits: RateLimits | None) -> None:
-    assert read_limits(said) == limits
+    assert read_rate_limits(said) == limits
 
 
 def test_the_reset_time_decreases_with_elapsed_time() -> None:

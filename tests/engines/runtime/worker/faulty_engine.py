@@ -1,4 +1,4 @@
-"""A third party's ASR engine for tests: it prints, fails and returns too few results on demand."""
+"""ASR engine for tests: on demand it prints, fails and returns too few results."""
 
 import os
 from collections.abc import Sequence

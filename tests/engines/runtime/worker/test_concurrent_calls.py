@@ -1,4 +1,4 @@
-"""The worker's host of a recogniser with its own thread: calls overlap, and can be cancelled."""
+"""The host of a recogniser that has its own thread: calls overlap, and can be cancelled."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,10 +11,10 @@ from engines.runtime.worker.hosts import AsrHost
 from engines.runtime.worker.payloads import AsrBatch, AsrItemMessage
 from engines.runtime.worker.protocol import CallRequest, DoneReply, FailureReply
 
-ITEM = AsrItemMessage.of(AsrItem("utt", np.zeros(160, np.int16), True, AsrOptions()))
+ITEM = AsrItemMessage.from_item(AsrItem("utt", np.zeros(160, np.int16), True, AsrOptions()))
 
 
-class Slow:
+class SlowModel:
     """A model that answers when the test calls its callback."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ def decode_call(request_id: int, *items: AsrItemMessage) -> CallRequest[Raw]:
     return CallRequest(request_id, "decode", Raw(encode(AsrBatch(list(items)))))
 
 
-def test_answers_are_sent_in_the_order_in_which_they_are_done() -> None:
+def test_answers_are_sent_in_the_order_of_completion() -> None:
     replies: list[Struct] = []
-    model = Slow()
+    model = SlowModel()
     assert isinstance(model, ConcurrentAsrModel)
     host = AsrHost(model, replies.append)
     for request_id in (1, 2, 3):

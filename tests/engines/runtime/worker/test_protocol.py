@@ -40,7 +40,9 @@ from engines.runtime.worker.protocol import (
 PCM = np.array([0, 1, -1, 32767, -32768], np.int16)
 ITEM = AsrItem("utt_1", PCM, is_final=True, options=AsrOptions("en", prompt="lamp"))
 
-BATCH = AsrBatch([AsrItemMessage.of(ITEM), AsrItemMessage("utt_2", b"", False, AsrOptions())])
+BATCH = AsrBatch(
+    [AsrItemMessage.from_item(ITEM), AsrItemMessage("utt_2", b"", False, AsrOptions())]
+)
 RESULT = AsrResult("turn on", 0.9, "en", (Word("turn", 0, 120.5, 0.8),))
 
 REQUESTS: list[WorkerRequest] = [
@@ -91,7 +93,7 @@ def test_a_payload_is_decoded_by_its_receiver() -> None:
 
 @pytest.mark.parametrize("delta", DELTAS)
 def test_deltas_of_a_language_model_keep_their_type(delta: LlmDelta) -> None:
-    message = decode(encode(DeltaMessage.of(delta)), type=DeltaMessage)
+    message = decode(encode(DeltaMessage.from_delta(delta)), type=DeltaMessage)
     assert message.to_delta() == delta
 
 
@@ -100,7 +102,7 @@ def test_numbers_of_numpy_are_sent_as_plain_numbers() -> None:
         bytes(frame(DoneReply(1, [np.float32(0.5), np.int64(3)])))
     )
     assert reply == DoneReply(1, Raw(encode([0.5, 3])))
-    with pytest.raises(RemoteProtocolError, match="no message can hold a object"):
+    with pytest.raises(RemoteProtocolError, match="a message cannot hold the type object"):
         frame(DoneReply(1, object()))
 
 
@@ -111,7 +113,7 @@ def test_a_worker_gets_the_environment_and_priority_of_its_engine() -> None:
 
 
 def test_items_keep_their_samples() -> None:
-    again = AsrItemMessage.of(ITEM).to_item()
+    again = AsrItemMessage.from_item(ITEM).to_item()
     assert again.pcm.dtype == np.int16
     assert np.array_equal(again.pcm, PCM)
     assert (again.utterance, again.is_final, again.options) == ("utt_1", True, ITEM.options)

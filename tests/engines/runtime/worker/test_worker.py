@@ -83,7 +83,7 @@ def worker() -> Iterator[Gateway]:
 
 
 def item(prompt: str = "", samples: int = 3) -> AsrItemMessage:
-    return AsrItemMessage.of(
+    return AsrItemMessage.from_item(
         AsrItem("utt", np.ones(samples, np.int16), True, AsrOptions(prompt=prompt))
     )
 
@@ -126,7 +126,7 @@ def test_requests_are_answered_in_order_and_the_worker_ends_with_the_socket() ->
         assert err.rstrip().endswith(b"closed")
 
 
-def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
+def test_a_library_error_fails_one_batch_and_is_logged_with_its_file() -> None:
     with worker() as gateway:
         gateway.send(
             LoadRequest("asr", ODD, {}),
@@ -140,7 +140,7 @@ def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
         assert gateway.receive() == FailureReply("engine_failed", confused, 1)
         assert gateway.receive() == FailureReply("engine_failed", "odd: 0 results for 1 items", 2)
         assert gateway.receive() == FailureReply(
-            "protocol_error", "3 bytes are no whole number of samples", 3
+            "protocol_error", "3 bytes are not a whole number of samples", 3
         )
         assert gateway.receive() == DoneReply(4, raw([text("still alive")]))
         gateway.connection.close()
@@ -188,7 +188,7 @@ def test_whisper_works_in_a_worker() -> None:
         gateway.send(LoadRequest("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1}))
         clips = [say("what time is it"), say("turn on the kitchen lights")]
         items = [AsrItem(f"utt_{i}", clip, True, AsrOptions("en")) for i, clip in enumerate(clips)]
-        gateway.send(decode_call(1, [AsrItemMessage.of(one) for one in items]))
+        gateway.send(decode_call(1, [AsrItemMessage.from_item(one) for one in items]))
         assert isinstance(gateway.receive(), ReadyReply)
         reply = gateway.receive()
         assert isinstance(reply, DoneReply)

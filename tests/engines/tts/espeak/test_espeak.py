@@ -1,5 +1,4 @@
-"""The eSpeak voice: it streams, stops at once, serves sessions in turn, and refuses bad
-requests."""
+"""The eSpeak engine streams, stops at once, serves sessions in turn, and refuses bad requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

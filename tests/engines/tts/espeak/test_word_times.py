@@ -1,4 +1,4 @@
-"""The times at which the words of an answer sound, for the caller's own text."""
+"""eSpeak's voices give the time of each word of the caller's text."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -68,7 +68,7 @@ def words(texts: Sequence[str], marks: Sequence[WordMark]) -> list[str]:
     ],
 )
 def test_every_word_has_its_time_in_order(language: str, texts: list[str]) -> None:
-    marks, pcm, told = spoken(*texts, language=language)
+    marks, pcm, marks_with_samples = spoken(*texts, language=language)
     expected = [word for text in texts for word in text.replace("\x01", " ").split()]
     found = " ".join(words(texts, marks)).replace("\x01", " ")
     assert found.split() == expected
@@ -76,7 +76,7 @@ def test_every_word_has_its_time_in_order(language: str, texts: list[str]) -> No
     total_ms = 1000 * len(pcm) / 22_050
     assert all(0 <= mark.start_ms <= mark.end_ms <= total_ms for mark in marks)
     assert all(one.end_ms <= two.start_ms + 1 for one, two in pairwise(marks))
-    assert all(mark.end_ms >= 1000 * out / 22_050 for mark, out in told)
+    assert all(mark.end_ms >= 1000 * out / 22_050 for mark, out in marks_with_samples)
 
 
 def test_the_last_word_ends_with_the_sound() -> None:

@@ -79,7 +79,12 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("pictures", [{"image": _url(), "text": "cat"}], "invalid_value", "either 'text' or 'image'"),
     ("pictures", [[1, 2]], "invalid_value", "no token ids"),
     ("pictures", "cat " * 20, "context_length_exceeded", "takes at most 12"),
-    ("pictures", ["cat", {"image": "eA=="}], "invalid_image", "'input[1]': it is no image in one"),
+    (
+        "pictures",
+        ["cat", {"image": "eA=="}],
+        "invalid_image",
+        "'input[1]': it is not an image in one",
+    ),
     ("pictures", [{"image": "data:image/svg+xml;base64,eA=="}], "invalid_image", "allowed: image/"),
     ("pictures", ["cat", {"image": "no!"}], "invalid_image", "'input[1]': it is no base64"),
     ("nobody", "cat", "model_not_found", "Allowed: words, "),
