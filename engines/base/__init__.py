@@ -220,7 +220,7 @@ class AsrResult:
     @property
     def is_doubtful_partial(self) -> bool:
         """True if a window was decoded in less than 30 s, and only a final decode would have
-        decoded it again. Such a partial is no final result."""
+        decoded it again. Its text must not be used as the final result."""
         return any(outcome != "accepted" for outcome in self.short_windows)
 
 
@@ -253,10 +253,10 @@ class AsrInfo:
     "True: the settings say that nothing is rejected (`no_speech_threshold` is 1)."
 
 
-def fallback_padding(info: AsrInfo, wanted: AsrPadding | None) -> AsrPadding | None:
-    """Returns the padding that replaces `wanted` if the weights were not trained for it; None if
-    `wanted` can be used as it is."""
-    is_supported = wanted is None or not info.paddings or wanted in info.paddings
+def fallback_padding(info: AsrInfo, requested: AsrPadding | None) -> AsrPadding | None:
+    """Returns the padding that replaces `requested` if the weights were not trained for it; None if
+    `requested` can be used as it is."""
+    is_supported = requested is None or not info.paddings or requested in info.paddings
     return None if is_supported else "longest"
 
 
@@ -287,8 +287,7 @@ thread of the engine."""
 
 @runtime_checkable
 class ConcurrentAsrModel(Protocol):
-    """An `AsrModel` with a thread of its own. Its `decode` is `begin` followed by waiting for the
-    result."""
+    """An `AsrModel` with its own thread. Its `decode` calls `begin` and waits for the result."""
 
     def begin(self, items: Sequence[AsrItem], done: OnDecoded) -> Callable[[], None]:
         """Starts to decode `items` while earlier calls may still be running, and returns at once.
@@ -427,7 +426,7 @@ class WarmableLlm(Protocol):
 
 @runtime_checkable
 class LlmWithServer(Protocol):
-    """A language model that starts and watches a server of its own."""
+    """A language model that starts and watches its own server."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keeps the server running while the context is open. Raises EngineError."""

@@ -83,9 +83,9 @@ def find_weights(settings: Settings) -> Path | None:
     spec = find_spec("pipecat")
     places = spec.submodule_search_locations if spec else None
     for place in places or ():
-        found = sorted(Path(place, _BUNDLED_FOLDER).glob("smart-turn-v3*.onnx"))
-        if found:
-            return found[-1]
+        files = sorted(Path(place, _BUNDLED_FOLDER).glob("smart-turn-v3*.onnx"))
+        if files:
+            return files[-1]
     return None
 
 

@@ -67,7 +67,7 @@ def convert(checkpoint: Path, output: Path, quantization: str) -> None:
 
 def openai_file(checkpoint: Path) -> Path | None:
     """Returns the checkpoint's OpenAI file; None if the folder is in the format of transformers.
-    Such a folder may hold `.pt` files, too: training programs save their own state there."""
+    Such a folder may also hold `.pt` files in which a training program saved its state."""
     for pattern in ("*.safetensors", "pytorch_model*.bin"):
         if next(checkpoint.glob(pattern), None):
             return None

@@ -1,8 +1,8 @@
 """Loads NVIDIA's libraries from their wheels, where the dynamic loader does not look by itself.
 
 CTranslate2 opens them by name when a model goes to the GPU. `pip install nvidia-cublas-cu12` puts
-them into `site-packages/nvidia/cublas/lib`. A library that is already loaded under its name is
-found.
+them into `site-packages/nvidia/cublas/lib`. The loader does not search there, but it uses a library
+that is already loaded under this name.
 """
 
 import ctypes

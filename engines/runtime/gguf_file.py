@@ -97,7 +97,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
         raise UnreadableGgufError(f"{path}: {error.strerror}") from error
     except (ValueError, struct.error) as error:  # also for an empty file, which cannot be mapped
         reason = str(error) if type(error) is _InvalidFile else "it ends within its header"
-        raise UnreadableGgufError(f"{path} is no usable GGUF file: {reason}") from error
+        raise UnreadableGgufError(f"{path} is not a usable GGUF file: {reason}") from error
 
 
 class _InvalidFile(ValueError):

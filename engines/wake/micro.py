@@ -84,13 +84,13 @@ class MicroWake:
 
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Returns the wake words in the next samples (see `WakeWordDetector.push`)."""
-        found: list[WakeWordDetection] = []
+        detections: list[WakeWordDetection] = []
         for start in range(0, len(pcm), STEP_SAMPLES):
             step = pcm[start : start + STEP_SAMPLES]
             self._sample_count += len(step)
             for features in self._features.process_streaming(step.tobytes()):
-                found += self._detections(features)
-        return tuple(found)
+                detections += self._detections(features)
+        return tuple(detections)
 
     def reset(self) -> None:
         """Clears the state (see `WakeWordDetector.reset`)."""
@@ -101,7 +101,7 @@ class MicroWake:
         self._pause_until = [0] * len(self._models)
 
     def _detections(self, features: Any) -> list[WakeWordDetection]:
-        found = []
+        detections = []
         for index, (model, network) in enumerate(zip(self._models, self._networks, strict=True)):
             probability: float = network.process_streaming_prob(features) or 0.0
             if probability > model.threshold and self._sample_count >= self._pause_until[index]:
@@ -110,8 +110,8 @@ class MicroWake:
                     DETECTION_DELAY_MS.get(model.word.name, 0), ASR_RATE_HZ
                 )
                 word_end = max(0, self._sample_count - delay_samples)
-                found.append(WakeWordDetection(model.word.name, self._sample_count, word_end))
-        return found
+                detections.append(WakeWordDetection(model.word.name, self._sample_count, word_end))
+        return detections
 
 
 class MicroWakeEngine:

@@ -21,8 +21,8 @@ BACKOFF_S = (0.5, 2.0, 8.0, 30.0)
 """Seconds before the next start after the first, second, ... failure in a row. The first is short
 because a crash is often single."""
 MAX_FAILURES = 5
-"""Failures in a row after which the server is given up. A start can cost half a minute of every
-core, and a server that failed five times will fail again."""
+"""Failures in a row after which the server is not started again. A start can cost half a minute of
+every core, and a server that failed five times will fail again."""
 STABLE_AFTER_S = 120.0
 "A server that was up for this many seconds resets the count of failures."
 START_PROBE_S = 0.25

@@ -67,8 +67,8 @@ class _Tower(GraphWriter):
         length = self.node(
             "Gather", [self.node("Shape", [TEXT_INPUT]), self.int64("one", [1])], axis=0
         )
-        at = self.node("Slice", [positions, self.int64("zero", [0]), length, "zero"])
-        hidden = self.node("Add", [self.node("Gather", [words, TEXT_INPUT], axis=0), at])
+        used = self.node("Slice", [positions, self.int64("zero", [0]), length, "zero"])
+        hidden = self.node("Add", [self.node("Gather", [words, TEXT_INPUT], axis=0), used])
         hidden = self._layers(hidden, is_causal=is_clip)
         hidden = self._norm_layer("final_layer_norm", hidden)
         if not is_clip:
@@ -84,6 +84,7 @@ class _Tower(GraphWriter):
         return self._projection("text_projection", pooled, dimensions)
 
     def clip_image_vectors(self, dimensions: int) -> str:
+        """Adds CLIP's whole network for images. `dimensions`: length of the vectors."""
         config, size = self._config, self._size
         patches = self._patches(has_bias=False)
         first = self.node(
@@ -99,6 +100,7 @@ class _Tower(GraphWriter):
         )
 
     def siglip_image_vectors(self) -> str:
+        """Adds SigLIP's whole network for images."""
         hidden = self._add_positions(self._patches(has_bias=True), self._config.patches)
         hidden = self._norm_layer("post_layernorm", self._layers(hidden))
         return self._attention_pooling(hidden)
@@ -110,15 +112,15 @@ class _Tower(GraphWriter):
         weights = self.weight("head.attention.in_proj_weight", (3 * size, size))
         biases = self.weight("head.attention.in_proj_bias", (3 * size,))
         axis = self.int64("axis", [0])
-        projected = []
+        projections = []
         for index, value in enumerate((probe, hidden, hidden)):
             begin = self.int64(f"begin_{index}", [index * size])
             end = self.int64(f"end_{index}", [(index + 1) * size])
             rows = self.node("Slice", [weights, begin, end, axis])
             product = self.node("MatMul", [value, self.node("Transpose", [rows], perm=[1, 0])])
             bias = self.node("Slice", [biases, begin, end, axis])
-            projected.append(self.node("Add", [product, bias]))
-        query, key, value = projected
+            projections.append(self.node("Add", [product, bias]))
+        query, key, value = projections
         pooled = self.node(
             "MultiHeadAttention",
             [self._repeat_per_image(query), key, value],

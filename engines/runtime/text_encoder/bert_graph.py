@@ -57,10 +57,10 @@ class _BertGraph(GraphWriter):
         length = self.node("Gather", [shape, self.int64("one", [1])], axis=0)
         end = self.node("Add", [length, self.int64("offset", [offset])])
         ends = [self.int64("offset", [offset]), end, self.int64("zero", [0])]
-        at = self.node("Slice", [positions, *ends])
+        used = self.node("Slice", [positions, *ends])
         total = self.node("Gather", [words, "input_ids"], axis=0)
         total = self.node("Add", [total, self.node("Gather", [types, "token_type_ids"], axis=0)])
-        return self._norm_layer("embeddings.LayerNorm", self.node("Add", [total, at]))
+        return self._norm_layer("embeddings.LayerNorm", self.node("Add", [total, used]))
 
     def _layer(self, name: str, hidden: str, mask: str) -> str:
         size, heads = self._config.hidden_size, self._config.num_attention_heads

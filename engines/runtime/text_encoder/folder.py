@@ -23,8 +23,8 @@ Pooling = Literal["mean", "cls", "last"]
 "How the vectors of the tokens become one: their mean, the first one, or the last one."
 
 MAX_BATCH = 16
-"""Largest number of items in one call. On a processor a larger batch is not faster, and requests
-that come meanwhile wait longer."""
+"""Largest number of items in one call. On a processor a larger batch is not faster, and delays the
+requests that arrive during the call."""
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 "Places of an exported network, the preferred first."

@@ -89,7 +89,7 @@ class EngineWorker:
             return None
 
     def _receive(self) -> WorkerRequest | None:
-        """Returns the next request; None when the gateway is gone."""
+        """Returns the next request; None when the gateway has closed the socket."""
         while not self._requests:
             try:
                 data = self._connection.recv(_RECEIVE_BYTES)

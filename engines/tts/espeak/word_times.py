@@ -127,8 +127,8 @@ class ClauseWords:
 
 def _audible_end(pcm: Pcm) -> int:
     """Returns the index after the last sample above _MAX_SILENT_SAMPLE; 0 if there is none."""
-    found = np.flatnonzero((pcm > _MAX_SILENT_SAMPLE) | (pcm < -_MAX_SILENT_SAMPLE))
-    return int(found[-1]) + 1 if len(found) else 0
+    audible = np.flatnonzero((pcm > _MAX_SILENT_SAMPLE) | (pcm < -_MAX_SILENT_SAMPLE))
+    return int(audible[-1]) + 1 if len(audible) else 0
 
 
 def _is_script_without_spaces(char: str) -> bool:

@@ -80,11 +80,11 @@ def load_network(path: str | None) -> SileroNetwork:
         raise EngineMissing("vad", "silero", f"{file} is not Silero VAD v6: {exc}") from exc
 
 
-def _network(found: list[OnnxLayer]) -> SileroNetwork:
-    shapes = [(layer.kind, [weights.shape for weights in layer.weights]) for layer in found]
+def _network(loaded_layers: list[OnnxLayer]) -> SileroNetwork:
+    shapes = [(layer.kind, [weights.shape for weights in layer.weights]) for layer in loaded_layers]
     if shapes != _SHAPES:
         raise ValueError(f"its layers are {shapes}, but must be {_SHAPES}")
-    spectrum, *convolutions, lstm, head = (layer.weights for layer in found)
+    spectrum, *convolutions, lstm, head = (layer.weights for layer in loaded_layers)
     return SileroNetwork(
         window=_fourier_window(spectrum[0][:, 0]),
         convolutions=tuple(

@@ -88,13 +88,13 @@ def test_exported_towers_are_used_as_they_are(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     write_clip(folder)
     expected = _load(folder).embed([ClipItem(TEXTS), ClipItem(image=picture())])
-    described = read_image_text_folder(folder)
+    description = read_image_text_folder(folder)
     checkpoint = Checkpoint(folder, "clip")
-    (folder / "text_model.onnx").write_bytes(text_tower(described, checkpoint))
-    (folder / "vision_model.onnx").write_bytes(image_tower(described, checkpoint))
+    (folder / "text_model.onnx").write_bytes(text_tower(description, checkpoint))
+    (folder / "vision_model.onnx").write_bytes(image_tower(description, checkpoint))
     found = _load(folder).embed([ClipItem(TEXTS), ClipItem(image=picture())])
     assert [one.vectors for one in found] == [one.vectors for one in expected]
-    (folder / "vision_model.onnx").write_bytes(text_tower(described, checkpoint))
+    (folder / "vision_model.onnx").write_bytes(text_tower(description, checkpoint))
     with pytest.raises(EngineError, match=r"vision_model\.onnx has no output image_embeds"):
         _load(folder)
 

@@ -71,8 +71,11 @@ def test_vectors_equal_those_of_transformers(
     vectors = np.frombuffer(rows.vectors, "<f4").reshape(len(texts), -1)
     shown = np.stack([np.frombuffer(image.vectors, "<f4") for image in images])
     differences = [
-        np.abs(made - wanted).max() / np.abs(wanted).max()
-        for made, wanted in ((vectors, expected["texts"]), (shown, expected["images"]))
+        np.abs(actual_rows - expected_rows).max() / np.abs(expected_rows).max()
+        for actual_rows, expected_rows in (
+            (vectors, expected["texts"]),
+            (shown, expected["images"]),
+        )
     ]
     print(f"largest differences, texts and images: {differences}")
     assert differences[0] <= TOLERANCE

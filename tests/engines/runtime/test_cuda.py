@@ -1,4 +1,4 @@
-"""NVIDIA's libraries: found in the folders of their wheels, and named if missing."""
+"""NVIDIA's libraries are found in the folders of their wheels, and named if they are missing."""
 
 import ctypes
 import ctypes.util

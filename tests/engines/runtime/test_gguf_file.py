@@ -12,19 +12,19 @@ from tests.engines.runtime.tiny_gguf import gguf_bytes
 WHOLE = gguf_bytes()
 
 
-def written(folder: Path, data: bytes) -> Path:
+def write_file(folder: Path, data: bytes) -> Path:
     path = folder / "model.gguf"
     path.write_bytes(data)
     return path
 
 
 def test_a_header_names_the_model_and_its_limits(tmp_path: Path) -> None:
-    header = read_gguf_header(written(tmp_path, WHOLE))
+    header = read_gguf_header(write_file(tmp_path, WHOLE))
     assert (header.architecture, header.name, header.context_tokens) == ("llama", "Tiny", 512)
     assert (header.weight_type, header.has_chat_template) == ("Q8_0", True)
     assert not header.is_projector
     projector = gguf_bytes({"tokenizer.chat_template": ""}, architecture="clip")
-    found = read_gguf_header(written(tmp_path, projector))
+    found = read_gguf_header(write_file(tmp_path, projector))
     assert found.is_projector
     assert not found.has_chat_template
 
@@ -32,7 +32,7 @@ def test_a_header_names_the_model_and_its_limits(tmp_path: Path) -> None:
 def test_a_file_truncated_at_any_byte_is_refused(tmp_path: Path) -> None:
     for end in range(len(WHOLE)):
         with pytest.raises(UnreadableGgufError, match=r"model\.gguf"):
-            read_gguf_header(written(tmp_path, WHOLE[:end]))
+            read_gguf_header(write_file(tmp_path, WHOLE[:end]))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_file_that_contradicts_itself_is_refused(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UnreadableGgufError, match=message):
-        read_gguf_header(written(tmp_path, gguf_bytes(**options)))
+        read_gguf_header(write_file(tmp_path, gguf_bytes(**options)))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_another_format_or_an_implausible_header_is_refused(
     tmp_path: Path, data: bytes, message: str
 ) -> None:
     with pytest.raises(UnreadableGgufError, match=message):
-        read_gguf_header(written(tmp_path, data))
+        read_gguf_header(write_file(tmp_path, data))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

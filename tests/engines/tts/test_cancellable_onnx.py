@@ -41,7 +41,7 @@ def slow_model() -> CancellableOnnxSession:
     )
 
 
-async def given(text: str) -> AsyncIterator[str]:
+async def text_chunks(text: str) -> AsyncIterator[str]:
     yield text
 
 
@@ -61,10 +61,10 @@ def test_closing_the_generator_ends_the_run() -> None:
 
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE_S):
-            async with aclosing(synthesis.speak(given("slow"), synthesise, None)) as frames:
+            async with aclosing(synthesis.speak(text_chunks("slow"), synthesise, None)) as frames:
                 await anext(frames)
                 assert await asyncio.to_thread(running.wait, PATIENCE_S)
-            async with aclosing(synthesis.speak(given("next"), synthesise, None)) as frames:
+            async with aclosing(synthesis.speak(text_chunks("next"), synthesise, None)) as frames:
                 assert [frame.start async for frame in frames] == [0]
             assert ended.is_set()
 

@@ -1,4 +1,4 @@
-"""Hibari with the voice of its package: sound, times of words, refusals, cancellation."""
+"""Hibari speaks with the voice of its package, gives word times, and refuses other languages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ def tts() -> Tts:
     return load("tts", "hibari", {})
 
 
-async def _given(*texts: str) -> AsyncIterator[str]:
+async def _text_chunks(*texts: str) -> AsyncIterator[str]:
     for text in texts:
         yield text
 
@@ -41,7 +41,7 @@ def _speak(
     async def scenario() -> list[AudioFrame]:
         on_word = None if marks is None else marks.append
         speech = tts.speak(
-            _given(*texts), language=language, voice=voice, speed=speed, on_word=on_word
+            _text_chunks(*texts), language=language, voice=voice, speed=speed, on_word=on_word
         )
         async with asyncio.timeout(30), aclosing(speech) as frames:
             return [frame async for frame in frames]
@@ -139,9 +139,9 @@ def test_an_unknown_language_or_voice_is_refused(tts: Tts) -> None:
 def test_the_voice_works_after_a_cancelled_clause(tts: Tts) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(30):
-            async with aclosing(tts.speak(_given("Anna. " * 2000), language="en")) as frames:
+            async with aclosing(tts.speak(_text_chunks("Anna. " * 2000), language="en")) as frames:
                 await anext(frames)
-            async with aclosing(tts.speak(_given("Otto."), language="en")) as frames:
+            async with aclosing(tts.speak(_text_chunks("Otto."), language="en")) as frames:
                 assert (await anext(frames)).start == 0
 
     asyncio.run(scenario())

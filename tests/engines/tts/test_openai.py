@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from aiohttp import web
-from hypothesis import given as some
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.audio import AudioFrame
@@ -31,13 +31,13 @@ pytestmark = pytest.mark.live
 PATIENCE_S = 30
 
 
-async def given(*texts: str) -> AsyncIterator[str]:
+async def text_chunks(*texts: str) -> AsyncIterator[str]:
     for text in texts:
         yield text
 
 
 async def frames_of(tts: OpenAiTts, *texts: str, **wish: Any) -> list[AudioFrame]:
-    async with aclosing(tts.speak(given(*texts), language="en", **wish)) as frames:
+    async with aclosing(tts.speak(text_chunks(*texts), language="en", **wish)) as frames:
         return [frame async for frame in frames]
 
 
@@ -114,7 +114,7 @@ def test_audio_is_yielded_while_it_arrives() -> None:
         return response
 
     async def test(tts: OpenAiTts) -> None:
-        async with aclosing(tts.speak(given("hello"), language="en")) as frames:
+        async with aclosing(tts.speak(text_chunks("hello"), language="en")) as frames:
             first = await anext(frames)
             assert len(first.pcm) == 2400
             gate.set()
@@ -135,7 +135,7 @@ def test_closing_the_generator_cancels_the_request_on_the_server() -> None:
         raise AssertionError
 
     async def test(tts: OpenAiTts) -> None:
-        async with aclosing(tts.speak(given("hello", "never"), language="en")) as frames:
+        async with aclosing(tts.speak(text_chunks("hello", "never"), language="en")) as frames:
             await anext(frames)
         await cancelled.wait()
 
@@ -296,7 +296,7 @@ def test_less_than_a_sample_gives_no_audio(data: bytes) -> None:
     with_server(handler, test)
 
 
-@some(st.binary(max_size=200), st.lists(st.integers(1, 9), min_size=1), st.sampled_from([2, 10]))
+@given(st.binary(max_size=200), st.lists(st.integers(1, 9), min_size=1), st.sampled_from([2, 10]))
 def test_samples_may_be_cut_anywhere(data: bytes, sizes: list[int], most: int) -> None:
     stream, out, at, turn = PcmStream(most), [], 0, 0
     while at < len(data):

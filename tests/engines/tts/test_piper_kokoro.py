@@ -39,7 +39,7 @@ def tts(request: pytest.FixtureRequest, tmp_path: Path) -> Tts:
     return load("tts", "kokoro", {"model": str(model), "voices": str(voices)})
 
 
-async def given(*texts: str) -> AsyncIterator[str]:
+async def text_chunks(*texts: str) -> AsyncIterator[str]:
     for text in texts:
         yield text
 
@@ -53,7 +53,9 @@ def speak(
 ) -> list[AudioFrame]:
     async def scenario() -> list[AudioFrame]:
         on_word = None if marks is None else marks.append
-        speech = tts.speak(given(*texts), language="en", voice=voice, speed=speed, on_word=on_word)
+        speech = tts.speak(
+            text_chunks(*texts), language="en", voice=voice, speed=speed, on_word=on_word
+        )
         async with asyncio.timeout(30), aclosing(speech) as frames:
             return [frame async for frame in frames]
 
@@ -83,9 +85,9 @@ def test_text_of_another_script_does_not_fail(tts: Tts) -> None:
 def test_the_voice_works_after_a_cancelled_clause(tts: Tts) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(30):
-            async with aclosing(tts.speak(given("Anna. " * 2000), language="en")) as frames:
+            async with aclosing(tts.speak(text_chunks("Anna. " * 2000), language="en")) as frames:
                 await anext(frames)
-            async with aclosing(tts.speak(given("Otto."), language="en")) as frames:
+            async with aclosing(tts.speak(text_chunks("Otto."), language="en")) as frames:
                 assert (await anext(frames)).start == 0
 
     asyncio.run(scenario())

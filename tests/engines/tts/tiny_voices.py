@@ -45,7 +45,7 @@ def piper_voice(
     symbols = list(dict.fromkeys(_SYMBOLS))
     extra = ["sid"] if len(speakers) > 1 else []
     _write(path, len(symbols), ("input", "input_lengths", "scales", *extra), with_times, work)
-    described = {
+    description = {
         "audio": {"sample_rate": rate_hz},
         "espeak": {"voice": "en-us" if name.startswith("en") else name[:2]},
         "language": {"code": name.partition("-")[0], "family": name[:2]},
@@ -56,7 +56,7 @@ def piper_voice(
         "inference": {"noise_scale": 0.0, "length_scale": 1.0, "noise_w": 0.0},
         "hop_length": HOP,
     }
-    Path(f"{path}.json").write_text(json.dumps(described), encoding="utf-8")
+    Path(f"{path}.json").write_text(json.dumps(description), encoding="utf-8")
     return path
 
 

@@ -34,8 +34,8 @@ with torch.no_grad():  # initial biases are 0 and would hide a missing one
 model.save_pretrained(folder)
 processor.save_pretrained(folder)
 
-given = json.load(sys.stdin)
-opened = [Image.open(path).convert("RGB") for path in given["images"]]
+request = json.load(sys.stdin)
+opened = [Image.open(path).convert("RGB") for path in request["images"]]
 pixels = processor(images=opened, return_tensors="pt")["pixel_values"]
 
 
@@ -47,7 +47,7 @@ def features(method, **inputs):
 with torch.no_grad():
     texts = [
         features(model.get_text_features, input_ids=torch.tensor([ids]))[0]
-        for ids in given["texts"]
+        for ids in request["texts"]
     ]
     rows = features(model.get_image_features, pixel_values=pixels)
 np.savez(folder / "expected.npz", texts=np.stack(texts), images=rows, pixels=pixels.numpy())

@@ -87,7 +87,7 @@ def says(said: dict[str, str]) -> Answer:
     return answer
 
 
-def given(*script: Answer) -> list[Any]:
+def received_items(*script: Answer) -> list[Any]:
     async def scenario() -> list[Any]:
         async with open_client(Server(*script)) as llm:
             reply = llm.reply([Message("user", "hi")], (), language="en")
@@ -99,13 +99,13 @@ def given(*script: Answer) -> list[Any]:
 
 def test_limits_come_with_the_answer() -> None:
     named_otherwise = {name.title(): value for name, value in {**REQUESTS, **TOKENS}.items()}
-    assert given(says(named_otherwise)) == [BOTH, TextDelta("Hi.")]
+    assert received_items(says(named_otherwise)) == [BOTH, TextDelta("Hi.")]
 
 
 def test_only_limits_of_the_answered_request_count() -> None:
     refused = refuses(503, None, **{name.replace("-", "_"): "0" for name in REQUESTS})
-    assert given(refused, says(TOKENS)) == [RateLimits(BOTH.limits[1:]), TextDelta("Hi.")]
+    assert received_items(refused, says(TOKENS)) == [RateLimits(BOTH.limits[1:]), TextDelta("Hi.")]
 
 
 def test_a_server_without_a_quota_gives_no_limits() -> None:
-    assert given(says({"x-ratelimit-limit-requests": "60"})) == [TextDelta("Hi.")]
+    assert received_items(says({"x-ratelimit-limit-requests": "60"})) == [TextDelta("Hi.")]

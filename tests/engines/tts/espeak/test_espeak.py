@@ -62,7 +62,7 @@ def engine(library: FakeLibrary, speed: float = 1) -> EspeakTts:
     return EspeakTts(info, library, Settings(speed=speed))
 
 
-async def given(texts: Sequence[str]) -> AsyncIterator[str]:
+async def text_chunks(texts: Sequence[str]) -> AsyncIterator[str]:
     for text in texts:
         yield text
 
@@ -70,7 +70,7 @@ async def given(texts: Sequence[str]) -> AsyncIterator[str]:
 async def speak(
     tts: EspeakTts, *texts: str, language: str = "en", speed: float = 1
 ) -> list[AudioFrame]:
-    async with aclosing(tts.speak(given(texts), language=language, speed=speed)) as frames:
+    async with aclosing(tts.speak(text_chunks(texts), language=language, speed=speed)) as frames:
         return [frame async for frame in frames]
 
 
@@ -78,7 +78,7 @@ def test_audio_streams_before_the_synthesis_has_ended() -> None:
     library = FakeLibrary(is_open=False)
 
     async def scenario() -> None:
-        async with aclosing(engine(library).speak(given(["hello"]), language="en")) as frames:
+        async with aclosing(engine(library).speak(text_chunks(["hello"]), language="en")) as frames:
             first = await anext(frames)
             assert not library.gate.is_set()
             library.gate.set()
@@ -93,7 +93,7 @@ def test_closing_stops_the_synthesis_and_frees_its_thread() -> None:
     tts = engine(library)
 
     async def scenario() -> None:
-        async with aclosing(tts.speak(given(["long"]), language="en")) as frames:
+        async with aclosing(tts.speak(text_chunks(["long"]), language="en")) as frames:
             await anext(frames)
         library.gate.set()
         assert await asyncio.to_thread(library.stopped.wait, PATIENCE_S)
@@ -108,7 +108,7 @@ def test_a_waiting_clause_that_is_cancelled_never_runs() -> None:
     tts = engine(library)
 
     async def scenario() -> None:
-        async with aclosing(tts.speak(given(["first"]), language="en")) as first:
+        async with aclosing(tts.speak(text_chunks(["first"]), language="en")) as first:
             await anext(first)
             async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
                 waiting = tasks.create_task(speak(tts, "never"))
@@ -142,7 +142,7 @@ def test_a_slow_reader_does_not_delay_others() -> None:
     tts = engine(library)
 
     async def scenario() -> None:
-        async with aclosing(tts.speak(given(["slow", "later"]), language="en")) as slow:
+        async with aclosing(tts.speak(text_chunks(["slow", "later"]), language="en")) as slow:
             await anext(slow)
             assert len(await speak(tts, "fast")) == 50
             assert [text for text, _, _ in library.spoken] == ["slow", "fast"]
@@ -191,7 +191,7 @@ def test_errors_of_wrong_requests_say_what_is_allowed(
 ) -> None:
     async def scenario() -> None:
         tts = engine(FakeLibrary())
-        await anext(tts.speak(given(["hello"]), language=language, voice=voice, speed=speed))
+        await anext(tts.speak(text_chunks(["hello"]), language=language, voice=voice, speed=speed))
 
     with pytest.raises(RequestError, match=message) as caught:
         asyncio.run(scenario())

@@ -20,7 +20,7 @@ RATE_HZ = 1000
 "One sample is one millisecond."
 
 
-async def given(texts: Sequence[str]) -> AsyncIterator[str]:
+async def text_chunks(texts: Sequence[str]) -> AsyncIterator[str]:
     for text in texts:
         yield text
 
@@ -37,7 +37,7 @@ def spoken(
         def on_word(mark: WordMark) -> None:
             marks.append((mark, sum(map(len, frames))))
 
-        speech = tts.speak(given(texts), language=language, speed=speed, on_word=on_word)
+        speech = tts.speak(text_chunks(texts), language=language, speed=speed, on_word=on_word)
         async with aclosing(speech):
             async for frame in speech:
                 frames.append(frame.pcm)  # noqa: PERF401 - `on_word` reads it meanwhile
@@ -115,7 +115,7 @@ def test_requesting_times_does_not_change_the_sound() -> None:
     text = "Hello there, Dr. Smith. It is 3.5 degrees!"
 
     async def plain() -> Pcm:
-        async with aclosing(create(Settings()).speak(given([text]), language="en")) as frames:
+        async with aclosing(create(Settings()).speak(text_chunks([text]), language="en")) as frames:
             return np.concatenate([frame.pcm async for frame in frames])
 
     # The library's filters remember earlier text: a few samples more or less.
