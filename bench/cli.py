@@ -23,7 +23,7 @@ def add_measurements(parser: argparse.ArgumentParser) -> None:
     )
     what = "measure word errors, real-time factor and latencies of speech recognition"
     asr.add_arguments(measurements.add_parser("asr", help=what))
-    for kind, aim in load.WHAT.items():
+    for kind, aim in load.PURPOSES.items():
         load.add_arguments(measurements.add_parser(kind, help=aim), kind)
 
 
@@ -31,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
     """Runs the chosen measurement; returns the exit code."""
     if options.measurement == "voice":
         return voice.main(options)
-    if options.measurement in load.WHAT:
+    if options.measurement in load.PURPOSES:
         return load.main(options)
     try:
         from bench.asr import command

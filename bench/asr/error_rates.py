@@ -8,7 +8,7 @@ from itertools import pairwise
 from whisper_normalizer.basic import BasicTextNormalizer
 from whisper_normalizer.english import EnglishTextNormalizer
 
-from bench.tools.word_errors import NOTHING, Pair, aligned
+from bench.tools.word_errors import NOTHING, Pair, align_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ScoredText:
 
     def aligned(self) -> list[Pair]:
         """Returns the alignment of reference and hypothesis."""
-        return aligned(self.reference, self.hypothesis)
+        return align_words(self.reference, self.hypothesis)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class StreamingClient:
         item = str(received.event.get("item_id", ""))
         if item in self._earlier_items:
             return
-        self._log.take(received)
+        self._log.add(received)
         match received.type:
             case "input_audio_buffer.speech_started" if item:
                 # keeps the order of the speech: texts may come in another order

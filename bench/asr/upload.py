@@ -11,7 +11,7 @@ from msgspec import DecodeError
 from msgspec.json import decode
 
 from bench.asr.streaming import StreamedTranscript
-from bench.client.http import Address, reaching, refusal
+from bench.client.http import Address, connect_errors, refusal
 from bench.client.realtime import CannotConnect
 from core.audio import Pcm
 from media.pcm import to_bytes
@@ -51,7 +51,7 @@ class UploadClient:
         url = f"{self.address.url}/v1/audio/transcriptions"
         try:
             async with asyncio.timeout(self.timeout_s):
-                with reaching(self.address):
+                with connect_errors(self.address):
                     async with self.http.post(
                         url, data=form, ssl=self.address.ssl(), timeout=NO_TIMEOUT
                     ) as response:

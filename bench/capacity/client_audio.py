@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 from bench.client.microphone import FRAME_SAMPLES, RATE_HZ
-from bench.tools.clips import COMMANDS, spoken
-from bench.tools.utterance_audio import utterance
+from bench.tools.clips import COMMANDS, synthesise
+from bench.tools.utterance_audio import make_utterance
 from core.audio import Pcm
 from media.codecs.opus import OpusEncoder
 from media.pcm import to_bytes
@@ -28,6 +28,6 @@ def appends() -> Sequence[str]:
 
 @cache
 def _frames() -> Sequence[Pcm]:
-    clips = [utterance(text, spoken(text), seed).pcm for seed, text in enumerate(COMMANDS)]
+    clips = [make_utterance(text, synthesise(text), seed).pcm for seed, text in enumerate(COMMANDS)]
     pcm = np.concatenate(clips)
     return list(pcm[: len(pcm) - len(pcm) % FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES))

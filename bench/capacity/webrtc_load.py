@@ -21,7 +21,7 @@ from av.stream import Stream
 from msgspec.json import encode
 
 from bench.capacity.one_run import SETTLE_S, CapacityRun, window
-from bench.client.http import Address, http_session, reaching, refusal
+from bench.client.http import Address, connect_errors, http_session, refusal
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json
 from bench.client.webrtc import CREATED
 from bench.server.own_server import OwnServer
@@ -87,7 +87,7 @@ class WebRtcLoadClient:
         form = FormData()
         form.add_field("sdp", self._pc.localDescription.sdp, content_type="application/sdp")
         form.add_field("session", encode(SESSION).decode(), content_type="application/json")
-        with reaching(address):
+        with connect_errors(address):
             async with http.post(address.realtime("/calls"), data=form) as response:
                 if response.status != CREATED:
                     raise await refusal(response)

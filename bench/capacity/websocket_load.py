@@ -12,7 +12,7 @@ from msgspec.json import encode
 
 from bench.capacity.one_run import SETTLE_S, CapacityRun, window
 from bench.capacity.webrtc_load import CREATE_RESPONSE
-from bench.client.http import Address, http_session, reaching
+from bench.client.http import Address, connect_errors, http_session
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json, background
 from bench.client.websocket import open_websocket
@@ -168,7 +168,7 @@ async def streaming(
         http = await stack.enter_async_context(http_session(address))
         streams = []
         for _ in range(sessions):
-            with reaching(address):
+            with connect_errors(address):
                 ws = await open_websocket(http, address.realtime(model="default"), address)
             stack.push_async_callback(ws.close)
             streams.append(WebSocketLoadClient(ws, behaviour))

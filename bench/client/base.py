@@ -13,8 +13,8 @@ from bench.client.connection_stats import ConnectionReport
 from bench.client.http import Address
 from bench.client.microphone import Microphone
 from bench.client.realtime import ClientTransport, Json, OnSound, ReceivedEvent, SessionRequest
-from bench.client.webrtc import over_webrtc
-from bench.client.websocket import over_websocket
+from bench.client.webrtc import connect_webrtc
+from bench.client.websocket import connect_websocket
 
 
 class RealtimeClient(Protocol):
@@ -48,13 +48,13 @@ class RealtimeClient(Protocol):
 async def connect(
     address: Address, transport: ClientTransport, request: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[RealtimeClient, None]:
-    """Opens a connection and agrees on its session; leaving closes it. Raises CannotConnect.
+    """Opens a connection with this session while the body runs. Raises CannotConnect.
 
     on_sound: called with received audio and its time of arrival.
     """
     if transport == "webrtc":
-        async with over_webrtc(address, request, on_sound) as webrtc:
+        async with connect_webrtc(address, request, on_sound) as webrtc:
             yield webrtc
     else:
-        async with over_websocket(address, request, on_sound) as websocket:
+        async with connect_websocket(address, request, on_sound) as websocket:
             yield websocket

@@ -12,9 +12,9 @@ QUALITY_EVENT = "earshot.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionReport:
-    """Quality since the connect; jitter and round trip are the latest values. None: not known.
+    """Quality of a connection since its start; jitter and round trip are the latest values.
 
-    "up" is from the client to the server.
+    "up" is from the client to the server. None: not known.
     """
 
     transport: str
@@ -24,20 +24,23 @@ class ConnectionReport:
     remote_candidate: str | None
     round_trip_ms: float | None
     loss_up: float | None
-    loss_down: float | None
     "Share of lost packets, 0 to 1."
+    loss_down: float | None
     jitter_up_ms: float | None
     jitter_down_ms: float | None
     buffer_up_ms: float | None
-    "Mean time that the server's jitter buffer held packets; down: the client's."
+    "Mean time that packets stayed in the server's jitter buffer."
     buffer_down_ms: float | None
+    "Mean time that packets stayed in the client's jitter buffer."
 
 
 def combined_report(client: ConnectionStats, server: Mapping[str, Any]) -> ConnectionReport:
-    """Combines the measurements of both sides. server: its latest `earshot.connection`; empty when
-    there was none."""
+    """Returns the measurements of both sides in one report.
+
+    server: its latest `earshot.connection`; empty if there was none.
+    """
     up, down = client.sent or AudioFlowStats(), client.received or AudioFlowStats()
-    # These also count packets that arrived too late to be played.
+    # The server's counts are better: they include packets that arrived too late to be played.
     server_up = server.get("up") or {}
     return ConnectionReport(
         transport=client.transport,
@@ -56,7 +59,7 @@ def combined_report(client: ConnectionStats, server: Mapping[str, Any]) -> Conne
 
 
 def quality_line(quality: ConnectionReport) -> str:
-    """Returns one line for people. Unknown values are left out, except the round trip."""
+    """Returns one line for people. Unknown values are left out, except the round trip time."""
     round_trip_ms = quality.round_trip_ms
     parts = [
         "round trip not known" if round_trip_ms is None else f"round trip {round_trip_ms:.1f} ms"

@@ -1,4 +1,4 @@
-"""Holds a conversation turn by turn, and times each part of a turn at the client."""
+"""Holds a conversation turn by turn, and measures each part of a turn at the client."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -25,10 +25,10 @@ NO_EVENT_S = 2.0
 "Silence after which a WebRTC server that sends no events about playout counts as done."
 
 POLL_S = 0.05
-"Interval of checks whether a quiet connection is over, or an answer is played to its end."
+"Interval of the checks whether the connection is over, or the answer is played to its end."
 
 MAX_TURN_S = 600
-"Limit of a turn."
+"Longest turn."
 
 OnChange = Callable[[TurnLog], None]
 "Function that is called after each change of the turn."
@@ -43,8 +43,8 @@ class TurnReport:
     reply: str
     error: str
     voice_to_voice_ms: float | None
-    """Time from the last speech sample to the first audible sample of the answer; for text, from
-    its sending."""
+    """Time from the last speech sample, or from sending a text message, to the first audible sample
+    of the answer."""
     first_words_ms: float | None
     "Time from the first speech sample to the first words of a transcript."
     transcript_ms: float | None
@@ -62,7 +62,10 @@ class TurnReport:
 
 
 class ConversationClient:
-    """Client that holds a conversation. Only one task may await its turns, one at a time."""
+    """Client that holds a conversation. Only one turn may run at a time.
+
+    timeout_s: seconds without any event after which an answer is given up.
+    """
 
     def __init__(
         self, client: RealtimeClient, receiver: AudioReceiver, timeout_s: float, on_change: OnChange
@@ -75,13 +78,14 @@ class ConversationClient:
         self._log = TurnLog()
         self._committed_utterances = 0
         self._stopped_at = 0
+        "Microphone position when the server last reported the end of speech."
         self._reports_turns: bool | None = None
         "True if this server reports the timing of a turn; None: not known yet."
 
     async def read(self) -> None:
-        """Handles events until the connection is over."""
+        """Handles events until the connection is over. It must run during all turns."""
         async for received in self._client.events():
-            self._log.take(received)
+            self._log.add(received)
             match received.type:
                 case "input_audio_buffer.speech_started":
                     self._interrupt(received.at)
@@ -89,18 +93,17 @@ class ConversationClient:
                     self._stopped_at = self._client.microphone.position
                 case "input_audio_buffer.committed":
                     self._committed_utterances += 1
-                    if (
-                        self._committed_utterances > 1
-                    ):  # audio so far answered only a part of the turn
+                    if self._committed_utterances > 1:
+                        # The audio so far answered only the first part of the turn.
                         self._receiver.begin_turn()
             self._on_change(self._log)
             self._changed.set()
         self._changed.set()
 
     async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> TurnReport:
-        """Sends 24 kHz mono in real time and waits for the answer. Raises ConnectionLost.
+        """Sends audio in real time and waits for the answer. Raises ConnectionLost.
 
-        span: first and one past the last sample of speech, where it is known.
+        pcm: samples at 24 kHz. span: first and one past the last sample of speech, if known.
         """
         bounds = (
             SpeechBounds(*span)
@@ -109,7 +112,7 @@ class ConversationClient:
         )
         self._begin()
         start = await self._client.microphone.say(pcm)
-        # at once: the microphone forgets old times
+        # Before the wait, because the microphone forgets times after a minute.
         speech_began_at, speech_ended_at = self._times(bounds, start)
         await self._wait_for_answer()
         return self._report(speech_began_at, speech_ended_at)
@@ -120,7 +123,7 @@ class ConversationClient:
         self._begin()
         microphone = self._client.microphone
         start = microphone.position
-        while not self._log.is_speech:  # without time limit
+        while not self._log.is_speech:  # the user may take any time to begin
             await self._wait_for_change()
         await self._wait_for_answer()
         pcm, begin = microphone.sent_since(start)
@@ -148,8 +151,10 @@ class ConversationClient:
         )
 
     def _interrupt(self, now: float) -> None:
-        """Stops playout over a WebSocket and reports how much was played: there the client owns
-        playout."""
+        """Stops the playout of a WebSocket client and reports how much was played.
+
+        Over WebRTC the server paces the audio and does both itself.
+        """
         played_ms = self._receiver.interrupt(now)
         if played_ms is not None and self._log.output_item_id:
             self._client.send(
@@ -167,7 +172,7 @@ class ConversationClient:
         self._receiver.begin_turn()
 
     async def _wait_for_answer(self) -> None:
-        """Waits until the answer was played, or nothing has happened for `timeout_s`."""
+        """Waits until the answer is played, or nothing has happened for `timeout_s`."""
         began_at = self._clock()
         while not self._is_over():
             active_at = max(began_at, self._log.last_at, self._receiver.silent_from)
@@ -176,13 +181,14 @@ class ConversationClient:
             await self._wait_for_change()
         over_at = self._clock()
         await asyncio.sleep(TAIL_S)
+        # Other servers report no timing. Only the first turn waits to find that out.
         if self._reports_turns is not False:
             while not self._log.has_server_times and self._clock() < over_at + TRACE_S:
                 await self._wait_for_change()
             self._reports_turns = self._reports_turns or self._log.has_server_times
 
     async def _wait_for_change(self) -> None:
-        """Waits for an event, or a short time."""
+        """Waits for an event, but at most POLL_S. Raises ConnectionLost."""
         if self._client.end_reason:
             raise ConnectionLost(f"the connection ended: {self._client.end_reason}")
         self._changed.clear()
@@ -200,7 +206,7 @@ class ConversationClient:
     def _report(self, speech_began_at: float | None, speech_ended_at: float | None) -> TurnReport:
         log, audio = self._log, self._receiver.audible_frames()
         return TurnReport(
-            status=log.outcome(is_heard=bool(audio)),
+            status=log.outcome(has_audio=bool(audio)),
             transcript=log.transcript,
             reply=log.reply,
             error=log.error,
@@ -228,7 +234,11 @@ async def open_conversation(
     on_change: OnChange = lambda log: None,
     player: AudioPlayer | None = None,
 ) -> AsyncGenerator[tuple[ConversationClient, RealtimeClient], None]:
-    """Opens a connection for a conversation. Raises CannotConnect."""
+    """Opens a connection for a conversation while the body runs. Raises CannotConnect.
+
+    timeout_s: seconds without any event after which an answer is given up. on_change: called after
+    each event. player: plays the received audio; None: it is only measured.
+    """
     receiver = AudioReceiver(is_paced=transport == "webrtc", player=player)
     async with connect(address, transport, request, receiver.receive) as client:
         conversation = ConversationClient(client, receiver, timeout_s, on_change)

@@ -1,4 +1,4 @@
-"""HTTP for the clients: addresses, keys and errors."""
+"""Addresses and keys of servers, and HTTP errors, for all clients."""
 
 import os
 import ssl
@@ -21,12 +21,11 @@ from aiohttp import (
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, error_message
 from core.errors import RequestError
 
-# Address of a Realtime server, and its key.
-
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 KEY_VARIABLES = ("EARSHOT_KEY", "EARSHOT_API_KEY")
-"The second is the server's own setting: on the server's machine one variable serves both."
+"""Environment variables with the key. The second is the server's own setting, so that one variable
+serves both on the server's machine."""
 
 _SCHEMES: Mapping[str, str] = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
@@ -55,9 +54,10 @@ class Address:
 
 
 def parse_address(url: str, key: str | None = None, *, is_insecure: bool = False) -> Address:
-    """Parses an address, also the server's printed one or a base ending in /v1.
+    """Parses the address of a server, such as `localhost:8080` or `https://host/v1`.
 
-    The server prints `https://host:8443/#key=...`. Raises RequestError for text that is no address.
+    It may contain a key, as the server prints it: `https://host:8443/#key=...`. `key` overrides it.
+    Raises RequestError for text that is no address.
     """
     wrong = RequestError(f"{url!r} is no address; one looks like {DEFAULT_URL}", code="invalid_url")
     try:
@@ -73,14 +73,14 @@ def parse_address(url: str, key: str | None = None, *, is_insecure: bool = False
 
 
 def http_session(address: Address) -> ClientSession:
-    """Opens an HTTP session with the key and time limits."""
+    """Returns an HTTP session that sends the key and limits the time to connect and to read."""
     timeout = ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=CONNECT_TIMEOUT_S)
     return ClientSession(headers=address.headers, timeout=timeout)
 
 
 @contextmanager
-def reaching(address: Address) -> Iterator[None]:
-    """Turns network errors of its body into CannotConnect."""
+def connect_errors(address: Address) -> Iterator[None]:
+    """Raises CannotConnect for network errors of the body."""
     try:
         yield
     except ClientConnectorCertificateError as error:
@@ -98,7 +98,7 @@ def reaching(address: Address) -> Iterator[None]:
 
 
 async def refusal(response: ClientResponse) -> CannotConnect:
-    """Returns the server's reason for a refusal as an error, with a hint."""
+    """Returns an error with the server's reason for a refusal, and a hint what to do."""
     body = await response.read()
     try:
         answered = msgspec.json.decode(body)

@@ -1,4 +1,4 @@
-"""Timing of audio: when received audio became audible, and where speech ends in a recording."""
+"""Measures when received audio becomes audible, and where speech begins and ends in a recording."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,8 +9,8 @@ from core.audio import AudioFrame, Pcm, ms_to_samples
 from media.pcm import dbfs
 
 AUDIBLE_LEVEL = 328
-"""Level of 32768 that counts as audible, 1 % or -40 dBFS: above what Opus makes of silence, far
-below any voice."""
+"""Least sample value that counts as audible: 1 % of full scale, or -40 dBFS. It is above what Opus
+makes of silence, and far below any voice."""
 
 WINDOW_MS = 10
 "Length of the windows in which the level is measured."
@@ -21,14 +21,12 @@ QUIETER_DB = 30
 ABOVE_NOISE_DB = 10
 "Speech is at least this many dB louder than the quietest tenth of the recording."
 
-
 SILENT_BELOW_DBFS = -60
 "A recording whose loudest 10 ms are below this holds no speech."
 
 
 def speech_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
-    """Returns first and one past the last sample of speech by energy, to 10 ms; None for
-    silence."""
+    """Returns (first, one past the last) sample of speech by energy, to 10 ms; None for silence."""
     window = ms_to_samples(WINDOW_MS, rate_hz)
     levels = np.array([dbfs(pcm[at : at + window]) for at in range(0, len(pcm), window)])
     if not len(levels) or levels.max() < SILENT_BELOW_DBFS:
@@ -54,29 +52,33 @@ class AudioPlayer(Protocol):
 
 @dataclass(slots=True)
 class AudioReceiver:
-    """Times the received audio. Times are those of a player without a buffer, which plays audio at
-    once."""
+    """Records the received audio and the times at which it is played.
+
+    Times are in seconds, and those of a player without a buffer, which plays audio at once.
+    """
 
     is_paced: bool
     """True: audio arrives in real time (WebRTC). False: it arrives faster, and queues until it is
     played."""
     player: AudioPlayer | None = None
     audible_at: float | None = None
-    "Time in seconds at which the first audible sample since `begin_turn` was played."
+    "Time at which the first audible sample since `begin_turn` was played, or will be."
     silent_from: float = 0.0
     "Time at which the last audible sample was played, or will be."
     frames: list[AudioFrame] = field(default_factory=list)
     "All frames since `begin_turn`, including silence."
     _began_at: float = 0.0
+    "Time at which playout began after the last gap."
     _played_until: float = 0.0
+    "Time at which all received audio is played."
 
     def begin_turn(self) -> None:
-        """Forgets the received audio: a turn begins."""
+        """Forgets the received audio, because a new turn begins."""
         self.audible_at = None
         self.frames.clear()
 
     def receive(self, frame: AudioFrame, at: float) -> None:
-        """Takes one frame that arrived at `at`."""
+        """Records a frame. at: its time of arrival."""
         begin = at if self.is_paced else max(at, self._played_until)
         if begin > self._played_until:
             self._began_at = begin
@@ -92,9 +94,9 @@ class AudioReceiver:
         self.silent_from = begin + (int(audible[-1]) + 1) / frame.rate_hz
 
     def interrupt(self, now: float) -> int | None:
-        """Stops playing because the user speaks. Returns how many ms of queued audio were played.
+        """Stops playing, because the user speaks. Returns how many ms of the audio were played.
 
-        None when nothing was queued, or when the server paces and stops the audio.
+        None: nothing was queued, or the server paces the audio and stops it itself.
         """
         if self.is_paced or now >= self._played_until:
             return None

@@ -1,4 +1,4 @@
-"""Audio that a client sends: as from a microphone, a frame per 20 ms, speech or silence."""
+"""Microphone of a client: delivers a frame per 20 ms, with speech or silence."""
 
 import asyncio
 from collections import deque
@@ -10,21 +10,24 @@ from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, silence
 from media.pcm import Framer
 
 RATE_HZ = 24_000
-"Rate of the Realtime API's PCM; over WebRTC Opus carries it as well."
+"Sample rate of the Realtime API's PCM. WebRTC clients use it too."
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, RATE_HZ)
 "Samples of a frame of 20 ms."
 
 HISTORY_MS = 60_000
-"Length of sent audio whose times are kept, in ms: longer than any utterance."
+"Length of the sent audio that is remembered with its times: longer than any utterance."
 
 MAX_LIVE_MS = 200
-"""Limit of queued live audio. A sound card that is faster than the clock loses its oldest audio
-beyond it."""
+"""Longest queue of live audio. A sound card that is faster than the clock would fill it more and
+more, so the oldest audio is dropped."""
 
 
 class Microphone:
-    """Microphone of a client. One task calls `pull` once per 20 ms; `clock` gives seconds."""
+    """Queues audio and delivers it frame by frame to one task, which calls `pull` once per 20 ms.
+
+    clock: returns seconds.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -46,7 +49,10 @@ class Microphone:
         return frame
 
     async def say(self, pcm: Pcm) -> int:
-        """Sends audio in real time; returns, when all is sent, the position at which it began."""
+        """Sends samples at RATE_HZ in real time, and waits until all are sent.
+
+        Returns the position of the first one.
+        """
         if not len(pcm):
             return self.position
         begin = self.position
@@ -59,23 +65,25 @@ class Microphone:
         return begin
 
     def feed(self, pcm: Pcm) -> None:
-        """Adds audio that a sound card recorded."""
+        """Queues audio that a sound card recorded, at RATE_HZ."""
         for frame in self._framer.push(pcm):
             self._queued.append((frame.pcm, None))
         while len(self._queued) * PTIME_MS > MAX_LIVE_MS:
             self._queued.popleft()
 
     def spoken_at(self, position: int) -> float | None:
-        """Returns when the sample at `position` was spoken; a frame is sent when its last sample
-        was. None: forgotten."""
+        """Returns the time at which the sample at `position` was spoken; None if forgotten."""
+        # A real microphone delivers a frame when its last sample was spoken.
         for frame, at in self._sent:
             if frame.start <= position < frame.end:
                 return at - (frame.end - position) / RATE_HZ
         return None
 
     def sent_since(self, begin: int) -> tuple[Pcm, int]:
-        """Returns the audio since position `begin`, as far as it is remembered, and its
-        position."""
+        """Returns (audio sent since position `begin`, its position).
+
+        Audio that is forgotten is left out at the beginning.
+        """
         frames = [frame for frame, _ in self._sent if frame.end > begin]
         if not frames:
             return np.zeros(0, np.int16), self.position

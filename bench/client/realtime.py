@@ -1,4 +1,4 @@
-"""Parts that the Realtime clients of all transports share."""
+"""Code that the Realtime clients of all transports share."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
@@ -13,7 +13,7 @@ from core.audio import AudioFrame
 from core.errors import EarshotError
 
 Json = dict[str, Any]
-"An event, or an object in it."
+"Event as a JSON object."
 
 ClientTransport = Literal["webrtc", "ws"]
 OnSound = Callable[[AudioFrame, float], None]
@@ -33,12 +33,12 @@ EARSHOT_EVENTS = ("earshot.hypothesis", "earshot.turn", QUALITY_EVENT)
 "Types of the events that only Earshot sends, and only if a client asks for them."
 
 TRANSCRIPTION_MODEL = "whisper-1"
-"A name that every Realtime server knows; Earshot takes the hosted service's names for its default."
+"Name that every Realtime server knows. Earshot uses its default recogniser for it."
 
 _EARSHOT_EVENTS_ID = "earshot-events"
 _SETTINGS_ID = "session-settings"
-"""Ids of the two session.update events that the client sends: an error event has the id of the one
-that caused it."""
+"""Ids of the two `session.update` events that the client sends. An error event has the id of the
+event that caused it."""
 
 
 class CannotConnect(EarshotError):
@@ -65,7 +65,7 @@ class SessionRequest:
     silence_ms: int | None = None
     "Silence for `server_vad`, in ms; None: the server's default."
     creates_response: bool = True
-    "False: no response is made, only the transcript."
+    "False: the server only transcribes."
 
     def session(self) -> Json:
         """Returns the session object, with standard fields only, so that any server accepts it."""
@@ -105,7 +105,7 @@ class EventInbox:
         self.end_reason = ""
         "Why the connection is over; empty while it is open."
         self.quality: Mapping[str, Any] = {}
-        "The server's latest report on the connection; it is no part of the conversation."
+        "The server's latest report on the connection; `events` does not yield it."
 
     def put(self, event: Json) -> None:
         """Queues an event, or keeps it if it is a report on the connection."""
@@ -117,7 +117,7 @@ class EventInbox:
             self._received.put_nowait(ReceivedEvent(event, self._clock()))
 
     def close(self, why: str) -> None:
-        """Ends the events; the first reason counts."""
+        """Ends the events with a reason; later calls do nothing."""
         if not self.end_reason:
             self.end_reason = why
             self._received.put_nowait(None)
@@ -126,7 +126,7 @@ class EventInbox:
         """Yields events until the connection is over."""
         while (received := await self._received.get()) is not None:
             yield received
-        self._received.put_nowait(None)  # for the next reader too
+        self._received.put_nowait(None)  # ends the events of the next reader, too
 
 
 EventSender = Callable[[Json], None]
@@ -145,7 +145,7 @@ async def request_settings(send: EventSender, inbox: EventInbox, request: Sessio
 
 
 async def include_earshot_events(send: EventSender, inbox: EventInbox) -> None:
-    """Asks for the events that only Earshot has; other servers may refuse them."""
+    """Asks for the events that only Earshot sends. Other servers may refuse them."""
     session = {"type": "realtime", "include": list(EARSHOT_EVENTS)}
     send({"type": "session.update", "event_id": _EARSHOT_EVENTS_ID, "session": session})
     with suppress(CannotConnect):
@@ -157,9 +157,10 @@ async def include_earshot_events(send: EventSender, inbox: EventInbox) -> None:
 async def _wait_for_event(
     inbox: EventInbox, kind: str, timeout_s: float, event_id: str | None = None
 ) -> None:
-    """Waits for the next event of this type and drops others.
+    """Waits for the next event of type `kind` and drops others.
 
-    Raises CannotConnect: it did not come, or an error came instead (about `event_id`, if given).
+    Raises CannotConnect if it does not come, or if an error event comes instead. With `event_id`,
+    only errors that this event caused count.
     """
     try:
         async with asyncio.timeout(timeout_s), aclosing(inbox.events()) as events:
@@ -188,7 +189,7 @@ def decode_event(text: str | bytes) -> Json | None:
 
 
 def error_message(event: Mapping[str, object]) -> str:
-    """Returns the message of an error event or of an error's JSON body, for people."""
+    """Returns the message of an error event, or of an HTTP error's JSON body, for people."""
     error = event.get("error")
     if not isinstance(error, Mapping):
         return str(error or "no reason given")
@@ -198,8 +199,10 @@ def error_message(event: Mapping[str, object]) -> str:
 
 @asynccontextmanager
 async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncGenerator[None, None]:
-    """Runs tasks while the body runs. EarshotErrors of the body are raised without an
-    ExceptionGroup."""
+    """Runs coroutines as tasks while the body runs.
+
+    Raises an EarshotError of the body as it is, not in an ExceptionGroup.
+    """
     failure: EarshotError | None = None
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(coroutine) for coroutine in coroutines]

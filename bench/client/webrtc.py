@@ -1,4 +1,4 @@
-"""Realtime API over WebRTC: audio on the media track, events on the data channel."""
+"""Realtime client over WebRTC: audio on the media track, events on the data channel."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -8,7 +8,7 @@ from aiohttp import ClientSession, FormData
 from msgspec.json import encode
 
 from bench.client.connection_stats import ConnectionReport, combined_report
-from bench.client.http import Address, http_session, reaching, refusal
+from bench.client.http import Address, connect_errors, http_session, refusal
 from bench.client.microphone import RATE_HZ, Microphone
 from bench.client.realtime import (
     CONNECT_TIMEOUT_S,
@@ -85,10 +85,10 @@ class WebRtcClient:
 
 
 @asynccontextmanager
-async def over_webrtc(
+async def connect_webrtc(
     address: Address, request: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebRtcClient, None]:
-    """Opens a call and agrees on its session. Raises CannotConnect."""
+    """Opens a call with this session while the body runs. Raises CannotConnect."""
     client = WebRtcClient(on_sound)
     try:
         async with http_session(address) as http:
@@ -111,7 +111,7 @@ async def _call(http: ClientSession, address: Address, request: SessionRequest, 
     session = {**request.session(), "model": request.model}
     form.add_field("session", encode(session).decode(), content_type="application/json")
     url = address.realtime("/calls")
-    with reaching(address):
+    with connect_errors(address):
         async with http.post(url, data=form, ssl=address.ssl()) as response:
             if response.status != CREATED:
                 raise await refusal(response)

@@ -1,4 +1,4 @@
-"""Realtime API over a WebSocket: audio as Base64 in events, paced by the client."""
+"""Realtime client over a WebSocket: audio as Base64 in events, paced by the client."""
 
 import asyncio
 from base64 import b64decode, b64encode
@@ -15,7 +15,7 @@ from aiohttp import (
 from msgspec.json import encode
 
 from bench.client.connection_stats import ConnectionReport, combined_report
-from bench.client.http import Address, http_session, reaching, refusal
+from bench.client.http import Address, connect_errors, http_session, refusal
 from bench.client.microphone import RATE_HZ, Microphone
 from bench.client.realtime import (
     ClientTransport,
@@ -40,7 +40,7 @@ MAX_UNSENT_EVENTS = 500
 speech."""
 
 MAX_EVENT_BYTES = 20 * 1024 * 1024
-"The API allows 15 MiB of audio per event, and Base64 makes it a third more."
+"Largest event. The API allows 15 MiB of audio in one, and Base64 makes it a third larger."
 
 _UPGRADE = {
     "Connection": "Upgrade",
@@ -48,6 +48,7 @@ _UPGRADE = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "ZWFyc2hvdCBhc2tzIHdoeQ==",
 }
+"Headers of an upgrade request (RFC 6455 section 4.1). The key may be any 16 bytes."
 
 
 class WebSocketClient:
@@ -95,7 +96,7 @@ class WebSocketClient:
         self.inbox.close("the server did not read the client's events")
 
     async def send_audio(self) -> None:
-        """Sends the microphone's audio: a frame per 20 ms, without drift."""
+        """Sends the microphone's audio until cancelled: a frame per 20 ms, without drift."""
         origin, tick = self._clock(), 0
         while True:
             pcm = self.microphone.pull().pcm
@@ -114,13 +115,13 @@ class WebSocketClient:
 
 
 @asynccontextmanager
-async def over_websocket(
+async def connect_websocket(
     address: Address, request: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebSocketClient, None]:
-    """Opens a connection and agrees on its session. Raises CannotConnect."""
+    """Opens a connection with this session while the body runs. Raises CannotConnect."""
     url = address.realtime(model=request.model)
     async with http_session(address) as http:
-        with reaching(address):
+        with connect_errors(address):
             ws = await open_websocket(http, url, address)
         client = WebSocketClient(ws, on_sound)
         try:
@@ -143,6 +144,6 @@ async def open_websocket(
             url, ssl=address.ssl(), protocols=("realtime",), max_msg_size=MAX_EVENT_BYTES
         )
     except WSServerHandshakeError as error:
-        # aiohttp drops the body of a refused upgrade, which has the reason: ask again and read it.
+        # aiohttp drops the body of a refusal, which has the reason. A second request gets it.
         async with http.get(url, ssl=address.ssl(), headers=_UPGRADE) as response:
             raise await refusal(response) from error

@@ -1,4 +1,4 @@
-"""Bodies of the requests of a load test, and the check of the answers."""
+"""Makes the requests of a load test, and checks its answers."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -43,15 +43,16 @@ WORDS = (
 "Common words, each of which is one token of most models."
 
 SEED = 1
-"Seed of the texts: two runs send the same ones, and no two requests of a run are the same."
+"Seed of the texts. Two runs send the same texts, and no two requests of a run are equal."
 
 
 @dataclass(frozen=True, slots=True)
 class LoadKind:
-    """One kind of load: where its requests go, and what they contain."""
+    """One kind of load: the path and the bodies of its requests."""
 
     name: str
     path: str
+    "Path of the URL."
     body: Callable[[int], dict[str, object]]
     "Returns the body of a request, by its number."
     expected: int
@@ -60,7 +61,7 @@ class LoadKind:
 
 
 def embeddings(model: str, *, words: int, inputs: int) -> LoadKind:
-    """Returns the load of `/v1/embeddings`: each request has `inputs` texts of `words` words."""
+    """Returns the load of `/v1/embeddings`. Each request has `inputs` texts of `words` words."""
     return LoadKind(
         "embeddings",
         "/v1/embeddings",
@@ -70,7 +71,7 @@ def embeddings(model: str, *, words: int, inputs: int) -> LoadKind:
 
 
 def rerank(model: str, *, words: int, documents: int) -> LoadKind:
-    """Returns the load of `/v1/rerank`: each request has `documents` texts of `words` words."""
+    """Returns the load of `/v1/rerank`. Each request has `documents` texts of `words` words."""
     return LoadKind(
         "rerank",
         "/v1/rerank",
@@ -85,7 +86,10 @@ def rerank(model: str, *, words: int, documents: int) -> LoadKind:
 
 
 def chat(model: str, *, prompt: str, max_tokens: int) -> LoadKind:
-    """Returns the load of `/v1/chat/completions`, streamed with the usage at its end."""
+    """Returns the load of `/v1/chat/completions`, streamed with the token usage at the end.
+
+    max_tokens: most tokens of an answer.
+    """
     return LoadKind(
         "chat",
         "/v1/chat/completions",
@@ -108,7 +112,7 @@ class _Results(Struct, frozen=True):
 
 
 def count_results(body: bytes) -> int:
-    """Returns the number of vectors or scores of an answer. Raises msgspec.DecodeError."""
+    """Returns the number of vectors or scores in an answer. Raises msgspec.DecodeError."""
     found = msgspec.json.decode(body, type=_Results)
     return len(found.data or found.results)
 
@@ -119,11 +123,11 @@ def _texts(number: int, count: int, words: int) -> list[str]:
 
 
 class ChunkReport:
-    """Collects what a streamed answer says: text, number of tokens, an error."""
+    """Collects the chunks of a streamed answer: number of tokens, and an error."""
 
     def __init__(self) -> None:
-        self.pieces = 0
-        "Pieces of text so far."
+        self.text_chunks = 0
+        "Number of chunks with text so far."
         self.reported_tokens = 0
         "Tokens that the server reports at the end; 0 if it does not."
         self.error = ""
@@ -131,11 +135,11 @@ class ChunkReport:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the answer: those that the server reports, or else the pieces."""
-        return self.reported_tokens or self.pieces
+        """Number of tokens as the server reports it, or else the number of chunks with text."""
+        return self.reported_tokens or self.text_chunks
 
     def push(self, data: str) -> None:
-        """Takes the data of one event. Raises msgspec.DecodeError."""
+        """Adds the data of one server-sent event. Raises msgspec.DecodeError."""
         if data == "[DONE]":
             return
         chunk = msgspec.json.decode(data, type=_Chunk)
@@ -143,7 +147,7 @@ class ChunkReport:
             self.error = str(chunk.error.get("code") or "error")
         if chunk.usage:
             self.reported_tokens = chunk.usage.completion_tokens
-        self.pieces += sum(bool(choice.delta.content) for choice in chunk.choices)
+        self.text_chunks += sum(bool(choice.delta.content) for choice in chunk.choices)
 
 
 class _Delta(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Clients of a load test: each sends one request after the other, all share one count."""
+"""Clients of a load test: each sends one request after another, until all requests are done."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from time import perf_counter
 import msgspec
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
-from bench.client.http import Address, reaching, refusal
+from bench.client.http import Address, connect_errors, refusal
 from bench.load.bodies import ChunkReport, LoadKind, count_results
 from core.errors import RemoteProtocolError
 from engines.runtime.openai_http.sse import SseReader
@@ -20,33 +20,35 @@ from engines.runtime.openai_http.sse import SseReader
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """One row of the table."""
+    """Parameters of one run, which is one row of the table."""
 
     address: Address
     kind: LoadKind
     clients: int
     requests: int
-    "Number of requests of all clients together; with `is_over` the largest one."
+    "Number of requests of all clients together; with `is_over` their limit."
     timeout_s: float
+    "Longest time of a request."
     is_kept: bool
     "True: each client keeps its connection. False: each request opens a new one."
 
 
 @dataclass(frozen=True, slots=True)
 class LoadAnswer:
-    """One request, from its start to the last byte of the answer."""
+    """Result of one request."""
 
     took_ms: float
+    "Time from the start of the request to the last byte of the answer."
     error: str = ""
-    "Empty, or the HTTP status, or what went wrong."
+    "HTTP status or kind of the failure; empty for success."
     first_ms: float | None = None
-    "Time until the first piece of text, of a stream."
+    "Time until the first text of a stream; None without a stream or text."
     tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """Answers to all clients of one plan, and the time that they took together."""
+    """Answers to all clients of one run."""
 
     plan: LoadPlan
     wall_s: float
@@ -60,24 +62,24 @@ class LoadReport:
 
     @property
     def errors(self) -> Counter[str]:
-        """Number of failed requests by what went wrong."""
+        """Number of failed requests by `LoadAnswer.error`."""
         return Counter(answer.error for answer in self.answers if answer.error)
 
     @property
     def requests_per_s(self) -> float:
-        """Answered requests by the wall time of all clients together."""
+        """Answered requests per second of the wall time."""
         return len(self.answered) / self.wall_s
 
     @property
     def tokens_per_s(self) -> float:
-        """Tokens of all answers by the wall time of all clients together."""
+        """Tokens of all answers per second of the wall time."""
         return sum(answer.tokens for answer in self.answered) / self.wall_s
 
 
 async def check_server(address: Address, kind: LoadKind, timeout_s: float) -> None:
     """Sends one request, which also loads the model. Raises CannotConnect if it is not answered."""
     async with _session(address, timeout_s, is_kept=False) as session:
-        with reaching(address):
+        with connect_errors(address):
             async with _post(session, address, kind, kind.body(-1)) as response:
                 if response.status != HTTPStatus.OK:
                     raise await refusal(response)
@@ -85,8 +87,10 @@ async def check_server(address: Address, kind: LoadKind, timeout_s: float) -> No
 
 
 async def run(plan: LoadPlan, is_over: asyncio.Event | None = None) -> LoadReport:
-    """Runs all clients until the requests of the plan are done. `is_over`: ends the load when it is
-    set; requests under way get their answers."""
+    """Runs all clients until the requests of the plan are done.
+
+    is_over: when it is set, no request is begun any more; those in progress get their answers.
+    """
     answers: list[LoadAnswer] = []
     numbers = takewhile(
         lambda _: is_over is None or not is_over.is_set(), iter(range(plan.requests))
@@ -111,16 +115,16 @@ async def _run_client(
 async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, object]) -> LoadAnswer:
     began_s = perf_counter()
     first_ms: float | None = None
-    chunks, error = ChunkReport(), ""
+    chunk_report, error = ChunkReport(), ""
     try:
         async with _post(session, plan.address, plan.kind, body) as response:
             if response.status != HTTPStatus.OK:
                 error = str(response.status)
                 await response.read()
             elif plan.kind.is_streamed:
-                first_s = await _read_stream(response, chunks)
+                first_s = await _read_stream(response, chunk_report)
                 first_ms = None if first_s is None else 1000 * (first_s - began_s)
-                error = chunks.error or ("" if chunks.pieces else "no text")
+                error = chunk_report.error or ("" if chunk_report.text_chunks else "no text")
             elif count_results(await response.read()) != plan.kind.expected:
                 error = "wrong number of results"
     except TimeoutError:
@@ -129,17 +133,19 @@ async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, object])
         error = type(failure).__name__
     except (msgspec.DecodeError, RemoteProtocolError):
         error = "unreadable answer"
-    return LoadAnswer(1000 * (perf_counter() - began_s), error, first_ms, chunks.tokens)
+    return LoadAnswer(1000 * (perf_counter() - began_s), error, first_ms, chunk_report.tokens)
 
 
-async def _read_stream(response: ClientResponse, chunks: ChunkReport) -> float | None:
-    """Reads the events to their end. Returns the time of the first piece of text; None without
-    one."""
+async def _read_stream(response: ClientResponse, chunk_report: ChunkReport) -> float | None:
+    """Reads the events to their end.
+
+    Returns the time of the first text, on the clock of `perf_counter`; None without text.
+    """
     events, first_s = SseReader(), None
     async for data in response.content.iter_any():
         for event in events.receive_data(data):
-            chunks.push(event)
-            if first_s is None and chunks.pieces:
+            chunk_report.push(event)
+            if first_s is None and chunk_report.text_chunks:
                 first_s = perf_counter()
     return first_s
 

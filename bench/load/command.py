@@ -23,22 +23,23 @@ EPILOG = """Requests per second is the number of answered requests by the wall t
 together. One request before the first run loads the model, and is not counted. See docs/bench.md.
 """
 
-WHAT: Mapping[str, str] = {
+PURPOSES: Mapping[str, str] = {
     "embeddings": "measure how many texts a server turns into vectors in a second",
     "rerank": "measure how fast a server sorts documents by a query",
     "chat": "measure how fast a server writes: first token, tokens in a second",
 }
-"Load tests, and what each is for."
+"Purpose of each load test, for the help."
 
 CONNECTIONS: Mapping[str, Sequence[bool]] = {
     "kept": (True,),
     "fresh": (False,),
     "both": (True, False),
 }
+"Choice of `--connections` -> values of `LoadPlan.is_kept` to run."
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
-    """Adds the options of one load test. `kind`: a key of `WHAT`."""
+    """Adds the options of one load test. kind: a key of PURPOSES."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = f"Sends requests of many clients to {_PATHS[kind]} of any server."
     parser.epilog = EPILOG
@@ -124,7 +125,7 @@ async def _main(options: argparse.Namespace) -> int:
     if options.json:
         print(_json(reports, measured_on))
     else:
-        print(f"{kind.name}, {options.model}, {_work(options)}; {measured_on}\n")
+        print(f"{kind.name}, {options.model}, {_request_size(options)}; {measured_on}\n")
         print(table(reports))
     failed = any(report.errors for report in reports)
     return TalkExitCode.NOT_ANSWERED if failed else TalkExitCode.ANSWERED
@@ -140,7 +141,7 @@ def _kind(options: argparse.Namespace) -> bodies.LoadKind:
             return bodies.chat(options.model, prompt=options.prompt, max_tokens=options.max_tokens)
 
 
-def _work(options: argparse.Namespace) -> str:
+def _request_size(options: argparse.Namespace) -> str:
     match options.measurement:
         case "embeddings":
             return f"{options.inputs} x {options.words} words"
@@ -160,7 +161,7 @@ def table(reports: Sequence[LoadReport]) -> str:
 
 
 def _row(report: LoadReport) -> list[str]:
-    errors = ", ".join(f"{count} x {what}" for what, count in report.errors.most_common())
+    errors = ", ".join(f"{count} x {error}" for error, count in report.errors.most_common())
     took_ms = [answer.took_ms for answer in report.answered]
     row = [
         str(report.plan.clients),

@@ -22,7 +22,7 @@ from typing import get_args
 import numpy as np
 
 from bench.measurements.noise import decode_recordings, decode_whole, live, noise_rows
-from bench.tools.noisy_clips import surroundings
+from bench.tools.noisy_clips import noise_adder
 from bench.tools.word_errors import quantile, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from core.ports import ToolContext, ToolSpec
@@ -210,7 +210,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
 def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec]) -> None:
     """Runs the chosen parts and prints their tables."""
     if args.only in (None, "commands"):
-        change_audio = surroundings(args.data, args.noise_db, args.noise_reduction)
+        change_audio = noise_adder(args.data, args.noise_db, args.noise_reduction)
         spoken = list(commands(model, args.data, args.opus, change_audio))
         right = understood(spoken, specs)
         rows = list(speech_rows("commands", spoken))

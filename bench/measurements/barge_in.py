@@ -22,7 +22,7 @@ from bench.client.realtime import SessionRequest
 from bench.client.turn import TurnLog
 from bench.measurements.resources import metrics
 from bench.server.own_server import named_or_own_server
-from bench.tools.clips import spoken
+from bench.tools.clips import synthesise
 from bench.tools.speech_bounds import find_speech_bounds
 from bench.tools.stats import machine, percentile
 from core.audio import Pcm
@@ -88,7 +88,7 @@ def pauses_ms(before: Mapping[str, float], after: Mapping[str, float]) -> list[f
 async def talk_over(address: Address, args: argparse.Namespace) -> BargeInResult:
     """Asks a question and speaks the next one over the answer, turn by turn."""
     events, found = BargeInEvents(), BargeInResult()
-    clips = [await asyncio.to_thread(spoken, text) for text in QUESTIONS]
+    clips = [await asyncio.to_thread(synthesise, text) for text in QUESTIONS]
     opened = open_conversation(
         address,
         args.transport,

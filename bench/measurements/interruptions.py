@@ -18,7 +18,7 @@ import numpy as np
 from bench.client.microphone import RATE_HZ
 from bench.server.stub_engines import tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
-from bench.tools.clips import LEAD_MS, spoken
+from bench.tools.clips import LEAD_MS, synthesise
 from bench.tools.noisy_clips import in_quiet_room
 from bench.tools.overlap_clips import KINDS, OverlapClip, OverlapKind, overlaps
 from bench.tools.virtual_time import run_virtual
@@ -132,7 +132,7 @@ def synthetic() -> Iterator[OverlapClip]:
 
 def _speech(text: str, voice: str) -> Pcm:
     resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
-    parts = [resampler.push(spoken(text, voice)), resampler.flush()]
+    parts = [resampler.push(synthesise(text, voice)), resampler.flush()]
     return np.concatenate(parts)[ms_to_samples(LEAD_MS, ASR_RATE_HZ) :]
 
 

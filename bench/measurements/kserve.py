@@ -26,7 +26,7 @@ from bench.asr.corpus import CorpusClip, load_corpus, shares
 from bench.asr.measure import ClipResult, CorpusPlan, CorpusRun, run
 from bench.asr.report.summary import summary
 from bench.asr.streaming import StreamedTranscript
-from bench.client.http import Address, reaching, refusal
+from bench.client.http import Address, connect_errors, refusal
 from bench.server.own_server import own_server
 from bench.tools.stats import machine, markdown
 from core.audio import ASR_RATE_HZ
@@ -176,7 +176,7 @@ async def _infer(
     body, json_bytes = infer_body(rows)
     headers = {"Inference-Header-Content-Length": str(json_bytes)}
     url = f"{address.url}/v2/models/infer_bls/infer"
-    with reaching(address):
+    with connect_errors(address):
         async with http.post(url, data=body, headers=headers) as response:
             if not response.ok:
                 return [""] * len(rows), str(await refusal(response))

@@ -29,10 +29,15 @@ from typing import get_args
 import numpy as np
 
 from bench.measurements.accuracy import transcripts
-from bench.tools.changed_voices import SOUNDS
-from bench.tools.live_doors import DOORS, RecognisedSpeech, hear, hear_alone
+from bench.tools.changed_voices import VOICE_CHANGES
+from bench.tools.live_doors import (
+    DOORS,
+    RecognisedSpeech,
+    transcribe_at_door,
+    transcribe_without_door,
+)
 from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
-from bench.tools.word_errors import NOTHING, Pair, aligned, spoken_words, word_errors
+from bench.tools.word_errors import NOTHING, Pair, align_words, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import EarshotError
 from engines.base import VadEngine
@@ -73,7 +78,7 @@ class RecognisedClip:
     @property
     def differences(self) -> list[Pair]:
         """Words that differ from those of the whole file."""
-        pairs = aligned(spoken_words(self.whole), spoken_words(self.heard.text))
+        pairs = align_words(spoken_words(self.whole), spoken_words(self.heard.text))
         return [(word, other) for word, other in pairs if word != other]
 
 
@@ -128,12 +133,14 @@ def measure(args: argparse.Namespace) -> None:
     for sound in args.sounds:
         for before_ms in args.silences:
             quiet = silence(before_ms, ASR_RATE_HZ)
-            changed = [np.append(quiet, SOUNDS[sound](pcm)) for _, _, pcm in clips]
-            whole = [hear_alone(recogniser, pcm) for pcm in changed]
+            changed = [np.append(quiet, VOICE_CHANGES[sound](pcm)) for _, _, pcm in clips]
+            whole = [transcribe_without_door(recogniser, pcm) for pcm in changed]
             for door in args.doors:
                 cells = []
                 for mode in args.no_speech:
-                    heard = [hear(recogniser, vad, door, pcm, mode) for pcm in changed]
+                    heard = [
+                        transcribe_at_door(recogniser, vad, door, pcm, mode) for pcm in changed
+                    ]
                     found = [
                         RecognisedClip(name, reference, text, speech)
                         for (name, reference, _), text, speech in zip(
@@ -189,7 +196,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--silences", type=_milliseconds, default=list(SILENCES_MS), help="before it, in ms"
     )
     parser.add_argument(
-        "--sounds", type=_list_of(*SOUNDS), default=["recorded"], help=", ".join(SOUNDS)
+        "--sounds",
+        type=_list_of(*VOICE_CHANGES),
+        default=["recorded"],
+        help=", ".join(VOICE_CHANGES),
     )
     parser.add_argument(
         "--no-speech",

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bench.client.microphone import RATE_HZ
-from bench.server.stub_engines.scheduled_asr import AsrScheduler, NullMetrics, scheduling
-from bench.tools.clips import COMMANDS, spoken
+from bench.server.stub_engines.scheduled_asr import AsrScheduler, NullMetrics, run_scheduler
+from bench.tools.clips import COMMANDS, synthesise
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import OverloadedError
 from engines.base import AsrItem
@@ -65,9 +65,9 @@ async def full_load(
         ProcessWorker("asr", "faster_whisper", settings, NullMetrics(), index)
         for index in range(workers)
     ]
-    clips = [_at_16k(spoken(text)) for text in COMMANDS]
+    clips = [_at_16k(synthesise(text)) for text in COMMANDS]
     load = LoopLagResult()
-    async with scheduling(pool) as scheduler:
+    async with run_scheduler(pool) as scheduler:
         infos = [await worker.ready() for worker in pool]
         window_ms = min(WINDOW_MS, infos[0].window_ms or WINDOW_MS)
         window = np.resize(np.concatenate(clips), ms_to_samples(window_ms, ASR_RATE_HZ))

@@ -23,7 +23,7 @@ from bench.client.microphone import RATE_HZ
 from bench.client.realtime import SessionRequest
 from bench.client.turn import TurnLog
 from bench.server.own_server import named_or_own_server
-from bench.tools.clips import spoken
+from bench.tools.clips import synthesise
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import Pcm, silence
 from core.errors import EarshotError
@@ -105,7 +105,7 @@ def _missing(result: PauseResult) -> int:
 def with_pause(words: tuple[str, str], pause_ms: float) -> Pcm:
     """Returns the sentence at 24 kHz. The pause is exact: silence around the spoken pieces is cut
     off."""
-    first, second = (_trimmed(spoken(piece)) for piece in words)
+    first, second = (_trimmed(synthesise(piece)) for piece in words)
     quiet = silence(BETWEEN_MS, RATE_HZ)
     return np.concatenate([quiet, first, silence(pause_ms, RATE_HZ), second])
 
@@ -126,7 +126,7 @@ async def measure(
         result = PauseResult(words, pause_ms, events.cuts, events.utterances, report)
         lost = 0
         if result.errors:
-            whole = await conversation.say(spoken(" ".join(words)))
+            whole = await conversation.say(synthesise(" ".join(words)))
             lost = max(0, result.errors - _errors(words, whole))
         yield result, lost
 

@@ -16,10 +16,10 @@ import psutil
 from aiohttp import ClientSession
 
 from bench.client.conversation import TurnReport, open_conversation
-from bench.client.http import Address, http_session, reaching
+from bench.client.http import Address, connect_errors, http_session
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.server.own_server import own_server
-from bench.tools.clips import COMMANDS, spoken
+from bench.tools.clips import COMMANDS, synthesise
 from bench.tools.stats import machine, markdown, spread
 from core.audio import Pcm
 from core.errors import EarshotError
@@ -87,7 +87,7 @@ def use_of(pid: int) -> ResourceUse:
 
 async def measure(sessions: int, seconds: float, transport: ClientTransport) -> ResourceReport:
     """Measures a server. Raises EarshotError when it does not start or refuses a session."""
-    clips = [spoken(text) for text in COMMANDS]
+    clips = [synthesise(text) for text in COMMANDS]
     async with own_server() as server:
         await asyncio.sleep(SETTLE_S)
         idle = use_of(server.pid)
@@ -229,7 +229,7 @@ async def metrics(address: Address) -> dict[str, float]:
 
 
 async def _metrics(http: ClientSession, address: Address) -> dict[str, float]:
-    with reaching(address):
+    with connect_errors(address):
         async with http.get(f"{address.url}/metrics", ssl=address.ssl()) as response:
             lines = (await response.text()).splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))

@@ -18,8 +18,8 @@ from bench.server.stub_engines.scheduled_asr import (
     CALL_S,
     TOGETHER,
     SharingResult,
-    locked,
-    scheduled,
+    measure_lock,
+    measure_scheduler,
 )
 from bench.tools.stats import machine, markdown, percentile
 
@@ -32,7 +32,9 @@ REQUESTS = 80
 
 async def compare(rounds: int) -> list[tuple[SharingResult, SharingResult]]:
     """Runs lock and scheduler in each round."""
-    return [(await locked(REQUESTS), await scheduled(REQUESTS)) for _ in range(rounds)]
+    return [
+        (await measure_lock(REQUESTS), await measure_scheduler(REQUESTS)) for _ in range(rounds)
+    ]
 
 
 def stub_table(rounds: Sequence[tuple[SharingResult, SharingResult]]) -> str:

@@ -24,7 +24,7 @@ from bench.tools.utterance_audio import BenchUtterance
 from bench.voice import measure
 from bench.voice.clips import clips
 from bench.voice.measure import VoicePlan, VoiceTurn
-from bench.voice.summary import answered, voice_to_voice
+from bench.voice.summary import answered_reports, voice_to_voice
 
 MAX_RATIO = 1.5
 
@@ -70,7 +70,7 @@ async def _main(options: argparse.Namespace) -> int:
     print(_voice_table(alone, beside))
     print(f"\n{_load_table(reports)}")
     ratio = _ratio(alone, beside)
-    is_answered = all(len(answered(turns)) == len(turns) for turns in (alone, beside))
+    is_answered = all(len(answered_reports(turns)) == len(turns) for turns in (alone, beside))
     print(f"\np95 with the load: {ratio:.2f} x that without; target at most {MAX_RATIO}")
     return 0 if is_answered and ratio <= MAX_RATIO else 1
 
@@ -115,7 +115,7 @@ def _ratio(alone: Sequence[VoiceTurn], beside: Sequence[VoiceTurn]) -> float:
 
 def _voice_table(alone: Sequence[VoiceTurn], beside: Sequence[VoiceTurn]) -> str:
     rows = [
-        [title, *spread(voice_to_voice(turns)), str(len(turns) - len(answered(turns)))]
+        [title, *spread(voice_to_voice(turns)), str(len(turns) - len(answered_reports(turns)))]
         for title, turns in (("alone", alone), ("with the load", beside))
     ]
     head = ["voice to voice, ms", "p50", "p95", "min", "max", "turns", "not answered"]

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.client.microphone import RATE_HZ
-from bench.tools.clips import spoken
+from bench.tools.clips import synthesise
 from bench.tools.noisy_clips import in_quiet_room
 from bench.tools.stats import markdown
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms, silence
@@ -156,7 +156,7 @@ def count_synthetic(engine: WakeWordEngine) -> dict[str, WordCounts]:
 
 def _synthetic(text: str, voice: str) -> Pcm:
     resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
-    return np.concatenate([resampler.push(spoken(text, voice)), resampler.flush()])
+    return np.concatenate([resampler.push(synthesise(text, voice)), resampler.flush()])
 
 
 def missed_table(title: str, counts: Mapping[str, WordCounts]) -> str:

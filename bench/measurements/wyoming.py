@@ -24,9 +24,9 @@ from bench.peers.environments import folder
 from bench.peers.rounds import AsrRound, measure
 from bench.peers.systems import AsrClient, PeerProcess, SystemUnderTest, UtteranceResult, free_port
 from bench.server.own_server import own_server
-from bench.tools.clips import COMMANDS, spoken
+from bench.tools.clips import COMMANDS, synthesise
 from bench.tools.stats import machine, markdown, median_and_range
-from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, utterance
+from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, make_utterance
 from core.errors import EarshotError
 
 EARSHOT, PEER = "earshot", "wyoming-faster-whisper"
@@ -95,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _measure(options: argparse.Namespace) -> None:
     utterances = [
-        utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS[: options.clips])
+        make_utterance(text, synthesise(text), seed)
+        for seed, text in enumerate(COMMANDS[: options.clips])
     ]
     client_counts = [int(count) for count in options.clients.split(",")]
     for name in options.models.split(","):

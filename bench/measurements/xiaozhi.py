@@ -25,11 +25,11 @@ from bench.client.http import Address
 from bench.client.latency_probe import AudioReceiver
 from bench.client.realtime import SessionRequest
 from bench.server.own_server import own_server
-from bench.tools.clips import COMMANDS, spoken
+from bench.tools.clips import COMMANDS, synthesise
 from bench.tools.stats import machine, markdown, percentile
-from bench.tools.utterance_audio import BenchUtterance, until, utterance
+from bench.tools.utterance_audio import BenchUtterance, make_utterance, sleep_until
 from bench.voice.measure import VoicePlan, run
-from bench.voice.stub_server import StubDelays, stubs
+from bench.voice.stub_server import StubDelays, parse_stub_delays
 from bench.voice.summary import voice_to_voice
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import EarshotError
@@ -111,7 +111,7 @@ class Board:
 
         async def speak() -> None:
             for number, packet in enumerate(clip.packets, 1):
-                await until(began + number * PACKET_MS / 1000, clock)
+                await sleep_until(began + number * PACKET_MS / 1000, clock)
                 await self._ws.send_bytes(packet)
 
         async with asyncio.timeout(TURN_TIMEOUT_S), asyncio.TaskGroup() as tasks:
@@ -288,7 +288,9 @@ async def _server(
 async def _main(plan: XiaozhiPlan, engines: StubDelays) -> None:
     placed = cores()
     measured_on = machine()
-    utterances = [utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
+    utterances = [
+        make_utterance(text, synthesise(text), seed) for seed, text in enumerate(COMMANDS)
+    ]
     sessions = plan.idle + plan.talking + 10
     with on_core(placed.load):
         async with _server(engines, sessions, placed.server) as (address, http):
@@ -324,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="number of boards that talk at the same time (20)",
     )
     parser.add_argument(
-        "--stubs", type=stubs, default=StubDelays(50, 150, 80), metavar="ASR,LLM,TTS"
+        "--stubs", type=parse_stub_delays, default=StubDelays(50, 150, 80), metavar="ASR,LLM,TTS"
     )
     options = parser.parse_args(arguments)
     plan = XiaozhiPlan(

@@ -22,9 +22,9 @@ from bench.peers.results import AsrRounds, table
 from bench.peers.rounds import measure
 from bench.peers.systems import SystemUnderTest
 from bench.server.random_whisper import WhisperSize, build
-from bench.tools.clips import COMMANDS, spoken
+from bench.tools.clips import COMMANDS, synthesise
 from bench.tools.stats import machine
-from bench.tools.utterance_audio import BenchUtterance, utterance
+from bench.tools.utterance_audio import BenchUtterance, make_utterance
 from core.errors import EarshotError, RequestError
 
 EARSHOT = "earshot"
@@ -88,7 +88,8 @@ def _install() -> int:
 
 async def _measure(options: argparse.Namespace) -> None:
     utterances = [
-        utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS[: options.clips])
+        make_utterance(text, synthesise(text), seed)
+        for seed, text in enumerate(COMMANDS[: options.clips])
     ]
     for name in options.models.split(","):
         model = await asyncio.to_thread(weights, name)

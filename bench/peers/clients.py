@@ -26,7 +26,13 @@ from aiohttp import (
 from bench.client.realtime import ConnectionLost, background
 from bench.peers.environments import PeerKind
 from bench.peers.systems import AsrClient, PeerProcess, UtteranceResult, peer_process
-from bench.tools.utterance_audio import PAUSE_MS, WAIT_MS, BenchUtterance, spoken, until
+from bench.tools.utterance_audio import (
+    PAUSE_MS,
+    WAIT_MS,
+    BenchUtterance,
+    send_in_real_time,
+    sleep_until,
+)
 from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import to_bytes
 
@@ -108,8 +114,8 @@ class WyomingClient(_PeerClient):
             async def send(audio: bytes) -> None:
                 self._send(writer, "audio-chunk", MONO, audio)
 
-            await spoken(heard, began_at, send)
-            await until(speech_ended_at + WAIT_MS / 1000, self._clock)
+            await send_in_real_time(heard, began_at, send)
+            await sleep_until(speech_ended_at + WAIT_MS / 1000, self._clock)
             self._send(writer, "audio-stop", {})
             while (event := await self._event(reader))["type"] != "transcript":
                 continue
@@ -145,7 +151,7 @@ class BareClient(_PeerClient):
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
             speech_ended_at = self._clock() + end / ASR_RATE_HZ
-            await until(speech_ended_at + WAIT_MS / 1000, self._clock)
+            await sleep_until(speech_ended_at + WAIT_MS / 1000, self._clock)
             audio = to_bytes(pcm[: end + WAIT_MS * ASR_RATE_HZ // 1000])
             writer.write(len(audio).to_bytes(4, "big") + audio)
             answer = json.loads(await reader.readline())
@@ -176,7 +182,7 @@ class WhisperLiveClient(_PeerClient):
 
             async def speak() -> None:
                 with suppress(ClientConnectionError):  # the reader reports the reason
-                    await spoken(pcm, began_at, ws.send_bytes)
+                    await send_in_real_time(pcm, began_at, ws.send_bytes)
                 is_said.set()
 
             async with background(speak()):

@@ -9,7 +9,7 @@ from bench.client.realtime import ConnectionLost
 from bench.measurements.resources import use_of
 from bench.peers.systems import AsrClient, SystemUnderTest, UtteranceResult
 from bench.tools.stats import percentile
-from bench.tools.utterance_audio import BenchUtterance, until
+from bench.tools.utterance_audio import BenchUtterance, sleep_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ async def _talk(
 ) -> list[UtteranceOutcome]:
     clock = asyncio.get_running_loop().time
     async with system.client() as client:
-        await until(begin_at, clock)
+        await sleep_until(begin_at, clock)
         return [(utterance, await _say(client, utterance)) for utterance in utterances]
 
 
@@ -107,5 +107,5 @@ async def _say(client: AsrClient, utterance: BenchUtterance) -> UtteranceResult 
         final = await client.say(utterance)
     except ConnectionLost as error:
         return error
-    await until(final.next_at, asyncio.get_running_loop().time)
+    await sleep_until(final.next_at, asyncio.get_running_loop().time)
     return final

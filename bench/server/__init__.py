@@ -1,1 +1,1 @@
-"""Servers for measurements: Earshot with stub engines or random weights."""
+"""Servers for measurements: Earshot with its own engines, stub engines or random weights."""

@@ -1,4 +1,4 @@
-"""An Earshot server in a process of its own, for measurements without `--url`."""
+"""Runs an Earshot server in a process of its own, for measurements without `--url`."""
 
 import asyncio
 import os
@@ -17,22 +17,23 @@ from bench.client.http import Address, parse_address
 from core.errors import EarshotError
 
 START_TIMEOUT_S = 60
-"Longest start: loading a large Whisper from a cold disk takes half of it."
+"Longest start: a large Whisper from a cold disk needs half of it."
 
 STOP_TIMEOUT_S = 30
 "Longest wait for the server to end."
 
 KEPT_LINES = 40
-"Last lines of its output that are kept: enough for a traceback."
+"Number of last lines of its output in an error: enough for a traceback."
 
 POLL_S = 0.01
+"Interval of the checks whether the server is ready."
 
 READY = re.compile(r"ready in [0-9.]+ s at (\S+)\n")
 "Line that a server prints when it accepts connections."
 
 
 class ServerStartError(EarshotError):
-    """The server ended, or was not ready in time."""
+    """The server ended during its start, or was not ready in time."""
 
     code = "not_started"
 
@@ -53,10 +54,10 @@ async def own_server(
 ) -> AsyncIterator[OwnServer]:
     """Runs `earshot serve` on a free port while the body runs. Raises ServerStartError.
 
-    It has default settings: files and environment variables of this machine are ignored, only
-    `arguments` count. wyoming_port: 0 for none.
+    The server has default settings: it ignores files and environment variables of this machine.
+    arguments: options of `earshot serve`. wyoming_port: port of the Wyoming door; 0: none.
     """
-    # Port 0: a port found free beforehand may be taken when it is bound.
+    # Port 0: a port that is free now may be taken before the server binds it.
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
     async with own_program([*command, *arguments], wyoming_port=wyoming_port) as server:
         yield server
@@ -64,7 +65,10 @@ async def own_server(
 
 @asynccontextmanager
 async def named_or_own_server(url: str | None, key: str | None) -> AsyncIterator[Address]:
-    """Yields the address of the named server, or of a server that runs while the body does."""
+    """Yields the address of the server at `url`, or of one that runs while the body runs.
+
+    Raises RequestError for a malformed URL, ServerStartError.
+    """
     if url is not None:
         yield parse_address(url, key)
         return
@@ -74,11 +78,14 @@ async def named_or_own_server(url: str | None, key: str | None) -> AsyncIterator
 
 @asynccontextmanager
 async def own_program(command: Sequence[str], *, wyoming_port: int = 0) -> AsyncIterator[OwnServer]:
-    """Runs Python with these arguments. Like `earshot serve` it must print that it is ready."""
+    """Runs Python with these arguments while the body runs. Raises ServerStartError.
+
+    The program must print the same line as `earshot serve` when it is ready (see READY).
+    """
     with TemporaryDirectory(prefix="earshot-bench-") as folder:
         environ = {key: text for key, text in os.environ.items() if not key.startswith("EARSHOT_")}
         environ["EARSHOT_PATHS__STATE_DIR"] = folder
-        # not the port in the user's own settings
+        # An own port: the one in the user's settings may be in use.
         environ["EARSHOT_WYOMING__PORT"] = str(wyoming_port)
         log = Path(folder) / "log"
         began = time.monotonic()
@@ -99,7 +106,7 @@ async def own_program(command: Sequence[str], *, wyoming_port: int = 0) -> Async
 
 
 async def _until_ready(process: Process, log: Path) -> str:
-    """Returns its URL. Raises ServerStartError with the end of its output."""
+    """Returns the server's URL. Raises ServerStartError with the end of its output."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         is_last_poll = process.returncode is not None or time.monotonic() > deadline

@@ -1,5 +1,6 @@
-"""A cross-encoder with random weights in the shape of MS MARCO MiniLM-L6, to measure the cost of
-reranking without a download. Its scores mean nothing.
+"""Writes a cross-encoder with random weights, to measure the cost of reranking without a download.
+
+Its shape is that of MS MARCO MiniLM-L6. Its scores have no meaning.
 """
 
 import json
@@ -14,14 +15,16 @@ SIZE, INNER, LAYERS, HEADS, POSITIONS = 384, 1536, 6, 12, 512
 "Shape of `cross-encoder/ms-marco-MiniLM-L6-v2`."
 
 SPREAD = 0.02
-"Standard deviation of the weights, as BERT begins its training."
+"Standard deviation of the weights, as at the start of BERT's training."
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 def build(folder: Path, tokenizer: Path, seed: int = 0) -> Path:
-    """Writes a model that Earshot and sentence-transformers load into `folder`, and returns that.
-    `tokenizer`: folder of a model of the BERT family whose tokenizer is used."""
+    """Writes a model for Earshot and sentence-transformers into `folder`, and returns the folder.
+
+    tokenizer: folder of a BERT model whose tokenizer is copied.
+    """
     vocabulary_size = json.loads((tokenizer / "config.json").read_text("utf-8"))["vocab_size"]
     folder.mkdir(parents=True, exist_ok=True)
     for name in TOKENIZER_FILES:
@@ -73,7 +76,7 @@ def _shapes(vocabulary_size: int) -> Mapping[str, tuple[int, ...]]:
 
 
 def _write_weights(file: Path, shapes: Mapping[str, tuple[int, ...]], seed: int) -> None:
-    """Writes a safetensors file: the length of its header, the header as JSON, and the numbers."""
+    """Writes random weights as a safetensors file: length of the header, JSON header, numbers."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in shapes.items():

@@ -1,7 +1,7 @@
-"""Whisper with random weights in the real shapes, to measure the cost of a size without a download.
+"""Writes a Whisper with random weights in real shapes, to measure its cost without a download.
 
-Its text is nonsense, but has the form of real output: real tokens, timestamps, an end. It is for
-speed, and for comparing two programs on the same weights; never for accuracy.
+Its text is nonsense, but has the form of real output: real tokens, timestamps, an end. Use it to
+measure speed, and to compare two programs on the same weights, never to measure accuracy.
 """
 
 import json
@@ -23,25 +23,29 @@ WhisperSize = Literal["tiny", "base", "small", "medium", "large-v3", "large-v3-t
 "Name of a size of OpenAI's models."
 
 AUDIO_POSITIONS, TEXT_POSITIONS = 1500, 448
+"Positions of the encoder and of the decoder in all sizes."
 
 ANSWER_TOKENS = 24
-"About the number of tokens in five seconds of speech; real weights end there too."
+"Length of an answer: about the number of tokens in five seconds of speech."
 
 _ASSETS = Path(__file__).resolve().parents[3] / "shared" / "models" / "whisper-assets"
 
-_EMBEDDING = 0.3
-"Spread of the embeddings. With less, all timestamps together outweigh every word."
+_EMBEDDING_SPREAD = 0.3
+"Standard deviation of the embeddings. With less, all timestamps together outweigh every word."
 
-_END = 100.0
-"Weight of the end token at positions where the answer is over; larger than everything else."
+_END_WEIGHT = 100.0
+"Weight of the end token at positions after the answer. It outweighs all other tokens."
 
-_LOUD, _FOCUS, _HEAR, _INNER, _POSITION = 8.0, 6.0, 0.7, 0.3, 1.0
-"""Values found by trial. With them another clip has other words, no word is repeated endlessly, and
-the scores lie on both sides of the default thresholds."""
+_CONVOLUTION_GAIN, _QUERY_GAIN = 8.0, 6.0
+_CROSS_ATTENTION_GAIN, _RESIDUAL_GAIN = 0.7, 0.3
+_POSITION_SPREAD = 1.0
+"""Gains of layers, and standard deviation of the position embeddings; found by trial. With these
+values other audio gives other words, no word repeats endlessly, and the scores are on both sides
+of the default thresholds."""
 
-_SUCCESSOR = 7919
-"""Shift between input and output embeddings: with the same matrix for both, each word would repeat
-itself."""
+_EMBEDDING_SHIFT = 7919
+"""Rows by which the input embeddings are shifted against the output embeddings. With equal
+matrices each word would repeat itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def build(
     answer_tokens: int | None = ANSWER_TOKENS,
     assets: Path | None = None,
 ) -> Path:
-    """Writes a multilingual model for faster-whisper (float16) into `folder`, and returns that.
+    """Writes a multilingual model for faster-whisper (float16) into `folder`; returns the folder.
 
     answer_tokens: position of the end, counted from a start without a prompt; None: no forced end.
     assets: a folder with OpenAI's `multilingual.tiktoken`; without it the words are made up.
@@ -97,19 +101,19 @@ def _spec(
     spec = WhisperSpec(size.encoder_layers, size.heads, size.decoder_layers, size.heads)
     fill = _RandomWeights(random, size.width)
     encoder, decoder = spec.encoder, spec.decoder
-    fill.linear(encoder.conv1, (size.width, size.mels, 3), _LOUD)
+    fill.linear(encoder.conv1, (size.width, size.mels, 3), _CONVOLUTION_GAIN)
     fill.linear(encoder.conv2, (size.width, size.width, 3))
     encoder.position_encodings.encodings = _sinusoids(AUDIO_POSITIONS, size.width)
     fill.norm(encoder.layer_norm)
     for layer in encoder.layer:
         fill.attention(layer.self_attention, fused=3)
         fill.feed_forward(layer.ffn)
-    embeddings = fill.normal((len(tokens.vocabulary), size.width), _EMBEDDING)
-    decoder.embeddings.weight = np.roll(embeddings, _SUCCESSOR, axis=0)
+    embeddings = fill.normal((len(tokens.vocabulary), size.width), _EMBEDDING_SPREAD)
+    decoder.embeddings.weight = np.roll(embeddings, _EMBEDDING_SHIFT, axis=0)
     decoder.projection.weight = embeddings
-    positions = fill.normal((TEXT_POSITIONS, size.width), _POSITION)
+    positions = fill.normal((TEXT_POSITIONS, size.width), _POSITION_SPREAD)
     if answer_tokens is not None:
-        positions[answer_tokens + 3 :] += _END * embeddings[tokens.end]
+        positions[answer_tokens + 3 :] += _END_WEIGHT * embeddings[tokens.end]
     decoder.position_encodings.encodings = positions
     fill.norm(decoder.layer_norm)
     for layer in decoder.layer:
@@ -145,23 +149,28 @@ class _RandomWeights:
         part.beta = np.zeros(self._width, np.float32)
 
     def attention(self, part: Any, *, fused: int) -> None:
-        """Fills an attention: `fused` of query, key and value come from one matrix, the others from
-        a second."""
+        """Fills an attention layer.
+
+        fused: 3 for self-attention, with query, key and value in one matrix; 1 for cross-attention,
+        with key and value in a second matrix.
+        """
         width = self._width
         self.norm(part.layer_norm)
-        self.linear(part.linear[0], (fused * width, width), 1 if fused == 3 else _FOCUS)
+        self.linear(part.linear[0], (fused * width, width), 1 if fused == 3 else _QUERY_GAIN)
         if fused == 1:
             self.linear(part.linear[1], (2 * width, width))
-        self.linear(part.linear[-1], (width, width), _INNER if fused == 3 else _HEAR)
+        self.linear(
+            part.linear[-1], (width, width), _RESIDUAL_GAIN if fused == 3 else _CROSS_ATTENTION_GAIN
+        )
 
     def feed_forward(self, part: Any) -> None:
         self.norm(part.layer_norm)
         self.linear(part.linear_0, (4 * self._width, self._width))
-        self.linear(part.linear_1, (self._width, 4 * self._width), _INNER)
+        self.linear(part.linear_1, (self._width, 4 * self._width), _RESIDUAL_GAIN)
 
 
 def _sinusoids(length: int, width: int) -> Array:
-    """Returns Whisper's position encodings of the audio."""
+    """Returns Whisper's position encodings of the audio, shape (length, width)."""
     step = np.log(10_000) / (width // 2 - 1)
     angles = np.arange(length)[:, None] * np.exp(-step * np.arange(width // 2))[None]
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)

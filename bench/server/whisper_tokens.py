@@ -1,5 +1,4 @@
-"""Whisper's token table, from OpenAI's tiktoken file, in the forms of CTranslate2 and
-tokenizers."""
+"""Makes Whisper's token table, in the forms of CTranslate2 and of the library tokenizers."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,12 @@ LANGUAGES = (
     "pa si km sn yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt "
     "haw ln ha ba jw su yue"
 )
-"Languages in the order of their tokens; the last came with large-v3."
+"Languages in the order of their tokens. Only large-v3 and later models have the last one."
 
-_TABLE, _WORDS, _TIMESTAMPS = "multilingual.tiktoken", 50_257, 1501
+_TABLE = "multilingual.tiktoken"
+"OpenAI's file with the words."
+_WORDS, _TIMESTAMPS = 50_257, 1501
+"Number of words, and of timestamp tokens: 0 to 30 s in steps of 20 ms."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +31,21 @@ class TokenTable:
     tokenizer: Mapping[str, object]
     "Content of `tokenizer.json`."
     end: int
+    "Id of the end token."
     blank: int
+    "Id of the token of a single space."
     languages: tuple[int, ...]
+    "Ids of the language tokens."
 
 
 def whisper_tokens(folder: Path, has_cantonese: bool) -> TokenTable:
-    """Returns the words from the table in `folder`, or made up; the special tokens are always
-    real."""
+    """Returns the token table of a model. Its special tokens are always real.
+
+    folder: contains OpenAI's `multilingual.tiktoken`; without it the words are made up.
+    has_cantonese: True for large-v3 and later models.
+    """
     file = folder / _TABLE
-    ranks = _read(file) if file.exists() else _made_up()
+    ranks = _read_ranks(file) if file.exists() else _made_up_ranks()
     letters = byte_letters()
     words = ["".join(letters[byte] for byte in token) for token in ranks]
     languages = LANGUAGES.split() if has_cantonese else LANGUAGES.split()[:-1]
@@ -57,14 +65,16 @@ def whisper_tokens(folder: Path, has_cantonese: bool) -> TokenTable:
     )
 
 
-def _read(file: Path) -> dict[bytes, int]:
+def _read_ranks(file: Path) -> dict[bytes, int]:
     lines = (line.split() for line in file.read_bytes().splitlines())
     return {base64.b64decode(token): int(rank) for token, rank in lines}
 
 
-def _made_up() -> dict[bytes, int]:
-    """Makes up words: all bytes, then words with a space, each one letter longer than an earlier
-    word."""
+def _made_up_ranks() -> dict[bytes, int]:
+    """Returns made-up words: all bytes, then words after a space.
+
+    Each word is an earlier one with one more letter, as byte pair encoding needs it.
+    """
     tokens = [bytes([byte]) for byte in range(256)]
     starts = [b" "]
     while len(tokens) < _WORDS:
@@ -74,13 +84,13 @@ def _made_up() -> dict[bytes, int]:
 
 
 def _merges(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """Returns the two parts of each longer token, in order."""
+    """Returns the two parts of each token of several bytes, in the order of the tokens."""
     parts = [(token, _split(token, rank, ranks)) for token, rank in ranks.items() if token[1:]]
     return [(pair[0], pair[1]) for _, pair in parts if len(pair) == 2]
 
 
 def _split(token: bytes, limit: int, ranks: Mapping[bytes, int]) -> Sequence[bytes]:
-    """Encodes a token by byte pair encoding, with tokens of lower rank only."""
+    """Splits a token by byte pair encoding with tokens of lower rank only. limit: its own rank."""
     parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
         known = [ranks.get(left + right, limit) for left, right in pairwise(parts)]

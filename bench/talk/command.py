@@ -28,7 +28,7 @@ GAP_S = 0.5
 "Pause between two turns, as between two sentences of different people."
 
 DEFAULT_TIMEOUT_S = 30.0
-"Longest wait for an answer, if no option sets another."
+"Default of `--timeout`."
 
 
 class TalkExitCode(IntEnum):
@@ -72,8 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_connection(parser: argparse.ArgumentParser, default_server: str = DEFAULT_URL) -> None:
-    """Adds the options of every client that holds a conversation. default_server: see
-    `add_server`."""
+    """Adds the options of a command that holds a conversation.
+
+    default_server: server that is used without --url; it is only shown in the help.
+    """
     add_server(parser, default_server)
     parser.add_argument(
         "--transport",
@@ -94,8 +96,10 @@ def add_connection(parser: argparse.ArgumentParser, default_server: str = DEFAUL
 
 
 def add_server(parser: argparse.ArgumentParser, default: str = DEFAULT_URL) -> None:
-    """Adds the options of every client. default: the server that is used without --url; only shown
-    in the help."""
+    """Adds the options with which every client reaches its server.
+
+    default: server that is used without --url; it is only shown in the help.
+    """
     parser.add_argument("--url", help=f"address of the server; default: {default}")
     parser.add_argument("--key", help=f"key of the server; default: ${' or $'.join(KEY_VARIABLES)}")
     parser.add_argument(
@@ -143,7 +147,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def address_of(options: argparse.Namespace) -> Address:
-    """Returns the server's address. Raises RequestError for text that is no address."""
+    """Returns the server's address from the options. Raises RequestError if it is malformed."""
     key = options.key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
     return parse_address(options.url or DEFAULT_URL, key, is_insecure=options.insecure)
 
@@ -187,7 +191,7 @@ async def _talk(
     output: TerminalOutput,
     reports: list[TurnReport],
 ) -> None:
-    """Appends to `reports`, turn by turn."""
+    """Holds the conversation and appends the report of each turn to `reports`."""
     transport, request, timeout_s = options.transport, session_request(options), options.timeout
     async with AsyncExitStack() as stack:
         card = stack.enter_context(SoundCard()) if options.mic else None

@@ -16,6 +16,7 @@ from media.pcm import SILENCE_DBFS, dbfs
 
 CLEAR_LINE = "\r\x1b[K"
 FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
+"Terminal codes (ECMA-48)."
 
 METER_WIDTH = 10
 "Characters of the level meter."
@@ -31,6 +32,7 @@ STAGE_NAMES = {
     "tts": "voice",
     "playout": "playout",
 }
+"Stage of a turn -> its name for people."
 
 _STATUS_TEXTS = {
     "rejected": "(taken for noise: no answer)",
@@ -48,6 +50,7 @@ class TerminalOutput:
 
     out: TextIO
     is_terminal: bool
+    "True: partial transcripts overwrite one line. False: each gets its own line."
     is_quiet: bool = False
     "True: only transcript and answer are shown."
     _words: str = ""
@@ -60,7 +63,7 @@ class TerminalOutput:
     "Sound since the meter was drawn."
 
     def change(self, log: TurnLog) -> None:
-        """Shows the words so far, if they changed."""
+        """Shows the partial transcript, if it changed."""
         words = f"{log.stable} {log.unstable}".strip()
         if self.is_quiet or not words or words == self._words:
             return
@@ -126,7 +129,7 @@ def _meter(level_dbfs: float) -> str:
 
 
 def times(report: TurnReport) -> list[str]:
-    """Returns the turn's times at the client, and those that the server reported."""
+    """Returns two lines: the turn's times at the client, and those that the server reported."""
     lines = []
     own = [
         _voice_to_voice(report),
@@ -157,11 +160,11 @@ def _voice_to_voice(report: TurnReport) -> str:
 
 
 def to_json(report: TurnReport, quality: ConnectionReport) -> str:
-    """Returns one line of JSON: all fields without the audio, and the quality of the connection."""
+    """Returns one line of JSON: the report without its audio, and the connection's quality."""
     fields: dict[str, object] = {**asdict(report), "connection": asdict(quality)}
     del fields["audio"]
     return msgspec.json.encode(fields).decode()
 
 
-def _time(name: str, value_ms: float | None, what: str) -> str:
-    return "" if value_ms is None else f"{name} {value_ms:.0f} ms{what}"
+def _time(name: str, value_ms: float | None, suffix: str) -> str:
+    return "" if value_ms is None else f"{name} {value_ms:.0f} ms{suffix}"

@@ -14,18 +14,18 @@ from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError
 
 MAX_QUEUED_SAMPLES = 3 * FRAME_SAMPLES
-"""Queue length above which silence is dropped, so that a network delay is made up between two
-answers."""
+"""Queue length above which silent frames are dropped. After a network delay, playout catches up
+with the server in the silence between two answers."""
 
 
 class NoSoundCard(EarshotError):
-    """The library, the microphone or the loudspeaker is missing."""
+    """The library, the microphone or the loudspeaker is missing or cannot be used."""
 
     code = "no_sound_card"
 
 
 class SoundCard:
-    """Sound card, open while the body runs. Raises NoSoundCard.
+    """Microphone and loudspeaker, open in a `with` block. Entering raises NoSoundCard.
 
     PortAudio calls back in a thread of its own. Recorded audio is passed to the event loop, and the
     queue of audio to play is protected by a lock.
@@ -64,11 +64,11 @@ class SoundCard:
         self._close()
 
     def listen(self, sink: Callable[[Pcm], None]) -> None:
-        """Starts to pass recorded audio to `sink`, in the event loop."""
+        """Passes recorded audio, at RATE_HZ, to `sink` in the event loop from now on."""
         self._on_recorded = sink
 
     def play(self, frame: AudioFrame) -> None:
-        """Queues a frame. A silent frame is dropped when the queue is too long."""
+        """Queues a frame at RATE_HZ. A silent frame is dropped when the queue is too long."""
         with self._lock:
             is_late = len(self._queued) > MAX_QUEUED_SAMPLES
             if is_late and np.abs(frame.pcm.astype(np.int32)).max(initial=0) < AUDIBLE_LEVEL:
@@ -91,13 +91,13 @@ class SoundCard:
 
     def _fill_output(self, data: Any, frames: int, time: Any, status: Any) -> None:
         with self._lock:
-            now, self._queued = self._queued[:frames], self._queued[frames:]
-        data[: len(now), 0] = now
-        data[len(now) :, 0] = 0
+            played, self._queued = self._queued[:frames], self._queued[frames:]
+        data[: len(played), 0] = played
+        data[len(played) :, 0] = 0
 
 
 def play_to_end(pcm: Pcm, rate_hz: int) -> None:
-    """Plays samples on the loudspeaker of this machine. Blocking. Raises NoSoundCard."""
+    """Plays samples on this machine's loudspeaker and waits for their end. Raises NoSoundCard."""
     sounddevice = _library("a loudspeaker")
     try:
         sounddevice.play(pcm, rate_hz, blocking=True)
@@ -106,8 +106,7 @@ def play_to_end(pcm: Pcm, rate_hz: int) -> None:
 
 
 def _library(user: str) -> Any:
-    """Returns the module sounddevice. `user`: what needs it, for the message. Raises
-    NoSoundCard."""
+    """Returns the module `sounddevice`. Raises NoSoundCard with `user` as the subject."""
     try:
         import sounddevice
     except ImportError as error:

@@ -1,1 +1,1 @@
-"""Statistics, clips and clocks that several measurements use."""
+"""Statistics, clips and virtual time for several measurements."""

@@ -21,11 +21,14 @@ COMMANDS = (
 )
 
 LEAD_MS = 200
-"Silence before the speech: nobody speaks at the moment when a microphone opens."
+"Silence before the speech: nobody speaks at the moment at which a microphone opens."
 
 
-def spoken(text: str, voice: str = "en-us") -> Pcm:
-    """Speaks `text` at 24 kHz mono. Raises EngineMissing."""
+def synthesise(text: str, voice: str = "en-us") -> Pcm:
+    """Returns `text` spoken by eSpeak, at 24 kHz, after LEAD_MS of silence. Raises EngineMissing.
+
+    voice: eSpeak's name of a voice.
+    """
     parts: list[Pcm] = [silence(0, RATE_HZ)]
 
     def sink(pcm: Pcm) -> bool:

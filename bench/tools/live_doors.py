@@ -1,7 +1,7 @@
-"""Recordings at each door for live speech, in virtual time: what is understood of them.
+"""Transcribes a recording as each door for live speech would, in virtual time.
 
-Of a door there is the part through which the sound goes: resampling, codec, packets, framing. Only
-the network and the protocol's messages are missing.
+The audio takes the same way as in the door: resampling, codec, packets, framing. Only the network
+and the messages of the protocol are left out.
 """
 
 import asyncio
@@ -38,18 +38,18 @@ from serving.asr.scheduling import DecodePriority
 from signaling.realtime.protocol.audio_format import WIRE_RATE_HZ
 from signaling.realtime.protocol.audio_input import InputAudioDecoder
 
-AFTER_MS = 2500
-"Silence after the recording: every turn is over then."
+TAIL_MS = 2500
+"Silence after the recording: long enough that every turn ends in it."
 LLM_MS, TTS_MS = 100, 100
-"Set times of the other engines."
+"Fixed delays of the stub engines."
 
 Detection = Literal["server_vad", "semantic_vad"]
 "Kind of turn detection."
 
 Carrier = Literal["realtime", "transcription", "webrtc", "xiaozhi"]
-"""realtime: PCM of 24 kHz in events over a WebSocket. transcription: the same, in a session that
-does not answer. webrtc: packets of 20 ms. xiaozhi: packets of 60 ms. All but transcription
-answer."""
+"""Way in which a session gets its audio. realtime: PCM of 24 kHz in events over a WebSocket.
+transcription: the same, in a session that does not answer. webrtc: packets of 20 ms. xiaozhi:
+packets of 60 ms."""
 
 DOORS = (
     "upload",
@@ -57,33 +57,35 @@ DOORS = (
     "willow",
     *(f"{carrier}/{kind}" for carrier in get_args(Carrier) for kind in get_args(Detection)),
 )
-"""upload: a file. wyoming, willow: samples as they are spoken, until the client says that the
-utterance is over. CARRIER/DETECTION: a session."""
+"""Names of the doors. upload: a whole file. wyoming, willow: samples as they are spoken; the client
+reports the end of the utterance. CARRIER/DETECTION: a session."""
 
 AudioPacket = list[AudioFrame]
-"Frames that come at the same time."
+"Frames that arrive at the same time."
 
 
 @dataclass(frozen=True, slots=True)
 class RecognisedSpeech:
-    """Words that a door understood of one recording."""
+    """The transcript of one recording."""
 
     text: str
     empty_utterances: int = 0
-    "Utterances without words."
+    "Number of utterances without words."
     rejected_words: int = 0
-    "Decoded words that were rejected as noise."
+    "Number of decoded words that were rejected as noise."
 
 
-def hear(
+def transcribe_at_door(
     recogniser: RememberingRecogniser,
     vad: VadEngine,
     door: str,
     pcm: Pcm,
     no_speech: NoSpeechMode = "off",
 ) -> RecognisedSpeech:
-    """Returns what is understood of a recording at one of DOORS. `no_speech`: see
-    `asr.no_speech`."""
+    """Returns the transcript of a recording that arrives at a door.
+
+    door: one of DOORS. pcm: samples at 16 kHz. no_speech: as the setting `asr.no_speech`.
+    """
     engines = EngineSet(
         vad,
         {DEFAULT: recogniser},
@@ -91,10 +93,10 @@ def hear(
         {DEFAULT: tts.create(tts.Settings(delay_ms=TTS_MS))},
         no_speech=no_speech,
     )
-    if door in PIECE_BYTES:
-        return _recorded(engines, pcm, PIECE_BYTES[door])
+    if door in CHUNK_BYTES:
+        return _transcribe_utterance(engines, pcm, CHUNK_BYTES[door])
     if door == "upload":
-        return _recorded(engines, pcm, None)
+        return _transcribe_utterance(engines, pcm, None)
     carrier, _, kind = door.partition("/")
     detection = TurnDetection(
         kind="server_vad" if kind == "server_vad" else "semantic_vad",
@@ -102,14 +104,16 @@ def hear(
     )
     settings = SessionSettings(answers=True, turn_detection=detection)
     packets, paced_by = CARRIERS[carrier]
-    return _session(
-        engines, packets(np.append(pcm, silence(AFTER_MS, ASR_RATE_HZ))), settings, paced_by
+    return _transcribe_in_session(
+        engines, packets(np.append(pcm, silence(TAIL_MS, ASR_RATE_HZ))), settings, paced_by
     )
 
 
-def hear_alone(recogniser: RememberingRecogniser, pcm: Pcm) -> str:
-    """Returns the text of the recogniser alone, which nothing filters; in windows if it takes no
-    longer audio."""
+def transcribe_without_door(recogniser: RememberingRecogniser, pcm: Pcm) -> str:
+    """Returns the recogniser's own text of a recording, with nothing rejected as noise.
+
+    Audio that is too long for the recogniser is decoded window by window. pcm: samples at 16 kHz.
+    """
     window_ms = recogniser.info.window_ms
     size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
     options = AsrOptions(no_speech_threshold=1.0)
@@ -158,50 +162,54 @@ CARRIERS: Mapping[str, tuple[Callable[[Pcm], Iterator[AudioPacket]], PlayoutPaci
     "webrtc": (webrtc_packets, "server"),
     "xiaozhi": (xiaozhi_packets, "server"),
 }
-"Packets of each carrier, and who paces its playout."
+"Carrier -> (function that makes its packets, side that paces playout)."
 
-PIECE_BYTES: Mapping[str, int] = {"wyoming": 2048, "willow": 4096}
-"Bytes that come at once from Home Assistant's satellites, and from a Willow board."
+CHUNK_BYTES: Mapping[str, int] = {"wyoming": 2048, "willow": 4096}
+"Bytes per message of Home Assistant's satellites, and of a Willow board."
 
 
-def _recorded(engines: EngineSet, pcm: Pcm, piece_bytes: int | None) -> RecognisedSpeech:
-    """Hears an utterance whose end the client names. `piece_bytes`: size of what comes at once, as
-    it is spoken; None: an upload, which comes at once."""
-    heard: list[RecognisedSpeech] = []
+def _transcribe_utterance(
+    engines: EngineSet, pcm: Pcm, chunk_bytes: int | None
+) -> RecognisedSpeech:
+    """Transcribes an utterance whose end the client reports.
+
+    chunk_bytes: bytes of PCM per message, sent in real time; None: an upload, sent at once.
+    """
+    results: list[RecognisedSpeech] = []
 
     async def main() -> None:
-        is_live = piece_bytes is not None
+        is_live = chunk_bytes is not None
         decoder = RawDecoder(ASR_RATE_HZ, bits=16, channels=1)
         priority = DecodePriority.FINAL if is_live else DecodePriority.BATCH
         opened = Transcriber(engines).open(DEFAULT, AsrOptions(), priority=priority, eager=is_live)
-        data, size = pcm.tobytes(), piece_bytes or ASR_RATE_HZ
+        data, size = pcm.tobytes(), chunk_bytes or ASR_RATE_HZ
         async with opened as recording:
             for at in range(0, len(data), size):
-                piece = decoder.push(data[at : at + size])
-                await recording.push(piece)
-                await asyncio.sleep(len(piece) / ASR_RATE_HZ if is_live else 0)
+                chunk = decoder.push(data[at : at + size])
+                await recording.push(chunk)
+                await asyncio.sleep(len(chunk) / ASR_RATE_HZ if is_live else 0)
             recording.end()
-            results = [result async for result in recording.segment_results()]
-        heard.append(
+            segments = [result async for result in recording.segment_results()]
+        results.append(
             RecognisedSpeech(
-                join_texts(result.text for result in results),
-                sum(not result.text for result in results),
-                sum(result.rejected_words for result in results),
+                join_texts(segment.text for segment in segments),
+                sum(not segment.text for segment in segments),
+                sum(segment.rejected_words for segment in segments),
             )
         )
 
     run_virtual(main())
-    return heard[0]
+    return results[0]
 
 
-def _session(
+def _transcribe_in_session(
     engines: EngineSet,
     packets: Iterator[AudioPacket],
     settings: SessionSettings,
     paced_by: PlayoutPacing,
 ) -> RecognisedSpeech:
     conversations = Conversations()
-    heard: list[RecognisedSpeech] = []
+    results: list[RecognisedSpeech] = []
 
     async def main() -> None:
         services = SessionServices(
@@ -212,30 +220,32 @@ def _session(
             Sessions(services, conversations, 1).open(settings, paced_by=paced_by) as session,
             asyncio.TaskGroup() as tasks,
         ):
-            reading = tasks.create_task(_read(session, rejected), name="events")
+            reader = tasks.create_task(_read_events(session, rejected), name="events")
             for frames in packets:
                 await asyncio.sleep(sum(len(frame.pcm) for frame in frames) / ASR_RATE_HZ)
                 for frame in frames:
                     session.feed(frame)
                     session.pull()
             await session.settled()
-            reading.cancel()
+            reader.cancel()
             items = conversations.get(session.conversation_id).history.items
-        spoken = [item for item in items if isinstance(item, MessageItem) and item.role == "user"]
-        # An utterance that was joined with the next one is no item any more.
-        heard.append(
+        utterances = [
+            item for item in items if isinstance(item, MessageItem) and item.role == "user"
+        ]
+        # An utterance that was joined with the next one has no item of its own any more.
+        results.append(
             RecognisedSpeech(
-                " ".join(item.text for item in spoken),
-                sum(not item.text for item in spoken),
-                sum(rejected.get(item.id, 0) for item in spoken),
+                " ".join(item.text for item in utterances),
+                sum(not item.text for item in utterances),
+                sum(rejected.get(item.id, 0) for item in utterances),
             )
         )
 
     run_virtual(main())
-    return heard[0]
+    return results[0]
 
 
-async def _read(session: Session, rejected: dict[str, int]) -> None:
+async def _read_events(session: Session, rejected: dict[str, int]) -> None:
     """Reads all events: unread events would end the session."""
     async for event in session.events:
         if isinstance(event, TranscriptionCompleted):

@@ -1,5 +1,7 @@
-"""Clips in noise: commands in recorded noise, as in a session that has been listening for a while,
-and any sound in a quiet room."""
+"""Adds noise to clips: recorded noise to commands, and the noise of a quiet room to any sound.
+
+The noise begins before the command, as in a session that has been open for a while.
+"""
 
 from collections.abc import Callable
 from itertools import count
@@ -13,28 +15,29 @@ from media.processing.modes import NoiseMode
 from media.processing.noise_suppression import BLOCK_SAMPLES, open_noise_reduction
 
 RECORDED = ("koala_noise", "room_tone_leopard_empty", *(f"speechbrain_noise{n}" for n in (1, 2, 3)))
-"Files of noise/ with rooms and machines, not with animals."
+"Files in noise/ that have the noise of rooms and machines, not of animals."
 LEAD = ms_to_samples(2000, ASR_RATE_HZ)
-"Noise before the command, in which noise reduction adapts."
+"Samples of noise before the command, in which noise reduction adapts."
 STEP = ms_to_samples(700, ASR_RATE_HZ)
-"Shift of the noise from one command to the next, so that each has another piece of it."
+"Samples by which the noise is shifted for the next command, so that each has another piece."
 
 ROOM_DBFS = -66.0
 "Noise of a quiet room, so that the microphone never delivers digital silence."
 
 
 def in_quiet_room(pcm: Pcm) -> Pcm:
-    """Adds the noise of a quiet room."""
+    """Returns the sound with the noise of a quiet room added."""
     level = 32768 * 10 ** (ROOM_DBFS / 20)
     noisy = pcm + np.random.default_rng(3).normal(0, level, len(pcm))
     return np.clip(np.round(noisy), -32768, 32767).astype(np.int16)
 
 
-def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> Callable[[Pcm], Pcm]:
-    """Returns a function that adds noise to one command after another, and reduces it.
+def noise_adder(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> Callable[[Pcm], Pcm]:
+    """Returns a function that adds noise to a command at 16 kHz, and then reduces noise.
 
-    data: folder with noise/; the noises are used in turn.
-    snr_db: mean power of the command over that of the noise; None: no noise is added.
+    data: folder that contains noise/; each call uses the next noise.
+    snr_db: power of the command relative to that of the noise; None: no noise is added.
+    mode: kind of noise reduction.
     """
     noises = [decode_file(data / "noise" / f"{name}.wav") for name in RECORDED]
     numbers = count()
@@ -48,17 +51,17 @@ def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> C
         if snr_db is not None:
             number = next(numbers)
             noise = np.roll(noises[number % len(noises)], -number * STEP)
-            sound = mixed(sound, noise, command, snr_db)
+            sound = mix_noise(sound, noise, command, snr_db)
         return reduction.clean(sound)[begin:end]
 
     return add_noise
 
 
-def mixed(sound: Pcm, noise: Pcm, command: Pcm, snr_db: float) -> Pcm:
+def mix_noise(sound: Pcm, noise: Pcm, command: Pcm, snr_db: float) -> Pcm:
     """Adds noise to all of `sound`, `snr_db` below the `command` that begins after LEAD."""
     piece = np.resize(noise, len(sound)).astype(np.float64)
     during = piece[LEAD : LEAD + len(command)]
-    wanted = np.mean(np.square(command.astype(np.float64))) / 10 ** (snr_db / 10)
-    gain = np.sqrt(wanted / max(1.0, float(np.mean(np.square(during)))))
+    wanted_power = np.mean(np.square(command.astype(np.float64))) / 10 ** (snr_db / 10)
+    gain = np.sqrt(wanted_power / max(1.0, float(np.mean(np.square(during)))))
     mixed_audio: Pcm = np.clip(np.rint(sound + gain * piece), -(2**15), 2**15 - 1).astype(np.int16)
     return mixed_audio

@@ -1,6 +1,6 @@
-"""Synthetic sounds over an answer: spoken backchannels and interruptions, and filtered noise.
+"""Makes sounds that overlap an answer: spoken backchannels and interruptions, and filtered noise.
 
-They are the same every time, as far as the voice is.
+The noises are the same in every run. The speech is, if the voice always speaks in the same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,8 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 OverlapKind = Literal["backchannel", "interruption", "noise"]
-"Kind of a sound over an answer. backchannel: a word that does not ask for the floor."
+"""Kind of a sound that overlaps an answer. backchannel: words of a listener who does not want to
+interrupt."""
 
 KINDS: tuple[OverlapKind, ...] = ("backchannel", "interruption", "noise")
 
@@ -34,7 +35,7 @@ INTERRUPTIONS = (
 )
 
 NOISE_DBFS = -22.0
-"About the level of the voice."
+"Level of the noises, about that of the voice."
 
 Wave = npt.NDArray[np.float64]
 "Sound as float64, full scale 1."
@@ -45,16 +46,16 @@ SpeechSource = Callable[[str, str], Pcm]
 
 @dataclass(frozen=True, slots=True)
 class OverlapClip:
-    """A sound over an answer."""
+    """A sound that overlaps an answer."""
 
     kind: OverlapKind
     name: str
     pcm: Pcm
-    "Synthetic audio at 16 kHz."
+    "Samples at 16 kHz."
 
 
 def overlaps(say: SpeechSource, voices: Sequence[str] = VOICES) -> Iterator[OverlapClip]:
-    """Yields all clips. say: synthesises speech."""
+    """Yields all clips. say: synthesises speech. voices: names that `say` takes."""
     spoken: dict[OverlapKind, Sequence[str]] = {
         "backchannel": BACKCHANNELS,
         "interruption": INTERRUPTIONS,

@@ -1,6 +1,6 @@
-"""Results of engines by the audio that they were computed from, also across runs.
+"""Cache of engine results by the audio that they were computed from, also across runs.
 
-Most audio of a measurement is the same with every setting. It is computed once.
+A measurement repeats most of its audio with every setting. The engines compute it only once.
 """
 
 import asyncio
@@ -17,22 +17,26 @@ from serving.asr.scheduling import DecodePriority
 
 
 class RememberedResults(msgspec.Struct):
-    """Results by `audio_key`."""
+    """Cached results by `audio_key`."""
 
     decodes: dict[str, AsrResult] = msgspec.field(default_factory=dict)
     probabilities: dict[str, float | None] = msgspec.field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path | None) -> "RememberedResults":
-        """Reads them from a file; none if there is no file. Raises OSError, and ValueError for a
-        file that is something else."""
+        """Returns the results in a file, or no results if there is no file.
+
+        Raises OSError, and ValueError for a file with other content.
+        """
         if path is None or not path.exists():
             return cls()
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
     def write(self, path: Path | None) -> None:
-        """Writes them to the file, if one is named. A run that is stopped leaves the old file or
-        the new one. Raises OSError."""
+        """Writes the results to a file; does nothing for None. Raises OSError.
+
+        A run that is stopped meanwhile leaves the old file or the new one, never half of it.
+        """
         if path is not None:
             new = path.with_name(f"{path.name}.new")
             new.write_bytes(msgspec.json.encode(self))
@@ -40,14 +44,18 @@ class RememberedResults(msgspec.Struct):
 
 
 def audio_key(pcm: Pcm, engine: str) -> str:
-    """Returns a key for the result of `engine` for this audio. `engine`: its name, and whatever
-    else the result depends on."""
+    """Returns the key of a result for this audio.
+
+    engine: name of the engine, and everything else that the result depends on.
+    """
     return sha256(engine.encode() + pcm.tobytes()).hexdigest()[:32]
 
 
 class RememberingRecogniser:
-    """`Recogniser` in this process. A decode takes `decode_s` of virtual time, and is not computed
-    if it is cancelled before. Partials are refused, as under load: they decide no end of a turn.
+    """Caches the results of a model that runs in this process. It is a `Recogniser`.
+
+    A decode takes `decode_s` seconds of virtual time, and computes nothing if it is cancelled
+    meanwhile. Partials are refused, as under load, because no end of a turn depends on them.
     """
 
     def __init__(self, model: AsrModel, results: RememberedResults, decode_s: float) -> None:
@@ -61,7 +69,7 @@ class RememberingRecogniser:
         return self.result(item)
 
     def result(self, item: AsrItem) -> AsrResult:
-        """Returns the result at once."""
+        """Returns the result of an item without a wait."""
         key = audio_key(item.pcm, f"{self.info.model} {item.options}")
         if key not in self._results.decodes:
             self._results.decodes[key] = self._model.decode([item])[0]
@@ -79,7 +87,7 @@ class RememberingRecogniser:
 
 
 class RememberingDetector:
-    """`EndOfTurnDetector` that judges the same audio once."""
+    """Caches the results of an `EndOfTurnDetector`, and is one itself."""
 
     def __init__(self, detector: EndOfTurnDetector, results: RememberedResults) -> None:
         self.name = detector.name

@@ -1,8 +1,8 @@
-"""Start and end of the speech in a recording, and whether they can be determined at all.
+"""Finds the start and the end of the speech in a recording, if they can be determined.
 
-Energy gives them to 10 ms, but takes a noise for speech. A voice detector separates voices from
-noise, but is only accurate to some 200 ms. Where both agree, energy counts. Where sound continues
-without a voice, the end of the speech cannot be determined.
+Energy is accurate to 10 ms, but takes a noise for speech. A voice activity detector separates
+voices from noise, but is accurate only to about 200 ms. Where both agree, energy counts. Where
+sound continues without a voice, the end of the speech cannot be determined.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,15 @@ from media.resample import Resampler
 
 BEFORE_VOICE_MS = 200
 AFTER_VOICE_MS = 100
-"""Allowed difference between detector and energy: it may report a voice this much later, and its
-end this much earlier. In 164 of 183 recordings of many people the difference is smaller (most
+"""Allowed difference: the detector may report a voice this much later than energy, and its end this
+much earlier. In 164 of 183 recordings of many people the difference is smaller (most
 others are noisy). The medians are 28 and -34 ms."""
 
 VOICED = 0.5
+"Least probability of a frame that counts as voice."
 
 SHORTEST_MS = 250
-"Least voiced time: less is the beginning of a tone."
+"Least voiced time of speech. The detector takes the beginning of a tone for a shorter voice."
 
 _CLOSING_MS = 200
 "Silence added after a recording, so that the detector's last frames are complete."
@@ -34,7 +35,7 @@ _CLOSING_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class SpeechBounds:
-    """Samples of a recording. None: it cannot be determined."""
+    """Bounds of speech as sample indices. None: the bound cannot be determined."""
 
     begin: int | None
     end: int | None
@@ -42,8 +43,10 @@ class SpeechBounds:
 
 
 def find_speech_bounds(pcm: Pcm, rate_hz: int) -> SpeechBounds:
-    """Returns the bounds; the whole recording if it has no speech. Takes some 2 ms per second of
-    audio."""
+    """Returns the bounds of the speech, or those of the recording if it has no speech.
+
+    It takes about 2 ms per second of audio.
+    """
     span = speech_span(pcm, rate_hz)
     if span is None:
         return SpeechBounds(0, len(pcm))
@@ -58,19 +61,19 @@ def find_speech_bounds(pcm: Pcm, rate_hz: int) -> SpeechBounds:
 
 
 def _voice_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
-    """Returns the detector's bounds; None without a detector, or with too little voice."""
+    """Returns the detector's bounds; None without a detector, or if there is too little voice."""
     engine = _detector()
     if engine is None:
         return None
     vad: Vad = engine.open()
     resampler = Resampler(rate_hz, ASR_RATE_HZ)
     quiet = np.zeros(ms_to_samples(_CLOSING_MS, rate_hz), np.int16)
-    heard = np.concatenate([resampler.push(np.concatenate([pcm, quiet])), resampler.flush()])
+    samples = np.concatenate([resampler.push(np.concatenate([pcm, quiet])), resampler.flush()])
     size = vad.frame_samples
     voiced = [
         at
-        for at in range(0, len(heard) - size + 1, size)
-        if vad.push(heard[at : at + size]) >= VOICED
+        for at in range(0, len(samples) - size + 1, size)
+        if vad.push(samples[at : at + size]) >= VOICED
     ]
     if len(voiced) < ms_to_samples(SHORTEST_MS, ASR_RATE_HZ) / size:
         return None

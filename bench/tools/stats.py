@@ -1,4 +1,4 @@
-"""Formatting of measured numbers for people."""
+"""Computes statistics of measured numbers, and formats them for people."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,10 @@ def machine() -> str:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Interpolates linearly between ranks. Raises ValueError without values."""
+    """Returns a percentile, interpolated linearly between ranks. Raises ValueError without values.
+
+    percent: 0 to 100.
+    """
     if not values:
         raise ValueError("a percentile needs at least one value")
     return float(np.percentile(values, percent))

@@ -1,4 +1,4 @@
-"""Audio for every system: speech that ends with its last sample, then room tone."""
+"""Audio that measurements send to each system: speech cut after its last sample, then room tone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from media.pcm import to_bytes
 from media.resample import Resampler
 
 TONE_MS = 700
-"Room tone after each clip: longer than the endpoint wait, so that no system gets digital silence."
+"Length of the room tone: longer than the endpoint wait, so that no system gets digital silence."
 
 TONE_RMS = 24.0
 "Level of the room tone: -63 dBFS, a quiet room."
@@ -27,29 +27,33 @@ PAUSE_MS = 800
 
 @dataclass(frozen=True, slots=True)
 class BenchUtterance:
-    """One clip with its room tone. text: what is said, or the name of a recording."""
+    """One clip with its room tone."""
 
     text: str
+    "Words of the clip, or the name of its recording."
     pcm: Pcm
-    "Audio at the Realtime API's rate."
+    "Audio at RATE_HZ, the Realtime API's rate."
     begin: int
     end: int
     "First and one past the last sample of speech in `pcm`."
 
     @property
     def speech_s(self) -> float:
+        """Time from the start of the clip to the end of speech."""
         return self.end / RATE_HZ
 
     def at_asr_rate(self) -> tuple[Pcm, int]:
-        """Returns the audio at 16 kHz (the rate of recognisers), and one past its last sample of
-        speech."""
+        """Returns (audio at 16 kHz, one past its last sample of speech)."""
         resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
         pcm = np.concatenate([resampler.push(self.pcm), resampler.flush()])
         return pcm, self.end * ASR_RATE_HZ // RATE_HZ
 
 
-def utterance(text: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
-    """Cuts `pcm` (at RATE_HZ) after its last sample of speech and adds room tone."""
+def make_utterance(text: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
+    """Cuts `pcm`, at RATE_HZ, after its last sample of speech and adds room tone.
+
+    seed: seed of the room tone.
+    """
     begin, end = speech_span(pcm, RATE_HZ) or (0, len(pcm))
     noise = np.random.default_rng(seed).normal(0, TONE_RMS, ms_to_samples(TONE_MS, RATE_HZ))
     tone = noise.astype(np.int16)
@@ -57,19 +61,22 @@ def utterance(text: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
 
 
 BytesSender = Callable[[bytes], Awaitable[None]]
+"Function that sends PCM bytes to a system."
 
 
-async def spoken(pcm: Pcm, began_at: float, send: BytesSender) -> None:
-    """Sends 16 kHz PCM in real time: each frame after its last sample was spoken. began_at: time of
-    the first sample."""
+async def send_in_real_time(pcm: Pcm, began_at: float, send: BytesSender) -> None:
+    """Sends PCM at 16 kHz in real time: each frame when its last sample has been spoken.
+
+    began_at: time of the first sample, on the event loop's clock.
+    """
     clock = asyncio.get_running_loop().time
     frame = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
     for start in range(0, len(pcm), frame):
         part = pcm[start : start + frame]
-        await until(began_at + (start + len(part)) / ASR_RATE_HZ, clock)
+        await sleep_until(began_at + (start + len(part)) / ASR_RATE_HZ, clock)
         await send(to_bytes(part))
 
 
-async def until(at: float, clock: Callable[[], float]) -> None:
-    """Sleeps until this time; returns at once if it has passed."""
+async def sleep_until(at: float, clock: Callable[[], float]) -> None:
+    """Sleeps until `at`, in seconds of `clock`; returns at once if this time has passed."""
     await asyncio.sleep(max(0.0, at - clock()))

@@ -1,5 +1,4 @@
-"""Picture of a run: the stages of a typical turn, and the distribution of the latencies. Plain
-SVG."""
+"""SVG chart of a run: the stages of a median turn, and the distribution of the latencies."""
 
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
@@ -12,8 +11,10 @@ from bench.tools.stats import percentile
 WIDTH, LEFT, RIGHT = 720, 130, 40
 TOP, ROW, BAR = 80, 26, 16
 PLOT = 150
-"Height of the distribution."
+"Height of the distribution. All sizes are in pixels."
 
+# Classes: t title, g grid, s stage, e endpoint wait, v voice to voice, p stage that began early,
+# c curve, m percentile.
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#222;paint-order:stroke;stroke:#fff;stroke-width:3px}"
     ".t{font-size:16px;font-weight:600}.box{fill:#fff}.g{stroke:#ddd}"
@@ -24,12 +25,13 @@ _STYLE = (
 
 VOICE = "voice to voice"
 WAIT = "endpoint_wait"
+"Stage that is drawn in grey, because the server only waits in it."
 
 
 def chart(title: str, note: str, waterfall: Sequence[StageTimes], times_ms: Sequence[float]) -> str:
     """Draws the picture and returns the SVG.
 
-    waterfall: the server's stages of a typical turn; 0 ms is the end of speech.
+    waterfall: the server's stages of a median turn; 0 ms is the end of speech.
     times_ms: response latencies at the client, at least one.
     """
     own = StageTimes(VOICE, 0.0, percentile(times_ms, 50))
@@ -79,7 +81,7 @@ def _bars(axis: _Axis, rows: Sequence[StageTimes]) -> Iterator[str]:
         width = max(1.0, right - left)
         yield f'<rect class="{kind}" x="{left:.1f}" y="{y}" width="{width:.1f}" height="{BAR}"/>'
         yield _text(LEFT - 8, y + 13, STAGE_NAMES.get(stage.name, stage.name), anchor="end")
-        inside = right > WIDTH * 0.8
+        inside = right > WIDTH * 0.8  # the label would not fit to the right of the bar
         label = f"{stage.took_ms:.0f} ms{', begun early' if stage.is_speculative else ''}"
         yield _text(
             right + (-5 if inside else 5), y + 13, label, anchor="end" if inside else "start"

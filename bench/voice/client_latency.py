@@ -1,6 +1,6 @@
-"""Latency of the client itself: mouth to ear, one way, with no server in between.
+"""Latency of the client itself: from its microphone to its player, with no server in between.
 
-Every figure contains it twice, on the way to the server and on the way back.
+Each response latency contains it twice: on the way to the server, and on the way back.
 """
 
 import asyncio
@@ -16,13 +16,14 @@ from bench.voice import jitter
 from core.audio import PTIME_MS
 
 JITTER_DEPTH = 1
-"Depth of the client's own jitter buffer."
+"Depth of the client's own jitter buffer, in packets."
 
 FRAMES = 100
+"Number of frames that are sent over the WebSocket."
 
 
 async def one_way_ms(transport: ClientTransport) -> list[float]:
-    """Measures the latency of a transport, in ms.
+    """Returns the latencies of a transport, in ms, one for each beep or event.
 
     WebRTC: a beep from one peer to another in this process, with Opus, encryption and jitter
     buffer. WebSocket: half of an event's round trip to a server in this process.

@@ -1,4 +1,4 @@
-"""`earshot bench voice`: arguments, one run, its table, JSON and picture.
+"""`earshot bench voice`: arguments, one run, its table, JSON and chart.
 
 Exit codes: 0 every turn was answered; 1 one was not, or failed; 2 wrong arguments or an unreadable
 file; 5 no connection, or it was refused or lost; 130 interrupted.
@@ -24,8 +24,8 @@ from bench.tools.stats import machine
 from bench.voice import chart, client_latency
 from bench.voice.clips import clips
 from bench.voice.measure import VoicePlan, VoiceTurn, run
-from bench.voice.stub_server import stubs
-from bench.voice.summary import answered, summary, table, typical, voice_to_voice
+from bench.voice.stub_server import parse_stub_delays
+from bench.voice.summary import answered_reports, median_stages, summary, table, voice_to_voice
 from core.errors import EarshotError, RequestError, expected_failure
 
 EPILOG = """Without --url a server is started for the run, with default settings or those of
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stubs",
-        type=stubs,
+        type=parse_stub_delays,
         metavar="ASR,LLM,TTS",
         help=(
             "replace the engines by stubs that wait this many ms, to measure only the server's own"
@@ -99,9 +99,8 @@ def main(options: argparse.Namespace) -> int:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    except (
-        BaseExceptionGroup
-    ) as group:  # all clients fail for the same reason: the first error is enough
+    except BaseExceptionGroup as group:
+        # All clients fail for the same reason, so the first error is enough.
         known = expected_failure(group)
         if known is None:
             raise
@@ -134,9 +133,11 @@ async def _main(options: argparse.Namespace) -> int:
         print(f"\n{title}; {measured_on}\n")
         print(table(found, path_ms))
     if options.svg and (times_ms := voice_to_voice(found)):
-        _write(options.svg, chart.chart(title, measured_on, typical(found), times_ms))
+        _write(options.svg, chart.chart(title, measured_on, median_stages(found), times_ms))
     return (
-        TalkExitCode.ANSWERED if len(answered(found)) == len(found) else TalkExitCode.NOT_ANSWERED
+        TalkExitCode.ANSWERED
+        if len(answered_reports(found)) == len(found)
+        else TalkExitCode.NOT_ANSWERED
     )
 
 
@@ -156,7 +157,7 @@ def _session_request(options: argparse.Namespace) -> SessionRequest:
 
 @asynccontextmanager
 async def _server(options: argparse.Namespace) -> AsyncIterator[Address]:
-    """Yields the address of the named server, or of a server started for the run."""
+    """Yields the address of the server in `--url`, or of a server that is started for the run."""
     if options.url is not None:
         yield address_of(options)
         return

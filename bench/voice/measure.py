@@ -9,10 +9,10 @@ from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.talk.command import GAP_S
-from bench.tools.utterance_audio import BenchUtterance, until
+from bench.tools.utterance_audio import BenchUtterance, sleep_until
 
 WARM_UP_TURNS = 1
-"Turns per connection that are not counted: the first turn also loads what is needed at first use."
+"Turns of each client that are not counted: the first turn also loads models and libraries."
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,9 @@ class VoicePlan:
     turns: int
     "Turns of each client, without the warm-up."
     clients: int = 1
+    "Number of clients at the same time."
     timeout_s: float = 30.0
+    "Seconds without any event after which a turn is given up."
     reconnects: bool = False
     "True: a new connection for each turn."
 
@@ -35,33 +37,41 @@ class VoiceTurn:
     """One turn that counts."""
 
     client: int
+    "Index of the client, from 0."
     turn: int
+    "Index of the turn of this client, from 0."
     clip: str
+    "Text of the clip, or the name of its recording."
     report: TurnReport
 
 
 OnTurn = Callable[[VoiceTurn], None]
+"Function that is called after each turn."
 
 
 async def run(plan: VoicePlan, clips: Sequence[BenchUtterance], on_turn: OnTurn) -> list[VoiceTurn]:
-    """Runs all clients and returns their turns, in order. Utterances end evenly spread over time.
+    """Runs all clients and returns their turns, client by client.
 
-    Raises EarshotError, from several clients as an ExceptionGroup.
+    Clients start one after another, so that their utterances end evenly spread over time.
+    on_turn: called after each turn that counts. Raises EarshotError, from several clients as an
+    ExceptionGroup.
     """
     shift_s = sum(len(clip.pcm) for clip in clips) / len(clips) / RATE_HZ / plan.clients
     began_at = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as tasks:
         running = [
-            tasks.create_task(_client(plan, clips, number, began_at + number * shift_s, on_turn))
+            tasks.create_task(
+                _run_client(plan, clips, number, began_at + number * shift_s, on_turn)
+            )
             for number in range(plan.clients)
         ]
     return [turn for task in running for turn in task.result()]
 
 
-async def _client(
+async def _run_client(
     plan: VoicePlan, clips: Sequence[BenchUtterance], number: int, begin_at: float, on_turn: OnTurn
 ) -> list[VoiceTurn]:
-    await until(begin_at, asyncio.get_running_loop().time)
+    await sleep_until(begin_at, asyncio.get_running_loop().time)
     turns = range(-WARM_UP_TURNS, plan.turns)
     connections = [range(turn, turn + 1) for turn in turns] if plan.reconnects else [turns]
     found: list[VoiceTurn] = []
@@ -71,14 +81,14 @@ async def _client(
         )
         async with connection as (conversation, _):
             for turn in connection_turns:
-                result = await _turn(conversation, clips, number, turn)
+                result = await _run_turn(conversation, clips, number, turn)
                 if turn >= 0:
                     found.append(result)
                     on_turn(result)
     return found
 
 
-async def _turn(
+async def _run_turn(
     conversation: ConversationClient, clips: Sequence[BenchUtterance], client: int, turn: int
 ) -> VoiceTurn:
     """Runs one turn; every client begins with another clip."""

@@ -1,15 +1,16 @@
-"""Configuration of a server whose engines take set times: everything else is measured."""
+"""Configuration of a server whose engines take fixed times, to measure the rest of the server."""
 
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 
 MAX_MS = 10_000
+"Longest delay of an engine."
 
 
 @dataclass(frozen=True, slots=True)
 class StubDelays:
-    """Milliseconds of each engine."""
+    """Delay of each engine, in ms."""
 
     asr_ms: float
     "Time of a final decode."
@@ -38,7 +39,7 @@ class StubDelays:
         return file
 
 
-def stubs(text: str) -> StubDelays:
+def parse_stub_delays(text: str) -> StubDelays:
     """Parses the argument `ASR,LLM,TTS` in ms. Raises ArgumentTypeError."""
     try:
         asr_ms, llm_ms, tts_ms = map(float, text.split(","))

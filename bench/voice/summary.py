@@ -1,4 +1,4 @@
-"""Summary of a run: a table of medians and ranges, and the same as plain values."""
+"""Summary of a run: a table of medians and ranges, and the same values for JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -13,32 +13,31 @@ from bench.voice.measure import VoiceTurn
 HEAD = ("ms", "p50", "p95", "min", "max", "turns")
 
 
-def answered(found: Iterable[VoiceTurn]) -> list[TurnReport]:
+def answered_reports(found: Iterable[VoiceTurn]) -> list[TurnReport]:
     """Returns the reports of the answered turns."""
     return [turn.report for turn in found if turn.report.status == "answered"]
 
 
 def voice_to_voice(found: Iterable[VoiceTurn]) -> list[float]:
-    """Returns the response latencies of turns that were answered by voice, after their end."""
-    return [ms for ms in _known(r.voice_to_voice_ms for r in answered(found)) if ms >= 0]
+    """Returns the response latencies in ms, without answers before the end of speech."""
+    return [ms for ms in _known(r.voice_to_voice_ms for r in answered_reports(found)) if ms >= 0]
 
 
-def too_early(found: Iterable[VoiceTurn]) -> int:
-    """Returns the number of turns that were answered before their end: a pause was taken for the
-    end."""
-    return sum(ms < 0 for ms in _known(r.voice_to_voice_ms for r in answered(found)))
+def count_early_answers(found: Iterable[VoiceTurn]) -> int:
+    """Counts the turns that were answered too early, because a pause was taken for their end."""
+    return sum(ms < 0 for ms in _known(r.voice_to_voice_ms for r in answered_reports(found)))
 
 
 def stages(found: Sequence[VoiceTurn]) -> Mapping[str, list[StageTimes]]:
     """Returns the stages by name, in the order of the first turn that has them."""
     by_name: dict[str, list[StageTimes]] = {}
-    for report in answered(found):
+    for report in answered_reports(found):
         for stage in report.stages:
             by_name.setdefault(stage.name, []).append(stage)
     return by_name
 
 
-def typical(found: Sequence[VoiceTurn]) -> list[StageTimes]:
+def median_stages(found: Sequence[VoiceTurn]) -> list[StageTimes]:
     """Returns each stage, from the median of its starts to the median of its ends."""
     return [
         StageTimes(
@@ -52,15 +51,18 @@ def typical(found: Sequence[VoiceTurn]) -> list[StageTimes]:
 
 
 def table(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> str:
-    """Returns Markdown; turns that were not answered are only counted."""
-    reports = answered(found)
+    """Returns a Markdown table of the answered turns, and the number of the others.
+
+    path_ms: latencies of the client without a server, one way.
+    """
+    reports = answered_reports(found)
     rows = [
         ["**voice to voice, at the client**", *spread(voice_to_voice(found))],
         ["transcript, at the client", *spread(_known(r.transcript_ms for r in reports))],
         ["first words after speech begins", *spread(_known(r.first_words_ms for r in reports))],
         ["response latency, by the server", *spread(_known(r.server_ms for r in reports))],
     ]
-    early = {stage.name for stage in typical(found) if stage.is_speculative}
+    early = {stage.name for stage in median_stages(found) if stage.is_speculative}
     for name, each in stages(found).items():
         title = f"- {STAGE_NAMES.get(name, name)}{', begun early' if name in early else ''}"
         rows.append([title, *spread([s.took_ms for s in each])])
@@ -68,25 +70,25 @@ def table(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> str:
     lines = [markdown(HEAD, [row for row in rows if row[-1] != "0"])]
     if len(reports) < len(found):
         lines.append(f"\n{len(found) - len(reports)} of {len(found)} turns were not answered.")
-    if cut := too_early(found):
-        lines.append(f"\n{cut} of {len(found)} turns were answered before they were over.")
+    if early_count := count_early_answers(found):
+        lines.append(f"\n{early_count} of {len(found)} turns were answered before they were over.")
     return "\n".join(lines)
 
 
 def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, object]:
-    """Returns the same for programs, with every turn."""
+    """Returns the values of the table and every turn, for JSON. path_ms: as for `table`."""
     return {
         "turns": len(found),
-        "answered": len(answered(found)),
-        "too_early": too_early(found),
+        "answered": len(answered_reports(found)),
+        "too_early": count_early_answers(found),
         "voice_to_voice_ms": _spread(voice_to_voice(found)),
-        "server_ms": _spread(_known(report.server_ms for report in answered(found))),
+        "server_ms": _spread(_known(report.server_ms for report in answered_reports(found))),
         "path_one_way_ms": _spread(path_ms),
         "stages": [
             {"stage": name, **(_spread([s.took_ms for s in each]) or {})}
             for name, each in stages(found).items()
         ],
-        "waterfall": [asdict(stage) for stage in typical(found)],
+        "waterfall": [asdict(stage) for stage in median_stages(found)],
         "each": [_turn(turn) for turn in found],
     }
 

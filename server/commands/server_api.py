@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import ClientSession
 
-from bench.client.http import KEY_VARIABLES, Address, parse_address, reaching, refusal
+from bench.client.http import KEY_VARIABLES, Address, connect_errors, parse_address, refusal
 from bench.client.realtime import error_message
 from core.errors import ConfigError, RequestError
 from server.config import Config
@@ -59,7 +59,7 @@ class ServerApi:
         CannotConnect, or RequestError with the server's own message."""
         data = None if body is None else msgspec.json.encode(body)
         url = f"{self._address.url}{path}"
-        with reaching(self._address):
+        with connect_errors(self._address):
             async with self._session.request(
                 method, url, data=data, ssl=self._address.ssl()
             ) as response:

@@ -13,7 +13,7 @@ import pytest
 import soxr
 
 from bench.measurements.noise import UnsharedRecogniser, hear_live, recordings_of_noise
-from bench.tools.changed_voices import whispered
+from bench.tools.changed_voices import make_whispered
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrModel, AsrOptions, VadEngine
@@ -118,7 +118,7 @@ def test_no_clean_short_phrase_is_lost_in_an_upload_or_a_session(
 def test_the_filter_removes_no_words_of_whispered_or_quiet_speech(
     ears: Ears, phrases: dict[str, Pcm]
 ) -> None:
-    for kind, changed in {"whispered": whispered, "at -55 dBFS": quiet}.items():
+    for kind, changed in {"whispered": make_whispered, "at -55 dBFS": quiet}.items():
         errors = {"normal": 0, "off": 0}
         for text, pcm in phrases.items():
             for each in (changed(pcm), at_8_khz(changed(pcm))):

@@ -23,7 +23,7 @@ from bench.measurements.accuracy import transcripts
 from bench.measurements.echo.answers import EchoRun, Interrupter, interruption, talk
 from bench.measurements.echo.rooms import EchoRoom
 from bench.measurements.echo.systems import systems
-from bench.tools.clips import spoken
+from bench.tools.clips import synthesise
 from bench.tools.stats import machine, markdown, percentile
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms, silence
@@ -125,7 +125,7 @@ def answers(voice: str = "en-us") -> Pcm:
     for text in ANSWERS:
         resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
         pause = silence(PAUSE_MS, ASR_RATE_HZ)
-        parts += [resampler.push(spoken(text, voice)), resampler.flush(), pause]
+        parts += [resampler.push(synthesise(text, voice)), resampler.flush(), pause]
     return np.concatenate(parts)
 
 

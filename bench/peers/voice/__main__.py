@@ -21,7 +21,7 @@ from bench.peers.voice.systems import TITLES, SystemName, VoiceConditions, Voice
 from bench.tools.stats import machine
 from bench.tools.utterance_audio import BenchUtterance
 from bench.voice.clips import clips
-from bench.voice.stub_server import stubs
+from bench.voice.stub_server import parse_stub_delays
 from core.errors import EarshotError, RequestError
 
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--stubs",
-        type=stubs,
+        type=parse_stub_delays,
         default="50,150,80",
         help="delays of the ASR, LLM and TTS stubs in ms (%(default)s)",
     )

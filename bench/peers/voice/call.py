@@ -13,7 +13,7 @@ from bench.client.latency_probe import AudioReceiver
 from bench.client.microphone import Microphone
 from bench.client.realtime import CannotConnect, ClientTransport, SessionRequest, background
 from bench.client.webrtc import WebRtcClient
-from bench.tools.utterance_audio import BenchUtterance, until
+from bench.tools.utterance_audio import BenchUtterance, sleep_until
 from core.audio import AudioFrame
 from core.errors import RequestError
 
@@ -53,7 +53,7 @@ class VoiceCall:
                 await self._answered.wait()
         audible_at = self._receiver.audible_at
         while self._clock() < (quiet_at := self._receiver.silent_from + QUIET_S):
-            await until(quiet_at, self._clock)
+            await sleep_until(quiet_at, self._clock)
         return None if audible_at is None else 1000 * (audible_at - ended_at)
 
 

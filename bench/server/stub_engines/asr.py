@@ -1,4 +1,4 @@
-"""Recogniser whose final result takes a set time; partials take almost none."""
+"""Recogniser whose final result takes a fixed time. Partials take almost none."""
 
 import time
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from core.audio import ASR_RATE_HZ, samples_to_ms
 from engines.base import AsrInfo, AsrItem, AsrResult, Segment
 
 WORDS = ["turn", "on", "the", "kitchen", "lights"]
-"""Sentence of every final. It has no more words than fit into the shortest clips: otherwise it
-would be taken for noise."""
+"""Words of every final. They fit into the shortest clips: a clip with too many words for its
+length would count as noise."""
 
 WORD_MS = 250
-"Length of audio after which a partial has one more word."
+"Length of the audio per word of a partial."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,7 +23,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StubAsr:
-    """An `AsrModel`. Finals are always the whole sentence; only the length of the audio counts."""
+    """An `AsrModel`. Every final has all WORDS; a partial has more with longer audio."""
 
     info = AsrInfo("stub", "stub", ("en",), max_batch=8, is_incremental=False)
 

@@ -1,4 +1,4 @@
-"""Language model whose first token takes a set time; the rest of its sentence takes none."""
+"""Language model whose first token takes a fixed time. The rest of its answer takes none."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -11,6 +11,7 @@ from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 
 ANSWER = "All the lights in the kitchen are on now."
+"Answer to every request."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,7 +20,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StubLlm:
-    """An `Llm`."""
+    """An `Llm` that always writes ANSWER."""
 
     name = "stub"
     languages: tuple[str, ...] = ()

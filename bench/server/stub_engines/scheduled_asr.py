@@ -1,4 +1,4 @@
-"""A model whose calls take a fixed time, behind the scheduler and behind a lock."""
+"""Compares two ways to share a model whose calls take a fixed time: the scheduler, and a lock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -15,12 +15,14 @@ from serving.scheduling.policy import BatchWorker
 from serving.scheduling.scheduler import Scheduler
 
 CALL_S = 0.05
-"About the time of a large Whisper for eight windows on a GPU."
+"Time of a call: about that of a large Whisper for eight windows on a GPU."
 
 MAX_BATCH = 8
+"Most items of a call."
 TOGETHER = 8
+"Number of requests that are sent at once."
 CALLERS = 32
-"Enough callers that the next batch is always full."
+"Number of callers at the same time: enough that the next batch is always full."
 
 AsrScheduler = Scheduler[AsrItem, AsrResult]
 "Scheduler of recognition."
@@ -34,9 +36,11 @@ class SharingResult:
     """Result of one way of sharing the model."""
 
     alone_ms: float
+    "Time of a single request."
     together_p95_ms: float
+    "95th percentile of the time of TOGETHER requests at once."
     per_s: float
-    "Requests per second, with more callers than fit into a batch."
+    "Requests per second of CALLERS callers."
 
 
 class NullMetrics:
@@ -79,10 +83,10 @@ class StubWorker:
 
 
 @asynccontextmanager
-async def scheduling(
+async def run_scheduler(
     workers: Sequence[BatchWorker[AsrItem, AsrResult]],
 ) -> AsyncIterator[AsrScheduler]:
-    """Runs a scheduler while the body runs."""
+    """Yields a scheduler that runs while the body runs."""
     scheduler = Scheduler(workers, ASR_SCHEDULING, RunningLoopClock(), NullMetrics())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(scheduler.run())
@@ -91,9 +95,9 @@ async def scheduling(
         running.cancel()
 
 
-async def scheduled(requests: int) -> SharingResult:
-    """Measures with `Scheduler`."""
-    async with scheduling([StubWorker()]) as scheduler:
+async def measure_scheduler(requests: int) -> SharingResult:
+    """Measures requests that the scheduler batches. requests: as for `measure`."""
+    async with run_scheduler([StubWorker()]) as scheduler:
 
         async def decode(item: AsrItem) -> AsrResult:
             return await scheduler.submit(item, DecodePriority.FINAL)
@@ -101,8 +105,8 @@ async def scheduled(requests: int) -> SharingResult:
         return await measure(decode, requests)
 
 
-async def locked(requests: int) -> SharingResult:
-    """Measures one call after the other, as in servers that protect their model with a lock."""
+async def measure_lock(requests: int) -> SharingResult:
+    """Measures one call after another, as in servers that protect their model with a lock."""
     worker, lock = StubWorker(), asyncio.Lock()
 
     async def decode(item: AsrItem) -> AsrResult:
@@ -113,8 +117,10 @@ async def locked(requests: int) -> SharingResult:
 
 
 async def measure(decode: DecodeCall, requests: int) -> SharingResult:
-    """Measures one request, eight at once, then many callers that each send one request after the
-    other."""
+    """Measures one request, TOGETHER at once, then CALLERS that each send one after another.
+
+    requests: number of requests of all callers together.
+    """
     alone_s = await _took_s(decode, "alone")
     names = [f"together {n}" for n in range(TOGETHER)]
     together_s = await asyncio.gather(*(_took_s(decode, name) for name in names))

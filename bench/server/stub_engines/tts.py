@@ -1,4 +1,4 @@
-"""Voice whose first audio takes a set time: a tone, loud from its first sample."""
+"""Voice whose first audio takes a fixed time. It is a tone, loud from its first sample."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -28,7 +28,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StubTts:
-    """A `Tts`."""
+    """A `Tts` that plays one tone for each piece of text."""
 
     info = TtsInfo("stub", RATE_HZ, {"en": ("stub",)})
 
@@ -61,6 +61,6 @@ def create(settings: Settings) -> StubTts:
 
 
 def tone(length_ms: float) -> Pcm:
-    """Returns a cosine: it begins at its loudest, so that its first sample is audible."""
+    """Returns a cosine at RATE_HZ. It begins at its loudest, so its first sample is audible."""
     time_s = np.arange(ms_to_samples(length_ms, RATE_HZ)) / RATE_HZ
     return (LEVEL * np.cos(2 * np.pi * TONE_HZ * time_s)).astype(np.int16)

@@ -11,7 +11,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SilentVad:
-    """A `Vad`."""
+    """A `Vad` that never detects speech."""
 
     frame_samples = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 
@@ -23,7 +23,7 @@ class SilentVad:
 
 
 class SilentVadEngine:
-    """A `VadEngine`."""
+    """A `VadEngine` of `SilentVad`."""
 
     name = "deaf"
 

@@ -1,4 +1,4 @@
-"""Manifests and tables of recordings: which are read, and how a wrong one is refused."""
+"""Manifests and tables of recordings, and the errors for wrong ones."""
 
 from pathlib import Path
 
@@ -37,13 +37,15 @@ def test_a_manifest_names_paths_relative_to_itself(tmp_path: Path) -> None:
         ("\n", "a hello\n", "no recordings are listed"),
     ],
 )
-def test_a_wrong_manifest_is_named(tmp_path: Path, wav_scp: str, trans_txt: str, why: str) -> None:
+def test_the_error_names_a_wrong_manifest(
+    tmp_path: Path, wav_scp: str, trans_txt: str, why: str
+) -> None:
     with pytest.raises(BadCorpus) as refused:
         load_corpus(corpus(tmp_path, wav_scp=wav_scp, trans_txt=trans_txt))
     assert why in str(refused.value)
 
 
-def test_a_folder_without_the_two_files_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_folder_without_the_two_files(tmp_path: Path) -> None:
     with pytest.raises(BadCorpus, match=r"trans\.txt: No such file"):
         load_corpus(corpus(tmp_path, wav_scp="a one.wav\n"))
 
@@ -71,7 +73,7 @@ def test_a_table_has_paths_texts_and_optional_languages(
 
 
 @pytest.mark.parametrize("row", ["one.wav", "one.wav\t", "one.wav\ten\thello\tmore", "\thello"])
-def test_a_wrong_row_is_named(tmp_path: Path, row: str) -> None:
+def test_the_error_names_a_wrong_row(tmp_path: Path, row: str) -> None:
     file = corpus(tmp_path) / "some.tsv"
     file.write_text(f"two.wav\tright\n{row}\n", encoding="utf-8")
     with pytest.raises(BadCorpus, match=r"some\.tsv:2: expected a path"):

@@ -1,4 +1,4 @@
-"""Error rates of cases that were counted by hand."""
+"""Error rates of texts whose errors were counted by hand."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from bench.asr.error_rates import (
 
 
 @pytest.mark.parametrize(
-    ("said", "heard", "found"),
+    ("reference", "hypothesis", "found"),
     [
         ("a b c", "a b c", ErrorCounts(0, 0, 0, 3)),
         ("a b c", "a c", ErrorCounts(0, 1, 0, 2)),
@@ -24,8 +24,8 @@ from bench.asr.error_rates import (
         ("", "a", ErrorCounts(1, 0, 0, 0)),
     ],
 )
-def test_errors_are_counted_by_kind(said: str, heard: str, found: ErrorCounts) -> None:
-    assert errors_of([ScoredText("x", words(said), words(heard))]) == found
+def test_errors_are_counted_by_kind(reference: str, hypothesis: str, found: ErrorCounts) -> None:
+    assert errors_of([ScoredText("x", words(reference), words(hypothesis))]) == found
 
 
 def test_a_rate_is_of_all_words_together() -> None:
@@ -39,15 +39,17 @@ def test_a_rate_is_of_all_words_together() -> None:
 
 
 def test_word_and_character_errors_differ() -> None:
-    said, heard = "turn it on", "turn it in"
-    assert errors_of([ScoredText("x", words(said), words(heard))]).percent == pytest.approx(100 / 3)
-    by_character = errors_of([ScoredText("x", characters(said), characters(heard))])
+    reference, hypothesis = "turn it on", "turn it in"
+    assert errors_of(
+        [ScoredText("x", words(reference), words(hypothesis))]
+    ).percent == pytest.approx(100 / 3)
+    by_character = errors_of([ScoredText("x", characters(reference), characters(hypothesis))])
     assert (by_character.total, by_character.reference_length) == (1, 8)
 
 
-@pytest.mark.parametrize(("heard", "percent"), [("", 0.0), ("noise", 100.0)])
-def test_an_empty_reference_has_a_rate(heard: str, percent: float) -> None:
-    assert errors_of([ScoredText("x", [], words(heard))]).percent == percent
+@pytest.mark.parametrize(("hypothesis", "percent"), [("", 0.0), ("noise", 100.0)])
+def test_an_empty_reference_has_a_rate(hypothesis: str, percent: float) -> None:
+    assert errors_of([ScoredText("x", [], words(hypothesis))]).percent == percent
 
 
 @pytest.mark.parametrize(

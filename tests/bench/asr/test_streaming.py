@@ -1,4 +1,4 @@
-"""The transcript of a streamed recording, in whatever order its utterances are reported."""
+"""Transcript of a streamed recording, for events in any order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -77,7 +77,7 @@ def orders() -> Iterator[list[dict[str, Any]]]:
         ]
 
 
-def heard(*recordings: list[dict[str, Any]]) -> list[str]:
+def transcripts(*recordings: list[dict[str, Any]]) -> list[str]:
     """Returns the texts of recordings that are sent one after the other."""
     return [answer.text for answer in answers(*recordings)]
 
@@ -98,30 +98,30 @@ def answers(*recordings: list[dict[str, Any]]) -> list[StreamedTranscript]:
 
 @pytest.mark.parametrize("events", list(orders()))
 def test_both_utterances_are_kept_in_any_order_of_events(events: list[dict[str, Any]]) -> None:
-    assert heard(events) == ["one two three four five"]
+    assert transcripts(events) == ["one two three four five"]
 
 
-def test_a_text_that_arrives_before_its_item_is_committed_counts() -> None:
+def test_a_text_counts_if_it_arrives_before_its_item_is_committed() -> None:
     early = [started("u1"), stopped("u1"), completed("u1"), committed("u1")]
-    assert heard(early) == ["one two three"]
+    assert transcripts(early) == ["one two three"]
 
 
-def test_texts_stand_in_the_order_of_the_speech() -> None:
+def test_texts_are_in_the_order_of_the_speech() -> None:
     items = ("u1", "u2")
     events = [*map(started, items), *map(committed, items), completed("u2"), completed("u1")]
-    assert heard([*events[:1], stopped("u1"), *events[1:]]) == ["one two three four five"]
+    assert transcripts([*events[:1], stopped("u1"), *events[1:]]) == ["one two three four five"]
 
 
 def test_an_item_repeated_by_a_later_one_is_left_out() -> None:
     deleted = {"type": "conversation.item.deleted", "item_id": "u1"}
     again = [started("whole"), deleted, committed("whole"), completed("whole")]
-    assert heard([started("u1"), committed("u1"), *again]) == ["whole"]
+    assert transcripts([started("u1"), committed("u1"), *again]) == ["whole"]
 
 
 def test_a_late_text_is_not_part_of_the_next_recording() -> None:
     begun = [started("u1"), stopped("u1"), committed("u1")]
     next_one = [started("u2"), completed("u1"), stopped("u2"), committed("u2"), completed("u2")]
-    assert heard(begun, next_one) == ["", "four five"]
+    assert transcripts(begun, next_one) == ["", "four five"]
 
 
 def test_finished_utterances_and_those_without_text_are_counted() -> None:

@@ -27,14 +27,14 @@ def test_calls_are_compared_with_stock_aiortc(capsys: pytest.CaptureFixture[str]
     assert (ours[0], ours[1]) == ("earshot", "2")
     for row in (stock, ours):
         assert float(row[2].split()[0]) > 0
-        assert float(row[4]) > 50, "the server said next to nothing"
+        assert float(row[4]) > 50, "the server sent almost nothing"
         assert row[-1] == "0"
     assert "extrapolated from 2, not measured: stock" in out
 
 
 @pytest.mark.real
 @pytest.mark.alone
-def test_sockets_are_compared_with_an_echo_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_websockets_are_compared_with_an_echo_server(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--sockets", "2", "--seconds", "2", "--rounds", "1"]
     assert main(["websocket", "--systems", "echo,vad", *options]) == 0
     echo, ours = rows(capsys.readouterr().out)
@@ -70,7 +70,7 @@ def test_sessions_that_end_leave_nothing_behind(capsys: pytest.CaptureFixture[st
     assert before[2:] == after[2:], "threads, files or tasks"
 
 
-def test_wrong_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_names_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webrtc", "--systems", "stock,moon"]) == 1
     assert "--systems moon: there are" in capsys.readouterr().err
     with pytest.raises(SystemExit):
@@ -82,8 +82,8 @@ def test_all_clients_send_the_same_speech_in_frames() -> None:
     from signaling.realtime.protocol.client_events import InputAppend
     from signaling.realtime.protocol.decode import decode
 
-    said, events = packets(), appends()
-    assert len(said) == len(events) > 10_000 // PTIME_MS
+    opus_packets, events = packets(), appends()
+    assert len(opus_packets) == len(events) > 10_000 // PTIME_MS
     event = decode(events[0])
     assert isinstance(event, InputAppend)
     assert len(np.frombuffer(event.audio.encode(), np.uint8)) == 1280

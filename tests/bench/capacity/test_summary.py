@@ -24,7 +24,7 @@ def test_an_even_stream_has_no_interval_errors() -> None:
     assert interval_errors_ms(arrivals) == pytest.approx([0, 0, 0, 0])
 
 
-def test_a_late_packet_counts_twice_and_a_gap_in_the_sound_does_not_count() -> None:
+def test_a_late_packet_counts_twice_and_a_pause_in_the_audio_not_at_all() -> None:
     late = [PacketArrival(0, 0), PacketArrival(STEP, 0.027), PacketArrival(2 * STEP, 0.04)]
     assert interval_errors_ms(late) == pytest.approx([7, 7])
     gap = [PacketArrival(0, 0), PacketArrival(10 * STEP, 0.2)]
@@ -68,8 +68,8 @@ def test_packet_intervals_are_shown_if_measured() -> None:
 
 def test_sessions_per_core_are_extrapolated_from_the_largest_run() -> None:
     found = {"stock": {10: [run(4.0)], 20: [run(10.0, 20)]}, "echo": {10: [run(1.0)]}}
-    said = extrapolated(found)
-    assert said == "Sessions on a full core, extrapolated from 20, not measured: stock 20."
+    text = extrapolated(found)
+    assert text == "Sessions on a full core, extrapolated from 20, not measured: stock 20."
 
 
 @pytest.mark.parametrize("is_deaf", [True, False])

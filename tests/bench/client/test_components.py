@@ -1,4 +1,4 @@
-"""The parts with which `talk` measures: speech bounds, clocks of both directions, turn events."""
+"""Parts of the client: addresses, speech bounds, microphone, received audio, state of a turn."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -77,35 +77,35 @@ def test_silence_has_no_speech(pcm: Pcm) -> None:
 def test_a_microphone_knows_when_each_sample_was_sent() -> None:
     async def main() -> None:
         times = iter([10.0, 10.02, 10.05, 10.06])  # one frame late
-        mouth = Microphone(lambda: next(times))
-        assert not mouth.pull().pcm.any()
+        microphone = Microphone(lambda: next(times))
+        assert not microphone.pull().pcm.any()
         pcm = tone(300, FRAME_SAMPLES + 10, RATE_HZ)
         async with asyncio.TaskGroup() as tasks:
-            saying = tasks.create_task(mouth.say(pcm))
+            speech_task = tasks.create_task(microphone.say(pcm))
             await asyncio.sleep(0)
-            first = mouth.pull()
-            assert not saying.done()
-            last = mouth.pull()
-        assert saying.result() == first.start == FRAME_SAMPLES
+            first = microphone.pull()
+            assert not speech_task.done()
+            last = microphone.pull()
+        assert speech_task.result() == first.start == FRAME_SAMPLES
         assert last.pcm[:10].tolist() == pcm[-10:].tolist()
         assert not last.pcm[10:].any()
-        assert not mouth.pull().pcm.any()
-        assert mouth.spoken_at(first.start) == pytest.approx(10.0)
-        assert mouth.spoken_at(last.start) == pytest.approx(10.03)
-        assert mouth.spoken_at(last.end) == pytest.approx(10.04)
-        assert mouth.spoken_at(mouth.position) is None
-        said, begin = mouth.sent_since(first.start)
+        assert not microphone.pull().pcm.any()
+        assert microphone.spoken_at(first.start) == pytest.approx(10.0)
+        assert microphone.spoken_at(last.start) == pytest.approx(10.03)
+        assert microphone.spoken_at(last.end) == pytest.approx(10.04)
+        assert microphone.spoken_at(microphone.position) is None
+        sent, begin = microphone.sent_since(first.start)
         assert begin == first.start
-        assert len(said) == 3 * FRAME_SAMPLES
+        assert len(sent) == 3 * FRAME_SAMPLES
 
     asyncio.run(main())
 
 
 def test_a_microphone_drops_the_backlog_of_a_fast_sound_card() -> None:
-    mouth = Microphone(lambda: 0.0)
+    microphone = Microphone(lambda: 0.0)
     for value in range(1, 31):
-        mouth.feed(np.full(FRAME_SAMPLES, value, np.int16))
-    assert mouth.pull().pcm[0] == 21
+        microphone.feed(np.full(FRAME_SAMPLES, value, np.int16))
+    assert microphone.pull().pcm[0] == 21
 
 
 def beep(lead_samples: int, samples: int) -> AudioFrame:
@@ -114,40 +114,40 @@ def beep(lead_samples: int, samples: int) -> AudioFrame:
 
 
 def test_an_answer_begins_with_its_first_audible_sample() -> None:
-    ear = AudioReceiver(is_paced=True)
-    ear.receive(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.0)
-    assert ear.audible_at is None
-    ear.receive(beep(240, 240), 1.02)
-    assert ear.audible_at == pytest.approx(1.03, abs=0.0005)
-    ear.receive(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.04)
-    assert len(ear.audible_frames()) == 1
-    ear.begin_turn()
-    assert ear.audible_at is None
-    assert ear.audible_frames() == []
+    receiver = AudioReceiver(is_paced=True)
+    receiver.receive(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.0)
+    assert receiver.audible_at is None
+    receiver.receive(beep(240, 240), 1.02)
+    assert receiver.audible_at == pytest.approx(1.03, abs=0.0005)
+    receiver.receive(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.04)
+    assert len(receiver.audible_frames()) == 1
+    receiver.begin_turn()
+    assert receiver.audible_at is None
+    assert receiver.audible_frames() == []
 
 
 def test_audio_that_arrives_faster_than_real_time_is_played_in_sequence() -> None:
-    ear = AudioReceiver(is_paced=False)
-    ear.receive(beep(0, RATE_HZ), 5.0)
-    ear.receive(beep(0, RATE_HZ), 5.01)
-    assert ear.audible_at == pytest.approx(5.0, abs=0.001)
-    assert ear.silent_from == pytest.approx(7.0, abs=0.002)
-    assert ear.interrupt(6.5) == 1500
-    assert ear.silent_from == 6.5
-    assert ear.interrupt(6.6) is None
+    receiver = AudioReceiver(is_paced=False)
+    receiver.receive(beep(0, RATE_HZ), 5.0)
+    receiver.receive(beep(0, RATE_HZ), 5.01)
+    assert receiver.audible_at == pytest.approx(5.0, abs=0.001)
+    assert receiver.silent_from == pytest.approx(7.0, abs=0.002)
+    assert receiver.interrupt(6.5) == 1500
+    assert receiver.silent_from == 6.5
+    assert receiver.interrupt(6.6) is None
 
 
 Event = Mapping[str, Any]
 
 
-def taken(*events: Event) -> TurnLog:
+def log_of(*events: Event) -> TurnLog:
     log = TurnLog()
     for at, event in enumerate(events):
-        log.take(ReceivedEvent(event, float(at)))
+        log.add(ReceivedEvent(event, float(at)))
     return log
 
 
-def heard(number: int = 1) -> Sequence[Event]:
+def utterance(number: int = 1) -> Sequence[Event]:
     """Returns the events of a committed and transcribed utterance."""
     return (
         {"type": "input_audio_buffer.speech_started", "audio_start_ms": 0},
@@ -161,7 +161,7 @@ def heard(number: int = 1) -> Sequence[Event]:
     )
 
 
-def answer(number: int = 1, status: str = "completed") -> Sequence[Event]:
+def response(number: int = 1, status: str = "completed") -> Sequence[Event]:
     """Returns the events of a response whose audio has not begun."""
     ids = {"response_id": f"r{number}"}
     return (
@@ -176,7 +176,7 @@ def playout(stage: str, number: int = 1) -> Event:
     return {"type": f"output_audio_buffer.{stage}", "response_id": f"r{number}"}
 
 
-STARTED, STOPPED = heard()[:2]
+STARTED, STOPPED = utterance()[:2]
 BLIP = ({**STARTED, "audio_start_ms": 5000}, {**STOPPED, "audio_end_ms": 5000})
 REJECTED = {"type": "earshot.turn", "turn": {"status": "rejected", "stages": []}}
 
@@ -185,23 +185,35 @@ REJECTED = {"type": "earshot.turn", "turn": {"status": "rejected", "stages": []}
     ("events", "is_over", "reply"),
     [
         ((), False, ""),
-        (heard(), False, ""),
-        ((*heard(), *answer()), False, "Answer 1."),
-        ((*heard(), *answer(), playout("started")), False, "Answer 1."),
-        ((*heard(), *answer(), playout("started"), playout("stopped")), True, "Answer 1."),
-        ((*heard(), *answer(status="failed")), True, "Answer 1."),
-        ((*heard(), *answer(), playout("started"), playout("cleared"), *heard(2)), False, ""),
-        ((*heard(), *answer(), playout("cleared"), STARTED, STOPPED), False, "Answer 1."),
-        ((*heard(), *answer(), playout("stopped"), *BLIP), True, "Answer 1."),
-        ((*heard(), *answer(), *heard(2), *answer(2), playout("stopped", 1)), False, "Answer 2."),
-        ((*heard(), *answer(), *heard(2), *answer(2), playout("stopped", 2)), True, "Answer 2."),
+        (utterance(), False, ""),
+        ((*utterance(), *response()), False, "Answer 1."),
+        ((*utterance(), *response(), playout("started")), False, "Answer 1."),
+        ((*utterance(), *response(), playout("started"), playout("stopped")), True, "Answer 1."),
+        ((*utterance(), *response(status="failed")), True, "Answer 1."),
+        (
+            (*utterance(), *response(), playout("started"), playout("cleared"), *utterance(2)),
+            False,
+            "",
+        ),
+        ((*utterance(), *response(), playout("cleared"), STARTED, STOPPED), False, "Answer 1."),
+        ((*utterance(), *response(), playout("stopped"), *BLIP), True, "Answer 1."),
+        (
+            (*utterance(), *response(), *utterance(2), *response(2), playout("stopped", 1)),
+            False,
+            "Answer 2.",
+        ),
+        (
+            (*utterance(), *response(), *utterance(2), *response(2), playout("stopped", 2)),
+            True,
+            "Answer 2.",
+        ),
         ((STARTED, STOPPED, REJECTED), True, ""),
     ],
 )
 def test_a_turn_is_over_when_its_answer_has_played(
     events: Sequence[Event], is_over: bool, reply: str
 ) -> None:
-    log = taken(*events)
+    log = log_of(*events)
     assert log.is_over(has_sound_events=True) == is_over
     assert log.reply == reply
 
@@ -211,42 +223,42 @@ def test_late_events_of_a_truncated_answer_do_not_belong_to_the_next() -> None:
         turn = {"response_id": f"r{number}", "response_latency_ms": 100.0 * number, "stages": []}
         return {"type": "earshot.turn", "turn": turn}
 
-    log = taken(*heard(), *answer(), *heard(2), *answer(2), traced(1))
+    log = log_of(*utterance(), *response(), *utterance(2), *response(2), traced(1))
     assert (log.has_server_times, log.server_latency_ms) == (False, None)
-    log.take(ReceivedEvent(traced(2), 0.0))
+    log.add(ReceivedEvent(traced(2), 0.0))
     assert (log.has_server_times, log.server_latency_ms) == (True, 200.0)
 
 
 def test_without_playout_events_a_turn_ends_with_its_response() -> None:
-    log = taken(*heard(), *answer())
+    log = log_of(*utterance(), *response())
     assert log.is_over(has_sound_events=False)
-    assert not taken(*heard(), *answer()[:-1]).is_over(has_sound_events=False)
+    assert not log_of(*utterance(), *response()[:-1]).is_over(has_sound_events=False)
 
 
-def test_a_recording_with_a_pause_has_both_its_parts() -> None:
-    log = taken(*heard(), *answer(), *heard(2), *answer(2))
+def test_a_recording_with_a_pause_has_both_parts_in_its_transcript() -> None:
+    log = log_of(*utterance(), *response(), *utterance(2), *response(2))
     assert log.transcript == "part 1 part 2"
 
 
 def test_hypotheses_are_not_repeated_by_deltas() -> None:
     hypothesis = {"type": "earshot.hypothesis", "stable": "turn on", "unstable": "the"}
     delta = {"type": f"{TRANSCRIPTION}.delta", "delta": "turn on the lights"}
-    log = taken(hypothesis, delta)
+    log = log_of(hypothesis, delta)
     assert (log.stable, log.unstable, log.first_words_at) == ("turn on", "the", 0.0)
-    assert taken(delta, {**delta, "delta": " now"}).stable == "turn on the lights now"
+    assert log_of(delta, {**delta, "delta": " now"}).stable == "turn on the lights now"
 
 
-def test_a_failed_response_says_why() -> None:
+def test_a_failed_response_has_its_reason() -> None:
     error = {"type": "server_error", "code": "engine_failed", "message": "it broke"}
     failed = {"id": "r1", "status": "failed", "status_details": {"error": error}}
-    log = taken(answer()[0], {"type": "response.done", "response": failed})
-    assert log.outcome(is_heard=False) == "failed"
+    log = log_of(response()[0], {"type": "response.done", "response": failed})
+    assert log.outcome(has_audio=False) == "failed"
     assert log.error == "it broke (engine_failed)"
 
 
 def test_unknown_events_are_ignored() -> None:
-    log = taken({"type": "what.is.this"}, {}, {"type": "error"}, {"type": "response.done"})
-    assert log.outcome(is_heard=False) == "unanswered"
+    log = log_of({"type": "what.is.this"}, {}, {"type": "error"}, {"type": "response.done"})
+    assert log.outcome(has_audio=False) == "unanswered"
 
 
 def test_statistics_of_few_values() -> None:

@@ -19,31 +19,34 @@ CALL = ConnectionStats(
     received=AudioFlowStats(packets=1000, lost=4, loss=0.1, jitter_ms=0.84, buffer_ms=0.04),
     sent=AudioFlowStats(packets=500, lost=5, loss=0.2, jitter_ms=2.0),
 )
-TOLD = {"round_trip_ms": 99.0, "up": {"packets": 400, "lost": 8, "jitter_ms": 3.1, "buffer_ms": 1}}
+SERVER_REPORT = {
+    "round_trip_ms": 99.0,
+    "up": {"packets": 400, "lost": 8, "jitter_ms": 3.1, "buffer_ms": 1},
+}
 
 
-def test_our_server_reports_loss_and_jitter_of_the_uplink() -> None:
-    assert quality_line(combined_report(CALL, TOLD)) == (
+def test_an_earshot_server_reports_loss_and_jitter_of_the_uplink() -> None:
+    assert quality_line(combined_report(CALL, SERVER_REPORT)) == (
         "network: round trip 12.3 ms, loss up 2.0 down 0.4 %, jitter up 3.1 down 0.8 ms, "
         "buffer up 1.0 down 0.0 ms; opus over udp, host to relay"
     )
 
 
-def test_a_stock_server_reports_the_uplink_by_rtcp() -> None:
+def test_another_server_reports_the_uplink_by_rtcp() -> None:
     assert quality_line(combined_report(CALL, {})) == (
         "network: round trip 12.3 ms, loss up 1.0 down 0.4 %, jitter up 2.0 down 0.8 ms, "
         "buffer down 0.0 ms; opus over udp, host to relay"
     )
 
 
-@pytest.mark.parametrize("told", [{}, {"up": None}, {"up": {"packets": 0, "lost": 0}}])
-def test_unknown_figures_are_left_out(told: dict[str, object]) -> None:
+@pytest.mark.parametrize("server_report", [{}, {"up": None}, {"up": {"packets": 0, "lost": 0}}])
+def test_unknown_figures_are_left_out(server_report: dict[str, object]) -> None:
     socket = ConnectionStats("websocket", protocol="tcp")
-    assert quality_line(combined_report(socket, told)) == (
+    assert quality_line(combined_report(socket, server_report)) == (
         "network: round trip not known; websocket over tcp"
     )
     silent = replace(CALL, round_trip_ms=None, received=AudioFlowStats(), sent=AudioFlowStats())
-    assert combined_report(silent, told).loss_up is None
+    assert combined_report(silent, server_report).loss_up is None
 
 
 def test_a_websocket_shows_the_round_trip_of_the_server() -> None:
@@ -60,7 +63,7 @@ def report(voice_to_voice_ms: float | None, *, is_end_known: bool = True) -> Tur
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "line"),
     [
         (report(640), "voice to voice 640 ms"),
         (report(-80), "answered 80 ms before you ended"),
@@ -70,5 +73,5 @@ def report(voice_to_voice_ms: float | None, *, is_end_known: bool = True) -> Tur
         ),
     ],
 )
-def test_a_time_that_cannot_be_measured_is_not_shown(found: TurnReport, said: str) -> None:
-    assert times(found) == [f"  here:    {said}, first words 500 ms after you began"]
+def test_a_time_that_cannot_be_measured_is_not_shown(found: TurnReport, line: str) -> None:
+    assert times(found) == [f"  here:    {line}, first words 500 ms after you began"]

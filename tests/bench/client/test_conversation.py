@@ -1,4 +1,4 @@
-"""A conversation with a server process over both transports."""
+"""A conversation with a server process, over both transports."""
 
 import asyncio
 
@@ -8,20 +8,20 @@ from bench.client.conversation import TurnReport, open_conversation
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.measurements.resources import use_of
 from bench.server.own_server import OwnServer, own_server
-from bench.tools.clips import spoken
+from bench.tools.clips import synthesise
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
-Heard = tuple[OwnServer, dict[ClientTransport, list[TurnReport]], int]
+ServerAnswers = tuple[OwnServer, dict[ClientTransport, list[TurnReport]], int]
 
 TRANSPORTS: tuple[ClientTransport, ...] = ("webrtc", "ws")
 
 
 @pytest.fixture(scope="module")
-def heard() -> Heard:
+def server_answers() -> ServerAnswers:
     """Returns the answers over each transport, and the number of worker processes."""
 
-    async def run() -> Heard:
+    async def run() -> ServerAnswers:
         async with own_server() as server:
             reports = {name: await converse(server, name) for name in TRANSPORTS}
             return server, reports, use_of(server.pid).processes
@@ -37,16 +37,16 @@ async def converse(server: OwnServer, transport: ClientTransport) -> list[TurnRe
         _,
     ):
         return [
-            await talker.say(spoken("turn on the kitchen lights")),
+            await talker.say(synthesise("turn on the kitchen lights")),
             await talker.write("what is on the shopping list"),
         ]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_spoken_command_is_executed_and_answered_by_voice(
-    transport: ClientTransport, heard: Heard
+    transport: ClientTransport, server_answers: ServerAnswers
 ) -> None:
-    report = heard[1][transport][0]
+    report = server_answers[1][transport][0]
     assert (report.status, report.error) == ("answered", "")
     assert report.transcript.lower().strip(".") == "turn on the kitchen lights"
     assert "kitchen" in report.reply
@@ -60,14 +60,16 @@ def test_a_spoken_command_is_executed_and_answered_by_voice(
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_written_question_is_answered_by_voice(transport: ClientTransport, heard: Heard) -> None:
-    report = heard[1][transport][1]
+def test_a_written_question_is_answered_by_voice(
+    transport: ClientTransport, server_answers: ServerAnswers
+) -> None:
+    report = server_answers[1][transport][1]
     assert report.status == "answered"
     assert report.reply
     assert report.answer_ms > 300
 
 
-def test_the_recogniser_is_a_process_of_its_own(
-    heard: Heard,
+def test_the_recogniser_runs_in_its_own_process(
+    server_answers: ServerAnswers,
 ) -> None:
-    assert heard[2] >= 2
+    assert server_answers[2] >= 2

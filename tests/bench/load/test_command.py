@@ -17,7 +17,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with two small text models, and a language model that counts in 7 tokens."""
+    """Yields a server with two small text models, and a language model that answers in 7 tokens."""
     folder = tmp_path_factory.mktemp("server")
     write_embedder(folder / "models/tiny-embedder")
     write_reranker(folder / "models/tiny-reranker")
@@ -45,15 +45,15 @@ def rows(output: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_embeddings_are_counted_by_the_wall_time(server: Running, tmp_path: Path) -> None:
-    code, said, _ = bench(
+def test_the_rate_of_embeddings_is_by_the_wall_time(server: Running, tmp_path: Path) -> None:
+    code, output, _ = bench(
         tmp_path,
         server.url,
         *("embeddings", "--clients", "1", "8", "--connections", "both", "--requests", "24"),
         *("--words", "2", "--inputs", "3", "--json"),
     )
     assert code == 0
-    runs = json.loads(said)["runs"]
+    runs = json.loads(output)["runs"]
     assert [
         (run["clients"], run["is_kept"], len(run["answers"]), run["errors"]) for run in runs
     ] == [(clients, is_kept, 24, {}) for clients in (1, 8) for is_kept in (True, False)]
@@ -65,20 +65,20 @@ def test_embeddings_are_counted_by_the_wall_time(server: Running, tmp_path: Path
 
 
 def test_documents_are_reranked(server: Running, tmp_path: Path) -> None:
-    code, said, _ = bench(
+    code, output, _ = bench(
         tmp_path,
         server.url,
         *("rerank", "--clients", "2", "--requests", "4", "--documents", "20", "--words", "2"),
     )
-    assert (code, rows(said)[0][:4]) == (0, ["2", "kept", "4", "0"])
+    assert (code, rows(output)[0][:4]) == (0, ["2", "kept", "4", "0"])
 
 
 def test_chat_counts_the_tokens_that_the_server_reports(server: Running, tmp_path: Path) -> None:
-    code, said, _ = bench(
+    code, output, _ = bench(
         tmp_path, server.url, "chat", "--clients", "1", "4", "--requests", "4", "--json"
     )
     assert code == 0
-    runs = json.loads(said)["runs"]
+    runs = json.loads(output)["runs"]
     assert [(run["clients"], len(run["answers"]), run["errors"]) for run in runs] == [
         (1, 4, {}),
         (4, 4, {}),
@@ -88,11 +88,11 @@ def test_chat_counts_the_tokens_that_the_server_reports(server: Running, tmp_pat
         assert all(0 < one["first_ms"] <= one["took_ms"] for one in run["answers"])
 
 
-def test_a_first_request_that_is_refused_ends_the_test(server: Running, tmp_path: Path) -> None:
+def test_a_refusal_of_the_first_request_ends_the_run(server: Running, tmp_path: Path) -> None:
     code, _, why = bench(tmp_path, server.url, "embeddings", "--words", "90", "--requests", "1")
     assert (code, "the server answered 400" in why) == (5, True)
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
     code, _, why = bench(tmp_path, "http://127.0.0.1:1", "chat")
     assert (code, "http://127.0.0.1:1 cannot be reached" in why) == (5, True)

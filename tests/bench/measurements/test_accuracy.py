@@ -1,4 +1,4 @@
-"""How the accuracy bench decodes recordings that are longer than a model's window."""
+"""Decoding of recordings that are longer than a model's window, in the accuracy measurement."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from core.audio import ASR_RATE_HZ
 from engines.base import AsrInfo, AsrItem, AsrResult
 
 
-class Counting:
+class CountingModel:
     """A recogniser whose transcript is the duration of the item in seconds."""
 
     def __init__(self, window_ms: float | None) -> None:
@@ -34,4 +34,4 @@ def test_windows_cover_the_whole_recording(
     window_ms: float | None, seconds: int, text: str
 ) -> None:
     pcm = np.zeros(seconds * ASR_RATE_HZ, np.int16)
-    assert decode_whole(Counting(window_ms), "noise", pcm).text == text
+    assert decode_whole(CountingModel(window_ms), "noise", pcm).text == text

@@ -1,4 +1,4 @@
-"""The requests of the measurement of KServe are those that the door takes."""
+"""Requests of the KServe measurement are valid for the KServe door."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Words of live doors against those of the whole file: the cells of the table, and the corpora."""
+"""Comparison of live doors with the whole file: cells of the table, and corpora."""
 
 import wave
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 from bench.measurements.live_errors import RecognisedClip, cell, corpus, main
 from bench.tools.live_doors import RecognisedSpeech
 from core.audio import ASR_RATE_HZ
-from tests.bench.tools.spoken_levels import ONE, spoken
+from tests.bench.tools.spoken_levels import ONE, level_audio
 
 
-def test_a_cell_has_errors_differences_missing_words_and_what_the_filter_took() -> None:
+def test_a_cell_has_errors_differences_missing_and_rejected_words() -> None:
     found = [
         RecognisedClip(
             "a", "turn on the lamp", "turn on the lamb", RecognisedSpeech("turn the lamb", 1, 2)
@@ -26,7 +26,7 @@ def test_without_a_transcript_the_whole_file_is_the_reference() -> None:
     assert cell(found) == "33.3 +33.3 (1, 0) 0, 0"
 
 
-def test_a_door_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_door_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--doors", "upload,window"])
     assert "'window' is none of upload" in capsys.readouterr().err
@@ -39,7 +39,7 @@ def test_a_corpus_with_labels_has_no_texts(tmp_path: Path) -> None:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(ASR_RATE_HZ)
-        file.writeframes(spoken((ONE, 600)).tobytes())
+        file.writeframes(level_audio((ONE, 600)).tobytes())
     (folder / "labels.tsv").write_text("path\tintent\tslots\na.wav\torder\t{}\n", "utf-8")
     ((name, reference, pcm),) = corpus(tmp_path, "orders", 60)
     assert (name, reference, len(pcm)) == ("a.wav", "", 600 * 16)

@@ -15,7 +15,7 @@ from tests.pipeline.fakes import FRAME, LoudVads
 WORDS = "good morning"
 
 
-class Credulous:
+class InventingModel:
     info = AsrInfo("credulous", "credulous", ("en",), 4, is_incremental=False)
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
@@ -42,15 +42,15 @@ def recording(path: Path, *loud_ms: int) -> None:
 def test_a_session_decodes_each_noise_once_and_keeps_the_long_one(tmp_path: Path) -> None:
     recording(tmp_path / "noise" / "door.wav", 100, 600)
     recording(tmp_path / "noise" / "quiet.wav")
-    assert asyncio.run(live(Credulous(), LoudVads(), tmp_path)) == [
+    assert asyncio.run(live(InventingModel(), LoudVads(), tmp_path)) == [
         NoiseResult("door.wav utterance 0", WORDS, ""),
         NoiseResult("door.wav utterance 1", WORDS, WORDS),
     ]
 
 
-def test_noise_given_to_the_filter_directly_is_judged_whole_and_in_parts(tmp_path: Path) -> None:
+def test_the_filter_alone_judges_noise_whole_and_in_parts(tmp_path: Path) -> None:
     recording(tmp_path / "noise" / "door.wav", 100, 600)
-    assert list(decode_recordings(Credulous(), LoudVads(), tmp_path)) == [
+    assert list(decode_recordings(InventingModel(), LoudVads(), tmp_path)) == [
         NoiseResult("door.wav", WORDS, WORDS),
         NoiseResult("door.wav at 0 s", WORDS, WORDS),
         NoiseResult("door.wav at 3 s", WORDS, ""),

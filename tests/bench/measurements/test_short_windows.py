@@ -1,4 +1,4 @@
-"""The rows of the comparison of short windows with windows of 30 s."""
+"""Rows of the table that compares short windows with windows of 30 s."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Turn taking: pauses in a recording, what became of a turn, and the operating points."""
+"""Measurement of turn taking: pauses in a recording, ends of a turn, and operating points."""
 
 from collections.abc import Iterator, Sequence
 
@@ -100,13 +100,13 @@ def test_a_recording_without_speech_is_no_turn() -> None:
 def played(spoken: SpokenTurn, silence_ms: int) -> tuple[int, int, int, int]:
     recogniser = RememberingRecogniser(GrowingAsr(), RememberedResults(), decode_s=0.1)
     detection = TurnDetection(silence_ms=silence_ms)
-    heard = hear(spoken, detection, LevelVadEngine(), recogniser, None)
-    assert heard.delay_ms is not None
-    assert heard.answer_ms is not None
-    assert heard.delay_ms == pytest.approx(silence_ms, abs=2 * PTIME_MS)
-    assert heard.answer_ms >= heard.delay_ms
-    assert heard.other_cuts == 0
-    return heard.cut_pauses, heard.joined, heard.answers, heard.interjections
+    result = hear(spoken, detection, LevelVadEngine(), recogniser, None)
+    assert result.delay_ms is not None
+    assert result.answer_ms is not None
+    assert result.delay_ms == pytest.approx(silence_ms, abs=2 * PTIME_MS)
+    assert result.answer_ms >= result.delay_ms
+    assert result.other_cuts == 0
+    return result.cut_pauses, result.joined, result.answers, result.interjections
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_turn_that_is_cut_at_a_pause_is_joined_if_the_pause_is_short(
     assert played(turn(pause_ms), silence_ms) == expected
 
 
-def test_ends_are_counted_by_where_they_are() -> None:
+def test_ends_of_a_turn_are_counted_by_their_position() -> None:
     spoken = SpokenTurn(
         "t", ORDERS, silence(0, ASR_RATE_HZ), ((at(1000), at(1500)),), at(3000), True
     )
@@ -147,7 +147,7 @@ def points(*pairs: tuple[float, float]) -> Sequence[OperatingPoint]:
 MEASURED = points((400, 0.2), (200, 0.4), (450, 0.3), (800, 0.04))
 
 
-def test_a_setting_that_is_beaten_in_both_is_not_on_the_frontier() -> None:
+def test_a_setting_that_is_worse_in_both_measures_is_not_on_the_frontier() -> None:
     assert frontier(MEASURED) == points((200, 0.4), (400, 0.2), (800, 0.04))
 
 
@@ -178,7 +178,7 @@ def rows(lines: Iterator[str]) -> int:
     return sum("|" in line for line in lines)
 
 
-def test_settings_that_meet_are_marked_once() -> None:
+def test_settings_at_the_same_point_are_marked_once() -> None:
     both = points((1000, 0.5))
     lines = list(curve({"one": both, "two": both}))
     assert sum(line.count("*") for line in lines) == 1

@@ -1,4 +1,4 @@
-"""Counts of wake words: missed ones, false ones, and what a count says about the true rate."""
+"""Counts of missed and false wake words, and the upper bound of the true rate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +51,7 @@ def write(path: Path, level: int, length_ms: float = 1800) -> None:
 
 
 @pytest.mark.parametrize(("events", "expected"), [(0, 3.00), (1, 4.74), (5, 10.51)])
-def test_the_upper_bound_is_the_one_of_poisson(events: int, expected: float) -> None:
+def test_the_upper_bound_is_that_of_a_poisson_process(events: int, expected: float) -> None:
     assert upper_bound(events) == pytest.approx(expected, abs=0.01)
 
 

@@ -42,7 +42,7 @@ def test_transcripts_are_compared_without_case_and_punctuation() -> None:
 
 
 @dataclass
-class Parrot:
+class EchoSystem:
     """A system that only talks."""
 
     @asynccontextmanager
@@ -54,12 +54,12 @@ class Parrot:
 
 
 def test_transcripts_are_recorded_by_utterance() -> None:
-    noted = TranscriptLog("x", Parrot())  # type: ignore[arg-type]
+    noted = TranscriptLog("x", EchoSystem())  # type: ignore[arg-type]
 
     async def scene() -> None:
         async with noted.client() as talker:
-            for said in ("a", "b", "a"):
-                await talker.say(BenchUtterance(said, np.zeros(1, np.int16), 0, 1))
+            for text in ("a", "b", "a"):
+                await talker.say(BenchUtterance(text, np.zeros(1, np.int16), 0, 1))
 
     asyncio.run(scene())
     assert noted.texts == {"a": ["A", "A"], "b": ["B"]}

@@ -1,4 +1,4 @@
-"""The clients of the other systems against scripted servers that speak their protocols."""
+"""Clients of other systems, against scripted servers that speak their protocols."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ConnectionLost
 from bench.peers.clients import BareClient, WhisperLiveClient, WyomingClient
 from bench.peers.systems import UtteranceResult
-from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, utterance
+from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, make_utterance
 from core.audio import silence
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
@@ -26,7 +26,7 @@ def speech() -> BenchUtterance:
     """Returns half a second of tone."""
     time = np.arange(RATE_HZ // 2) / RATE_HZ
     tone = (8000 * np.sin(2 * np.pi * 440 * time)).astype(np.int16)
-    return utterance("beep", np.concatenate([tone, silence(100, RATE_HZ)]))
+    return make_utterance("beep", np.concatenate([tone, silence(100, RATE_HZ)]))
 
 
 def served(handler: Handler, client: type[WyomingClient | BareClient]) -> UtteranceResult:
@@ -54,11 +54,11 @@ def test_the_wyoming_client_ends_its_audio_after_the_wait() -> None:
     assert WAIT_MS + 95 <= final.took_ms < WAIT_MS + 1000
     assert [event["type"] for event in events[:2]] == ["transcribe", "audio-start"]
     assert events[0]["data"] == {"language": "en"}
-    heard = b"".join(event["audio"] for event in events)
-    assert len(heard) == pytest.approx(2 * 16 * (500 + WAIT_MS), abs=800)
+    audio = b"".join(event["audio"] for event in events)
+    assert len(audio) == pytest.approx(2 * 16 * (500 + WAIT_MS), abs=800)
 
 
-def test_a_wyoming_server_that_hangs_up_is_no_answer() -> None:
+def test_a_wyoming_server_that_closes_the_connection_gives_no_result() -> None:
     async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -108,13 +108,13 @@ def live(texts: list[tuple[float, str]]) -> UtteranceResult:
     return asyncio.run(run())
 
 
-def test_whisper_live_is_final_with_its_first_text_of_all_speech() -> None:
+def test_the_first_text_of_all_speech_is_whisper_lives_final() -> None:
     final = live([(0.3, "turn"), (0.8, "turn it"), (1.5, "turn it on"), (1.6, "turn it on now")])
     assert final.text == "turn it on"
     assert 900 < final.took_ms < 1900
 
 
-def test_a_whisper_live_text_during_the_wait_takes_the_wait() -> None:
+def test_a_whisper_live_final_during_the_wait_takes_as_long_as_the_wait() -> None:
     final = live([(0.6, "turn"), (0.75, "turn it on"), (0.9, "and on")])
     assert final.text == "turn it on"
     assert final.took_ms == pytest.approx(WAIT_MS)

@@ -1,4 +1,4 @@
-"""The utterances for every system, the order of the talkers, and the table of results."""
+"""Utterances for each system, times of simultaneous talkers, and the table of results."""
 
 import asyncio
 import os
@@ -14,7 +14,13 @@ from bench.client.realtime import ConnectionLost
 from bench.peers.results import AsrRounds, table
 from bench.peers.rounds import AsrRound, measure
 from bench.peers.systems import AsrClient, UtteranceResult
-from bench.tools.utterance_audio import PAUSE_MS, TONE_MS, BenchUtterance, spoken, utterance
+from bench.tools.utterance_audio import (
+    PAUSE_MS,
+    TONE_MS,
+    BenchUtterance,
+    make_utterance,
+    send_in_real_time,
+)
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from media.pcm import from_bytes
 from tests.loop import run_virtual
@@ -28,7 +34,7 @@ def beep(seconds: float, lead_ms: float = 0) -> Pcm:
 
 
 def test_room_tone_follows_the_speech_of_an_utterance() -> None:
-    one = utterance("beep", beep(1, lead_ms=200))
+    one = make_utterance("beep", beep(1, lead_ms=200))
     assert one.begin == pytest.approx(0.2 * RATE_HZ, abs=240)
     assert one.end == pytest.approx(1.2 * RATE_HZ, abs=240)
     tone = one.pcm[one.end :]
@@ -40,7 +46,7 @@ def test_room_tone_follows_the_speech_of_an_utterance() -> None:
 
 
 def test_the_same_seed_gives_the_same_room_tone() -> None:
-    first, same, other = (utterance("", beep(0.5), seed).pcm for seed in (1, 1, 2))
+    first, same, other = (make_utterance("", beep(0.5), seed).pcm for seed in (1, 1, 2))
     assert np.array_equal(first, same)
     assert not np.array_equal(first, other)
 
@@ -51,14 +57,14 @@ def test_a_frame_is_sent_at_the_time_of_its_last_sample() -> None:
     async def send(audio: bytes) -> None:
         sent.append((asyncio.get_running_loop().time(), len(from_bytes(audio))))
 
-    took_s = run_virtual(spoken(np.zeros(ASR_RATE_HZ // 10 + 80, np.int16), 0.0, send))
+    took_s = run_virtual(send_in_real_time(np.zeros(ASR_RATE_HZ // 10 + 80, np.int16), 0.0, send))
     assert [size for _, size in sent] == [320] * 5 + [80]
     assert [round(at, 4) for at, _ in sent] == [0.02, 0.04, 0.06, 0.08, 0.1, 0.105]
     assert took_s == pytest.approx(0.105)
 
 
 @dataclass
-class Scripted:
+class ScriptedSystem:
     """A system that needs `work_s` for each utterance, one at a time; a `System`."""
 
     work_s: float
@@ -86,9 +92,9 @@ class Scripted:
 
 def test_the_ends_of_simultaneous_utterances_are_spread() -> None:
     async def run() -> None:
-        system = Scripted(work_s=0.1)
-        said = [utterance("", beep(2.0)), utterance("b", beep(2.0))]
-        found = await measure(system, said, talkers=4, each=2)
+        system = ScriptedSystem(work_s=0.1)
+        utterances = [make_utterance("", beep(2.0)), make_utterance("b", beep(2.0))]
+        found = await measure(system, utterances, talkers=4, each=2)
         assert [round(at, 2) for at in system.begun[:4]] == [0, 0.5, 1.0, 1.5]
         assert found.times_ms == pytest.approx([100] * 8, abs=1)
         assert found.with_text == 4
@@ -100,8 +106,8 @@ def test_the_ends_of_simultaneous_utterances_are_spread() -> None:
 
 def test_a_system_that_cannot_keep_up_is_reported_as_slow() -> None:
     async def run() -> None:
-        said = [utterance("a", beep(2.0))]
-        found = await measure(Scripted(work_s=1.0), said, talkers=4, each=2)
+        utterances = [make_utterance("a", beep(2.0))]
+        found = await measure(ScriptedSystem(work_s=1.0), utterances, talkers=4, each=2)
         assert found.p95 > 1900
         assert found.throughput < 2
 
@@ -109,15 +115,15 @@ def test_a_system_that_cannot_keep_up_is_reported_as_slow() -> None:
 
 
 def test_unanswered_utterances_are_counted_and_have_no_latency() -> None:
-    class Deaf(Scripted):
+    class SilentSystem(ScriptedSystem):
         async def say(self, utterance: BenchUtterance) -> UtteranceResult:
             if utterance.text == "b":
                 raise ConnectionLost("no answer")
             return await super().say(utterance)
 
     async def run() -> None:
-        said = [utterance("a", beep(2.0)), utterance("b", beep(2.0))]
-        found = await measure(Deaf(work_s=0.1), said, talkers=2, each=2)
+        utterances = [make_utterance("a", beep(2.0)), make_utterance("b", beep(2.0))]
+        found = await measure(SilentSystem(work_s=0.1), utterances, talkers=2, each=2)
         assert found.times_ms == pytest.approx([100, 100], abs=1)
         assert found.lost == ["no answer", "no answer"]
         assert found.speech_s == pytest.approx(4, abs=0.1)

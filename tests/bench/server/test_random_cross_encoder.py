@@ -1,4 +1,4 @@
-"""A cross-encoder of random weights is loaded and gives scores."""
+"""A cross-encoder with random weights can be loaded and gives scores."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.engines.embed.tiny_model import write_embedder
 pytestmark = pytest.mark.live
 
 
-def test_it_sorts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_document_gets_a_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in {"SIZE": 24, "INNER": 48, "LAYERS": 2, "HEADS": 2, "POSITIONS": 32}.items():
         monkeypatch.setattr(random_cross_encoder, name, size)
     write_embedder(tmp_path / "embedder")

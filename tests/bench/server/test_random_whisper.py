@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("whisper"), "tiny")
 
 
-def spoken(folder: Path, features: np.ndarray) -> list[str]:
+def transcribe(folder: Path, features: np.ndarray) -> list[str]:
     model = Whisper(str(folder), intra_threads=1, compute_type="int8")
     start = ["<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>"]
     encoded = model.encode(StorageView.from_array(features))
@@ -31,13 +31,13 @@ def spoken(folder: Path, features: np.ndarray) -> list[str]:
 def test_other_audio_gives_other_words_and_the_output_ends(folder: Path) -> None:
     random = np.random.default_rng(1)
     first, second = (
-        spoken(folder, random.standard_normal((1, 80, 400), np.float32)) for _ in range(2)
+        transcribe(folder, random.standard_normal((1, 80, 400), np.float32)) for _ in range(2)
     )
     assert (len(first), len(second)) == (ANSWER_TOKENS, ANSWER_TOKENS)
     assert first != second
 
 
-def test_its_dimensions_and_languages_are_those_of_the_size(folder: Path) -> None:
+def test_a_size_has_its_real_number_of_mels_and_languages(folder: Path) -> None:
     model = Whisper(str(folder), intra_threads=1)
     assert (model.is_multilingual, model.n_mels) == (True, 80)
     silence = StorageView.from_array(np.zeros((1, 80, 400), np.float32))
@@ -60,8 +60,8 @@ def test_a_text_survives_tokenisation(folder: Path) -> None:
 
 
 def test_the_vocabulary_is_made_up_without_a_token_table(tmp_path: Path) -> None:
-    made_up = whisper_tokens(tmp_path, has_cantonese=True)
-    assert len(made_up.vocabulary) == len(set(made_up.vocabulary)) == 51_866
-    file = Tokenizer.from_str(dumps(made_up.tokenizer))
+    table = whisper_tokens(tmp_path, has_cantonese=True)
+    assert len(table.vocabulary) == len(set(table.vocabulary)) == 51_866
+    file = Tokenizer.from_str(dumps(table.tokenizer))
     assert file.decode(file.encode(" tea at noon").ids) == " tea at noon"
     assert max(file.encode(" tea at noon").ids) > 255

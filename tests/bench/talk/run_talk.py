@@ -1,4 +1,4 @@
-"""Runs `earshot talk` against a fake server, as in a process of its own."""
+"""Runs `earshot talk`, alone or against a fake server."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ from tests.bench.client.fake_realtime_server import Behaviour, FakeRealtime
 
 
 def talk_to(behaviour: Behaviour, *arguments: object) -> tuple[int, FakeRealtime]:
-    """Runs the command against this server, as in a process of its own."""
+    """Runs the command against a fake server. Returns the exit code and the server."""
 
     async def run() -> tuple[int, FakeRealtime]:
         fake = FakeRealtime(behaviour)
@@ -20,6 +20,7 @@ def talk_to(behaviour: Behaviour, *arguments: object) -> tuple[int, FakeRealtime
 
 
 def command(*arguments: object) -> int:
+    """Runs the command and returns its exit code."""
     parser = argparse.ArgumentParser(prog="earshot talk")
     talk.add_arguments(parser)
     return talk.main(parser.parse_args([str(argument) for argument in arguments]))

@@ -1,4 +1,4 @@
-"""`earshot talk` against servers that follow the protocol sheet: ours, a stock one, broken ones."""
+"""`earshot talk` against fake servers: one like Earshot, one like OpenAI's, and broken ones."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def no_key_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @TRANSPORTS
-def test_an_answer_of_our_server_is_shown_with_its_stages(
+def test_an_answer_of_an_earshot_server_is_shown_with_its_stages(
     transport: str, question: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _ = talk_to(Behaviour(is_ours=True), "--transport", transport, question)
@@ -64,7 +64,7 @@ def test_an_answer_of_our_server_is_shown_with_its_stages(
 
 @pytest.mark.alone
 @TRANSPORTS
-def test_an_answer_of_a_stock_server_is_shown_without_stages(
+def test_an_answer_of_another_server_is_shown_without_stages(
     transport: str, question: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "answer.wav"
@@ -75,7 +75,7 @@ def test_an_answer_of_a_stock_server_is_shown_without_stages(
     assert (report["status"], report["transcript"]) == ("answered", "hello world")
     assert (report["reply"], report["stages"], report["error"]) == ("Hi there.", [], "")
     assert report["connection"]["transport"] == {"ws": "websocket"}.get(transport, transport)
-    assert report["connection"]["buffer_up_ms"] is None, "which no other server tells"
+    assert report["connection"]["buffer_up_ms"] is None, "only Earshot reports it"
     # 200 ms of quiet end the utterance; the tail of the recording is no speech
     assert 195 < report["transcript_ms"] <= report["voice_to_voice_ms"] < 900
     assert abs(report["answer_ms"] - ANSWER_MS) <= 60

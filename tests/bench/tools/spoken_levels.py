@@ -1,4 +1,4 @@
-"""Audio whose level says what is spoken, for scripted recognisers."""
+"""Audio whose level stands for a word, for scripted recognisers."""
 
 import numpy as np
 
@@ -9,8 +9,10 @@ ONE, TWO = 1000, 2000
 'Levels that stand for the words "one" and "two".'
 
 
-def spoken(*script: tuple[int, int]) -> Pcm:
-    """Returns audio of several levels, each for a time in ms. The sign changes with each sample
-    pair, so that a codec keeps the level."""
+def level_audio(*script: tuple[int, int]) -> Pcm:
+    """Returns audio with several levels. script: pairs of a level and its length in ms.
+
+    The sign changes every 16 samples, so that a codec keeps the level.
+    """
     loud = np.concatenate([np.full(FRAME * ms // 20, level, np.int16) for level, ms in script])
     return loud * np.where(np.arange(len(loud)) // 16 % 2, -1, 1).astype(np.int16)

@@ -1,4 +1,4 @@
-"""Recordings at each door, with a scripted recogniser."""
+"""Transcripts of a recording at each door, with a scripted recogniser."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,23 +9,21 @@ from bench.tools.live_doors import (
     DOORS,
     AudioPacket,
     RecognisedSpeech,
-    hear,
-    hear_alone,
     realtime_packets,
+    transcribe_at_door,
+    transcribe_without_door,
     webrtc_packets,
     xiaozhi_packets,
 )
 from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrInfo, AsrItem, AsrResult
-from tests.bench.tools.spoken_levels import ONE, TWO, spoken
+from tests.bench.tools.spoken_levels import ONE, TWO, level_audio
 from tests.pipeline.fakes import FRAME, LoudVads, words_of
-
-HEARD = RecognisedSpeech("one two")
 
 
 class LevelModel:
-    """Reads words from levels, as `LevelAsr`; a codec changes the levels, so it rounds them."""
+    """Reads words from levels, as `LevelAsr` does, but rounds them, because codecs change them."""
 
     info = AsrInfo("level", "level", ("en",), 4, is_incremental=False)
 
@@ -44,7 +42,7 @@ def rounded(pcm: Pcm) -> Pcm:
     return np.repeat(np.round(levels / ONE).astype(np.int16) * ONE, FRAME)
 
 
-PCM = spoken((0, 300), (ONE, 600), (0, 700), (TWO, 600), (0, 300))
+PCM = level_audio((0, 300), (ONE, 600), (0, 700), (TWO, 600), (0, 300))
 
 
 def recogniser() -> RememberingRecogniser:
@@ -53,19 +51,19 @@ def recogniser() -> RememberingRecogniser:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_each_door_gives_the_words_of_the_whole_file(door: str) -> None:
-    heard = hear(recogniser(), LoudVads(), door, PCM)
-    assert set(heard.text.split()) == {"one", "two"}
-    assert heard.empty_utterances == heard.rejected_words == 0
+    result = transcribe_at_door(recogniser(), LoudVads(), door, PCM)
+    assert set(result.text.split()) == {"one", "two"}
+    assert result.empty_utterances == result.rejected_words == 0
 
 
-def test_the_recogniser_alone_gives_the_same() -> None:
-    assert hear_alone(recogniser(), PCM) == HEARD.text
+def test_a_recogniser_without_a_door_gives_the_same_words() -> None:
+    assert transcribe_without_door(recogniser(), PCM) == "one two"
 
 
-def test_words_that_the_filter_takes_are_counted() -> None:
-    short = spoken((0, 300), (ONE, 100), (0, 300))
-    heard = hear(recogniser(), LoudVads(), "realtime/server_vad", short, "strict")
-    assert heard == RecognisedSpeech("", empty_utterances=1, rejected_words=1)
+def test_words_rejected_as_noise_are_counted() -> None:
+    short = level_audio((0, 300), (ONE, 100), (0, 300))
+    result = transcribe_at_door(recogniser(), LoudVads(), "realtime/server_vad", short, "strict")
+    assert result == RecognisedSpeech("", empty_utterances=1, rejected_words=1)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +72,6 @@ def test_words_that_the_filter_takes_are_counted() -> None:
 def test_a_carrier_keeps_the_length_of_the_sound(
     packets: Callable[[Pcm], Iterator[AudioPacket]], frames: int
 ) -> None:
-    came = list(packets(spoken((ONE, 600))))
-    assert {len(packet) for packet in came} == {frames}
-    assert sum(len(frame.pcm) for packet in came for frame in packet) == 0.6 * ASR_RATE_HZ
+    received = list(packets(level_audio((ONE, 600))))
+    assert {len(packet) for packet in received} == {frames}
+    assert sum(len(frame.pcm) for packet in received for frame in packet) == 0.6 * ASR_RATE_HZ

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.tools.noisy_clips import RECORDED, surroundings
+from bench.tools.noisy_clips import RECORDED, noise_adder
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from media.files.decode import write_wav
 from media.pcm import dbfs
@@ -34,26 +34,26 @@ def command() -> Pcm:
 
 
 def test_without_noise_a_command_is_unchanged(data: Path) -> None:
-    np.testing.assert_array_equal(surroundings(data, None)(command()), command())
+    np.testing.assert_array_equal(noise_adder(data, None)(command()), command())
 
 
 @pytest.mark.parametrize("snr_db", [20, 5, -5])
 def test_noise_has_the_requested_level_below_the_command(data: Path, snr_db: float) -> None:
-    added = surroundings(data, snr_db)(command()).astype(np.int32) - command()
+    added = noise_adder(data, snr_db)(command()).astype(np.int32) - command()
     assert dbfs(command()) - dbfs(added.astype(np.int16)) == pytest.approx(snr_db, abs=0.1)
 
 
-def test_each_command_has_its_own_noise_and_every_run_the_same(data: Path) -> None:
-    one, other = surroundings(data, 10), surroundings(data, 10)
-    heard = [one(command()) for _ in range(6)]
-    assert len({pcm.tobytes() for pcm in heard}) == 6
-    assert all(np.array_equal(other(command()), pcm) for pcm in heard)
+def test_each_command_has_other_noise_and_each_run_has_the_same(data: Path) -> None:
+    first, second = noise_adder(data, 10), noise_adder(data, 10)
+    noisy = [first(command()) for _ in range(6)]
+    assert len({pcm.tobytes() for pcm in noisy}) == 6
+    assert all(np.array_equal(second(command()), pcm) for pcm in noisy)
 
 
 @pytest.mark.parametrize("mode", ["near_field", "far_field"])
 def test_noise_reduction_does_not_shift_a_command(data: Path, mode: NoiseMode) -> None:
-    said, heard = command(), surroundings(data, 10, mode)(command())
-    assert len(heard) == len(said)
+    clean, noisy = command(), noise_adder(data, 10, mode)(command())
+    assert len(noisy) == len(clean)
     lags = range(-200, 201)
-    fits = [float(np.dot(np.roll(said, lag).astype(np.float64), heard)) for lag in lags]
+    fits = [float(np.dot(np.roll(clean, lag).astype(np.float64), noisy)) for lag in lags]
     assert lags[int(np.argmax(fits))] == 0

@@ -45,7 +45,7 @@ def item(length_ms: int, options: AsrOptions | None = None) -> AsrItem:
     return AsrItem("a", silence(length_ms, ASR_RATE_HZ), True, options or AsrOptions())
 
 
-def test_the_same_audio_is_decoded_once_for_each_choice_of_options() -> None:
+def test_audio_is_decoded_once_for_each_set_of_options() -> None:
     model = CountingModel()
     recogniser = RememberingRecogniser(model, RememberedResults(), decode_s=0)
     unfiltered = AsrOptions(no_speech_threshold=1.0)
@@ -65,14 +65,14 @@ def test_a_file_gives_the_same_results_to_the_next_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_with_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_other_content_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text("[]")
     with pytest.raises(ValueError, match="object"):
         RememberedResults.read(path)
 
 
-def test_the_same_audio_is_judged_once() -> None:
+def test_a_detector_judges_the_same_audio_once() -> None:
     judge = CountingDetector()
     remembering = RememberingDetector(judge, RememberedResults())
     for length_ms in (100, 100, 200):

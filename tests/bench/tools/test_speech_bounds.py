@@ -18,14 +18,14 @@ pytestmark = pytest.mark.live
 TEXT = "turn on the kitchen lights"
 
 LEVEL = 1500
-"Of the noise: loud enough that energy takes it for speech."
+"Level of the noise: loud enough that energy takes it for speech."
 
 
-def white() -> Pcm:
+def hiss() -> Pcm:
     return np.random.default_rng(7).normal(0, LEVEL, 2 * RATE_HZ).astype(np.int16)
 
 
-def beeping() -> Pcm:
+def long_beep() -> Pcm:
     return tone(1000, 2 * RATE_HZ, RATE_HZ) // 4
 
 
@@ -37,7 +37,7 @@ def test_clean_speech_ends_with_its_last_audible_sample() -> None:
         assert find_speech_bounds(pcm, RATE_HZ) == SpeechBounds(*span)
 
 
-@pytest.mark.parametrize("noise", [white, beeping])
+@pytest.mark.parametrize("noise", [hiss, long_beep])
 def test_noise_at_the_end_makes_the_end_of_speech_unknown(noise: Callable[[], Pcm]) -> None:
     voice = say(TEXT, rate_hz=RATE_HZ, lead_ms=300)
     clean = find_speech_bounds(voice, RATE_HZ)
@@ -54,15 +54,17 @@ def test_noise_at_the_end_makes_the_end_of_speech_unknown(noise: Callable[[], Pc
 
 def test_noise_at_the_start_makes_the_start_of_speech_unknown() -> None:
     voice = say(TEXT, rate_hz=RATE_HZ, tail_ms=500)
-    found = find_speech_bounds(np.concatenate([white(), silence(300, RATE_HZ), voice]), RATE_HZ)
+    found = find_speech_bounds(np.concatenate([hiss(), silence(300, RATE_HZ), voice]), RATE_HZ)
     assert found.begin is None
     assert found.end is not None
 
 
-def test_energy_decides_without_a_voice_or_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_energy_decides_without_a_voice_or_a_detector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     beep = np.concatenate([silence(200, RATE_HZ), tone(440, RATE_HZ, RATE_HZ)])
     assert find_speech_bounds(beep, RATE_HZ) == SpeechBounds(RATE_HZ // 5, len(beep))
     assert find_speech_bounds(silence(500, RATE_HZ), RATE_HZ) == SpeechBounds(0, RATE_HZ // 2)
     monkeypatch.setattr(speech_bounds, "_detector", lambda: None)
-    noisy = np.concatenate([say(TEXT, rate_hz=RATE_HZ), white()])
+    noisy = np.concatenate([say(TEXT, rate_hz=RATE_HZ), hiss()])
     assert find_speech_bounds(noisy, RATE_HZ).end is not None

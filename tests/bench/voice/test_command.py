@@ -82,7 +82,7 @@ def test_every_turn_is_printed_as_json(question: Path, capsys: pytest.CaptureFix
     assert report["stages"][0]["stage"] == "asr"
 
 
-def test_each_turn_may_have_a_connection_of_its_own(question: Path) -> None:
+def test_each_turn_can_have_its_own_connection(question: Path) -> None:
     options = ("--transport", "ws", "--turns", "2", "--reconnect")
     code, fake = against(Behaviour(), *options, question)
     assert (code, len(fake.lines)) == (0, 3)
@@ -111,7 +111,7 @@ def test_an_unanswered_turn_fails_the_run(
         (("no-such-file.wav",), "no-such-file.wav"),
     ],
 )
-def test_impossible_arguments_are_named(
+def test_the_error_names_arguments_that_cannot_be_used(
     arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench(*arguments) == 2
@@ -119,7 +119,9 @@ def test_impossible_arguments_are_named(
 
 
 @pytest.mark.parametrize("text", ["1,2", "a,b,c", "0,-1,0", "0,0,99999"])
-def test_stub_times_are_three_and_positive(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stub_delays_are_three_times_in_range(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         bench("--stubs", text)
     assert "--stubs: must be" in capsys.readouterr().err

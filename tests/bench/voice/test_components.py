@@ -1,4 +1,4 @@
-"""The end of a clip, the stub engines and the picture, without a connection."""
+"""The end of a clip, the stub engines, the table and the chart, without a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,9 +14,9 @@ from bench.client.microphone import RATE_HZ
 from bench.client.turn import StageTimes, Status
 from bench.server.stub_engines import asr, llm, tts
 from bench.voice.chart import chart
-from bench.voice.clips import utterance_of
+from bench.voice.clips import recorded_utterance
 from bench.voice.measure import VoiceTurn
-from bench.voice.stub_server import stubs
+from bench.voice.stub_server import parse_stub_delays
 from bench.voice.summary import summary, table
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import RequestError
@@ -25,7 +25,7 @@ from engines.registry import load
 from tests.loop import run_virtual
 
 
-def fading(loud_ms: int, soft_ms: int) -> Pcm:
+def fading_beep(loud_ms: int, soft_ms: int) -> Pcm:
     """Returns a loud tone, then one that is 40 dB softer."""
     time_s = np.arange(RATE_HZ) / RATE_HZ
     wave = np.sin(2 * np.pi * 440 * time_s)
@@ -34,18 +34,20 @@ def fading(loud_ms: int, soft_ms: int) -> Pcm:
 
 
 def test_a_clip_is_cut_at_its_last_audible_sample() -> None:
-    clip = utterance_of("beep", np.concatenate([silence(200, RATE_HZ), fading(305, 200)]))
+    clip = recorded_utterance(
+        "beep", np.concatenate([silence(200, RATE_HZ), fading_beep(305, 200)])
+    )
     assert clip.end == pytest.approx(0.505 * RATE_HZ, abs=RATE_HZ // 440)
     assert np.abs(clip.pcm[clip.end :].astype(np.int32)).max() < 328
 
 
 def test_a_clip_without_speech_is_refused() -> None:
     with pytest.raises(RequestError, match=r"quiet\.wav: it contains no speech"):
-        utterance_of("quiet.wav", silence(500, RATE_HZ))
+        recorded_utterance("quiet.wav", silence(500, RATE_HZ))
 
 
 def test_stubs_are_engines_that_the_registry_loads(tmp_path: Path) -> None:
-    config = loads(stubs("50,150,80").write(tmp_path).read_text())
+    config = loads(parse_stub_delays("50,150,80").write(tmp_path).read_text())
     for kind in ("asr", "llm", "tts"):
         assert config[kind]["engine"] == f"bench.server.stub_engines.{kind}"
     recogniser = load("asr", config["asr"]["engine"], config["asr"]["options"])
@@ -64,7 +66,7 @@ def test_partials_of_the_stub_grow_into_the_final() -> None:
     assert partials == ["", "turn on", "turn on the kitchen lights"]
 
 
-def test_the_stub_model_and_voice_wait_once() -> None:
+def test_the_stub_model_and_voice_wait_once_per_answer() -> None:
     async def texts() -> AsyncIterator[str]:
         yield "one"
         yield "two"
@@ -92,22 +94,22 @@ def turn(voice_to_voice_ms: float | None, status: Status = "answered") -> VoiceT
 
 def test_missing_and_premature_answers_have_no_latency() -> None:
     found = [turn(300), turn(320), turn(-80), turn(None, "unanswered")]
-    told = table(found, [0.2])
-    assert "| **voice to voice, at the client** | 310 | 319 | 300 | 320 | 2 |" in told
-    assert "1 of 4 turns were not answered." in told
-    assert "1 of 4 turns were answered before they were over." in told
+    text = table(found, [0.2])
+    assert "| **voice to voice, at the client** | 310 | 319 | 300 | 320 | 2 |" in text
+    assert "1 of 4 turns were not answered." in text
+    assert "1 of 4 turns were answered before they were over." in text
     report = summary(found, [0.2])
     assert (report["answered"], report["too_early"]) == (3, 1)
 
 
-def test_the_picture_holds_every_stage_and_the_percentiles() -> None:
+def test_the_chart_has_every_stage_and_the_percentiles() -> None:
     waterfall = [
         StageTimes("endpoint_wait", 0, 200),
         StageTimes("asr", 60, 110, True),
         StageTimes("llm", -5, 260),
     ]
-    picture = chart("<voice>", "a quiet machine", waterfall, [float(ms) for ms in range(280, 381)])
-    root = ET.fromstring(picture)
+    drawing = chart("<voice>", "a quiet machine", waterfall, [float(ms) for ms in range(280, 381)])
+    root = ET.fromstring(drawing)
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"<voice>", "endpoint wait", "recognition", "language model", "voice to voice"} <= texts
     assert {"200 ms", "50 ms, begun early", "265 ms", "p50 330 ms", "p95 375 ms"} <= texts

@@ -22,7 +22,7 @@ def test_our_buffer_has_a_low_delay_whatever_is_lost() -> None:
     assert len(found.clean) >= 9
     assert len(found.after_one_loss) >= 7
     assert len(found.after_random_loss) >= 9
-    assert found.crossed == 0
+    assert found.mismatched == 0
     for phase in (found.clean, found.after_one_loss, found.after_random_loss):
         assert third_quartile(phase) <= MAX_DELAY_MS
 
@@ -32,14 +32,14 @@ def test_beeps_are_matched_by_their_tone() -> None:
     sent = {n: n * 0.2 for n in range(count)}
     late = [(n % len(TONES_HZ), t + 0.05) for n, t in sent.items()]
     found = delays(sent, late)
-    assert found.crossed == 0
+    assert found.mismatched == 0
     assert found.clean == pytest.approx([50] * 10)
     assert found.after_random_loss == pytest.approx([50] * (count - 22))
     swapped = [late[0], late[2], late[1]]
-    assert delays(sent, swapped).crossed == 1
+    assert delays(sent, swapped).mismatched == 1
     assert BEEP_EVERY_TICKS * 0.02 == 0.2
 
 
 def test_the_table_names_phases_without_beeps() -> None:
     text = table({"ours": Delays(clean=[20, 22, 24], after_one_loss=[21])})
-    assert "| ours | 22 (20-24), n=3 | 21 (21-21), n=1 | nothing heard | 0 |" in text
+    assert "| ours | 22 (20-24), n=3 | 21 (21-21), n=1 | no beep | 0 |" in text

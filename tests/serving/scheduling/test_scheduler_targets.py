@@ -7,8 +7,8 @@ from bench.server.stub_engines.scheduled_asr import (
     CALL_S,
     MAX_BATCH,
     SharingResult,
-    locked,
-    scheduled,
+    measure_lock,
+    measure_scheduler,
 )
 from tests.loop import run_virtual
 
@@ -19,8 +19,8 @@ def test_eight_clients_wait_at_most_twice_as_long_with_four_times_the_throughput
     rounds: list[SharingResult] = []
 
     async def main() -> None:
-        rounds.append(await locked(REQUESTS))
-        rounds.append(await scheduled(REQUESTS))
+        rounds.append(await measure_lock(REQUESTS))
+        rounds.append(await measure_scheduler(REQUESTS))
 
     run_virtual(main())
     lock, ours = rounds

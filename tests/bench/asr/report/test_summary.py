@@ -1,4 +1,4 @@
-"""The counters of a server, the picture, and the summary of a run."""
+"""Metrics of a server, the chart, and the summary of a run."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -30,7 +30,7 @@ earshot_asr_rejected_words_total 12.0
 """
 
 
-def test_the_metrics_of_a_server_become_lines_of_the_report() -> None:
+def test_the_report_has_lines_for_the_metrics_of_the_server() -> None:
     stats = parsed(EXPOSITION)
     assert stats is not None
     assert stats.rejected_words == 12
@@ -59,12 +59,12 @@ def test_only_counts_since_the_start_of_the_run_are_reported() -> None:
     assert after.since(before) == ServerStats(0.5, 1.0, {2: CallStats(4, 1.0)}, 7)
 
 
-def test_a_server_without_our_metrics_has_no_such_lines() -> None:
+def test_a_server_without_our_metrics_has_no_lines() -> None:
     assert parsed("# TYPE up gauge\nup 1\n") is None
     assert stats_text("whisper", None).endswith("The server has no metrics of Earshot. \n")
 
 
-def test_the_picture_is_well_formed_and_holds_the_figures() -> None:
+def test_the_chart_is_well_formed_and_has_the_values() -> None:
     picture = chart("<a> & b", [float(ms) for ms in range(1, 101)], 0.25, "request to answer")
     root = ET.fromstring(picture)
     texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -132,7 +132,7 @@ def test_a_run_of_uploads_reports_no_partials() -> None:
     assert "utterances" not in table(found, "request to answer")
 
 
-def test_the_table_has_willows_columns() -> None:
+def test_the_table_has_the_columns_of_willow() -> None:
     rows = [WisTableRow("tiny", 3.84, 46.0), WisTableRow("tiny", 29.248, 135.4)]
     assert wis_table(rows) == (
         "| Model | Speech Duration (ms) | Inference Time (ms) | Realtime Multiple |\n"

@@ -42,11 +42,11 @@ ERRS = (
 )
 
 
-def test_word_errors_are_written_as_by_triton() -> None:
+def test_word_errors_are_written_like_tritons() -> None:
     assert errs_text(RESULTS) == ERRS
 
 
-def test_character_errors_have_a_file_of_their_own() -> None:
+def test_character_errors_have_their_own_file() -> None:
     text = errs_text([ScoredText("a", characters("get on"), characters("got in it"))], "CER")
     assert text.startswith(
         "%CER = 80.00\n"
@@ -61,7 +61,7 @@ def test_adjacent_errors_share_a_bracket() -> None:
     assert "a:\ta (b->x y z) c\nb:\t(q->*)\n" in text
 
 
-def test_references_and_transcripts_are_written_as_by_triton() -> None:
+def test_references_and_transcripts_are_written_like_tritons() -> None:
     assert recogs_text(RESULTS) == (
         "a:\tref=['what', 'time', 'is', 'it']\n"
         "a:\thyp=['what', 'time', 'is', 'it', 'now']\n"
@@ -70,7 +70,7 @@ def test_references_and_transcripts_are_written_as_by_triton() -> None:
     )
 
 
-def test_real_time_factor_and_latencies_are_written_as_by_triton() -> None:
+def test_real_time_factor_and_latencies_are_written_like_tritons() -> None:
     assert rtf_text(7200.0, 36.0, [0.1, 0.2, 0.3, 0.4, 0.5]) == (
         "RTF: 0.0050\n"
         "total_duration: 7200.000 seconds\n"

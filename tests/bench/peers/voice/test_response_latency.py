@@ -1,4 +1,4 @@
-"""The latency of an answer at playout, for any system, and the table of several systems."""
+"""Response latency at playout, for any system, and the table of several systems."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,26 +12,28 @@ from bench.client.microphone import RATE_HZ, Microphone
 from bench.peers.voice import call
 from bench.peers.voice.call import VoiceCall
 from bench.peers.voice.results import VoiceRounds, table
-from bench.tools.utterance_audio import BenchUtterance, utterance
+from bench.tools.utterance_audio import BenchUtterance, make_utterance
 from core.audio import PTIME_MS, AudioFrame, silence
 from tests.loop import run_virtual
 from tests.media.signals import tone
 
 
-def said() -> BenchUtterance:
+def beep_utterance() -> BenchUtterance:
     """Returns an utterance whose speech ends after half a second."""
     quiet = silence(200, RATE_HZ)
-    return utterance("beep", np.concatenate([quiet, tone(440, 3 * RATE_HZ // 10, RATE_HZ), quiet]))
+    return make_utterance(
+        "beep", np.concatenate([quiet, tone(440, 3 * RATE_HZ // 10, RATE_HZ), quiet])
+    )
 
 
 @asynccontextmanager
-async def pulled(mouth: Microphone) -> AsyncGenerator[None, None]:
+async def pulled(microphone: Microphone) -> AsyncGenerator[None, None]:
     """Pulls a frame every 20 ms, as a microphone does."""
 
     async def pull() -> None:
         while True:
             await asyncio.sleep(PTIME_MS / 1000)
-            mouth.pull()
+            microphone.pull()
 
     task = asyncio.get_running_loop().create_task(pull())
     try:
@@ -48,7 +50,7 @@ def test_an_answer_is_timed_from_the_last_sample_of_speech(
 ) -> None:
     async def run() -> None:
         clock = asyncio.get_running_loop().time
-        mouth, line = Microphone(clock), VoiceCall(AudioReceiver(is_paced=True))
+        microphone, line = Microphone(clock), VoiceCall(AudioReceiver(is_paced=True))
 
         async def answer() -> None:
             await asyncio.sleep(answers_at_s)
@@ -56,20 +58,20 @@ def test_an_answer_is_timed_from_the_last_sample_of_speech(
             line.hear(AudioFrame(quiet, RATE_HZ, 0), clock())
             line.hear(AudioFrame(np.full(480, 8000, np.int16), RATE_HZ, 480), clock())
 
-        async with pulled(mouth), asyncio.TaskGroup() as tasks:
+        async with pulled(microphone), asyncio.TaskGroup() as tasks:
             tasks.create_task(answer())
-            took_ms = await line.say(mouth, said())
+            took_ms = await line.say(microphone, beep_utterance())
         assert took_ms == pytest.approx(expected_ms, abs=25)
 
     run_virtual(run())
 
 
-def test_a_missing_answer_is_given_up_after_a_time() -> None:
+def test_the_wait_for_an_answer_is_limited() -> None:
     async def run() -> None:
         clock = asyncio.get_running_loop().time
-        mouth, line = Microphone(clock), VoiceCall(AudioReceiver(is_paced=True))
-        async with pulled(mouth):
-            assert await line.say(mouth, said()) is None
+        microphone, line = Microphone(clock), VoiceCall(AudioReceiver(is_paced=True))
+        async with pulled(microphone):
+            assert await line.say(microphone, beep_utterance()) is None
         assert clock() < call.ANSWER_TIMEOUT_S + 3
 
     run_virtual(run())

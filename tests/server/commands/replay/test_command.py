@@ -15,7 +15,7 @@ from bench.client.conversation import open_conversation
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import SessionRequest
 from bench.server.own_server import own_server
-from bench.tools.clips import spoken
+from bench.tools.clips import synthesise
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
 from core.events import InputCommitted, ResponseCreated, TranscriptionCompleted
 from media.resample import Resampler
@@ -39,13 +39,13 @@ def question() -> Pcm:
     resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
     parts = []
     for text in SAID:
-        parts += [spoken(text), silence(4000, RATE_HZ)]
+        parts += [synthesise(text), silence(4000, RATE_HZ)]
     return np.concatenate([resampler.push(np.concatenate(parts)), resampler.flush()])
 
 
 def spoken_at_16_khz(text: str) -> Pcm:
     resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
-    return np.concatenate([resampler.push(spoken(text)), resampler.flush()])
+    return np.concatenate([resampler.push(synthesise(text)), resampler.flush()])
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ def test_a_trace_of_a_server_is_replayed(
             own_server(["--config", str(config)]) as server,
             open_conversation(server.address, "webrtc", wish, timeout_s=20) as (talker, _),
         ):
-            assert (await talker.say(spoken(SAID[0]))).status == "answered"
+            assert (await talker.say(synthesise(SAID[0]))).status == "answered"
 
     asyncio.run(converse())
     assert main(["replay", str(path)]) == 0
