@@ -77,7 +77,7 @@ class EntityMirror:
         if websocket is self._websocket and self._subscription is not None:
             await websocket.call("unsubscribe_events", subscription=self._subscription)
         self._websocket, self._subscription, self._shown = websocket, None, ()
-        self._home.furnish(as_home_config(house, shown))
+        self._home.configure(as_home_config(house, shown))
         self._shown = shown
         ids = [entity.id for entity in shown]
         # Without ids it would subscribe to the states of all entities.

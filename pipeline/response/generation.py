@@ -122,7 +122,7 @@ class TextGeneration:
                                 case CallDelta(name=name):
                                     if name in round_.tools.client:
                                         yield delta
-                                    round_.mcp_calls.written(delta)
+                                    round_.mcp_calls.report_arguments(delta)
                                 case ToolCall():
                                     round_.calls.append(delta)
                                 case TokenUsage() | RateLimits():
@@ -234,10 +234,10 @@ class TextGeneration:
         """Returns an apology for tools whose failure the model did not mention, or a sentence in
         place of a text that the model did not write. None: the user needs neither."""
         fillers, language = self._access.fillers, self._plan.language
-        if self._failed and (apology := fillers.failed(language)):
+        if self._failed and (apology := fillers.tool_failure(language)):
             return f" {apology}" if self._has_text else apology
         is_empty = self._is_new and not (self._has_text or self._has_called)
-        return fillers.nothing(language) if is_empty and self._awaits_words() else None
+        return fillers.empty_answer(language) if is_empty and self._awaits_words() else None
 
     def _awaits_words(self) -> bool:
         """Returns whether a user listens and waits for words, so that silence is no answer.

@@ -1,4 +1,4 @@
-"""Check of a model's arguments against a tool's JSON Schema."""
+"""Parses the arguments that a model wrote for a tool, and checks them against its JSON Schema."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,32 +12,39 @@ from referencing.exceptions import Unresolvable
 
 from core.errors import RequestError
 
-# most characters of a wrong or an allowed value in a message: the model knows what it wrote
 MAX_SHOWN_CHARS = 100
-MAX_CHOICES = 30  # most allowed values in a message: the model has the schema with all of them
+"Most characters of a value in a message. The model knows what it wrote."
+MAX_CHOICES = 30
+"Most allowed values in a message. The model has the schema with all of them."
 
 
 class InvalidArguments(RequestError):
-    """A model's arguments do not fit. `param` names the argument, the message what is allowed."""
+    """The arguments do not fit the schema.
+
+    `param` names the argument; the message names the allowed values.
+    """
 
     code = "invalid_arguments"
 
 
-# Patterns may come from a foreign server, and Python's `re` can take exponential time for them. So
-# they are not checked here; the server checks its own.
+# Patterns are not checked: a foreign server may have written them, and Python's `re` can take
+# exponential time. That server checks its own patterns.
 _Validator: Any = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, {"pattern": None, "patternProperties": None}
 )
 
-_NOTHING_ELSE: Registry[Any] = Registry()
+_NO_DOCUMENTS: Registry[Any] = Registry()
 "Registry without entries: a `$ref` to another document is never fetched."
 
 
 class ArgumentCheck:
-    """Checks the arguments of one tool. With an invalid schema it accepts everything."""
+    """Checks the arguments of one tool.
+
+    schema: JSON Schema of the arguments. If it is invalid, all arguments are accepted.
+    """
 
     def __init__(self, schema: Mapping[str, object]) -> None:
-        self._validator = _checked(schema)
+        self._validator = _validator(schema)
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Raises InvalidArguments if the arguments do not fit the schema."""
@@ -46,30 +53,32 @@ class ArgumentCheck:
         try:
             error = best_match(self._validator.iter_errors(dict(arguments)))
         except (Unresolvable, RecursionError):
-            return
+            return  # the schema is at fault, not the arguments; the tool may still check them
         if error is not None:
-            where = _where(error)
-            raise InvalidArguments(f"{where or 'arguments'}: {_what(error)}", param=where or None)
+            path = _error_path(error)
+            raise InvalidArguments(
+                f"{path or 'arguments'}: {_error_message(error)}", param=path or None
+            )
 
 
-def _checked(schema: Mapping[str, Any]) -> Any:
+def _validator(schema: Mapping[str, Any]) -> Any:
     try:
         Draft202012Validator.check_schema(dict(schema))
     except (SchemaError, RecursionError):
         return None
-    return _Validator(dict(schema), registry=_NOTHING_ELSE)
+    return _Validator(dict(schema), registry=_NO_DOCUMENTS)
 
 
-def _where(error: ValidationError) -> str:
-    """Returns the place of the error, such as `rooms[2].name`. Empty: the arguments as a whole."""
+def _error_path(error: ValidationError) -> str:
+    """Returns the path of the wrong value, such as `rooms[2].name`; empty for all arguments."""
     path = ""
     for step in error.absolute_path:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
     return path
 
 
-def _what(error: ValidationError) -> str:
-    """Returns what is wrong and what is allowed, without the whole schema."""
+def _error_message(error: ValidationError) -> str:
+    """Returns a message: what is wrong, and what is allowed."""
     got = _short(error.instance)
     schema: Any = error.schema
     rule: Any = error.validator_value
@@ -77,7 +86,7 @@ def _what(error: ValidationError) -> str:
         case "enum":
             return f"{got} is not one of {_choices(rule)}"
         case "anyOf" | "oneOf":
-            return f"{got} is not {_ways(rule)}"
+            return f"{got} is not {_accepted(rule)}"
         case "type":
             return f"must be {rule}, got {got}"
         case "additionalProperties":
@@ -87,8 +96,8 @@ def _what(error: ValidationError) -> str:
             return error.message[: 2 * MAX_SHOWN_CHARS]
 
 
-def _ways(rules: Sequence[object]) -> str:
-    """Returns what any of these schemas accepts, as far as that is short."""
+def _accepted(rules: Sequence[object]) -> str:
+    """Returns the values or types that any of these schemas accepts, as text."""
     known = [rule for rule in rules if isinstance(rule, dict)]
     choices = [value for rule in known for value in rule.get("enum", ())]
     kinds = [str(rule["type"]) for rule in known if "type" in rule]
@@ -106,15 +115,16 @@ def _short(value: object) -> str:
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
 
 
-# JSON of tools' arguments and declarations, limited to what all later parsers can take. Pure.
-
 MAX_DEPTH = 64
-"""Most levels of lists and objects. What one parser reads at the end of its stack, the next cannot
-write. No tool of a real client has twenty."""
+"""Most levels of lists and objects. Deeper JSON may be parsed here, and overflow the stack of a
+later encoder. No real tool needs twenty levels."""
 
 
 def parse_arguments(arguments: str) -> dict[str, Any]:
-    """Parses a JSON object. Raises ValueError, also for lone surrogates and for too many levels."""
+    """Parses a JSON object.
+
+    Raises ValueError for other JSON, lone surrogates, and more than MAX_DEPTH levels.
+    """
     try:
         found = msgspec.json.decode(arguments, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Fillers while tools are slow, and apologies when something failed or the model has no words."""
+"""Fillers while tools are slow, and apologies for failures and empty answers."""
 
 import asyncio
 import tomllib
@@ -26,91 +26,94 @@ understood; most tools are done before."""
 
 STILL_WAITING_AFTER_S = (4.5, 10.0)
 """Seconds from one filler to the next. A tool may take 10 s, and a response six rounds of tools.
-After three fillers the user knows, so there is no fourth."""
+After three fillers the user knows that it takes long, so there is no fourth."""
 
 AGAIN_AFTER_S = 0.25
-"""Seconds until the next try, where a filler cannot be spoken yet: the turn is not confirmed, or
-the voice has not caught up."""
+"""Seconds until the next try if a filler cannot be spoken yet: the turn is not confirmed, or the
+voice still speaks earlier text."""
 
 SPOKEN_CHARS_PER_S = 18
-"Speed at which text written before tools is taken to be spoken: 200 words a minute."
+"Assumed speed of speech, 200 words a minute: the silence begins when text is spoken."
 
 FALLBACK = "en"
-"Language of the sentences where the user's language has none."
+"Language of the sentences if there are none in the user's language."
 
 
 class FillerSentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sentences of one language, in the order in which they are used."""
 
     waiting: tuple[str, ...]
-    "While a tool is slow: the first filler of a response."
+    "First filler of a response, while a tool is slow."
     still_waiting: tuple[str, ...]
-    "While a tool is slow: later fillers."
+    "Later fillers, while a tool is slow."
     failed: tuple[str, ...]
-    "A tool or an engine failed."
+    "Apologies for a tool or an engine that failed."
     nothing: tuple[str, ...] = ()
-    "The model wrote nothing at all. Empty: `failed` is used."
+    "Apologies for an empty answer of the model. If there are none, `failed` is used."
     away: tuple[str, ...] = ()
-    "The model cannot be reached. Empty: `failed` is used."
+    "Apologies for a model that cannot be reached. If there are none, `failed` is used."
     busy: tuple[str, ...] = ()
-    "The server has too much to do. Empty: `failed` is used."
+    "Apologies for an overloaded server. If there are none, `failed` is used."
 
 
-AWAY = (EngineUnreachable, EngineTimeout, EngineCrashed, EngineMissing)
+UNREACHABLE_ERRORS = (EngineUnreachable, EngineTimeout, EngineCrashed, EngineMissing)
 "Errors after which the language model counts as unreachable (`FillerSentences.away`)."
 
 
 class Fillers:
-    """Chooses fillers and apologies, of one session or of all one-shot responses, in rotation.
+    """Chooses fillers and apologies in rotation, for one session or for all one-shot responses.
 
-    Languages without sentences get the English ones, in the voice of the answer. Foreign words are
-    taken for a sign of life; silence is not.
+    sentences: by language (ISO 639-1); None: the bundled ones. Other languages get the English
+    sentences, in the voice of the answer: even foreign words show that the assistant still works.
+    Each method returns None if there are no English ones either.
     """
 
     def __init__(self, sentences: Mapping[str, FillerSentences] | None = None) -> None:
         self._sentences = bundled_fillers() if sentences is None else sentences
-        self._turn: Counter[str] = Counter()
+        self._use_counts: Counter[str] = Counter()
 
-    def waiting(self, language: str) -> str | None:
+    def first_filler(self, language: str) -> str | None:
         """Returns the first filler of a response."""
         return self._next("waiting", language)
 
-    def still_waiting(self, language: str) -> str | None:
+    def later_filler(self, language: str) -> str | None:
         """Returns a later filler."""
         return self._next("still_waiting", language)
 
-    def failed(self, language: str) -> str | None:
-        """Returns the sentence after a tool failed and the model wrote nothing about it."""
+    def tool_failure(self, language: str) -> str | None:
+        """Returns the apology for a failed tool, if the model wrote nothing about it."""
         return self._next("failed", language)
 
-    def nothing(self, language: str) -> str | None:
-        """Returns the sentence for a model that wrote nothing and called nothing."""
+    def empty_answer(self, language: str) -> str | None:
+        """Returns the apology for a model that wrote nothing and called nothing."""
         return self._next("nothing", language)
 
     def apology(self, error: EarshotError, language: str) -> str | None:
-        """Returns the apology for an engine's failure, in a response or in its place."""
+        """Returns the apology for a failure that ends a response, or prevents it."""
         if isinstance(error, OverloadedError):
             return self._next("busy", language)
         if isinstance(error, EngineError) and error.stage != "llm":
-            # another engine failed, so the language model is not away
+            # Another engine failed, so the language model can still be reached.
             return self._next("failed", language)
-        return self._next("away" if isinstance(error, AWAY) else "failed", language)
+        return self._next("away" if isinstance(error, UNREACHABLE_ERRORS) else "failed", language)
 
     def _next(self, kind: str, language: str) -> str | None:
         sentences = self._sentences.get(language) or self._sentences.get(FALLBACK)
         if sentences is None:
             return None
         choices: tuple[str, ...] = getattr(sentences, kind) or sentences.failed
-        turn = self._turn[kind]
-        self._turn[kind] += 1
-        return choices[turn % len(choices)]
+        count = self._use_counts[kind]
+        self._use_counts[kind] += 1
+        return choices[count % len(choices)]
 
 
 class SilenceTimer:
-    """Measures the silence of one response over all its rounds of tools, and fills it.
+    """Measures the silence of one response, over all its rounds of tools, and fills it.
 
-    `say` is called from the event loop, for each of the waits above until it returns True. It is
-    never called after the `with` block.
+    It works inside a `with` block.
+    say: speaks a filler, called in the event loop; returns False if it cannot be spoken yet, and is
+        then called again.
+    language: ISO 639-1 code of the fillers.
     """
 
     def __init__(self, say: Callable[[str], bool], fillers: Fillers, language: str) -> None:
@@ -118,9 +121,9 @@ class SilenceTimer:
         self._waits_s = [WAITING_AFTER_S, *STILL_WAITING_AFTER_S]
         "Waits that are left, in seconds."
         self._text: str | None = None
-        "Filler that could not be spoken yet."
+        "Filler that could not be spoken yet; None: there is none."
         self._quiet_from = 0.0
-        "Time until which something is audible, on the event loop's clock."
+        "Time at which the answer's text so far is spoken, on the event loop's clock."
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
@@ -130,13 +133,13 @@ class SilenceTimer:
         self._stop()
 
     def begin(self) -> None:
-        """Starts the clock: tools run. No effect if it runs already."""
+        """Starts the timer, because tools run now. Does nothing if it runs already."""
         if self._timer is None:
             now = asyncio.get_running_loop().time()
             self._wait(max(now, self._quiet_from))
 
     def on_text(self, text: str) -> None:
-        """Notes text of the model, which will be audible: the silence begins only after it."""
+        """Stops the timer, because text will be spoken: the silence begins after it."""
         if not text.strip():
             return
         self._stop()
@@ -161,7 +164,9 @@ class SilenceTimer:
 
     def _next(self) -> str | None:
         is_first = self._waits_s[0] == WAITING_AFTER_S
-        return (self._fillers.waiting if is_first else self._fillers.still_waiting)(self._language)
+        return (self._fillers.first_filler if is_first else self._fillers.later_filler)(
+            self._language
+        )
 
     def _stop(self) -> None:
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Typed Python functions as tools: annotations are the schema, the docstring is the description."""
+"""Makes tools of Python functions: annotations give the schema, docstrings the description."""
 
 import asyncio
 import inspect
@@ -17,23 +17,24 @@ from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.tools.skills.arguments import ToolError
 
-# Threads for functions that block. They are daemon threads: the interpreter would wait for those of
-# a pool when it ends, and one tool that hangs would keep the whole server from ending.
-
 MAX_THREADS = 8
-"Most functions that run in threads at once. Slow ones wait for each other and delay nothing else."
+"Most functions that run in threads at once; further calls wait."
 
 
 class ToolThreads:
-    """Runs functions of one event loop in at most MAX_THREADS threads."""
+    """Runs blocking functions for one event loop, in at most MAX_THREADS threads.
+
+    They are daemon threads: at its end the interpreter waits for the threads of a pool, so one tool
+    that hangs would keep the server from ending.
+    """
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(MAX_THREADS)
 
     async def run(self, call: Callable[[], Any]) -> object:
-        """Returns what `call` returns, or raises what it raises.
+        """Runs `call` in a thread. Returns its result, or raises its error.
 
-        Cancelling does not stop the function: it runs on, and keeps its place until it ends.
+        Cancelling does not stop the function. It keeps its thread until it ends.
         """
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
@@ -62,9 +63,9 @@ class ToolThreads:
 
 
 def _value_or_error(call: Callable[[], Any]) -> tuple[object, Exception | None]:
-    """Returns a value or an error.
+    """Returns (result, None), or (None, error).
 
-    What would end a thread, such as `sys.exit`, becomes an error.
+    An exception that would end the thread, such as SystemExit, becomes a RuntimeError.
     """
     try:
         return call(), None
@@ -76,7 +77,7 @@ def _value_or_error(call: Callable[[], Any]) -> tuple[object, Exception | None]:
         return None, RuntimeError(f"a tool raised {error!r}")
 
 
-MARKS = "__earshot_tool__"
+MARK_ATTRIBUTE = "__earshot_tool__"
 "Name of the attribute that marks a function as a tool."
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -91,33 +92,36 @@ class _ToolMarks:
 def tool(
     *, read_only: bool = False, timeout_s: float | None = None
 ) -> Callable[[Function], Function]:
-    """Makes a tool of an annotated function, which stays callable as before.
+    """Marks an annotated function as a tool. It can still be called as before.
 
         @tool(read_only=True)
         def bin_day(street: str) -> dict[str, str]:
             "Tells when the bins of a street are emptied."
             return {"day": DAYS[street]}
 
-    read_only: it changes nothing, so it may run before the turn is confirmed.
-    timeout_s: limit of one call; None: the server's usual one.
+    read_only: True for a function that changes nothing; it may run before the turn is confirmed.
+    timeout_s: longest time of one call in seconds; None: `toolbox.TOOL_TIMEOUT_S`.
     """
 
     def mark(function: Function) -> Function:
-        setattr(function, MARKS, _ToolMarks(read_only, timeout_s))
+        setattr(function, MARK_ATTRIBUTE, _ToolMarks(read_only, timeout_s))
         return function
 
     return mark
 
 
 def load_functions(modules: Sequence[str]) -> tuple[Callable[..., Any], ...]:
-    """Imports the modules and returns their decorated functions. Raises ConfigError. Blocking."""
+    """Imports modules and returns their functions that are marked as tools. It blocks.
+
+    Raises ConfigError for a module that cannot be imported, or that has no such function.
+    """
     found: list[Callable[..., Any]] = []
     for name in modules:
         try:
             module = import_module(name)
         except (ImportError, SyntaxError) as error:
             raise ConfigError(f"tools.modules: {name!r} cannot be imported: {error}") from error
-        functions = [f for f in vars(module).values() if hasattr(f, MARKS)]
+        functions = [f for f in vars(module).values() if hasattr(f, MARK_ATTRIBUTE)]
         if not functions:
             raise ConfigError(
                 f"tools.modules: {name!r} has no function that is decorated with"
@@ -128,16 +132,19 @@ def load_functions(modules: Sequence[str]) -> tuple[Callable[..., Any], ...]:
 
 
 class FunctionTools:
-    """A ToolProvider of Python functions. Raises ConfigError for one that cannot be a tool."""
+    """A ToolProvider of Python functions.
+
+    Raises ConfigError for a function that cannot be a tool, and for two of the same name.
+    """
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
-        made = [_FunctionTool.of(function) for function in functions]
-        self._made = {tool.spec.name: tool for tool in made}
-        if len(self._made) < len(made):
-            names = [tool.spec.name for tool in made]
+        tools = [_FunctionTool.of(function) for function in functions]
+        self._tools = {tool.spec.name: tool for tool in tools}
+        if len(self._tools) < len(tools):
+            names = [tool.spec.name for tool in tools]
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"tools.modules: more than one function is called {', '.join(twice)}")
-        self._specs = tuple(tool.spec for tool in made)
+        self._specs = tuple(tool.spec for tool in tools)
         self._threads = ToolThreads()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
@@ -146,12 +153,14 @@ class FunctionTools:
     async def call(
         self, name: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
-        """Calls the function. Cancelling does not stop one that runs in a thread; it is left
-        behind."""
-        made = self._made[name]
+        """Calls the function called `name` (see `ToolProvider.call`).
+
+        Cancelling does not stop a function that runs in a thread.
+        """
+        function_tool = self._tools[name]
         try:
-            call = made.bound(arguments, context)
-            if made.is_async:
+            call = function_tool.bound(arguments, context)
+            if function_tool.is_async:
                 return _outcome(await call())
             return _outcome(await self._threads.run(call))
         except ToolError as error:
@@ -160,14 +169,15 @@ class FunctionTools:
 
 @dataclass(frozen=True, slots=True)
 class _FunctionTool:
-    """One function, with what was read from its signature."""
+    """One function and the facts from its signature."""
 
     spec: ToolSpec
     function: Callable[..., Any]
     is_async: bool
     arguments: type[msgspec.Struct]
+    "Struct with a field for each argument, which converts the model's arguments."
     context_name: str | None
-    "Name of the parameter that gets the ToolContext. None: it has none."
+    "Name of the parameter that gets the ToolContext; None: there is none."
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "_FunctionTool":
@@ -183,28 +193,28 @@ class _FunctionTool:
                 f"the function {name!r} cannot be a tool: it needs a docstring, which tells the"
                 " model what it does"
             )
-        marks: _ToolMarks = getattr(function, MARKS, _ToolMarks())
+        marks: _ToolMarks = getattr(function, MARK_ATTRIBUTE, _ToolMarks())
         spec = ToolSpec(name, description, schema, marks.read_only, marks.timeout_s)
         is_async = inspect.iscoroutinefunction(function)
         return cls(spec, function, is_async, arguments, context_name)
 
     def bound(self, arguments: Mapping[str, object], context: ToolContext) -> Callable[[], Any]:
-        """Returns the call, ready to be made. Raises ToolError invalid_arguments."""
+        """Returns the function with its arguments bound. Raises ToolError invalid_arguments."""
         try:
             values = msgspec.convert(dict(arguments), self.arguments)
         except msgspec.ValidationError as error:
             raise ToolError(str(error).replace("$.", "")) from error
-        # Only what was given: other arguments keep the function's own defaults.
-        given = {name: getattr(values, name) for name in arguments}
+        # Arguments that the model left out keep the function's own defaults.
+        values_by_name = {name: getattr(values, name) for name in arguments}
         if self.context_name is not None:
-            given[self.context_name] = context
-        return partial(self.function, **given)
+            values_by_name[self.context_name] = context
+        return partial(self.function, **values_by_name)
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[msgspec.Struct], str | None]:
-    """Returns a Struct with a field for each argument, and the name of the ToolContext parameter.
+    """Returns the Struct of a function's arguments, and the name of its ToolContext parameter.
 
-    Raises TypeError, NameError, ValueError.
+    Raises TypeError, NameError or ValueError for a function that cannot be a tool.
     """
     hints = get_type_hints(function, include_extras=True)
     fields: list[tuple[str, object] | tuple[str, object, object]] = []
@@ -219,14 +229,14 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[msgspec.S
         elif parameter.default is parameter.empty:
             fields.append((parameter.name, hints[parameter.name]))
         else:
-            default = _shown_default(parameter.default)
+            default = _field_default(parameter.default)
             fields.append((parameter.name, hints[parameter.name], default))
     struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
     return struct, context_name
 
 
-def _shown_default(value: object) -> object:
-    """Returns the default as msgspec accepts it: it refuses a list or table that is not empty."""
+def _field_default(value: object) -> object:
+    """Returns a default for a Struct: msgspec refuses lists and dicts that are not empty."""
     mutable = isinstance(value, list | dict | set | bytearray)
     return msgspec.field(default_factory=lambda: value) if mutable else value
 
@@ -240,7 +250,7 @@ def _schema(arguments: type[msgspec.Struct]) -> dict[str, object]:
 
 
 def _outcome(value: object) -> ToolOutcome:
-    """Converts what a function returned. Raises TypeError for values that JSON cannot hold."""
+    """Converts a function's return value. Raises TypeError for values that JSON cannot hold."""
     if isinstance(value, ToolOutcome):
         return value
     if value is None:

@@ -1,5 +1,4 @@
-"""Tools of one round of generation: offers them to the model, and runs the calls that the model
-makes.
+"""Offers tools to the model in each round of generation, and runs its calls.
 
 The server runs a call, leaves it to the client, or asks the client to approve it.
 """
@@ -32,11 +31,11 @@ from pipeline.tools.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """Tools of one round, and the options that the model is called with."""
+    """Tools of one round, and the options for the call of the model."""
 
     specs: tuple[ToolSpec, ...]
     options: LlmOptions
-    "`must_call` is set where the tool choice demands a call."
+    "Options of the call; `must_call` is True if the tool choice demands a tool call."
     server: frozenset[str]
     "Names of tools that the server runs."
     client: frozenset[str]
@@ -47,7 +46,7 @@ class ToolOffer:
     def split(
         self, calls: Sequence[ToolCall]
     ) -> tuple[list[ToolCall], list[ToolCall], list[ToolCall]]:
-        """Splits calls into those that the server runs, those for the client, and those to approve.
+        """Splits calls: (calls for the server, calls for the client, calls to approve).
 
         A call of a tool that was not offered goes to the server, which refuses it.
         """
@@ -62,7 +61,7 @@ class ToolOffer:
 
 
 class ToolPlan(Protocol):
-    """Settings of a response for its tools; a `pipeline.response.plan.ResponsePlan` is one."""
+    """Settings of a response for its tools, such as `pipeline.response.plan.ResponsePlan`."""
 
     @property
     def tool_choice(self) -> ToolChoice: ...
@@ -85,12 +84,12 @@ class ToolPlan(Protocol):
 def offer_tools(
     plan: ToolPlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool
 ) -> ToolOffer:
-    """Returns the tools to offer. Raises RequestError no_such_tool.
+    """Returns the tools to offer in one round. Raises RequestError no_such_tool.
 
     A client's tool, or one of an MCP server that it named, hides a server's tool of the same name.
 
-    is_first: True in the first round. Only there the tool choice counts: a model that must call a
-        tool in each round would never answer.
+    plan: settings of the response. context: the conversation and language of the calls.
+    is_first: True in the first round.
     """
     choice = plan.tool_choice
     if choice == "none":
@@ -104,15 +103,16 @@ def offer_tools(
     ]
     clients = (*plan.client_tools, *(tool.spec for tool in mcp_tools.values()))
     specs += (replace(spec, is_clients=True) for spec in clients)
+    # Only the first round: a model that must call a tool in each round would never answer.
     if is_first:
-        specs = _chosen(specs, choice, mcp_tools)
+        specs = _apply_tool_choice(specs, choice, mcp_tools)
     options = replace(plan.options, must_call=is_first and choice != "auto" and bool(specs))
     names = frozenset(spec.name for spec in specs)
     offered = {name: mcp_tool for name, mcp_tool in mcp_tools.items() if name in names}
     return ToolOffer(tuple(specs), options, names - own - offered.keys(), names & own, offered)
 
 
-def _chosen(
+def _apply_tool_choice(
     specs: list[ToolSpec], choice: ToolChoice, mcp_tools: Mapping[str, ClientMcpTool]
 ) -> list[ToolSpec]:
     """Returns the tools that the tool choice leaves. Raises RequestError no_such_tool."""
@@ -136,25 +136,24 @@ def _chosen(
 
 @dataclass(frozen=True, slots=True)
 class ToolAccess:
-    """Everything that a response may use besides text: tools, history, fillers, events."""
+    """Access of a response to tools, history, fillers and events."""
 
     toolbox: Toolbox
     context: ToolContext
     wait_until_confirmed: Callable[[], Awaitable[object]]
-    "Waits until the turn is confirmed. Awaited before a tool changes anything."
+    "Waits until the turn is confirmed; awaited before a tool that changes anything runs."
     record: Callable[[Item], None]
-    "Receives calls and results for the history."
+    "Adds a call or a result to the history."
     fillers: Fillers = field(default_factory=Fillers)
     say: Callable[[str], bool] = lambda _: True
-    """Takes a filler while a tool is slow. Returns False if it cannot be spoken now; try again
-    later."""
+    "Speaks a filler while a tool is slow. Returns False if it cannot be spoken yet."
     report_step: Callable[[McpCallStep], None] = lambda _: None
-    "Receives the steps of calls of a client's MCP servers."
+    "Reports a step of a call of a client's MCP server."
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallBatch:
-    """Calls that run at the same time."""
+    """Calls that run at the same time, and the tools that they may call."""
 
     calls: Sequence[ToolCall]
     server: frozenset[str] = frozenset()
@@ -162,24 +161,24 @@ class ToolCallBatch:
     mcp_tools: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
     "Tools of a client's MCP servers, by name."
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    "Key under which a call's arguments were reported, by the call's id."
+    "Call id -> key under which the call's arguments were reported."
     requests: Mapping[str, str] = field(default_factory=dict[str, str])
-    "Id of the approval request that allowed a call, by the call's id."
+    "Call id -> id of the approval request that allowed the call."
 
 
 @dataclass(frozen=True, slots=True)
 class McpCallRound:
-    """Calls of a client's MCP servers in one round."""
+    """Reports the calls of a client's MCP servers in one round."""
 
     tools: ToolOffer
     access: ToolAccess
     number: int
     "Number of the round within the response, from 0."
 
-    def written(self, delta: CallDelta) -> None:
-        """Reports more of a call's arguments.
+    def report_arguments(self, delta: CallDelta) -> None:
+        """Reports that the model wrote more of a call's arguments.
 
-        A call that needs approval is shown only when complete.
+        A call that needs approval is reported only when it is complete.
         """
         tool = self.tools.mcp_tools.get(delta.name)
         if tool is not None and not tool.needs_approval:
@@ -190,7 +189,8 @@ class McpCallRound:
     def batch(self, written: Sequence[ToolCall], unique: Sequence[ToolCall]) -> ToolCallBatch:
         """Returns the calls as a batch.
 
-        `unique` are the same calls with ids unique in the response.
+        written: calls as the model wrote them. unique: the same calls with ids that are unique in
+        the response.
         """
         ids = zip(written, unique, strict=True)
         keys = {call.call_id: self._key(original.call_id) for original, call in ids}
@@ -204,14 +204,15 @@ class McpCallRound:
             self.access.report_step(McpApprovalStep(call, self.tools.mcp_tools[call.name]))
 
     def _key(self, call_id: str) -> str:
-        """Returns a key unique in the response: models begin to count their ids again in each
-        round."""
+        """Returns a key that is unique in the response: models repeat their ids in later rounds."""
         return f"{self.number}/{call_id}"
 
 
 async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTimer) -> list[str]:
-    """Runs calls and returns one result as JSON for each, in order. silence: measures the silence
-    of the response, and fills it."""
+    """Runs calls at the same time and returns one result as JSON for each, in order.
+
+    It waits for the confirmation of the turn first, unless all calls are read-only.
+    """
     calls = batch.calls
     if not all(_may_run_early(call, batch, access) for call in calls):
         await access.wait_until_confirmed()
@@ -231,8 +232,8 @@ async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTi
     silence.begin()
     try:
         return await work
-    # the user interrupted, and the next response's model must know that the call was begun
     except asyncio.CancelledError:
+        # The user interrupted. The model of the next response must know that the calls were begun.
         for call in calls:
             if call.name not in batch.mcp_tools and not _may_run_early(call, batch, access):
                 record_call(call, INTERRUPTED, access.record)
@@ -240,13 +241,13 @@ async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTi
 
 
 async def run_decided_calls(
-    approved: Sequence[ApprovalDecision], access: ToolAccess, silence: SilenceTimer
+    decisions: Sequence[ApprovalDecision], access: ToolAccess, silence: SilenceTimer
 ) -> list[Message]:
-    """Runs the calls that the client approved.
+    """Runs the calls that the client approved, and returns the messages of all decided calls.
 
-    Returns the messages for the model, denied ones included.
+    decisions: also those about calls that the client denied.
     """
-    allowed = [decision for decision in approved if decision.approve]
+    allowed = [decision for decision in decisions if decision.approve]
     batch = ToolCallBatch(
         [decision.call for decision in allowed],
         mcp_tools={decision.call.name: decision.tool for decision in allowed},
@@ -254,7 +255,7 @@ async def run_decided_calls(
     )
     results = await run_calls(batch, access, silence) if allowed else []
     messages: list[Message] = []
-    for decision in approved:
+    for decision in decisions:
         if not decision.approve:
             messages += call_messages(decision.call, refused_result(decision.reason))
     for decision, result in zip(allowed, results, strict=True):
@@ -263,13 +264,13 @@ async def run_decided_calls(
 
 
 def call_messages(call: ToolCall, result: str) -> tuple[Message, Message]:
-    """Returns a call and its result as the two messages that a model is shown."""
+    """Returns a call and its result as two messages for a model."""
     call_message = Message("assistant", tool_calls=(call,))
     return call_message, Message("tool", result, call_id=call.call_id)
 
 
 def record_call(call: ToolCall, result: str, into: Callable[[Item], None]) -> None:
-    """Adds a call and its result to a history."""
+    """Adds a call and its result to a history. into: adds an item."""
     arguments = json.dumps(dict(call.arguments))
     into(FunctionCallItem(new_id("item"), call.call_id, call.name, arguments))
     into(FunctionOutputItem(new_id("item"), call.call_id, result))

@@ -1,4 +1,4 @@
-"""Tools of all providers (skills, Python functions, MCP servers), and the execution of calls."""
+"""Collects the tools of all providers (skills, Python functions, MCP servers), and runs calls."""
 
 import asyncio
 import logging
@@ -16,35 +16,36 @@ from pipeline.tools.selection import relevant_tools
 logger = logging.getLogger(__name__)
 
 TOOL_TIMEOUT_S = 10.0
-"""Seconds that one call may take. Nobody waits longer for a light; the answer then says that it
-failed."""
+"""Longest time of one call. Nobody waits longer for a light. After it the call counts as failed,
+and the answer can say so."""
 
 MAX_PARALLEL = 8
-"Most calls of one response at a time: a faulty model may ask for hundreds."
+"Most calls of one batch that run at a time: a faulty model may ask for hundreds."
 
 MAX_TOOLS = 128
 """Most tools of all providers together. OpenAI's API takes no more in one request, and a model
 reads each of them again in every turn."""
 
 SHOWN_NAMES = 8
-"Most names in one log line."
+"Most tool names in one log line."
 
-MAX_KNOWN = 32
-"Most catalogues kept: one for each language and state of the providers lately in use."
+MAX_SNAPSHOTS = 32
+"Most snapshots kept: one for each recent language and state of the providers."
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool under the name that models see, and the provider that runs it."""
+    """A tool and the provider that runs it."""
 
     spec: ToolSpec
+    "Specification with the name that models see."
     provider: ToolProvider
     name: str
     "Name that the provider uses."
 
     @cached_property
     def arguments(self) -> ArgumentCheck:
-        """Check of the arguments. Made at the first call: most tools are never called."""
+        """Check of the arguments, made at the first call: most tools are never called."""
         return ArgumentCheck(self.spec.parameters)
 
 
@@ -53,38 +54,39 @@ class _ToolSnapshot:
     """The tools of all providers at one moment."""
 
     specs: tuple[Sequence[ToolSpec], ...]
-    "Tools of each provider. Kept here so that no other object can get their `id`, the cache's key."
+    """Tools of each provider. Their `id`s are the key of the cache, so they are kept: no other
+    object can get the same `id` meanwhile."""
     tools: Mapping[str, Tool]
 
 
 class ToolCatalogue:
-    """The tools of all providers. Recomputed only when a provider returns another sequence."""
+    """Names the tools of all providers. The result is cached until a provider changes its tools."""
 
     def __init__(self, providers: Sequence[ToolProvider]) -> None:
         self._providers = providers
-        self._known: dict[tuple[int, ...], _ToolSnapshot] = {}
+        self._snapshots: dict[tuple[int, ...], _ToolSnapshot] = {}
         self._logged: set[str] = set()
         "Names of tools and providers whose problem has been logged."
         self._left_out: tuple[str, ...] = ()
-        "Tools beyond the limit, as they were logged last."
+        "Names of the tools beyond the limit that were logged last."
 
     def get(self, context: ToolContext) -> Mapping[str, Tool]:
         """Returns the tools by the name that models see, in the order of the providers."""
         by_provider = tuple(self._specs(provider, context) for provider in self._providers)
         key = tuple(id(specs) for specs in by_provider)
-        known = self._known.get(key)
-        if known is None:
-            while len(self._known) >= MAX_KNOWN:
-                del self._known[next(iter(self._known))]
-            known = self._known[key] = _ToolSnapshot(by_provider, self._named(by_provider))
-        return known.tools
+        snapshot = self._snapshots.get(key)
+        if snapshot is None:
+            while len(self._snapshots) >= MAX_SNAPSHOTS:
+                del self._snapshots[next(iter(self._snapshots))]
+            snapshot = self._snapshots[key] = _ToolSnapshot(by_provider, self._named(by_provider))
+        return snapshot.tools
 
     def _specs(self, provider: ToolProvider, context: ToolContext) -> Sequence[ToolSpec]:
         """Returns a provider's tools, or none if it fails."""
         try:
             return provider.tools(context)
-        # providers may be written by others; a bug in one must not cost the others' tools
         except Exception as bug:
+            # Providers may be written by others. A bug in one must not take the others' tools away.
             name = type(provider).__name__
             if name not in self._logged:
                 self._logged.add(name)
@@ -92,8 +94,10 @@ class ToolCatalogue:
             return ()
 
     def _named(self, by_provider: Sequence[Sequence[ToolSpec]]) -> Mapping[str, Tool]:
-        """Names the tools. The first provider's keeps its name; tools beyond the limit are left
-        out."""
+        """Returns the tools by unique names. Tools beyond MAX_TOOLS are left out.
+
+        Of tools with the same name, the first keeps it; later ones get their fallback name.
+        """
         tools: dict[str, Tool] = {}
         left_out: list[str] = []
         for provider, specs in zip(self._providers, by_provider, strict=True):
@@ -131,17 +135,17 @@ class ToolCatalogue:
             logger.warning("two tools have the name %s: %s", name, outcome)
 
 
-NO_OTHERS: Mapping[str, Tool] = {}
+NO_TOOLS: Mapping[str, Tool] = {}
 
 ToolOverride = Callable[[ToolCall, Tool], str | None]
-"Gives a call's result, as JSON for the model, without running the tool. None: the tool is run."
+"Returns a call's result as JSON without running the tool; None: the tool is run."
 
-_HOW: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
-"""Outcome in the metric by error code. All other codes count as "failed"."""
+_METRIC_OUTCOMES: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
+"Error code -> outcome in the metric. All other codes count as `failed`."
 
 
 class Toolbox:
-    """All tools of all sessions, from all providers. `run` never fails: an error is a result, too.
+    """Offers the tools of all providers to all sessions, and runs their calls.
 
     toolbox = Toolbox([FunctionTools(functions), *mcp_tools(servers)], metrics)
     specs = toolbox.specs(context)
@@ -157,10 +161,10 @@ class Toolbox:
         override: ToolOverride | None = None,
         offers_all: bool = True,
     ) -> None:
-        """Takes the providers; where two have a tool of the same name, the first one's keeps it.
+        """Takes the providers, in the order of precedence for tools of the same name.
 
-        timeout_s: limit of one call, unless its ToolSpec has another; None: TOOL_TIMEOUT_S.
-        override: may answer in place of a tool, tools of a client's MCP servers included.
+        timeout_s: longest time of one call, unless its ToolSpec has another; None: TOOL_TIMEOUT_S.
+        override: may answer in place of a tool, also of one of a client's MCP servers.
         offers_all: False to offer a model only the tools that the conversation may need.
         """
         self._catalogues = ToolCatalogue(providers)
@@ -169,7 +173,7 @@ class Toolbox:
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
     def specs(self, context: ToolContext, allowed: Collection[str] | None = None) -> list[ToolSpec]:
-        """Returns the tools that a session may use. allowed: their names; None: all."""
+        """Returns the tools that a session may use. allowed: names of these tools; None: all."""
         tools = self._catalogues.get(context)
         return [t.spec for name, t in tools.items() if allowed is None or name in allowed]
 
@@ -182,11 +186,7 @@ class Toolbox:
         needs_home: bool,
         context_tokens: int | None,
     ) -> Sequence[ToolSpec]:
-        """Returns those of `specs` to offer in this conversation.
-
-        needs_home: keep all tools of the home. context_tokens: the model's context window; None:
-            unknown.
-        """
+        """Returns the tools among `specs` to offer (see `selection.relevant_tools`)."""
         if self._offers_all:
             return specs
         return relevant_tools(
@@ -194,14 +194,14 @@ class Toolbox:
         )
 
     def names(self, context: ToolContext) -> tuple[str, ...]:
-        """Returns the names of all tools there are now. An MCP server's tools come and go."""
+        """Returns the names of all present tools. Those of MCP servers may change at any time."""
         return tuple(self._catalogues.get(context))
 
     def may_run_early(self, call: ToolCall, context: ToolContext) -> bool:
-        """Returns whether the call changes nothing, so that it may run before the turn is
+        """Returns True if the call changes nothing, so that it may run before the turn is
         confirmed.
 
-        Also true for a call that would be refused.
+        A call of an unknown tool counts too, because it would be refused.
         """
         tool = self._catalogues.get(context).get(call.name)
         return tool is None or tool.spec.is_read_only
@@ -212,18 +212,20 @@ class Toolbox:
         context: ToolContext,
         allowed: Collection[str] | None = None,
         *,
-        client_tools: Mapping[str, Tool] = NO_OTHERS,
+        client_tools: Mapping[str, Tool] = NO_TOOLS,
         on_result: Callable[[ToolCall, str], None] = lambda *_: None,
     ) -> list[str]:
         """Runs calls at the same time and returns one result as JSON for each, in order.
 
-        allowed: names that may be called; None: all.
-        client_tools: tools of this session alone, by name.
-        on_result: called with each result as soon as it is there.
+        It never fails: the error of a tool is a result, too.
+
+        allowed: names of the tools that may be called; None: all.
+        client_tools: tools of this session alone, by name; they are always allowed.
+        on_result: called with each result as soon as its call is over.
         """
         slots = asyncio.Semaphore(MAX_PARALLEL)
-        # A copy of this moment: `may_run_early` was just asked about these tools, and providers may
-        # change theirs at any time.
+        # A copy: `may_run_early` was just asked about these tools, and providers may change theirs
+        # at any time.
         tools = {**self._catalogues.get(context), **client_tools}
 
         async def run_call(call: ToolCall) -> str:
@@ -247,18 +249,18 @@ class Toolbox:
         if self._override is not None and (result := self._override(call, tool)) is not None:
             return result
         now = asyncio.get_running_loop().time
-        began_at, how = now(), "cancelled"
+        began_at, label = now(), "cancelled"
         try:
             outcome = await self._outcome(tool, call, context)
             result = self._outcome_text(call, outcome)
-            how = _HOW.get(outcome.error, "failed")
+            label = _METRIC_OUTCOMES.get(outcome.error, "failed")
         except Exception as error:
             # Providers may be written by others. A bug in one, or in its result, costs only this
             # call.
             logger.error("! tool %s failed: %s", call.name, chain_of(error))
-            how, result = "failed", self._outcome_text(call, ToolOutcome({}, error="tool_failed"))
+            label, result = "failed", self._outcome_text(call, ToolOutcome({}, error="tool_failed"))
         finally:
-            self._metrics.observe("earshot_tool_seconds", now() - began_at, outcome=how)
+            self._metrics.observe("earshot_tool_seconds", now() - began_at, outcome=label)
         return result
 
     async def _outcome(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolOutcome:

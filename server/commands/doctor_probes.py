@@ -184,7 +184,7 @@ async def probe_mcp(server: McpToolProvider) -> ProbeResult:
     with single_error():
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
-            await server.tried()
+            await server.first_attempt()
             tools = _count_text(server.count, "tool", "tools")
             result = ProbeResult("ok", f"mcp {server.name}: {tools}")
             if not server.is_connected:

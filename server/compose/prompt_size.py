@@ -12,7 +12,7 @@ from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions, 
 from pipeline.response.generation import ANSWER_TOKENS
 from pipeline.tools.functions import FunctionTools, load_functions
 from pipeline.tools.home import Home, default_home
-from pipeline.tools.selection import most_tools
+from pipeline.tools.selection import largest_selection
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from server.compose.plugins import create_tools
 from server.config import Config
@@ -78,7 +78,7 @@ def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSi
     if llm.context_tokens is None:
         return None
     offers_all = config.tools.offered == "all"
-    offered_tools = tools if offers_all else most_tools(tools, llm.context_tokens)
+    offered_tools = tools if offers_all else largest_selection(tools, llm.context_tokens)
     size_bytes = (
         len(json.dumps(chat_tools(offered_tools), ensure_ascii=False).encode())
         if offered_tools

@@ -1,4 +1,4 @@
-"""The home that skills act on and pages show: the demo home, or a copy of Home Assistant's."""
+"""The home that skills control and pages show: the demo home, or a copy of Home Assistant's."""
 
 from pipeline.tools.home.changes import ChangeJournal
 from pipeline.tools.home.config import AreaConfig, EntityConfig, HomeConfig, default_home

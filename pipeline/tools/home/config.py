@@ -12,10 +12,14 @@ import msgspec
 from core.errors import ConfigError
 
 EntityKind = Literal["light", "switch", "cover", "climate", "fan", "media_player", "lock"]
+"Kind of a device."
 
-MAX_AREAS = 100  # a mansion; all names go into every prompt and into the recogniser's hot words
-MAX_ENTITIES = 500  # the page draws all of them, and each change sends all of them
-MAX_NAME_CHARS = 80  # a name must be short enough to be spoken
+MAX_AREAS = 100
+"Most areas. All names are in each prompt and among the recogniser's hot words."
+MAX_ENTITIES = 500
+"Most devices. The page draws all of them, and each change sends all of them."
+MAX_NAME_CHARS = 80
+"Most characters of a name, which must be short enough to be spoken."
 
 
 class AreaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,13 +35,14 @@ class EntityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     id: str
     area: str
+    "Id of its area."
     kind: EntityKind
     names: dict[str, tuple[str, ...]]
     "Names by language (ISO 639-1). The first one is shown and spoken."
     device_class: str = ""
-    "Finer class than `kind`: blind, curtain, door, window, garage, heater, radio, tv, speaker, ..."
+    "Finer kind: blind, curtain, door, window, garage, heater, radio, tv, speaker, ..."
     state: str = ""
-    "State at the start. Empty: off, closed, paused, locked or heating."
+    "State at the start; empty: the first of `home.STATES` for its kind."
     attributes: dict[str, int | float | str] = {}
     "Attributes at the start, in addition to the defaults of the kind."
 
@@ -67,7 +72,7 @@ class HomeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def default_home() -> HomeConfig:
-    """Returns the bundled home: eleven areas with the usual devices, named in four languages."""
+    """Returns the bundled home: eleven areas with the usual devices, named in eight languages."""
     text = (files("pipeline.tools.home") / "default.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), HomeConfig)
 

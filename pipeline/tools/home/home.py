@@ -1,4 +1,4 @@
-"""The home that voice commands act on: one shared object that skills change and pages watch.
+"""The home that voice commands control: one shared object that skills change and pages watch.
 
 It is the demo home of the configuration, or a copy of the home that Home Assistant controls.
 """
@@ -20,8 +20,10 @@ from pipeline.tools.home.state import (
     TimerState,
 )
 
-MAX_LIST_ITEMS = 100  # a long week's shopping; each change sends the whole list
-MAX_ITEM_CHARS = 80  # longer than any product name that is spoken
+MAX_LIST_ITEMS = 100
+"Most items of the shopping list. Each change sends the whole list."
+MAX_ITEM_CHARS = 80
+"Most characters of an item: more than any spoken product name has."
 
 STATES: Mapping[EntityKind, tuple[str, ...]] = {
     "light": ("off", "on"),
@@ -43,18 +45,19 @@ ATTRIBUTES: Mapping[EntityKind, Mapping[str, AttributeValue]] = {
     "media_player": {"volume": 40, "track": 1},
     "lock": {},
 }
+"Attributes of each kind of device at the start."
 
 
 @dataclass(frozen=True, slots=True)
 class HomeEntity:
-    """A device: its names and its present state."""
+    """A device with its present state."""
 
     config: EntityConfig
     state: str
     attributes: Mapping[str, AttributeValue]
 
     def name(self, language: str) -> str:
-        """Returns the first name in `language`."""
+        """Returns the first name in `language` (see `names_in`)."""
         return names_in(self.config.names, language)[0]
 
 
@@ -65,21 +68,22 @@ class Home:
         home.update("light.kitchen", "on", brightness=40)
         async for state in home.watch():  # the latest state after each change
 
-    Changes are synchronous. `language` is the one in which `snapshot` names things by default.
+    Changes are synchronous. language: ISO 639-1 code of the names in snapshots by default.
     """
 
     def __init__(self, config: HomeConfig, *, language: str = "en") -> None:
         self.config = config
         self.revision = 1
+        "Number that grows with each change."
         self._language = language
-        self._entities = {entity.id: _at_start(entity) for entity in config.entities}
+        self._entities = {entity.id: _initial_entity(entity) for entity in config.entities}
         self._items: dict[str, ShoppingListItem] = {}
         self._timers: Callable[[], Iterable[TimerState]] = tuple
         self._reach: HomeReachability = "here"
         self._changed = asyncio.Event()
 
     def snapshot(self, language: str | None = None) -> HomeState:
-        """Returns the present state of the home, with names in `language`."""
+        """Returns the present state of the home. language: of the names; None: the default."""
         language = language or self._language
         return HomeState(
             revision=self.revision,
@@ -87,7 +91,7 @@ class Home:
                 AreaState(area.id, _title(names_in(area.names, language)[0]))
                 for area in self.config.areas
             ),
-            entities=tuple(_shown(entity, language) for entity in self._entities.values()),
+            entities=tuple(_entity_state(entity, language) for entity in self._entities.values()),
             shopping_list=tuple(self._items.values()),
             timers=tuple(self._timers()),
             reach=self._reach,
@@ -96,7 +100,7 @@ class Home:
     async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
         """Yields the present state, then the state after each change.
 
-        A slow reader gets only the latest.
+        A slow reader misses states, but always gets the latest. language: as for `snapshot`.
         """
         seen = 0
         while True:
@@ -106,10 +110,11 @@ class Home:
             yield self.snapshot(language)
 
     def entities(self) -> tuple[HomeEntity, ...]:
+        """Returns all devices."""
         return tuple(self._entities.values())
 
     def entity(self, entity_id: str) -> HomeEntity:
-        """Returns the device. Raises KeyError."""
+        """Returns the device with this id. Raises KeyError."""
         return self._entities[entity_id]
 
     def area_name(self, area_id: str, language: str) -> str:
@@ -120,7 +125,9 @@ class Home:
     def update(
         self, entity_id: str, state: str | None = None, **attributes: AttributeValue
     ) -> HomeEntity:
-        """Sets a device's state and attributes, and returns the device.
+        """Sets the state and attributes of a device, and returns the device.
+
+        state: one of STATES for its kind; None: unchanged.
 
         Raises KeyError for an unknown id, ValueError for a state that its kind does not have.
         """
@@ -134,7 +141,10 @@ class Home:
         return new
 
     def add_item(self, text: str) -> ShoppingListItem | None:
-        """Puts `text` on the shopping list. Returns the item, or None if the list is full."""
+        """Adds an item to the shopping list, unless it is there, and returns it.
+
+        None: the list is full.
+        """
         text = " ".join(text.split())[:MAX_ITEM_CHARS]
         for item in self._items.values():
             if item.text.casefold() == text.casefold() and not item.done:
@@ -149,7 +159,7 @@ class Home:
         return item
 
     def complete_item(self, text: str) -> ShoppingListItem | None:
-        """Ticks `text` off the shopping list.
+        """Ticks an item off the shopping list by its text.
 
         Returns the item, or None if it is not on the list.
         """
@@ -176,30 +186,33 @@ class Home:
         """Returns the items that are still to be bought."""
         return tuple(item for item in self._items.values() if not item.done)
 
-    def furnish(self, config: HomeConfig) -> None:
-        """Replaces areas and devices. Devices that remain keep their state."""
+    def configure(self, config: HomeConfig) -> None:
+        """Replaces areas and devices. Devices in both configurations keep their state."""
         kept = self._entities
         self.config = config
         self._entities = {
             entity.id: replace(kept[entity.id], config=entity)
             if entity.id in kept
-            else _at_start(entity)
+            else _initial_entity(entity)
             for entity in config.entities
         }
         self.touch()
 
     def show_reach(self, reach: HomeReachability) -> None:
-        """Shows whether the home can be reached, for a home that mirrors another system."""
+        """Sets whether the system that this home mirrors can be reached."""
         if reach != self._reach:
             self._reach = reach
             self.touch()
 
     def show_timers(self, timers: Callable[[], Iterable[TimerState]]) -> None:
-        """Includes these timers in snapshots. Their owner calls `touch` when they change."""
+        """Includes timers in snapshots.
+
+        timers: returns the present timers. Its owner calls `touch` when they change.
+        """
         self._timers = timers
 
     def touch(self) -> None:
-        """Wakes the watchers: something that a snapshot shows has changed."""
+        """Wakes the watchers, because something in the snapshot has changed."""
         self.revision += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -212,13 +225,13 @@ class Home:
 
 
 def names_in(names: Mapping[str, tuple[str, ...]], language: str) -> tuple[str, ...]:
-    """Returns the names in `language`, else the English ones, else the first that exist."""
+    """Returns the names in `language`, else the English ones, else those in any language."""
     return (
         names.get(language) or names.get("en") or next(group for group in names.values() if group)
     )
 
 
-def _at_start(config: EntityConfig) -> HomeEntity:
+def _initial_entity(config: EntityConfig) -> HomeEntity:
     states = STATES[config.kind]
     state = config.state or states[0]
     if state not in states:
@@ -229,7 +242,7 @@ def _at_start(config: EntityConfig) -> HomeEntity:
     return HomeEntity(config, state, {**ATTRIBUTES[config.kind], **config.attributes})
 
 
-def _shown(entity: HomeEntity, language: str) -> EntityState:
+def _entity_state(entity: HomeEntity, language: str) -> EntityState:
     return EntityState(
         id=entity.config.id,
         name=_title(entity.name(language)),

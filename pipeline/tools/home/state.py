@@ -1,4 +1,4 @@
-"""State of the home at one moment. Encoded as JSON it is the `earshot.home` event."""
+"""State of the home at one moment. Its JSON is the content of the `earshot.home` event."""
 
 from typing import Literal
 
@@ -17,12 +17,14 @@ class AreaState(msgspec.Struct, frozen=True):
 
 
 class EntityState(msgspec.Struct, frozen=True):
-    """A device of the home, as it is now."""
+    """A device of the home."""
 
     id: str
     name: str
     area: str
+    "Id of its area."
     kind: str
+    "An `EntityKind`."
     state: str
     "One of on, off, open, closed, playing, paused, heat, locked, unlocked."
     attributes: dict[str, AttributeValue]
@@ -43,18 +45,19 @@ class TimerState(msgspec.Struct, frozen=True):
 
     id: str
     name: str
-    "Name of the timer. Empty: it has none."
+    "Name of the timer; empty: it has none."
     conversation_id: str
     duration_s: float
-    "Duration as it was set, with time that was added or taken later."
+    "Duration of the timer, with time that was added or removed later."
     remaining_s: float
     "Time left at the moment of the snapshot."
     state: Literal["running", "paused", "ringing"]
 
 
 HomeReachability = Literal["here", "away", "refused"]
-"""Reachability of the system behind the home. away: it cannot be reached, and the last known state
-is shown. refused: the same, and it is not tried again."""
+"""State of the connection to the system that the home mirrors. here: connected, or there is no such
+system. away: it cannot be reached, and the home shows the last known state. refused: the same, and
+no further attempt is made."""
 
 
 class HomeState(msgspec.Struct, frozen=True):

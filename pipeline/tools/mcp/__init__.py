@@ -1,4 +1,4 @@
-"""Client of MCP servers: each one is a ToolProvider, with tools while its server is connected."""
+"""Client of MCP servers: a ToolProvider for each, which has tools while its server is connected."""
 
 from pipeline.tools.mcp.client import McpToolProvider, mcp_tools
 from pipeline.tools.mcp.settings import McpServerSettings

@@ -1,4 +1,4 @@
-"""Calls that wait for the client's approval, and the response that follows the decision."""
+"""Keeps the calls that wait for the client's approval, and requests the response that follows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,15 +10,17 @@ from pipeline.shared.settings import ResponseRequest
 from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
 
 MAX_WAITING = 64
-"Most calls of one session that wait. Beyond it, the oldest can no longer be approved."
+"Most waiting calls of one session. If there are more, the oldest can no longer be approved."
 
 
 @dataclass(slots=True)
 class _ApprovalRound:
-    """Calls that one response asked for. The next response begins when all of them are decided."""
+    """Calls of one response that need approval. The next response begins when all are decided."""
 
     request: ResponseRequest
+    "Request of that response."
     waiting: set[str] = field(default_factory=set[str])
+    "Ids of the open approval requests."
     decided: list[ApprovalDecision] = field(default_factory=list[ApprovalDecision])
 
 
@@ -26,10 +28,10 @@ class Approvals:
     """Open approval requests of one session."""
 
     def __init__(self) -> None:
-        # By the id of the approval request.
         self._waiting: dict[str, tuple[_ApprovalRound, ToolCall, ClientMcpTool]] = {}
+        "Waiting calls by the id of their approval request."
         self._rounds: dict[str, _ApprovalRound] = {}
-        "By the id of the response that asks."
+        "Rounds by the id of the response that asks."
 
     def ask(
         self,
@@ -42,7 +44,7 @@ class Approvals:
         """Adds a call that needs approval.
 
         request_id: id of the approval request's item. response_id: the response that asks.
-        request: parameters of that response, used again for the one that follows the decision.
+        request: request of that response; the response after the decision has the same parameters.
         """
         round_ = self._rounds.setdefault(response_id, _ApprovalRound(request))
         round_.waiting.add(request_id)

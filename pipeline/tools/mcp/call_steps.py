@@ -1,6 +1,6 @@
-"""Steps of the calls of a client's MCP servers, while a response is made.
+"""Steps of the calls of a client's MCP servers during a response.
 
-They are reported to the client once the response is delivered.
+The client gets them as events when the response is delivered.
 """
 
 from dataclasses import dataclass
@@ -14,20 +14,23 @@ class McpArgumentsStep:
     """The model wrote more of the arguments of a call."""
 
     key: str
-    "Key of the call among those that are being written."
+    "Key of the call, unique in the response (see `McpCallRound`)."
     tool: ClientMcpTool
     delta: str
+    "Further arguments, a piece of JSON."
 
 
 @dataclass(frozen=True, slots=True)
 class McpStartStep:
-    """A call is complete and is being run."""
+    """A call is complete and begins to run."""
 
     key: str
+    "Key under which its arguments were reported."
     call: ToolCall
     "Call with an id that is unique in the response."
     tool: ClientMcpTool
     approval_request_id: str | None = None
+    "Id of the request that allowed it; None: it needed no approval."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One MCP server: connected in the background, and reconnected whenever the connection is lost."""
+"""Connects to one MCP server in the background, and again whenever the connection is lost."""
 
 import asyncio
 import importlib
@@ -11,11 +11,11 @@ from core.errors import ConfigError, first_error
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from core.tasks import Backoff
 from pipeline.tools.mcp.errors import (
-    gone_codes,
     is_bad_stream,
-    is_broken_off,
     is_cancelling,
+    is_protocol_failure,
     is_refusal,
+    lost_connection_codes,
 )
 from pipeline.tools.mcp.schema import MAX_TOOLS, tool_outcome, tool_specs
 from pipeline.tools.mcp.settings import McpServerSettings
@@ -28,34 +28,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 60.0
-"Seconds for connecting. `uvx` and `npx` download a server before they start it the first time."
+"Longest time to connect. `uvx` and `npx` download a server before its first start."
 
 LIST_EVERY_S = 60.0
-"""Seconds between two listings of the tools. Finds new tools of servers that do not report them,
-and servers that went away silently."""
+"""Time between two listings of the tools. They find changes that a server does not report, and a
+server that went away silently."""
 
 LISTEN_AGAIN_S = 5.0
-"Seconds until changes are subscribed again: proxies close streams on which nothing happens."
+"Wait before the next subscription to changes: proxies close streams on which nothing happens."
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
-"""FIRST_WAIT_S and LONGEST_WAIT_S: first and longest wait between two attempts to connect, in
-seconds. The wait is doubled each time."""
+"First and longest wait between two attempts to connect. The wait is doubled each time."
 
-LASTED_S = 10.0
-"A connection that lasted this many seconds was good: the wait starts at FIRST_WAIT_S again."
+STABLE_AFTER_S = 10.0
+"Duration after which a connection counts as good: the next wait is FIRST_WAIT_S again."
 
 NO_STREAMABLE_HTTP = (400, 404, 405)
 "HTTP status of a server that knows only HTTP with SSE (MCP 2025-03-26, backwards compatibility)."
 
 MAX_REASON_CHARS = 300
+"Most characters of an error or a log line of the server."
 MAX_PAGES = 20
+"Most pages of one listing of the tools."
 
 
 def mcp_tools(servers: Mapping[str, McpServerSettings]) -> tuple["McpToolProvider", ...]:
-    """Returns a provider for each server.
+    """Returns a provider for each server, by the server's name; its `run` connects.
 
-    Its `run` connects. Raises ConfigError without the library.
+    Raises ConfigError if the library is not installed.
     """
     if servers and find_spec("mcp") is None:
         raise ConfigError("tools.mcp: the package mcp is not installed: `earshot extras add mcp`")
@@ -63,7 +64,7 @@ def mcp_tools(servers: Mapping[str, McpServerSettings]) -> tuple["McpToolProvide
 
 
 class McpToolProvider:
-    """ToolProvider of one MCP server. It has no tools while the server is not connected."""
+    """ToolProvider of one MCP server. It has tools only while the server is connected."""
 
     def __init__(
         self,
@@ -76,17 +77,20 @@ class McpToolProvider:
     ) -> None:
         """Takes the server's settings.
 
-        admit: awaited before each attempt; raises if it must not be made.
+        name: the server's name, for the log and for fallback names of tools.
+        first_wait_s: wait before the second attempt to connect.
+        connect_timeout_s: longest time of an attempt; None: CONNECT_TIMEOUT_S.
+        admit: awaited before each attempt; raises if the attempt must not be made.
         """
         self.name = name
         self._server = server
-        self._backoff = Backoff.doubling(first_wait_s, LONGEST_WAIT_S, LASTED_S)
+        self._backoff = Backoff.doubling(first_wait_s, LONGEST_WAIT_S, STABLE_AFTER_S)
         self._connect_timeout_s = connect_timeout_s
         self._admit = admit
         self._was_tried = asyncio.Event()
         "Set when the first attempt has succeeded or failed."
         self._has_failed = False
-        "True once an attempt has failed."
+        "True after an attempt has failed."
         self._client: Client | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._listed: list[Tool] = []
@@ -98,17 +102,18 @@ class McpToolProvider:
         self._has_ended = False
         "True when the server's program has closed its output."
         self._is_refused = False
-        "True when the server refused us. Then it is not tried again."
-        self._asks_first = True
-        """True to ask for the protocol's version of 2026 first. Servers built with the package of
-        early 2025 break on that question, so every second attempt goes without, until one
-        succeeds."""
+        "True when the server refused us. No further attempt is made."
+        self._asks_for_2026 = True
+        """True to ask for the protocol's version of 2026. Servers built with the package of early
+        2025 fail at that request, so every second attempt leaves it out, until one succeeds."""
         self._status = 0
         "Status of the last HTTP error of this connection; 0: none."
         self._had_client = False
-        "True if the present attempt got as far as a connection."
+        "True if the present attempt has led to a connection."
         self._last_line = ""
+        "Last line that the server's program wrote to its standard error."
         self._last_reason = ""
+        "Reason for which the last connection or attempt ended; empty while connected."
 
     @property
     def is_connected(self) -> bool:
@@ -125,16 +130,16 @@ class McpToolProvider:
         """Reason why the server is not connected, without our secrets."""
         return self._last_reason
 
-    async def tried(self) -> None:
+    async def first_attempt(self) -> None:
         """Waits until the first attempt has succeeded or failed."""
         await self._was_tried.wait()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        """Returns the tools as of the last listing; none while the server is not connected."""
+        """Returns the tools of the last listing; none while the server is not connected."""
         return self._specs
 
     def server_name(self, name: str) -> str:
-        """Returns the name that the server uses for a tool."""
+        """Returns the server's own name of a tool. name: the name that models see."""
         return self._names.get(name, name)
 
     async def call(
@@ -149,17 +154,17 @@ class McpToolProvider:
         try:
             return tool_outcome(await client.call_tool(server_name, dict(arguments)))
         except MCPError as error:
-            # if the server is gone, listing its tools will fail as well, and it is reconnected
+            # If the server is gone, listing its tools fails as well, and `run` reconnects.
             self._must_list.set()
-            if error.code in gone_codes() and not is_bad_stream(error.message):
+            if error.code in lost_connection_codes() and not is_bad_stream(error.message):
                 return self._unavailable()
             message = self._server.masked(error.message)[:MAX_REASON_CHARS]
             return ToolOutcome({"message": message}, error="tool_failed")
 
     async def run(self) -> None:
-        """Stays connected until cancelled, then stops the server's program. Never raises.
+        """Stays connected until cancelled, then stops the server's program. Raises no error.
 
-        Returns when the server refuses us, and at once whenever it is called again after that.
+        It returns when the server refuses us, and at once if it is called again after that.
         """
         await asyncio.to_thread(importlib.import_module, "mcp")  # importing takes half a second
         loop = asyncio.get_running_loop()
@@ -169,18 +174,18 @@ class McpToolProvider:
             try:
                 await self._connect()
             except Exception as error:
-                # The server is a foreign program: whatever it did, only its own connection ends.
+                # The server is a foreign program. Any error ends only its own connection.
                 self._is_refused = is_refusal(error)
                 self._log_end(error)
-                # An older server may break on the first way of asking. The second attempt decides.
-                is_odd = is_broken_off(error)
-                if self._is_refused or self._has_failed or not is_odd:
+                # An older server may fail at the first request. Then the second attempt decides.
+                is_protocol_error = is_protocol_failure(error)
+                if self._is_refused or self._has_failed or not is_protocol_error:
                     self._was_tried.set()
                 self._has_failed = True
-                if is_odd and not self._had_client:
-                    self._asks_first = not self._asks_first
+                if is_protocol_error and not self._had_client:
+                    self._asks_for_2026 = not self._asks_for_2026
             if is_cancelling():
-                # a TaskGroup that ends with errors forgets the cancellation
+                # A TaskGroup that ends with errors forgets that its task was cancelled.
                 raise asyncio.CancelledError
             if self._is_refused:
                 return
@@ -188,7 +193,7 @@ class McpToolProvider:
             await asyncio.sleep(self._backoff.fail(lasted_s))
 
     async def _connect(self) -> None:
-        """Makes one connection, by streamable HTTP or else by SSE. Raises whatever ends it."""
+        """Connects once, by streamable HTTP or else by SSE. Raises what ends the connection."""
         try:
             await self._connect_by(is_older=False)
         except Exception as newer:
@@ -201,7 +206,7 @@ class McpToolProvider:
             except Exception as older:
                 if self._had_client or is_refusal(older):
                     raise
-                self._status = status  # neither way works: the first one's error says more
+                self._status = status  # both failed; the first error says more
                 raise newer from older
 
     async def _connect_by(self, *, is_older: bool) -> None:
@@ -219,9 +224,9 @@ class McpToolProvider:
             read_timeout_seconds=max(CONNECT_TIMEOUT_S, self._server.timeout_s),
             message_handler=self._on_message,
             cache=None,
-            mode="auto" if self._asks_first else "legacy",
+            mode="auto" if self._asks_for_2026 else "legacy",
         )
-        # Entered and left by this task alone: anyio's cancel scopes do not allow anything else.
+        # This task alone enters and leaves the client: anyio's cancel scopes demand it.
         async with asyncio.timeout(self._connect_timeout_s or CONNECT_TIMEOUT_S) as limit, client:
             await self._list(client)
             limit.reschedule(None)
@@ -237,7 +242,7 @@ class McpToolProvider:
                 self._client, self._specs, self._names, self._listed = None, (), {}, []
 
     async def _relist(self, client: "Client") -> None:
-        """Lists the tools whenever they may have changed. Raises when the server is gone."""
+        """Lists the tools whenever they may have changed. Raises an error if the server is gone."""
         while True:
             try:
                 async with asyncio.timeout(LIST_EVERY_S):
@@ -266,8 +271,8 @@ class McpToolProvider:
     async def _listen(self, client: "Client") -> None:
         """Subscribes to changes of the tools.
 
-        Servers of 2026 report changes on request, older ones unasked (see `_on_message`). For those
-        that do neither, `_relist` lists the tools regularly.
+        Servers of 2026 report changes to subscribers. Older ones report them to all clients (see
+        `_on_message`), or not at all, so `_relist` lists the tools regularly.
         """
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -294,12 +299,10 @@ class McpToolProvider:
         self._must_list.set()
 
     def _on_http_error(self, status: int) -> None:
-        """Notes an HTTP error. Raises McpAccessDenied if the server refuses us.
-
-        Otherwise the library would ask again at once in another way, and then we would. A 403 while
-        connected may concern a single tool, so it does not count.
-        """
+        """Stores an HTTP error. Raises McpAccessDenied if the server refuses us."""
         self._status = status
+        # Without this error the library would ask again at once in another way, and then we would.
+        # A 403 while connected may concern a single tool, so it does not count.
         if status == 401 or (status == 403 and self._client is None):
             raise McpAccessDenied(f"HTTP {status}")
 
@@ -313,7 +316,8 @@ class McpToolProvider:
         return ToolOutcome({"message": message}, error="tool_unavailable")
 
     def _log_end(self, error: Exception) -> None:
-        """Logs why the connection ended, once for each reason: a server may be away for days."""
+        """Logs why the connection ended. Repetitions of a reason are only for debugging, because a
+        server may be away for days."""
         from mcp import MCPError
 
         first = first_error(error)

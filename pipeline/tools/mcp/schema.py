@@ -1,4 +1,4 @@
-"""Conversion of MCP tools and results into ours. Pure; all that a server sends is limited here."""
+"""Converts MCP tools and results into ours, and limits their size. Pure."""
 
 import json
 import logging
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_TOOLS = 64
-"Most tools of one server. Models choose badly among more, and read each one again in every turn."
+"Most tools of one server. Models choose badly among more, and read each one in every turn."
 
 MAX_SCHEMA_CHARS = 8000
 "Most characters of one tool's schema, as JSON."
 
 MAX_DESCRIPTION_CHARS = 1000
+"Most characters of one tool's description."
 MAX_NAME_CHARS = 64
 "Most characters of a name in OpenAI's API."
-MAX_THEIR_NAME_CHARS = 256
-"""Most characters of the server's own name of a tool, which clients see. MCP advises 128
-(2025-11-25, tools)."""
+MAX_SERVER_NAME_CHARS = 256
+"Most characters of the server's own name of a tool. MCP advises 128 (2025-11-25, tools)."
 
-NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-"Characters that OpenAI's API does not take in names. MCP allows dots and slashes."
+FORBIDDEN_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
+"Characters that OpenAI's API does not allow in names. MCP allows dots and slashes."
 
 MAX_TEXT_CHARS = 100_000
-"Most characters of a result that are processed. A model is shown fewer."
+"Most characters of a result's text. Later steps cut it further for the model."
 
 
 def tool_specs(
     server_name: str, server: McpServerSettings, tools: Iterable["Tool"]
 ) -> tuple[tuple[ToolSpec, ...], Mapping[str, str]]:
-    """Returns the tools that may be used, and the server's own name of each by our name."""
+    """Returns (tools that may be used, our name of a tool -> the server's own name)."""
     wanted = [t for t in tools if server.tools is None or t.name in server.tools]
     if len(wanted) > MAX_TOOLS:
         logger.warning(
@@ -58,12 +58,12 @@ def tool_specs(
 
 
 def _spec(server_name: str, server: McpServerSettings, tool: "Tool") -> ToolSpec | None:
-    name = NOT_IN_NAMES.sub("_", tool.name)[:MAX_NAME_CHARS]
+    name = FORBIDDEN_NAME_CHARS.sub("_", tool.name)[:MAX_NAME_CHARS]
     size = len(json.dumps(tool.input_schema))
-    if not name or len(tool.name) > MAX_THEIR_NAME_CHARS or size > MAX_SCHEMA_CHARS:
+    if not name or len(tool.name) > MAX_SERVER_NAME_CHARS or size > MAX_SCHEMA_CHARS:
         problem = f"a schema of {size} characters, at most {MAX_SCHEMA_CHARS}"
         if size <= MAX_SCHEMA_CHARS:
-            problem = f"a name of {len(tool.name)} characters, 1 to {MAX_THEIR_NAME_CHARS}"
+            problem = f"a name of {len(tool.name)} characters, 1 to {MAX_SERVER_NAME_CHARS}"
         logger.warning("mcp %s: a tool is left out: %r has %s", server_name, name, problem)
         return None
     description = tool.description or tool.title or name
@@ -79,10 +79,7 @@ def _spec(server_name: str, server: McpServerSettings, tool: "Tool") -> ToolSpec
 
 
 def tool_outcome(result: "CallToolResult") -> ToolOutcome:
-    """Returns structured content if there is any, else the texts.
-
-    Pictures and sound are only counted.
-    """
+    """Returns a result's structured content, or else its texts. Images and audio are counted."""
     texts, left_out = _read(result.content)
     data: dict[str, object]
     if result.is_error:
@@ -97,7 +94,7 @@ def tool_outcome(result: "CallToolResult") -> ToolOutcome:
 
 
 def _read(blocks: Sequence[Any]) -> tuple[str, str]:
-    """Returns the texts, and the count of everything else, such as `1 image, 2 audio`."""
+    """Returns (texts, numbers of all other blocks, such as `1 image, 2 audio`)."""
     texts: list[str] = []
     others: Counter[str] = Counter()
     for block in blocks:

@@ -1,4 +1,4 @@
-"""MCP servers that the client of one session named: their connections and their tools."""
+"""Connects one session to the MCP servers that its client named, and collects their tools."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ from pipeline.tools.mcp.tool import (
 )
 
 NO_USER = ToolContext("", "")
-"Context in which a server is asked for its tools: they are the same for all users."
+"Context for listing the tools of a server, which are the same for all users."
 
 SETTING = "realtime.mcp_hosts"
-"Setting with the hosts of the MCP servers that clients may name. It is named in errors."
+"Name of the setting with the allowed hosts, for errors."
 
 FIRST_WAIT_S = 0.1
-"Seconds before the second attempt. It is short, because a response may wait for the tools."
+"Wait before the second attempt to connect. It is short, because a response may wait for the tools."
 
 
 @dataclass(slots=True)
@@ -43,18 +43,18 @@ class _McpLink:
     server: ClientMcpServer
     tools: McpToolProvider
     item: McpListItem
+    "Item of the history that lists the tools."
     previous_item_id: str | None = None
-    is_known: asyncio.Event = field(default_factory=asyncio.Event)
-    "Set when the client has been informed whether the server is connected."
+    is_reported: asyncio.Event = field(default_factory=asyncio.Event)
+    "Set when the success or failure of the connection has been reported to the client."
     task: asyncio.Task[None] | None = None
     known_tools: tuple[Sequence[ToolSpec], ClientMcpServer, tuple[ClientMcpTool, ...]] | None = None
-    """Inputs that the tools were made from, and the tools. They are made again when an input
-    changes."""
+    """(specifications, server, tools made from both). The tools are made again when a specification
+    or the server changes."""
 
 
 class McpListHistory(Protocol):
-    """History that holds the lists of tools as items. Implemented by
-    `pipeline.conversation.history.History`."""
+    """The part of `pipeline.conversation.history.History` that keeps lists of tools as items."""
 
     def add(self, item: McpListItem) -> str | None:
         """Adds the item at the end and returns the id of the item before it."""
@@ -66,8 +66,10 @@ class McpListHistory(Protocol):
 class SessionMcpServers:
     """Connections of one session to the MCP servers that its client named.
 
-    A server that cannot be reached is reported once, and tried again when the client names it
-    again. One whose connection is lost later reconnects by itself.
+    A server that cannot be reached is reported once; the next attempt is made when the client names
+    it again. A connection that is lost later is restored automatically.
+
+    policy: limits and allowed hosts. emit: sends an event to the client.
     """
 
     def __init__(
@@ -77,30 +79,30 @@ class SessionMcpServers:
         self._policy, self._history, self._emit = policy, history, emit
         self._links: dict[object, _McpLink] = {}
         "Connections by the key of their server (`ClientMcpServer.connection_key`)."
-        self._of_session: tuple[ClientMcpServer, ...] = ()
-        "Servers in the settings of the session. Others belong to single responses."
+        self._session_servers: tuple[ClientMcpServer, ...] = ()
+        "Servers in the settings of the session. Other servers belong to single responses."
         self._tasks: asyncio.TaskGroup | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Connects the servers that the session was opened with."""
+        """Connects the servers of the session. tasks: group in which the connections run."""
         self._tasks = tasks
-        self._connect(self._of_session)
+        self._connect(self._session_servers)
 
     def configure(self, servers: tuple[ClientMcpServer, ...]) -> None:
-        """Replaces the servers of the session. Raises RequestError; then nothing changes."""
-        if servers == self._of_session:
+        """Replaces the servers of the session. If it raises RequestError, nothing has changed."""
+        if servers == self._session_servers:
             self._connect(servers)
             return
         self.check(servers)
-        wanted, had = (
-            {server.connection_key for server in some} for some in (servers, self._of_session)
+        new_keys, old_keys = (
+            {server.connection_key for server in some} for some in (servers, self._session_servers)
         )
-        for link in had - wanted:
-            self._drop(link)
-        self._of_session = servers
-        for link in wanted - had:
-            if (known := self._links.get(link)) is not None and known.is_known.is_set():
-                self._report_again(known)
+        for key in old_keys - new_keys:
+            self._drop(key)
+        self._session_servers = servers
+        for key in new_keys - old_keys:
+            if (link := self._links.get(key)) is not None and link.is_reported.is_set():
+                self._report_again(link)
         self._connect(servers)
 
     def check(self, servers: Sequence[ClientMcpServer]) -> None:
@@ -130,15 +132,15 @@ class SessionMcpServers:
                 ) from None
 
     def resolved(self, servers: Sequence[ClientMcpServer]) -> tuple[ClientMcpServer, ...]:
-        """Returns a response's servers in full: one with only a label stands for that of the
-        session.
+        """Returns the servers of a response with all settings.
 
+        A server that has only a label stands for the session's server of that label.
         Raises RequestError as `check`, and NotFound mcp_server_not_found.
         """
-        settled = {server.label: server for server in self._of_session}
+        by_label = {server.label: server for server in self._session_servers}
         full: list[ClientMcpServer] = []
         for server in servers:
-            known = settled.get(server.label)
+            known = by_label.get(server.label)
             if not server.url and known is None:
                 raise NotFound(
                     f"The session has no MCP server {server.label!r}: send its server_url.",
@@ -147,7 +149,7 @@ class SessionMcpServers:
                 )
             full.append(server.of_session(known) if known and not server.url else server)
         self.check(full)
-        links = {server.connection_key for server in (*full, *self._of_session)}
+        links = {server.connection_key for server in (*full, *self._session_servers)}
         if full and len(links) > self._policy.max_servers:
             raise _too_many(len(links), full[0], self._policy, "with those of the session, ")
         return tuple(full)
@@ -157,7 +159,7 @@ class SessionMcpServers:
         self._connect(servers)
         for server in servers:
             if (link := self._links.get(server.connection_key)) is not None:
-                await link.is_known.wait()
+                await link.is_reported.wait()
 
     def tools(self, servers: Sequence[ClientMcpServer]) -> list[ClientMcpTool]:
         """Returns the tools of those servers that are connected now."""
@@ -200,11 +202,11 @@ class SessionMcpServers:
         return _McpLink(server, tools, McpListItem(new_id("mcpl"), server.label))
 
     def _make_room(self, wanted: Sequence[ClientMcpServer]) -> None:
-        """Drops the oldest connection that only an earlier response needed, if there are too
-        many."""
+        """Drops the oldest connection that only an earlier response needed, if the limit is
+        reached."""
         if len(self._links) < self._policy.max_servers:
             return
-        kept = {server.connection_key for server in (*self._of_session, *wanted)}
+        kept = {server.connection_key for server in (*self._session_servers, *wanted)}
         for key in [key for key in self._links if key not in kept][:1]:
             self._drop(key)
 
@@ -212,27 +214,27 @@ class SessionMcpServers:
         link = self._links.pop(key, None)
         if link is not None and link.task is not None:
             link.task.cancel()
-            if not link.is_known.is_set():
+            if not link.is_reported.is_set():
                 self._report(link, "it is not wanted any more")
 
     async def _run(self, link: _McpLink) -> None:
-        """Reports how the attempt ends. If it succeeds, stays connected until cancelled."""
+        """Connects and reports the result. After a success, stays connected until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(link.tools.run(), name=f"mcp-{link.server.label}-run")
-            await link.tools.tried()
+            await link.tools.first_attempt()
             if link.tools.is_connected:
                 link.item = replace(link.item, tools=tool_definitions(_tools(link, link.server)))
                 self._report(link)
             else:
                 running.cancel()
                 self._report(link, link.tools.reason)
-        # The server cannot be reached or refuses us. It is tried again when the client names it
-        # again.
+        # The server cannot be reached or refuses us. The next attempt is made when the client names
+        # it again.
         self._links = {key: known for key, known in self._links.items() if known is not link}
 
     def _report_again(self, link: _McpLink) -> None:
-        """Reports a server's tools again: a response had it already, and now the session gets
-        it."""
+        """Reports the tools of a server again, because the session now has it too, not only a
+        response."""
         link.item = McpListItem(new_id("mcpl"), link.server.label)
         self._begin(link)
         link.item = replace(link.item, tools=tool_definitions(_tools(link, link.server)))
@@ -252,13 +254,13 @@ class SessionMcpServers:
             self._emit(ErrorEvent("mcp_list_tools_failed", what))
         else:
             self._warn_of_limit(link)
-        link.is_known.set()
+        link.is_reported.set()
 
     def _warn_of_limit(self, link: _McpLink) -> None:
-        """Reports an error if the session's servers have more tools than a model is offered."""
+        """Sends an error event if the session's servers have more than MAX_TOOLS tools."""
         others = [
             server
-            for server in self._of_session
+            for server in self._session_servers
             if server.connection_key != link.server.connection_key
         ]
         count = len(self.tools([*others, link.server]))
@@ -293,7 +295,7 @@ def _too_many(
 
 
 def _admitted(server: ClientMcpServer, hosts: HostAllowlist) -> FetchTarget:
-    """Checks the address against the allowed hosts. Raises UrlNotAllowed."""
+    """Returns the server's address if its host is allowed. Raises UrlNotAllowed."""
     target = parse_fetch_target(server.url)
     if not hosts:
         raise UrlNotAllowed(
@@ -305,10 +307,9 @@ def _admitted(server: ClientMcpServer, hosts: HostAllowlist) -> FetchTarget:
 
 
 def _is_address(host: str) -> bool:
-    """Returns whether the host is an address or this machine.
+    """Returns True if the host is an IP address or `localhost`.
 
-    Then the operator allowed just that. Of any other name, the address that it leads to is checked,
-    too.
+    The operator allowed exactly this address. A host name needs a further check of its address.
     """
     try:
         ip_address(host)
@@ -317,36 +318,31 @@ def _is_address(host: str) -> bool:
     return True
 
 
-# The MCP servers of one response. Equal offers lead to the same tools.
-
-
 @dataclass(frozen=True, slots=True)
 class SessionMcpOffer:
-    """The MCP servers of one response, and the request that named them."""
+    """The MCP servers of one response. Equal offers lead to the same tools."""
 
     servers: SessionMcpServers
+    "Connections of the session."
     named: tuple[ClientMcpServer, ...]
+    "Servers of this response."
     request: ResponseRequest
     "Request of the response."
 
     @property
     def approved(self) -> tuple[ApprovalDecision, ...]:
-        """Decisions about calls, which are run or denied before the model is asked."""
+        """Decisions about calls. The calls are run or denied before the model generates."""
         return self.request.approved
 
     async def ready(self) -> None:
-        """Waits for servers that the response itself named.
-
-        Those of the session delay no response.
-        """
+        """Waits until the servers that the response itself named are connected or have failed."""
+        # A server of the session delays no response.
         if self.request.mcp_servers is not None:
             await self.servers.ready(self.named)
 
     def tools(self) -> list[ClientMcpTool]:
-        """Returns the tools that are there now.
-
-        Out of band, tools that need approval are left out: there is no conversation to ask it in.
-        """
+        """Returns the tools of the servers that are connected now."""
+        # An out-of-band response has no conversation in which the client could approve a call.
         may_ask = self.request.in_conversation
         tools = self.servers.tools(self.named)
         return [tool for tool in tools if may_ask or not tool.needs_approval]

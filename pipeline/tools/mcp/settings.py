@@ -10,36 +10,38 @@ from core.errors import ConfigError
 from pipeline.shared.mcp_servers import ClientMcpServer
 
 HIDDEN = "********"
+"Replacement for a secret in a text."
 
 
 class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An MCP server: either `command`, a program that we start, or `url`, an address.
+    """Settings of an MCP server: either `command`, a program that we start, or `url`, an address.
 
-    A program is spoken to over its stdin and stdout. An address speaks streamable HTTP or, as in
-    2024, HTTP with SSE.
+    A program is used over its stdin and stdout, an address over streamable HTTP or, as in 2024,
+    HTTP with SSE.
     """
 
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    """Environment of the program besides PATH, HOME and the like. Nothing of ours is added. Never
-    shown."""
+    """Environment variables of the program besides PATH, HOME and the like. It gets none of this
+    server's. Their values are never shown."""
     cwd: str = ""
+    "Folder in which the program runs; empty: that of this server."
     url: str = ""
     sse_url: str = ""
-    """Address for HTTP with SSE, if it is not `url`. Used where `url` does not speak streamable
-    HTTP."""
+    """Address for HTTP with SSE, if `url` does not support streamable HTTP. Empty: the same as
+    `url`."""
     headers: dict[str, str] = {}
-    "Headers of every request, such as Authorization. Never shown."
+    "Headers of every request, such as Authorization. Their values are never shown."
     verify_tls: bool = True
     "False to accept any certificate of `url`."
     proxy: str = ""
-    """`http://HOST:PORT` of a proxy that connects to `url` and resolves its name. Empty: none, not
-    that of the environment either."""
+    """`http://HOST:PORT` of a proxy that connects to `url` and resolves its name. Empty: no proxy,
+    not even that of the environment."""
     tools: tuple[str, ...] | None = None
-    "Names of the tools that may be used, as the server calls them. Not set: all."
+    "Names of the tools that may be used, in the server's own spelling; None: all."
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 10.0
-    "Most seconds that one call may take."
+    "Longest time of one call, in seconds."
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
@@ -68,9 +70,14 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         return f"McpServer({self.command or self.masked(self.url).partition('?')[0]!r})"
 
     def masked(self, text: str) -> str:
-        """Returns a text of or about the server with our secrets replaced by stars."""
+        """Returns a text from the server, or about it, with secrets replaced by stars."""
         queries = (urlsplit(url).query for url in (self.url, self.sse_url))
-        keys = [value for query in queries for part in query.split("&") for value in _both(part)]
+        keys = [
+            value
+            for query in queries
+            for part in query.split("&")
+            for value in _raw_and_decoded(part)
+        ]
         for secret in (*self.env.values(), *self.headers.values(), *keys):
             for part in (secret, *secret.split()[1:]):  # `Bearer abc` may come back as `abc`
                 if len(part) >= 4:  # a shorter one is a flag like "1", which occurs in every text
@@ -79,9 +86,9 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 def client_server_settings(server: ClientMcpServer, timeout_s: float) -> McpServerSettings:
-    """Settings of the connection to a server that a client named. `timeout_s`: of one call.
+    """Returns the settings for a server that a client named. Raises ConfigError.
 
-    Raises ConfigError.
+    timeout_s: longest time of one call.
     """
     return McpServerSettings(
         url=server.url,
@@ -91,7 +98,7 @@ def client_server_settings(server: ClientMcpServer, timeout_s: float) -> McpServ
     )
 
 
-def _both(part: str) -> tuple[str, str]:
-    """Returns the value of one part of a URL's query, as it is written and decoded."""
+def _raw_and_decoded(part: str) -> tuple[str, str]:
+    """Returns (value as written, decoded value) of one part of a URL's query."""
     value = part.partition("=")[2] or part
     return value, unquote_plus(value)

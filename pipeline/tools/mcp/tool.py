@@ -1,4 +1,4 @@
-"""Tools of MCP servers that a client named, under names that are unique for the model."""
+"""Tools of MCP servers that a client named, with names that are unique for the model."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -11,13 +11,12 @@ from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.tools.toolbox import Tool
 
 MAX_TOOLS = 128
-"""Most tools of all servers in one response. As with functions, each takes room in the context
-window."""
+"Most tools of all servers in one response. Each takes room in the context window."
 
 MAX_DESCRIPTION_CHARS = 1000
 
 MAX_LISTED_BYTES = 40_000
-"Most bytes of descriptions and schemas in one event: some data channels take no more than 64 KiB."
+"Most bytes of descriptions and schemas in one event: some data channels allow at most 64 KiB."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class ClientMcpTool:
     label: str
     "Label that the client gave the server."
     name: str
-    "Name that the server uses."
+    "The server's own name of the tool."
     needs_approval: bool
 
     @property
@@ -46,17 +45,18 @@ class ApprovalDecision:
     tool: ClientMcpTool
     approve: bool
     reason: str = ""
+    "The client's reason, for the model."
 
 
 def client_tools_of(
     server: ClientMcpServer, provider: ToolProvider, specs: Iterable[tuple[ToolSpec, str]]
 ) -> tuple[ClientMcpTool, ...]:
-    """Returns the tools that the client allows. specs: each with the server's own name."""
+    """Returns the tools that the client allows. specs: (tool, the server's own name) of each."""
     found: list[ClientMcpTool] = []
     for spec, name in specs:
         is_read_only = spec.is_read_only
         if server.allowed.matches(name, is_read_only=is_read_only):
-            shown = replace(spec, description=_described(spec, server))
+            shown = replace(spec, description=_description(spec, server))
             needs = server.approval.is_needed(name, is_read_only=is_read_only)
             found.append(ClientMcpTool(Tool(shown, provider, spec.name), server.label, name, needs))
     return tuple(found)
@@ -65,22 +65,21 @@ def client_tools_of(
 def unique_names(
     tools: Iterable[ClientMcpTool], taken: Collection[str]
 ) -> dict[str, ClientMcpTool]:
-    """Returns the tools by names that are not in `taken`.
+    """Returns at most MAX_TOOLS tools by unique names, which are not in `taken`.
 
-    A name that is taken gets the server's label in front.
+    A tool whose name is taken gets its fallback name, which begins with the server's label.
     """
-    apart: dict[str, ClientMcpTool] = {}
+    by_name: dict[str, ClientMcpTool] = {}
     for tool in tools:
         for name in (tool.spec.name, tool.spec.fallback_name):
-            if name not in taken and name not in apart and len(apart) < MAX_TOOLS:
-                apart[name] = tool if name == tool.spec.name else _renamed(tool, name)
+            if name not in taken and name not in by_name and len(by_name) < MAX_TOOLS:
+                by_name[name] = tool if name == tool.spec.name else _renamed(tool, name)
                 break
-    return apart
+    return by_name
 
 
 def tool_definitions(tools: Iterable[ClientMcpTool]) -> tuple[McpToolDefinition, ...]:
-    """Returns the tools as the client gets them: if they are too large, without schemas, then
-    without descriptions."""
+    """Returns the tools for an event. Schemas and descriptions that do not fit are left out."""
     shown: list[McpToolDefinition] = []
     left_bytes = MAX_LISTED_BYTES
     for tool in tools:
@@ -103,10 +102,10 @@ def _renamed(client_tool: ClientMcpTool, name: str) -> ClientMcpTool:
     return replace(client_tool, tool=Tool(replace(tool.spec, name=name), tool.provider, tool.name))
 
 
-def _described(spec: ToolSpec, server: ClientMcpServer) -> str:
-    """Returns the description with what the client says of the server.
+def _description(spec: ToolSpec, server: ClientMcpServer) -> str:
+    """Returns a tool's description, with the client's description of its server.
 
-    It must be in each tool's: a model sees nothing else of the server.
+    Each tool needs both, because a model sees nothing else of the server.
     """
     if not server.description:
         return spec.description

@@ -1,4 +1,4 @@
-"""The connection to an MCP server: a program that we start, or an address."""
+"""Opens the connection to an MCP server: a program that we start, or an address."""
 
 import asyncio
 import os
@@ -6,35 +6,32 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self, TextIO
 
-from httpx2 import AsyncHTTPTransport, Request, Response, StreamError
+from httpx2 import AsyncClient, AsyncHTTPTransport, Request, Response, StreamError, Timeout
 
 from core.errors import EarshotError
 from pipeline.tools.mcp.settings import McpServerSettings
 
-if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
-
 MAX_LINE_BYTES = 4096
-"Most bytes of a line that a program writes to its standard error. The rest is dropped."
+"Most bytes of a line of a program's standard error. The rest of the line is dropped."
 
 REQUEST_TIMEOUT_S = 30.0
-"Seconds to connect, and to send a request."
+"Longest time to connect, and to send a request."
 
 STREAM_TIMEOUT_S = 300.0
-"""Seconds without a byte of an answer. Servers keep event streams open and send something now and
-then."""
+"""Longest time without a byte of an answer. It is long, because servers keep event streams open and
+seldom send an event."""
 
-GOODBYE_S = 2.0
-"""Seconds for a server to confirm that we leave. A server that does not must not delay the end of a
-session."""
+SESSION_END_TIMEOUT_S = 2.0
+"""Longest wait for a server to confirm the end of its session. It is short, because it delays the
+end of ours."""
 
 
 class McpAccessDenied(EarshotError):
     """The server refused us: `headers` are wrong, or it has banned our address.
 
-    It is not tried again, because some servers ban a client that keeps trying.
+    No further attempt is made, because some servers ban a client that keeps trying.
     """
 
     code = "mcp_refused"
@@ -49,20 +46,19 @@ async def open_transport(
     *,
     is_older: bool = False,
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Opens the transport for `mcp.Client`: yields the stream to read from and the one to write to.
+    """Yields the transport for `mcp.Client`: (stream to read from, stream to write to).
 
-    is_older: use HTTP with SSE, as in 2024, not streamable HTTP.
-    on_end: called when the program closed its output, which is the sign that it ended.
-    on_line: receives the lines of its standard error.
-    on_status: receives the status of an HTTP error; what it raises ends the connection. Leaving the
-        context stops the program: its input is closed, and after 2 s the program and its children
-        are killed.
+    Leaving the context stops the program: its input is closed, and after 2 s the program and its
+    children are killed.
+
+    on_end: called when the program has closed its output, which means that it ended.
+    on_line: called with each line of the program's standard error.
+    on_status: called with the status of an HTTP error; an error that it raises ends the connection.
+    is_older: True for HTTP with SSE, as in 2024; False for streamable HTTP.
     """
     from mcp import StdioServerParameters, stdio_client
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
-
-    from pipeline.tools.mcp.transport import MAX_MESSAGE_BYTES
 
     async with AsyncExitStack() as stack:
         if server.command:
@@ -73,36 +69,34 @@ async def open_transport(
                 env=dict(server.env),
                 cwd=_folder(server.cwd),
             )
-            ways = stdio_client(parameters, errors)
+            streams = stdio_client(parameters, errors)
         elif is_older:
-            where = server.sse_url or server.url
+            address = server.sse_url or server.url
 
-            def made(*_: object, **__: object) -> "AsyncClient":
+            def make_client(*_: object, **__: object) -> AsyncClient:
                 return _http(server, on_status)
 
-            ways = sse_client(where, httpx_client_factory=made)
+            streams = sse_client(address, httpx_client_factory=make_client)
         else:
             client = await stack.enter_async_context(_http(server, on_status))
-            ways = streamable_http_client(
+            streams = streamable_http_client(
                 server.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
             )
-        read, write = await stack.enter_async_context(ways)
+        read, write = await stack.enter_async_context(streams)
         yield _MonitoredStream(read, on_end), write
 
 
-def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> "AsyncClient":
-    from httpx2 import AsyncClient, Request, Timeout
-
-    from pipeline.tools.mcp.transport import SizeLimitedTransport
-
+def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> AsyncClient:
     class McpHttpClient(AsyncClient):
-        async def send(self, request: Request, **how: Any) -> "Response":
-            """Sends a request. A DELETE ends the session at the server, so it must not take
-            long."""
-            async with asyncio.timeout(GOODBYE_S if request.method == "DELETE" else None):
-                return await super().send(request, **how)
+        async def send(self, request: Request, **options: Any) -> Response:
+            """Sends a request (see `AsyncClient.send`)."""
+            # A DELETE ends the session at the server.
+            async with asyncio.timeout(
+                SESSION_END_TIMEOUT_S if request.method == "DELETE" else None
+            ):
+                return await super().send(request, **options)
 
-    async def look(response: "Response") -> None:
+    async def check_status(response: Response) -> None:
         if response.status_code >= 400:
             on_status(response.status_code)
 
@@ -110,8 +104,7 @@ def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> "Async
         headers=dict(server.headers),
         timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
         transport=SizeLimitedTransport(
-            # Our own context: it knows SSL_CERT_FILE, which a client with `trust_env=False` does
-            # not.
+            # Our own context, because a client with `trust_env=False` ignores SSL_CERT_FILE.
             verify=ssl.create_default_context() if server.verify_tls else False,
             trust_env=False,
             proxy=server.proxy or None,
@@ -119,7 +112,7 @@ def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> "Async
         # A proxy of the environment would resolve the name again, after `core.http.fetch_policy`
         # checked its address.
         trust_env=False,
-        event_hooks={"response": [look]},
+        event_hooks={"response": [check_status]},
     )
 
 
@@ -128,7 +121,7 @@ def _folder(path: str) -> Path | None:
 
 
 class _MonitoredStream:
-    """A stream of messages that reports its end."""
+    """Wraps a stream of messages and reports its end."""
 
     def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
         self._stream, self._on_end = stream, on_end
@@ -164,9 +157,9 @@ class _MonitoredStream:
 
 @asynccontextmanager
 async def _lines_to(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
-    """Yields a file for a program's standard error, and passes its lines on.
+    """Yields a file for a program's standard error, and calls `on_line` with each of its lines.
 
-    Our own standard error would mix its lines with ours.
+    With our own standard error its lines would mix with ours.
     """
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as file:
@@ -194,28 +187,26 @@ class _LineProtocol(asyncio.Protocol):
                 self._on_line(text)
 
 
-# HTTP whose answers are limited to MAX_MESSAGE_BYTES.
-
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""Most bytes of a message, unpacked. A camera's picture as base64 fits; of a result a model sees
-only 8 000 characters. Without a limit, the server would decide how much memory we use."""
+"""Most bytes of a decompressed message: enough for a camera's picture in Base64. A model gets only
+8 000 characters of a result. Without a limit, the server would decide how much memory we use."""
 
 
 class McpMessageTooLarge(StreamError):
-    """An answer is too large. The library reports it to the caller and keeps the connection."""
+    """An answer is too large. The library raises it in the call and keeps the connection."""
 
     def __init__(self) -> None:
         super().__init__(f"the answer has more than {MAX_MESSAGE_BYTES // 1024**2} MiB")
 
 
 class SizeLimitedTransport(AsyncHTTPTransport):
-    """HTTP transport that limits the size of answers which are read as a whole."""
+    """Limits the size of HTTP answers that are read as a whole."""
 
     async def handle_async_request(self, request: Request) -> Response:
-        """See `AsyncHTTPTransport`. Reading a too large answer as a whole raises
-        McpMessageTooLarge.
+        """Sends a request (see `AsyncHTTPTransport`).
 
-        Events of a stream are limited one by one, by their reader.
+        Reading a whole answer that is too large raises McpMessageTooLarge. The reader of an event
+        stream limits each event.
         """
         response = await super().handle_async_request(request)
         return _SizeLimitedResponse(

@@ -1,4 +1,4 @@
-"""Reading of a model's arguments, which may be anything, and errors that name what is wrong."""
+"""Reads a model's arguments, which may be anything, and makes schemas, for the skills."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,13 +6,18 @@ from typing import Any
 from core.errors import RequestError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 
-MAX_TEXT_CHARS = 200  # a spoken name is shorter; longer text is a model's mistake
+MAX_TEXT_CHARS = 200
+"Most characters of a text. A spoken name is shorter, so longer text is a model's mistake."
 
 SkillHandler = Callable[[Mapping[str, Any], ToolContext], ToolOutcome]
+"Function that runs one tool. It raises ToolError if it cannot do what it is asked for."
 
 
 class ToolError(RequestError):
-    """A tool cannot do what was asked. `code` is stable; `data` is for the model's answer."""
+    """A tool cannot do what it is asked for.
+
+    code: stable error code. data: further facts for the model's answer.
+    """
 
     code = "invalid_arguments"
 
@@ -27,7 +32,7 @@ def run_tool(
     arguments: Mapping[str, object],
     context: ToolContext,
 ) -> ToolOutcome:
-    """Calls the handler. A ToolError becomes the outcome's error."""
+    """Runs the tool `name` by its handler. A ToolError becomes the outcome's error."""
     handler = handlers.get(name)
     if handler is None:
         return ToolOutcome({"message": f"there is no tool {name!r}"}, error="unknown_tool")
@@ -38,9 +43,9 @@ def run_tool(
 
 
 def read_text(arguments: Mapping[str, object], key: str) -> str:
-    """Returns the text under `key` with single spaces, or an empty one if it is absent.
+    """Returns the text under `key` with single spaces, or an empty text if there is none.
 
-    Raises ToolError.
+    Raises ToolError for another value, or for more than MAX_TEXT_CHARS.
     """
     value = arguments.get(key)
     if value is None:
@@ -53,7 +58,10 @@ def read_text(arguments: Mapping[str, object], key: str) -> str:
 def read_number(
     arguments: Mapping[str, object], key: str, minimum: float, maximum: float
 ) -> float | None:
-    """Returns the number under `key`, or None if it is absent. Raises ToolError."""
+    """Returns the number under `key`, or None if there is none.
+
+    Raises ToolError for another value, or for a number that is out of range.
+    """
     value = arguments.get(key)
     if value is None:
         return None
@@ -81,10 +89,12 @@ def require_number(
 
 
 def text_schema(description: str) -> dict[str, object]:
+    """Returns the JSON Schema of a text."""
     return {"type": "string", "description": description}
 
 
 def number_schema(description: str, minimum: float, maximum: float) -> dict[str, object]:
+    """Returns the JSON Schema of a number in a range."""
     return {
         "type": "number",
         "description": description,
@@ -94,6 +104,7 @@ def number_schema(description: str, minimum: float, maximum: float) -> dict[str,
 
 
 def choice_schema(description: str, choices: Sequence[str]) -> dict[str, object]:
+    """Returns the JSON Schema of one of several texts."""
     return {"type": "string", "description": description, "enum": list(choices)}
 
 
@@ -105,10 +116,9 @@ def tool(
     required: Sequence[str] = (),
     is_read_only: bool = False,
 ) -> ToolSpec:
-    """Returns a ToolSpec whose arguments are an object with these properties.
+    """Returns the specification of a tool that checks its arguments itself.
 
-    The skill checks the arguments itself: its errors have codes, and it knows more names than the
-    schema lists.
+    properties: JSON Schema of each argument, by name. required: names of required arguments.
     """
     schema = {
         "type": "object",
@@ -116,4 +126,5 @@ def tool(
         "required": list(required),
         "additionalProperties": False,
     }
+    # The skill's own errors have codes, and it knows more names than the schema lists.
     return ToolSpec(name, description, schema, is_read_only, checks_arguments=True)

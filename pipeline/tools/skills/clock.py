@@ -7,7 +7,7 @@ from pipeline.tools.skills.arguments import SkillHandler, run_tool, tool
 
 
 class ClockTools:
-    """Tells the local time and date."""
+    """A ToolProvider that tells the local time and date."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Buttons of the home on a page: a lamp, an item of the shopping list, a timer."""
+"""Controls of the home on a page: switches of devices, the shopping list, timers."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,25 +8,27 @@ from pipeline.tools.home.state import OnOff
 from pipeline.tools.skills.timers import Timers
 
 CLICKABLE = ("light", "switch", "fan")
-"""Kinds of device that a click switches. A lock or a garage door would need a question first, and a
+"""Kinds of device that a click can switch. A lock or a garage door would need a confirmation, and a
 heater has more than two states."""
 
 Switch = Callable[[str, OnOff], Awaitable[None]]
-"Switches the device with this id in a house behind the demo home."
+"Function that switches a device, by its id, in the home that Home Assistant controls."
 
 
 class HomeControls:
-    """Acts on one thing of the home, by its id.
+    """Controls devices, items of the shopping list and timers, by their ids.
 
-    switch: switches devices that the home only mirrors; None: they are the demo home's own.
+    switch: switches devices that the home only mirrors; None: the home is the demo home.
     """
 
     def __init__(self, home: Home, timers: Timers, switch: Switch | None = None) -> None:
         self._home, self._timers, self._switch = home, timers, switch
 
     async def switch(self, entity_id: str, state: OnOff) -> None:
-        """Switches a device. Raises NotFound, Conflict for a kind that a click does not switch, and
-        the errors of the house behind."""
+        """Switches a device.
+
+        Raises NotFound, Conflict for a kind that is not in CLICKABLE, and the errors of `switch`.
+        """
         try:
             kind = self._home.entity(entity_id).config.kind
         except KeyError:
@@ -41,7 +43,7 @@ class HomeControls:
             self._home.update(entity_id, state)
 
     def tick(self, item_id: str, *, is_done: bool) -> None:
-        """Ticks an item off the shopping list, or puts it on again. Raises NotFound."""
+        """Ticks an item off the shopping list, or puts it on the list again. Raises NotFound."""
         if self._home.tick(item_id, is_done=is_done) is None:
             raise NotFound(f"the shopping list has no item {item_id[:80]!r}")
 

@@ -1,4 +1,4 @@
-"""Specifications of the device tools; the names in the home are in the schemas' enums."""
+"""Specifications of the device tools. Their schemas list the names in the home."""
 
 from collections import defaultdict
 from typing import Any
@@ -7,8 +7,10 @@ from core.ports import ToolSpec
 from pipeline.tools.home import Home, names_in
 from pipeline.tools.skills.arguments import choice_schema, number_schema, text_schema, tool
 
-MIN_TARGET_C = 5  # frost protection of a usual thermostat
-MAX_TARGET_C = 35  # a higher target is a mistake
+MIN_TARGET_C = 5
+"Lowest target temperature: frost protection of a usual thermostat."
+MAX_TARGET_C = 35
+"Highest target temperature: a higher one is a mistake."
 COLORS = (
     "white",
     "red",
@@ -22,6 +24,7 @@ COLORS = (
     "turquoise",
 )
 PLAYER = ("media_player",)
+"Kinds that the media tools act on."
 _CHANGES = {
     "type": "array",
     "items": {"type": "string"},
@@ -30,13 +33,13 @@ _CHANGES = {
 
 
 def device_specs(home: Home, language: str) -> tuple[ToolSpec, ...]:
-    """Returns the device tools with all area and device names of this home in `language`."""
+    """Returns the device tools, with all names of areas and devices of this home in `language`."""
     names = _TargetSchemas(home, language)
     return (*_switch_specs(names), *_set_specs(names), *_ask_specs(names), *_media_specs(names))
 
 
 class _TargetSchemas:
-    """Schemas of a tool's targets: device names grouped by kind (the `title`), and areas."""
+    """Makes the schemas of a tool's targets: device names grouped by kind, and areas."""
 
     def __init__(self, home: Home, language: str) -> None:
         self._kinds: dict[str, list[str]] = defaultdict(list)
@@ -51,7 +54,7 @@ class _TargetSchemas:
         ]
 
     def target(self, *kinds: str) -> dict[str, dict[str, Any]]:
-        """Returns name, area, domain and device_class for a tool that acts on `kinds`."""
+        """Returns the schemas of a tool's targets. kinds: kinds that it acts on; none: all."""
         present = [kind for kind in kinds or tuple(self._kinds) if self._kinds.get(kind)]
         groups = [
             {"title": kind, "enum": list(dict.fromkeys(self._kinds[kind]))} for kind in present

@@ -17,21 +17,32 @@ from pipeline.tools.skills.device_specs import COLORS, MAX_TARGET_C, MIN_TARGET_
 from pipeline.tools.skills.targets import describe_entity, find_targets
 
 SWITCHABLE = ("light", "switch", "fan", "cover", "climate", "media_player", "lock")
-MAX_LANGUAGES = 8  # whose specifications are kept; a household speaks fewer
-VOLUME_STEP = 10  # percent; one audible step
-LIGHT_STEP = 25  # percent; one step that everybody sees
-MIN_LIT = 5  # percent; "dim" never turns a light off
-MAX_UNDONE = 50  # changes that one call takes back; one sentence makes at most four
+"Kinds that can be turned on and off by name, area, domain or device class."
+MAX_LANGUAGES = 8
+"Most languages whose specifications are cached. A household speaks fewer."
+VOLUME_STEP = 10
+"Change of volume in percent: one audible step."
+LIGHT_STEP = 25
+"Change of brightness in percent: one step that everybody sees."
+MIN_LIT = 5
+"Least brightness in percent: `dim` never turns a light off."
+MAX_UNDONE = 50
+"Most changes that one call undoes. One sentence makes at most four."
 EVERYTHING = ("light", "switch", "fan", "media_player")
-"""Kinds that "everything" means: no doors and locks, and no heating, which may protect from
+"""Kinds that "everything" includes: no doors and locks, and no heating, which may protect from
 frost."""
 QUERIES = ("HassGetState", "HassClimateGetTemperature")
+"Tools that change nothing."
 ON = {"cover": "open", "climate": "heat", "media_player": "playing", "lock": "locked"}
 OFF = {"cover": "closed", "lock": "unlocked"}
+"States that turning on and off lead to, for kinds that are not `on` and `off`."
 
 
 class HomeTools:
-    """Acts on the devices of the demo home. All of it is synchronous, so no call is half done."""
+    """A ToolProvider that controls the devices of the demo home.
+
+    All handlers are synchronous, so cancelling leaves no call half done.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -71,7 +82,7 @@ class HomeTools:
         targets = {target["id"] for target in outcome.data.get("targets", ())}
         if outcome.error or not targets or name in (*QUERIES, "HassUndo"):
             return outcome
-        # Devices that already were as wanted are kept too: undoing changes nothing for them.
+        # Devices that already had the state are kept, too: undoing changes nothing for them.
         change = self._changes.add([entity for entity in before if entity.config.id in targets])
         return ToolOutcome({**outcome.data, "undo": change})
 
@@ -148,7 +159,7 @@ class HomeTools:
     def _step_light(
         self, step: str, arguments: Mapping[str, object], context: ToolContext
     ) -> ToolOutcome:
-        """Makes lights brighter or darker. Without a name and an area: those that are on."""
+        """Makes lights brighter or darker; without a name and an area, only those that are on."""
         if step not in {"up", "down"}:
             raise ToolError("brightness_step must be up or down", param="brightness_step")
         lights = self._targets(_lights_of(arguments), context, "light")
@@ -218,8 +229,7 @@ class HomeTools:
         except ToolError as error:
             if error.code != "ambiguous":
                 raise
-            # "Are any windows open?" asks about all of them. Only an action needs one certain
-            # device.
+            # "Are any windows open?" asks about all windows. Only an action needs a single device.
             wanted = [arguments.get(key) for key in ("domain", "device_class")]
             return [
                 entity
@@ -276,7 +286,7 @@ class HomeTools:
     def _players(
         self, arguments: Mapping[str, object], context: ToolContext, *, is_paused: bool = False
     ) -> list[HomeEntity]:
-        """Returns the players that are meant.
+        """Returns the players that the arguments select.
 
         If none is named: those that play, or with `is_paused` those that are paused.
         """
@@ -294,7 +304,7 @@ class HomeTools:
 
 
 def _brightness(light: HomeEntity) -> int:
-    """Returns the brightness as it is seen: 0 for a light that is off."""
+    """Returns the visible brightness in percent: 0 for a light that is off."""
     return int(light.attributes["brightness"]) if light.state == "on" else 0
 
 

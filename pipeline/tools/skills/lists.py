@@ -15,7 +15,7 @@ from pipeline.tools.skills.arguments import (
 
 
 class ListTools:
-    """Adds items to the shopping list, ticks them off and reads them out."""
+    """A ToolProvider that adds items to the shopping list, ticks them off and reads them out."""
 
     def __init__(self, home: Home) -> None:
         self._home = home

@@ -1,4 +1,4 @@
-"""Finds the devices that a call means by its name, area, domain or device class."""
+"""Finds the devices that a call selects by name, area, domain or device class."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,19 +6,19 @@ from pipeline.tools.home import Home, HomeEntity, names_in
 from pipeline.tools.skills.arguments import ToolError, read_text
 
 NAMED_AS_GROUP = ("light",)
-"Kinds of which all devices in the home are meant when neither name nor area is given."
+"Kinds of which a call without name and area selects all devices in the home."
 
-ALIKE = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
-"Groups of device classes that share a word: a garage door is a door, shutters are called blinds."
+SIMILAR_CLASSES = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
+"Groups of device classes that share a word: a garage door is a door, and shutters are blinds."
 
 
 def find_targets(
     home: Home, arguments: Mapping[str, object], language: str, kinds: Sequence[str]
 ) -> list[HomeEntity]:
-    """Returns the devices that are meant, at least one.
+    """Returns the devices that a call selects, at least one.
 
-    kinds: kinds that the tool can act on. Raises ToolError when there is no such device, or when it
-        is not clear which is meant.
+    arguments: those of the model. language: of the names. kinds: kinds that the tool can act on.
+    Raises ToolError if there is no such device, or if several fit and only one can be meant.
     """
     name, domain = read_text(arguments, "name"), read_text(arguments, "domain")
     device_class = read_text(arguments, "device_class")
@@ -35,23 +35,23 @@ def find_targets(
         found = _of_class(found, device_class)
     if not found:
         raise _no_device(arguments)
-    able = [entity for entity in found if entity.config.kind in kinds]
-    if not able:
+    capable = [entity for entity in found if entity.config.kind in kinds]
+    if not capable:
         raise ToolError(
             f"a {found[0].config.kind} cannot do that",
             code="not_supported",
             name=found[0].name(language),
         )
     if name:
-        # "Front door" is both a door and its lock: without a domain the door is meant.
-        return [entity for entity in able if entity.config.kind != "lock"] or able
+        # "Front door" names both a door and its lock. Without a domain it means the door.
+        return [entity for entity in capable if entity.config.kind != "lock"] or capable
     if area or is_everywhere:
-        return able
-    return _only_one(able, language)
+        return capable
+    return _only_one(capable, language)
 
 
 def find_area(home: Home, name: str, language: str) -> str:
-    """Returns the id of the area with that name or id. Empty for an empty name.
+    """Returns the id of the area with this name or id; an empty id for an empty name.
 
     Raises ToolError no_such_area.
     """
@@ -65,7 +65,7 @@ def find_area(home: Home, name: str, language: str) -> str:
 
 
 def describe_entity(home: Home, entity: HomeEntity, language: str) -> dict[str, object]:
-    """Returns a device as tools report it."""
+    """Returns the fields of a device for a tool's result."""
     return {
         "id": entity.config.id,
         "name": entity.name(language),
@@ -88,11 +88,10 @@ def _named(entities: Sequence[HomeEntity], name: str, language: str) -> list[Hom
 
 
 def _of_class(entities: Sequence[HomeEntity], device_class: str) -> list[HomeEntity]:
-    """Returns the devices of that class; if there are none, those of classes that share its
-    word."""
+    """Returns the devices of a class, or else those of classes that share a word with it."""
     exact = [entity for entity in entities if entity.config.device_class == device_class]
-    alike = next((group for group in ALIKE if device_class in group), ())
-    return exact or [entity for entity in entities if entity.config.device_class in alike]
+    similar = next((group for group in SIMILAR_CLASSES if device_class in group), ())
+    return exact or [entity for entity in entities if entity.config.device_class in similar]
 
 
 def _all_names(names: Mapping[str, tuple[str, ...]], language: str) -> set[str]:

@@ -16,11 +16,13 @@ from pipeline.tools.skills.arguments import (
 from pipeline.tools.skills.timers import Timer, Timers
 
 UNITS_S = {"hours": 3600, "minutes": 60, "seconds": 1}
-MAX_UNITS = 86400  # of any unit; `Timers` checks the duration itself
+"Seconds of each unit."
+MAX_UNITS = 86400
+"Largest number of any unit. `Timers` checks the whole duration."
 
 
 class TimerTools:
-    """Starts, cancels, changes, pauses and reports the timers of the caller's conversation."""
+    """A ToolProvider that starts, cancels, changes, pauses and reports a conversation's timers."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -53,7 +55,7 @@ class TimerTools:
         return self._outcome(timer)
 
     def _cancel(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
-        timer = _only(self._meant(arguments, context), arguments)
+        timer = _single(self._selected(arguments, context), arguments)
         self._timers.cancel(timer)
         return self._outcome(timer)
 
@@ -69,28 +71,31 @@ class TimerTools:
         by_s = _duration_s(arguments)
         if by_s is None:
             raise ToolError("hours, minutes or seconds are required", param="minutes")
-        timer = self._the_one(arguments, context)
+        timer = self._changeable(arguments, context)
         return self._outcome(self._timers.change(timer, sign * by_s))
 
     def _pause(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
-        return self._outcome(self._timers.pause(self._the_one(arguments, context)))
+        return self._outcome(self._timers.pause(self._changeable(arguments, context)))
 
     def _resume(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
-        return self._outcome(self._timers.resume(self._the_one(arguments, context)))
+        return self._outcome(self._timers.resume(self._changeable(arguments, context)))
 
     def _status(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
-        found = self._meant(arguments, context)
-        if not found and _selects(arguments):
+        found = self._selected(arguments, context)
+        if not found and _has_selection(arguments):
             raise _not_found(arguments)
         return ToolOutcome({"timers": [self._fields(timer) for timer in found]})
 
-    def _the_one(self, arguments: Mapping[str, object], context: ToolContext) -> Timer:
-        """Returns the one timer that is meant and has not rung yet: only such a timer can be
-        changed."""
-        found = [timer for timer in self._meant(arguments, context) if not timer.is_ringing]
-        return _only(found, arguments)
+    def _changeable(self, arguments: Mapping[str, object], context: ToolContext) -> Timer:
+        """Returns the only selected timer that is not ringing: a ringing one cannot be changed.
 
-    def _meant(self, arguments: Mapping[str, object], context: ToolContext) -> list[Timer]:
+        Raises ToolError if there is none, or more than one.
+        """
+        found = [timer for timer in self._selected(arguments, context) if not timer.is_ringing]
+        return _single(found, arguments)
+
+    def _selected(self, arguments: Mapping[str, object], context: ToolContext) -> list[Timer]:
+        """Returns the timers of the conversation that fit the name and the original duration."""
         name = read_text(arguments, "name").casefold()
         started_s = _duration_s(arguments, "start_")
         return [
@@ -145,11 +150,11 @@ def _duration_s(arguments: Mapping[str, object], prefix: str = "") -> float | No
     return sum(given) if given else None
 
 
-def _selects(arguments: Mapping[str, object]) -> bool:
+def _has_selection(arguments: Mapping[str, object]) -> bool:
     return bool(read_text(arguments, "name")) or _duration_s(arguments, "start_") is not None
 
 
-def _only(found: Sequence[Timer], arguments: Mapping[str, object]) -> Timer:
+def _single(found: Sequence[Timer], arguments: Mapping[str, object]) -> Timer:
     if not found:
         raise _not_found(arguments)
     if len(found) > 1:

@@ -1,4 +1,4 @@
-"""Timers of conversations: several, with names. They outlive connections and ring by voice."""
+"""Timers of conversations. They have names, outlive connections and ring by voice."""
 
 import asyncio
 import logging
@@ -12,14 +12,18 @@ from core.ports import Announcer, Clock
 from pipeline.tools.home import Home, TimerState
 from pipeline.tools.skills.arguments import ToolError
 
-MAX_TIMERS_PER_CONVERSATION = 20  # more than a user can tell apart by name
-MAX_TIMERS = 1000  # of all conversations; anonymous clients must not fill the memory
-# a longer one is a reminder and must survive a restart, which timers do not
+MAX_TIMERS_PER_CONVERSATION = 20
+"Most timers of a conversation: more than a user can tell apart by name."
+MAX_TIMERS = 1000
+"Most timers of all conversations, so that anonymous clients cannot fill the memory."
 MAX_TIMER_S = 24 * 3600.0
-MAX_NAME_CHARS = 40  # it is spoken in the announcement
-# in s: a user who just closed the page may come back; after that, ringing only disturbs
+"Longest timer. A longer one is a reminder: it must survive a restart, which timers do not."
+MAX_NAME_CHARS = 40
+"Most characters of a name, which is spoken in the announcement."
 RING_S = 60.0
-RETRY_S = 2.0  # in s, between two attempts to reach a listener
+"Longest ringing. A user who has just closed the page may come back; later it only disturbs."
+RETRY_S = 2.0
+"Time between two attempts to reach a listener."
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ ANNOUNCEMENTS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A timer. `ends_at` counts while it runs, `paused_s` while it is paused."""
+    """A timer. `ends_at` is valid while it runs, `paused_s` while it is paused."""
 
     id: str
     conversation_id: str
@@ -47,17 +51,21 @@ class Timer:
     ends_at: float
     "Monotonic seconds at which it rings."
     paused_s: float | None = None
+    "Time left while it is paused; None: it is not paused."
     is_ringing: bool = False
 
     def remaining_s(self, now: float) -> float:
-        """Returns the time left at `now`, in monotonic seconds."""
+        """Returns the time left in seconds. now: monotonic seconds."""
         if self.is_ringing:
             return 0.0
         return self.paused_s if self.paused_s is not None else max(0.0, self.ends_at - now)
 
 
 class Timers:
-    """All timers of the server. They ring only while `run` runs."""
+    """All timers of the server. They ring only while `run` runs.
+
+    home: shows the timers. announcer: speaks the announcements.
+    """
 
     def __init__(self, home: Home, clock: Clock, announcer: Announcer) -> None:
         self._home, self._clock, self._announcer = home, clock, announcer
@@ -79,11 +87,15 @@ class Timers:
         return self._timers.get(timer_id)
 
     def remaining_s(self, timer: Timer) -> float:
-        """Returns the time that is left now."""
+        """Returns the time left in seconds."""
         return timer.remaining_s(self._clock.now())
 
     def start(self, conversation_id: str, language: str, duration_s: float, name: str) -> Timer:
-        """Starts a timer. Raises ToolError if there are too many, or if it is too long."""
+        """Starts a timer.
+
+        language: ISO 639-1 code of its announcement. name: its name, or empty.
+        Raises ToolError too_many_timers, bad_duration.
+        """
         if len(self.of(conversation_id)) >= MAX_TIMERS_PER_CONVERSATION:
             raise ToolError("too many timers", code="too_many_timers")
         if len(self._timers) >= MAX_TIMERS:
@@ -106,9 +118,10 @@ class Timers:
         self._wake()
 
     def change(self, timer: Timer, by_s: float) -> Timer:
-        """Adds `by_s` seconds, negative to take time away. A timer with nothing left rings at once.
+        """Adds `by_s` seconds, or removes them if negative. A timer without time left rings at
+        once.
 
-        Raises ToolError bad_duration.
+        Returns its new state. Raises ToolError bad_duration.
         """
         now = self._clock.now()
         remaining_s = max(0.0, timer.remaining_s(now) + by_s)
@@ -167,7 +180,7 @@ class Timers:
                         break
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:
-            pass  # nobody came back; the timer is forgotten below
+            pass  # nobody came back
         self.cancel(timer)
 
     async def _announce(self, conversation_id: str, text: str) -> bool:

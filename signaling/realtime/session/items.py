@@ -26,7 +26,7 @@ from core.items import (
     TextPart,
 )
 from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
-from pipeline.tools.mcp.schema import MAX_NAME_CHARS, NOT_IN_NAMES
+from pipeline.tools.mcp.schema import FORBIDDEN_NAME_CHARS, MAX_NAME_CHARS
 from signaling.realtime.protocol.client_events import (
     ContentPartObject,
     NewApprovalRequest,
@@ -114,7 +114,7 @@ def _call(sent: NewMcpCall, item_id: str) -> McpCallItem:
 
 def _known_as(name: str) -> str:
     """Returns the name that the tool would have here, by which models know it."""
-    return NOT_IN_NAMES.sub("_", name)[:MAX_NAME_CHARS]
+    return FORBIDDEN_NAME_CHARS.sub("_", name)[:MAX_NAME_CHARS]
 
 
 def _listed(tool: NewMcpTool, param: str) -> McpToolDefinition:

@@ -1,4 +1,4 @@
-"""The sentences that are said while a tool is slow."""
+"""Fillers while a tool is slow, and apologies."""
 
 import asyncio
 from itertools import pairwise
@@ -19,23 +19,23 @@ LANGUAGES = ("en", "de", "fr", "es")
 
 
 class Conversation:
-    """Records what is said, and when."""
+    """Records the spoken fillers with their times."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[float, str]] = []
+        self.spoken: list[tuple[float, str]] = []
         self.fillers = Fillers()
-        self.deaf_until_s = 0.0
+        self.blocked_until_s = 0.0
 
     @property
     def times(self) -> list[float]:
-        return [at for at, _ in self.said]
+        return [at for at, _ in self.spoken]
 
     def say(self, text: str) -> bool:
         now = asyncio.get_running_loop().time()
-        is_heard = now >= self.deaf_until_s
-        if is_heard:
-            self.said.append((now, text))
-        return is_heard
+        is_spoken = now >= self.blocked_until_s
+        if is_spoken:
+            self.spoken.append((now, text))
+        return is_spoken
 
     def silence(self, language: str = "en") -> SilenceTimer:
         return SilenceTimer(self.say, self.fillers, language)
@@ -74,7 +74,7 @@ def test_rounds_of_tools_count_as_one_silence(seconds: float) -> None:
 
     run_virtual(main())
     assert conversation.times == [1.5, 6]
-    assert len({text for _, text in conversation.said}) == 2
+    assert len({text for _, text in conversation.spoken}) == 2
 
 
 def test_text_between_tool_calls_ends_the_silence() -> None:
@@ -96,15 +96,15 @@ def test_text_between_tool_calls_ends_the_silence() -> None:
     assert conversation.times == pytest.approx([quiet_from + 1.5, quiet_from + 6])
 
 
-def test_a_filler_that_could_not_be_said_is_said_later() -> None:
+def test_a_filler_that_cannot_be_spoken_yet_is_spoken_later() -> None:
     conversation = Conversation()
-    conversation.deaf_until_s = 3.0
+    conversation.blocked_until_s = 3.0
     run_virtual(conversation.wait(8))
     assert conversation.times == [3.0, 7.5]
-    assert conversation.said[0][1] == bundled_fillers()["en"].waiting[0]
+    assert conversation.spoken[0][1] == bundled_fillers()["en"].waiting[0]
 
 
-def test_fillers_take_turns() -> None:
+def test_fillers_are_used_in_rotation() -> None:
     conversation = Conversation()
 
     async def main() -> None:
@@ -112,16 +112,16 @@ def test_fillers_take_turns() -> None:
             await conversation.wait(2)
 
     run_virtual(main())
-    said = [text for _, text in conversation.said]
-    assert len(set(said)) == 3
-    assert said[0] == said[3]
+    texts = [text for _, text in conversation.spoken]
+    assert len(set(texts)) == 3
+    assert texts[0] == texts[3]
 
 
 def test_a_language_without_sentences_gets_the_english_ones() -> None:
     conversation, english = Conversation(), bundled_fillers()["en"]
     run_virtual(conversation.wait(8, "is"))
-    assert conversation.said == [(1.5, english.waiting[0]), (6, english.still_waiting[0])]
-    assert conversation.fillers.failed("is") == english.failed[0]
+    assert conversation.spoken == [(1.5, english.waiting[0]), (6, english.still_waiting[0])]
+    assert conversation.fillers.tool_failure("is") == english.failed[0]
 
 
 def test_no_filler_follows_a_cancellation() -> None:
@@ -134,25 +134,26 @@ def test_no_filler_follows_a_cancellation() -> None:
         await asyncio.sleep(20)
 
     run_virtual(main())
-    assert conversation.said == []
+    assert conversation.spoken == []
 
 
 @pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled_fillers()}))
-@pytest.mark.parametrize("kind", ["waiting", "still_waiting", "failed"])
-def test_every_language_has_enough_sentences_to_repeat_none_directly(
-    language: str, kind: str
-) -> None:
+@pytest.mark.parametrize(
+    ("field", "method"),
+    [("waiting", "first_filler"), ("still_waiting", "later_filler"), ("failed", "tool_failure")],
+)
+def test_no_language_repeats_a_sentence_directly(language: str, field: str, method: str) -> None:
     sentences = bundled_fillers()[language]
-    choices = getattr(sentences, kind)
+    choices = getattr(sentences, field)
     assert len(set(choices)) == len(choices) >= 2
     fillers = Fillers()
-    said = [getattr(fillers, kind)(language) for _ in range(9)]
-    assert all(a != b for a, b in pairwise(said))
+    texts = [getattr(fillers, method)(language) for _ in range(9)]
+    assert all(a != b for a, b in pairwise(texts))
 
 
 def test_sentences_can_be_configured() -> None:
-    mine = Fillers({"en": FillerSentences(("Hm.",), ("Hmm.",), ("Oh.",))})
-    assert (mine.waiting("en"), mine.still_waiting("en"), mine.failed("en")) == (
+    fillers = Fillers({"en": FillerSentences(("Hm.",), ("Hmm.",), ("Oh.",))})
+    assert (fillers.first_filler("en"), fillers.later_filler("en"), fillers.tool_failure("en")) == (
         "Hm.",
         "Hmm.",
         "Oh.",

@@ -31,7 +31,7 @@ def call(name: str, arguments: dict[str, Any]) -> ToolOutcome:
 
 def test_the_decorated_functions_of_a_module_are_tools() -> None:
     specs = {spec.name: spec for spec in house().tools(CONTEXT)}
-    assert list(specs) == ["weather", "feed", "clean", "ring", "told"]
+    assert list(specs) == ["weather", "feed", "clean", "ring", "outcome"]
     weather = specs["weather"]
     assert weather.description == "Tells the weather.\n\nOnly made up."
     assert (weather.is_read_only, weather.timeout_s) == (True, 3)
@@ -64,15 +64,15 @@ def test_an_async_function_is_awaited_and_gets_its_defaults() -> None:
 
 
 def test_a_plain_function_runs_in_a_thread_with_its_context() -> None:
-    (told,) = call("feed", {"cat": "Felix"}).data.values()
-    assert str(told).startswith("Felix 50 conv_1 tool_")
+    (result,) = call("feed", {"cat": "Felix"}).data.values()
+    assert str(result).startswith("Felix 50 conv_1 tool_")
 
 
 def test_structured_values_are_converted_in_both_directions() -> None:
     outcome = call("clean", {"rooms": [{"name": "bath"}]})
     assert outcome == ToolOutcome({"result": [{"name": "bath", "windows": 1}]})
     assert call("ring", {}) == ToolOutcome({"done": True})
-    assert call("told", {}) == ToolOutcome({"x": 1}, error="no_such_bell")
+    assert call("outcome", {}) == ToolOutcome({"x": 1}, error="no_such_bell")
 
 
 def test_a_function_can_return_its_own_error_code() -> None:

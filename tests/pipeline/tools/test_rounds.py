@@ -1,5 +1,4 @@
-"""Tools that the client runs: their calls are sent after the turn is confirmed, and their results
-continued."""
+"""Tools that the client runs: the server sends the calls, and continues with their results."""
 
 import asyncio
 
@@ -103,17 +102,17 @@ def test_arguments_are_sent_as_the_model_writes_them() -> None:
         for e in events
         if isinstance(e, FunctionCallArgumentsDelta | OutputItemAdded | OutputItemDone)
     ]
-    told: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    deltas: dict[int, list[str]] = {0: [], 1: [], 2: []}
     for e in story:
         what = e.delta if isinstance(e, FunctionCallArgumentsDelta) else type(e).__name__
-        told[e.output_index].append(what)
+        deltas[e.output_index].append(what)
     begun, ended = "OutputItemAdded", "OutputItemDone"
-    assert sorted(told.values()) == [
+    assert sorted(deltas.values()) == [
         [begun, ended],
         [begun, '{"on"', ": true}", ended],
         [begun, "{}", ended],
     ]
-    assert told[2] == [begun, "{}", ended]
+    assert deltas[2] == [begun, "{}", ended]
     [end] = of(ResponseDone, events)
     assert sorted(map(_output, end.output)) == ["Now.", "set_light", "set_light"]
     places = {done.item.id: done.output_index for done in of(OutputItemDone, events)}
@@ -145,17 +144,17 @@ def test_a_call_that_is_cut_off_is_incomplete_and_deleted() -> None:
     assert [gone.item_id for gone in of(ItemDeleted, events)] == [cut[0].id]
 
 
-def test_written_out_of_band_responses_run_at_once() -> None:
+def test_written_out_of_band_responses_run_at_the_same_time() -> None:
     there, llm = world()
     llm.lasts_s = 1
-    apart = ResponseRequest(in_conversation=False, input=(said("aside"),), modality="text")
+    out_of_band = ResponseRequest(in_conversation=False, input=(said("aside"),), modality="text")
 
     async def scene(session: Session) -> None:
         session.add_item(said("hello"))
         session.create_response(ResponseRequest())  # spoken
         await asyncio.sleep(0.5)
-        session.create_response(apart)
-        session.create_response(apart)
+        session.create_response(out_of_band)
+        session.create_response(out_of_band)
         await asyncio.sleep(0.1)
         assert len(llm.asked) == 3
         second = session._responses.queue._out_of_band[1]
@@ -263,7 +262,7 @@ def test_a_choice_of_an_unknown_tool_fails_the_response() -> None:
 def test_an_out_of_band_response_leaves_no_history() -> None:
     there, llm = world([TextDelta("spam")])
     notes = {"topic": "classify"}
-    apart = ResponseRequest(
+    out_of_band = ResponseRequest(
         in_conversation=False,
         metadata=notes,
         input=(said("this?", "item_x"), ItemReference("item_u")),
@@ -275,8 +274,8 @@ def test_an_out_of_band_response_leaves_no_history() -> None:
     async def scene(session: Session) -> None:
         session.add_item(said("hello"))
         session.create_response(ResponseRequest())
-        session.create_response(apart)  # while the first one runs
-        session.create_response(replace_input(apart))
+        session.create_response(out_of_band)  # while the first one runs
+        session.create_response(replace_input(out_of_band))
         await done(session)
         with pytest.raises(RequestError, match="no item"):
             session.create_response(ResponseRequest(input=(ItemReference("gone"),)))
@@ -304,11 +303,11 @@ def test_waiting_out_of_band_responses_are_limited() -> None:
     there, _ = world()
 
     async def scene(session: Session) -> None:
-        apart = ResponseRequest(in_conversation=False, input=())
+        out_of_band = ResponseRequest(in_conversation=False, input=())
         for _ in range(8):
-            session.create_response(apart)
+            session.create_response(out_of_band)
         with pytest.raises(Conflict) as caught:
-            session.create_response(apart)
+            session.create_response(out_of_band)
         assert caught.value.code == "too_many_active_responses"
         await done(session)
 
@@ -375,7 +374,7 @@ def test_a_function_result_needs_its_call() -> None:
     run_session(World(), scene, TEXT)
 
 
-def test_a_truncated_text_does_not_grow_again() -> None:
+def test_a_truncated_text_stays_truncated() -> None:
     there = World()
     texts: list[str] = []
 
@@ -418,20 +417,22 @@ def test_a_call_with_too_deep_arguments_fails_only_its_response() -> None:
     ]
 
 
-def test_cancel_without_an_id_means_the_response_of_the_conversation() -> None:
+def test_cancel_without_an_id_cancels_the_response_of_the_conversation() -> None:
     there, llm = world()
     llm.lasts_s = 1
-    apart = ResponseRequest(in_conversation=False, input=(said("aside"),))  # spoken: one by one
+    out_of_band = ResponseRequest(
+        in_conversation=False, input=(said("aside"),)
+    )  # spoken: one by one
 
     async def scene(session: Session) -> None:
-        session.create_response(apart)
+        session.create_response(out_of_band)
         await asyncio.sleep(0.5)
         with pytest.raises(Conflict) as caught:
             session.cancel_response()
         assert caught.value.code == "response_cancel_not_active"
         session.add_item(said("hello"))
         session.create_response(ResponseRequest())
-        session.create_response(apart)
+        session.create_response(out_of_band)
         session.cancel_response()
         await speak(session, (0, 6000))
 
@@ -444,10 +445,10 @@ def test_cancelling_a_waiting_response_leaves_an_out_of_band_one_running() -> No
     there, llm = world()
     there.asr.delay_s = 1
     llm.lasts_s = 2
-    apart = ResponseRequest(in_conversation=False, input=(said("aside"),))
+    out_of_band = ResponseRequest(in_conversation=False, input=(said("aside"),))
 
     async def scene(session: Session) -> None:
-        session.create_response(apart)
+        session.create_response(out_of_band)
         await asyncio.sleep(0.1)
         recording = np.full(16_000, 1000, np.int16)
         session.add_item(MessageItem("a", "user", (AudioPart(),)), None, {0: recording})
@@ -463,13 +464,13 @@ def test_cancelling_a_waiting_response_leaves_an_out_of_band_one_running() -> No
 @pytest.mark.parametrize("modality", ["text", "audio"])
 def test_a_closed_session_creates_no_responses(modality: Modality) -> None:
     there, llm = world()
-    apart = ResponseRequest(in_conversation=False, input=(), modality=modality)
+    out_of_band = ResponseRequest(in_conversation=False, input=(), modality=modality)
 
     async def scene(session: Session) -> None:
         session.close()
-        session.create_response(apart)
+        session.create_response(out_of_band)
         await asyncio.sleep(0.1)
-        session.create_response(apart)
+        session.create_response(out_of_band)
 
     assert not of(ResponseCreated, run_session(there, scene))
     assert not llm.asked

@@ -1,4 +1,4 @@
-"""The choice of the tools that a model is offered for a conversation."""
+"""Selection of the tools that a model is offered for a conversation."""
 
 import json
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from engines.llm.chat_messages import chat_tools
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest
 from pipeline.tools.selection import (
-    FEW,
-    MAX_OF_HOME,
-    MAX_OF_OTHERS,
+    MAX_HOME_TOOLS,
+    MAX_OTHER_TOOLS,
+    MAX_UNSELECTED,
     bundled_topics,
-    most_tools,
+    largest_selection,
     relevant_tools,
 )
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, TimerTools
@@ -28,7 +28,7 @@ SWITCHES = {"HassTurnOn", "HassTurnOff"}
 CLOCK = {"HassGetCurrentTime", "HassGetCurrentDate"}
 
 
-def said(*texts: str) -> list[Message]:
+def user_messages(*texts: str) -> list[Message]:
     return [Message("user", text) for text in texts]
 
 
@@ -72,9 +72,9 @@ def foreign(name: str, description: str = "") -> ToolSpec:
 def test_the_topic_of_the_text_chooses_the_tools(
     language: str, text: str, needed: set[str]
 ) -> None:
-    names = chosen(said(text), language)
+    names = chosen(user_messages(text), language)
     assert needed <= set(names)
-    assert len(names) <= MAX_OF_HOME
+    assert len(names) <= MAX_HOME_TOOLS
 
 
 @pytest.mark.parametrize(
@@ -88,25 +88,25 @@ def test_the_topic_of_the_text_chooses_the_tools(
     ],
 )
 def test_a_general_question_gets_only_the_clock(language: str, text: str) -> None:
-    names = chosen(said(text), language)
+    names = chosen(user_messages(text), language)
     assert set(names) == CLOCK
     offered = [tool for tool in HOME[language] if tool.name in names]
     assert len(json.dumps(chat_tools(offered))) < 500
     assert len(json.dumps(chat_tools(HOME[language]))) > 25_000
 
 
-def test_the_choice_is_kept_while_the_topic_lasts_in_the_order_of_the_tools() -> None:
-    first = chosen(said("dim the kitchen lights"))
-    later = chosen(said("dim the kitchen lights", "and the bedroom", "thank you"))
+def test_the_selection_keeps_its_order_until_the_topic_changes() -> None:
+    first = chosen(user_messages("dim the kitchen lights"))
+    later = chosen(user_messages("dim the kitchen lights", "and the bedroom", "thank you"))
     assert set(first) <= set(later)
     everything = [tool.name for tool in HOME["en"]]
     assert later == [name for name in everything if name in later]
-    assert chosen(said("dim the kitchen lights")) == first
+    assert chosen(user_messages("dim the kitchen lights")) == first
 
 
-def test_too_many_topics_drop_the_oldest() -> None:
-    names = chosen(said("play music", "buy milk", "set a timer", "dim the lights"))
-    assert len(names) <= MAX_OF_HOME
+def test_with_too_many_topics_the_oldest_are_left_out() -> None:
+    names = chosen(user_messages("play music", "buy milk", "set a timer", "dim the lights"))
+    assert len(names) <= MAX_HOME_TOOLS
     assert {"HassLightSet", "HassStartTimer"} <= set(names)
     assert "HassMediaNext" not in names
 
@@ -123,31 +123,31 @@ def test_too_many_topics_drop_the_oldest() -> None:
     ],
 )
 def test_a_sentence_gets_the_tools_of_all_its_topics(language: str, text: str) -> None:
-    names = chosen(said(text), language)
+    names = chosen(user_messages(text), language)
     assert {"HassStartTimer", "HassMediaPause", "HassSetVolume", *CLOCK} <= set(names)
-    later = chosen(said("dim the lights", "buy milk", text), language)
+    later = chosen(user_messages("dim the lights", "buy milk", text), language)
     assert set(later) == set(names), "for older topics there is no room"
 
 
 def test_a_tool_that_was_called_stays() -> None:
     call = ToolCall("call_1", "HassMediaPause", {})
-    messages = [*said("be quiet please"), Message("assistant", tool_calls=(call,))]
-    assert "HassMediaPause" in chosen([*messages, *said("thank you")])
+    messages = [*user_messages("be quiet please"), Message("assistant", tool_calls=(call,))]
+    assert "HassMediaPause" in chosen([*messages, *user_messages("thank you")])
 
 
 def test_client_tools_are_always_offered() -> None:
     mine = [ToolSpec(f"mine_{n}", "Mine.", {}, is_clients=True) for n in range(40)]
-    names = chosen(said("hello"), more=mine)
+    names = chosen(user_messages("hello"), more=mine)
     assert [name for name in names if name.startswith("mine")] == [tool.name for tool in mine]
 
 
 def test_a_few_tools_are_offered_unchanged() -> None:
-    few = HOME["en"][:FEW]
-    assert relevant_tools(few, said("hello"), "en") is few
+    few = HOME["en"][:MAX_UNSELECTED]
+    assert relevant_tools(few, user_messages("hello"), "en") is few
 
 
 def test_a_language_without_topic_words_is_offered_the_whole_home() -> None:
-    assert len(chosen(said("dobrý den"), "cs")) == len(HOME["en"])
+    assert len(chosen(user_messages("dobrý den"), "cs")) == len(HOME["en"])
 
 
 SERVERS = [foreign(f"archive{n}", f"Archives item {n}.") for n in range(40)]
@@ -170,45 +170,47 @@ LARGE = 32_768
 def test_third_party_tools_that_fit_the_context_are_always_offered(
     language: str, text: str, context_tokens: int | None
 ) -> None:
-    names = chosen(said(text), language, SERVERS, context_tokens)
+    names = chosen(user_messages(text), language, SERVERS, context_tokens)
     assert set(names) >= {tool.name for tool in SERVERS}
 
 
 def test_without_a_matching_word_third_party_tools_are_limited() -> None:
-    names = chosen(said("Wie wird das Wetter?"), "de", SERVERS, SMALL)
-    assert len(set(names) - CLOCK) == MAX_OF_OTHERS
+    names = chosen(user_messages("Wie wird das Wetter?"), "de", SERVERS, SMALL)
+    assert len(set(names) - CLOCK) == MAX_OTHER_TOOLS
 
 
 @pytest.mark.parametrize("context_tokens", [SMALL, 2 * SMALL, LARGE, None])
 @pytest.mark.parametrize("text", ["what will the weather be", "shall I take an umbrella"])
-def test_no_choice_has_more_tools_than_the_largest_one(
+def test_no_selection_has_more_tools_than_the_largest_one(
     text: str, context_tokens: int | None
 ) -> None:
-    most = most_tools([*HOME["en"], *SERVERS], context_tokens)
-    assert len(chosen(said(text), "en", SERVERS, context_tokens)) <= len(most)
+    most = largest_selection([*HOME["en"], *SERVERS], context_tokens)
+    assert len(chosen(user_messages(text), "en", SERVERS, context_tokens)) <= len(most)
 
 
 def test_many_third_party_tools_are_chosen_by_their_descriptions() -> None:
-    names = chosen(said("what will the weather be"), more=SERVERS, context_tokens=SMALL)
+    names = chosen(user_messages("what will the weather be"), more=SERVERS, context_tokens=SMALL)
     others = [name for name in names if not name.startswith("Hass")]
-    assert len(others) == MAX_OF_OTHERS
+    assert len(others) == MAX_OTHER_TOOLS
     assert "getWeatherForecast" in others
     assert set(names) - set(others) == CLOCK
 
 
 def test_a_few_third_party_tools_are_all_offered() -> None:
-    servers = [foreign(f"archive{n}") for n in range(MAX_OF_OTHERS)]
-    names = chosen(said("hello"), more=servers)
+    servers = [foreign(f"archive{n}") for n in range(MAX_OTHER_TOOLS)]
+    names = chosen(user_messages("hello"), more=servers)
     assert [name for name in names if name.startswith("archive")] == [t.name for t in servers]
 
 
 def test_the_whole_home_is_offered_if_needed() -> None:
     servers = [foreign(f"archive{n}") for n in range(40)]
     tools = [*HOME["en"], *servers]
-    offered = relevant_tools(tools, said("hello"), "en", needs_home=True, context_tokens=512)
+    offered = relevant_tools(
+        tools, user_messages("hello"), "en", needs_home=True, context_tokens=512
+    )
     names = [tool.name for tool in offered]
     assert names[: len(HOME["en"])] == [tool.name for tool in HOME["en"]]
-    assert len(names) == len(HOME["en"]) + MAX_OF_OTHERS
+    assert len(names) == len(HOME["en"]) + MAX_OTHER_TOOLS
 
 
 def test_the_topic_table_lists_exactly_the_tools_of_the_home() -> None:
@@ -216,18 +218,18 @@ def test_the_topic_table_lists_exactly_the_tools_of_the_home() -> None:
     assert listed == {tool.name for tool in HOME["en"]}
 
 
-def test_the_largest_choice_bounds_every_other() -> None:
-    most = most_tools(HOME["en"])
+def test_the_largest_selection_is_an_upper_limit() -> None:
+    most = largest_selection(HOME["en"])
     largest = len(json.dumps(chat_tools(most)))
     everything = "dim the lights, heat the room, play music, set a timer, buy milk, start the fan"
     for text in ("dim the lights", "play music and heat the room", "set a timer", everything):
-        names = chosen(said(text))
+        names = chosen(user_messages(text))
         offered = [tool for tool in HOME["en"] if tool.name in names]
         assert len(offered) <= len(most)
         assert len(json.dumps(chat_tools(offered))) <= largest
 
 
-def test_a_session_offers_its_choice_of_tools_or_all_if_a_call_is_required() -> None:
+def test_a_session_offers_selected_tools_or_all_if_a_call_is_required() -> None:
     talk = Talk()
     home, timers, lists = HomeTools(talk.home), TimerTools(talk.timers), ListTools(talk.home)
     providers: list[ToolProvider] = [home, timers, lists, ClockTools(talk.clock)]

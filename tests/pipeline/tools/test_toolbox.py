@@ -25,7 +25,7 @@ ANYTHING: Mapping[str, Any] = {"type": "object"}
 
 
 @dataclass
-class Shop:
+class SlowProvider:
     """A provider of tools that take their time or fail."""
 
     specs: tuple[ToolSpec, ...]
@@ -58,26 +58,26 @@ class Shop:
         return ToolOutcome(self.answer)
 
 
-def shop(*names: str, **how: Any) -> Shop:
-    return Shop(tuple(ToolSpec(name, "Does it.", ANYTHING) for name in names), **how)
+def provider_of(*names: str, **fields: Any) -> SlowProvider:
+    return SlowProvider(tuple(ToolSpec(name, "Does it.", ANYTHING) for name in names), **fields)
 
 
 def run(
     toolbox: Toolbox, *calls: tuple[str, dict[str, Any]], allowed: Sequence[str] | None = None
 ) -> list[Any]:
     """Returns the results of the calls, followed by the virtual seconds that they took."""
-    told: list[Any] = []
+    results: list[Any] = []
 
     async def main() -> None:
-        made = [ToolCall(f"call_{n}", *call) for n, call in enumerate(calls)]
-        told.extend(map(json.loads, await toolbox.run(made, CONTEXT, allowed)))
+        tool_calls = [ToolCall(f"call_{n}", *call) for n, call in enumerate(calls)]
+        results.extend(map(json.loads, await toolbox.run(tool_calls, CONTEXT, allowed)))
 
     seconds = run_virtual(main())
-    return [*told, seconds]
+    return [*results, seconds]
 
 
 def test_calls_run_in_parallel_up_to_a_limit() -> None:
-    slow = shop("a", takes_s=1)
+    slow = provider_of("a", takes_s=1)
     *results, seconds = run(Toolbox([slow], Counts()), *[("a", {})] * (MAX_PARALLEL + 1))
     assert slow.most == MAX_PARALLEL
     assert seconds == 2
@@ -85,7 +85,7 @@ def test_calls_run_in_parallel_up_to_a_limit() -> None:
 
 
 def test_a_slow_tool_times_out_without_affecting_the_others() -> None:
-    slow, quick = shop("slow", takes_s=60), shop("quick", answer={"x": 1})
+    slow, quick = provider_of("slow", takes_s=60), provider_of("quick", answer={"x": 1})
     metrics = Counts()
     late, done, seconds = run(Toolbox([slow, quick], metrics), ("slow", {}), ("quick", {}))
     assert late["error"] == "tool_timeout"
@@ -96,9 +96,9 @@ def test_a_slow_tool_times_out_without_affecting_the_others() -> None:
 
 
 def test_a_tool_can_declare_a_longer_timeout() -> None:
-    patient = Shop((ToolSpec("a", "", ANYTHING, timeout_s=30),), takes_s=20)
+    patient = SlowProvider((ToolSpec("a", "", ANYTHING, timeout_s=30),), takes_s=20)
     assert run(Toolbox([patient], Counts(), timeout_s=1), ("a", {})) == [{}, 20]
-    hasty = Shop((ToolSpec("a", "", ANYTHING),), takes_s=20)
+    hasty = SlowProvider((ToolSpec("a", "", ANYTHING),), takes_s=20)
     result, seconds = run(Toolbox([hasty], Counts(), timeout_s=1), ("a", {}))
     assert (result["error"], seconds) == ("tool_timeout", 1)
 
@@ -106,8 +106,8 @@ def test_a_tool_can_declare_a_longer_timeout() -> None:
 def test_tool_durations_are_observed_by_outcome() -> None:
     """The labels never contain names or arguments, which may be private."""
     metrics = Counts()
-    good, slow = shop("good", takes_s=2), shop("slow", takes_s=60)
-    bad = shop("bad", answer=NotFound("no such cake"), takes_s=1)
+    good, slow = provider_of("good", takes_s=2), provider_of("slow", takes_s=60)
+    bad = provider_of("bad", answer=NotFound("no such cake"), takes_s=1)
     toolbox = Toolbox([good, slow, bad], metrics, timeout_s=5)
     run(toolbox, ("good", {}), ("slow", {"a": 1}), ("bad", {}), ("unknown", {}))
     name = "earshot_tool_seconds"
@@ -115,7 +115,7 @@ def test_tool_durations_are_observed_by_outcome() -> None:
 
 
 def test_cancelling_an_answer_cancels_its_tools() -> None:
-    slow = shop("slow", takes_s=5)
+    slow = provider_of("slow", takes_s=5)
     metrics = Counts()
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_cancelling_an_answer_cancels_its_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (NotFound("no such cake"), {"error": "not_found", "message": "no such cake"}),
         (ZeroDivisionError("a bug"), {"error": "tool_failed"}),
@@ -138,16 +138,16 @@ def test_cancelling_an_answer_cancels_its_tools() -> None:
     ],
 )
 def test_failures_become_results(
-    answer: Any, told: dict[str, Any], caplog: pytest.LogCaptureFixture
+    answer: Any, expected: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    result, _ = run(Toolbox([shop("a", answer=answer)], Counts()), ("a", {}))
-    assert result == told
+    result, _ = run(Toolbox([provider_of("a", answer=answer)], Counts()), ("a", {}))
+    assert result == expected
     has_chain = "failed: " in caplog.text
-    assert has_chain == (told.get("error") == "tool_failed")
+    assert has_chain == (expected.get("error") == "tool_failed")
 
 
 def test_a_tool_that_is_not_allowed_is_neither_offered_nor_run() -> None:
-    both = shop("a", "b")
+    both = provider_of("a", "b")
     toolbox = Toolbox([both], Counts())
     assert [spec.name for spec in toolbox.specs(CONTEXT, ["b"])] == ["b"]
     assert toolbox.names(CONTEXT) == ("a", "b")
@@ -159,14 +159,14 @@ def test_a_tool_that_is_not_allowed_is_neither_offered_nor_run() -> None:
 
 def test_only_read_only_tools_run_early() -> None:
     specs = (ToolSpec("look", "", ANYTHING, is_read_only=True), ToolSpec("act", "", ANYTHING))
-    toolbox = Toolbox([Shop(specs)], Counts())
+    toolbox = Toolbox([SlowProvider(specs)], Counts())
     early = [toolbox.may_run_early(ToolCall("c", n, {}), CONTEXT) for n in ("look", "act", "none")]
     assert early == [True, False, True]
 
 
 def test_a_tool_that_appears_after_the_early_check_is_not_run() -> None:
-    """It did not exist when the check whether the call may run early was made."""
-    late = shop()
+    """The tool did not exist when the toolbox was asked whether the call may run early."""
+    late = provider_of()
 
     async def main() -> None:
         toolbox = Toolbox([late], Counts())
@@ -183,8 +183,11 @@ def test_a_tool_that_appears_after_the_early_check_is_not_run() -> None:
 
 
 def test_the_first_of_two_tools_keeps_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    first, second = shop("a"), Shop((ToolSpec("a", "", ANYTHING, fallback_name="two_a"),))
-    third = shop("a")
+    first, second = (
+        provider_of("a"),
+        SlowProvider((ToolSpec("a", "", ANYTHING, fallback_name="two_a"),)),
+    )
+    third = provider_of("a")
     toolbox = Toolbox([first, second, third], Counts())
     with caplog.at_level(logging.WARNING):
         assert toolbox.names(CONTEXT) == ("a", "two_a")
@@ -197,7 +200,7 @@ def test_the_first_of_two_tools_keeps_its_name(caplog: pytest.LogCaptureFixture)
 
 
 def test_specs_are_rebuilt_only_when_they_change() -> None:
-    offered = shop("a", "b")
+    offered = provider_of("a", "b")
     toolbox = Toolbox([offered], Counts())
     before = toolbox.specs(CONTEXT)
     assert all(x is y for x, y in zip(before, toolbox.specs(CONTEXT), strict=True))
@@ -231,14 +234,14 @@ SCHEMA = {
 def test_wrong_arguments_are_refused_with_the_allowed_values(
     arguments: dict[str, Any], message: str
 ) -> None:
-    picky = Shop((ToolSpec("a", "", SCHEMA),))
+    picky = SlowProvider((ToolSpec("a", "", SCHEMA),))
     result, _ = run(Toolbox([picky], Counts()), ("a", arguments))
     assert result == {"error": "invalid_arguments", "message": message}
     assert picky.called == []
 
 
 def test_a_provider_that_checks_arguments_itself_gets_all_calls() -> None:
-    lenient = Shop((ToolSpec("a", "", SCHEMA, checks_arguments=True),))
+    lenient = SlowProvider((ToolSpec("a", "", SCHEMA, checks_arguments=True),))
     assert run(Toolbox([lenient], Counts()), ("a", {"city": "Rome"}))[0] == {}
 
 
@@ -287,8 +290,8 @@ def test_the_first_rows_of_a_long_result_stay_whole() -> None:
 
 
 def test_a_long_error_keeps_its_code() -> None:
-    told = json.loads(as_json(ToolOutcome({"k" * 50_000: "why"}, error="no_such_cake")))
-    assert told["error"] == "no_such_cake"
+    result = json.loads(as_json(ToolOutcome({"k" * 50_000: "why"}, error="no_such_cake")))
+    assert result["error"] == "no_such_cake"
 
 
 values = st.recursive(
@@ -310,9 +313,10 @@ def test_any_result_becomes_json_of_bounded_length(data: dict[str, Any], limit: 
 def test_the_number_of_tools_is_limited_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    ours = Shop((ToolSpec("light", "", ANYTHING),))
+    ours = SlowProvider((ToolSpec("light", "", ANYTHING),))
     servers = [
-        Shop(tuple(ToolSpec(f"{name}_{n}", "", ANYTHING) for n in range(64))) for name in "abc"
+        SlowProvider(tuple(ToolSpec(f"{name}_{n}", "", ANYTHING) for n in range(64)))
+        for name in "abc"
     ]
     catalogues = ToolCatalogue((ours, *servers))
     offered = catalogues.get(CONTEXT)

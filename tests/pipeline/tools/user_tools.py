@@ -52,7 +52,7 @@ async def ring() -> None:
 
 
 @tool()
-async def told() -> ToolOutcome:
+async def outcome() -> ToolOutcome:
     """Says it in its own words."""
     return ToolOutcome({"x": 1}, error="no_such_bell")
 

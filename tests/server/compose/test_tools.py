@@ -41,7 +41,7 @@ def test_functions_and_servers_of_the_configuration_are_tools() -> None:
     async def main() -> None:
         async with configured_tools(config) as providers:
             toolbox = Toolbox(providers, Counts(), timeout_s=config.timeout_s)
-            assert toolbox.names(CONTEXT) == ("weather", "feed", "clean", "ring", "told")
+            assert toolbox.names(CONTEXT) == ("weather", "feed", "clean", "ring", "outcome")
             async with asyncio.timeout(20):
                 while len(toolbox.names(CONTEXT)) < 7:  # noqa: ASYNC110 (in other processes)
                     await asyncio.sleep(0.01)

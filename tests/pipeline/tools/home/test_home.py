@@ -29,7 +29,7 @@ def small() -> Home:
     return Home(msgspec.convert(SMALL, HomeConfig))
 
 
-def test_a_snapshot_is_the_documented_json() -> None:
+def test_a_snapshot_has_the_documented_json() -> None:
     home = small()
     home.update("light.kitchen", "on", brightness=30)
     home.add_item("  oat   milk ")
@@ -93,7 +93,7 @@ def test_a_state_that_a_kind_does_not_have_is_refused() -> None:
         small().update("light.kitchen", "ajar")
 
 
-def test_only_changes_count_as_revisions() -> None:
+def test_only_changes_increase_the_revision() -> None:
     home = small()
     home.update("light.kitchen", "on")
     revision = home.revision
@@ -112,7 +112,7 @@ def test_the_list_keeps_each_open_item_once_and_is_limited() -> None:
     assert len(home.snapshot().shopping_list) == MAX_LIST_ITEMS
 
 
-def test_watchers_see_the_latest_state_and_skip_the_states_between() -> None:
+def test_a_slow_watcher_gets_only_the_latest_state() -> None:
     async def main() -> None:
         home = small()
         async with aclosing(home.watch()) as states:

@@ -9,16 +9,16 @@ from core.ports import ToolContext, ToolOutcome
 from pipeline.tools.mcp import McpServerSettings, McpToolProvider
 from pipeline.tools.mcp.transport import MAX_MESSAGE_BYTES
 from tests.pipeline.tools.mcp.kitchens import running
-from tests.pipeline.tools.mcp.unresponsive_server import stubborn
+from tests.pipeline.tools.mcp.unresponsive_server import unresponsive
 
 pytestmark = pytest.mark.live
 
 
 async def called(sends: Literal["json", "packed", "events"], size: int) -> ToolOutcome:
-    async with stubborn(says="a" * size, sends=sends) as server:
-        tools = McpToolProvider("stubborn", McpServerSettings(url=server.url))
+    async with unresponsive(says="a" * size, sends=sends) as server:
+        tools = McpToolProvider("unresponsive", McpServerSettings(url=server.url))
         async with running(tools):
-            await tools.tried()
+            await tools.first_attempt()
             outcome = await tools.call("wait", {}, ToolContext("", ""))
             assert tools.is_connected
             return outcome

@@ -8,7 +8,7 @@ import pytest
 from core.errors import ConfigError
 from pipeline.tools.mcp import McpServerSettings, McpToolProvider
 from tests.pipeline.tools.mcp.kitchens import running
-from tests.pipeline.tools.mcp.unresponsive_server import Stubborn, stubborn
+from tests.pipeline.tools.mcp.unresponsive_server import UnresponsiveServer, unresponsive
 
 pytestmark = pytest.mark.live
 
@@ -16,12 +16,12 @@ ELSEWHERE = "http://kitchen.invalid/mcp"
 "A name that only a proxy can resolve (RFC 6761 section 6.4)."
 
 
-def proxy() -> AbstractAsyncContextManager[Stubborn]:
+def proxy() -> AbstractAsyncContextManager[UnresponsiveServer]:
     """Returns a proxy that answers every request as an MCP server itself."""
-    return stubborn()
+    return unresponsive()
 
 
-def at(server: Stubborn) -> str:
+def at(server: UnresponsiveServer) -> str:
     return f"http://127.0.0.1:{server.port}"
 
 
@@ -32,7 +32,7 @@ def test_proxies_of_the_environment_are_ignored(
     """Such a proxy would resolve the name again, after its address was checked."""
 
     async def main() -> None:
-        async with proxy() as asked, stubborn() as there:
+        async with proxy() as asked, unresponsive() as there:
             for name in ("http_proxy", "https_proxy", "all_proxy"):
                 monkeypatch.setenv(name, at(asked))
                 monkeypatch.setenv(name.upper(), at(asked))
@@ -43,7 +43,7 @@ def test_proxies_of_the_environment_are_ignored(
                 for one in (url, ELSEWHERE)
             )
             async with running(direct, unknown):
-                await asyncio.gather(direct.tried(), unknown.tried())
+                await asyncio.gather(direct.first_attempt(), unknown.first_attempt())
                 assert (direct.is_connected, unknown.is_connected) == (not is_older, False)
             assert asked.asked == []
 
@@ -55,7 +55,7 @@ def test_the_proxy_of_the_settings_is_used() -> None:
         async with proxy() as asked:
             tools = McpToolProvider("one", McpServerSettings(url=ELSEWHERE, proxy=at(asked)))
             async with running(tools):
-                await tools.tried()
+                await tools.first_attempt()
                 assert tools.is_connected
             assert "tools/list" in asked.asked
 

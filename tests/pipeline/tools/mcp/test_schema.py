@@ -1,5 +1,4 @@
-"""The conversion of tools and results of MCP servers: bounded, and without anything that a model's
-API refuses."""
+"""Conversion of MCP tools and results: limited in size, and valid for a model's API."""
 
 import logging
 from typing import Any
@@ -82,7 +81,7 @@ RESOURCE = {"type": "resource", "resource": {"uri": "file:///cake", "text": "swe
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "outcome"),
     [
         ({"content": []}, ToolOutcome({"text": ""})),
         ({"content": [TEXT, TEXT]}, ToolOutcome({"text": "a cake\na cake"})),
@@ -99,8 +98,8 @@ RESOURCE = {"type": "resource", "resource": {"uri": "file:///cake", "text": "swe
         ),
     ],
 )
-def test_results(result: dict[str, Any], told: ToolOutcome) -> None:
-    assert tool_outcome(CallToolResult.model_validate(result)) == told
+def test_a_result_becomes_an_outcome(result: dict[str, Any], outcome: ToolOutcome) -> None:
+    assert tool_outcome(CallToolResult.model_validate(result)) == outcome
 
 
 @pytest.mark.parametrize(

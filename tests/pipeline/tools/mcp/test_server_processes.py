@@ -109,7 +109,7 @@ def test_new_tools_appear_when_the_server_reports_them(kitchen: Kitchen) -> None
     asyncio.run(with_kitchen(kitchen, scenario))
 
 
-def test_a_server_that_dies_in_a_call_is_reconnected(kitchen: Kitchen) -> None:
+def test_a_server_that_ends_during_a_call_is_reconnected(kitchen: Kitchen) -> None:
     async def scenario(tools: McpToolProvider) -> None:
         assert (await tools.call("collapse", {}, CONTEXT)).error == GONE
         await until(lambda: not tools.is_connected)
@@ -173,15 +173,15 @@ def test_a_program_gets_its_own_environment_but_not_that_of_the_server(
 # Servers without the package, some of which misbehave.
 
 
-def old(*how: str) -> McpToolProvider:
+def server_2025(*options: str) -> McpToolProvider:
     script = str(Path(__file__).parent / "server_2025.py")
-    server = McpServerSettings(command=sys.executable, args=(script, *how))
+    server = McpServerSettings(command=sys.executable, args=(script, *options))
     return McpToolProvider("old", server, first_wait_s=0.05)
 
 
-def test_the_tools_and_changes_of_a_server_of_2025_are_understood() -> None:
+def test_a_server_of_2025_lists_tools_and_reports_changes() -> None:
     async def main() -> None:
-        tools = old("late")
+        tools = server_2025("late")
         async with running(tools):
             await until(lambda: names(tools) == ["new"])
             assert await tools.call("new", {}, CONTEXT) == ToolOutcome({"text": "as ever"})
@@ -191,7 +191,7 @@ def test_the_tools_and_changes_of_a_server_of_2025_are_understood() -> None:
 
 def test_a_server_that_exits_on_unknown_methods_is_connected() -> None:
     async def main() -> None:
-        tools = old("fragile")
+        tools = server_2025("fragile")
         async with running(tools):
             await until(lambda: tools.is_connected)
             assert await tools.call("old", {}, CONTEXT) == ToolOutcome({"text": "as ever"})
@@ -201,7 +201,7 @@ def test_a_server_that_exits_on_unknown_methods_is_connected() -> None:
 
 def test_too_many_tools_are_cut() -> None:
     async def main() -> None:
-        tools = old("huge")
+        tools = server_2025("huge")
         async with running(tools):
             await until(lambda: tools.is_connected)
             assert len(names(tools)) == 63
@@ -215,7 +215,7 @@ def test_the_tool_list_is_refreshed_periodically(
     monkeypatch.setattr(client, "LIST_EVERY_S", 0.1)
 
     async def main() -> None:
-        tools = old("silent")
+        tools = server_2025("silent")
         async with running(tools):
             await until(lambda: names(tools) == ["new"])
 
@@ -237,14 +237,14 @@ def test_an_unavailable_server_does_not_delay_the_others(
     }
 
     async def main() -> None:
-        fine = old()
+        fine = server_2025()
         others = mcp_tools(servers)
-        async with running(fine, old("deaf"), *others):
+        async with running(fine, server_2025("deaf"), *others):
             await until(lambda: fine.is_connected)
             assert await fine.call("old", {}, CONTEXT) == ToolOutcome({"text": "as ever"})
             assert not any(one.is_connected for one in others)
-            told = (*servers, "old: no answer")
-            await until(lambda: all(f"mcp {name}" in caplog.text for name in told))
+            parts = (*servers, "old: no answer")
+            await until(lambda: all(f"mcp {name}" in caplog.text for name in parts))
 
     asyncio.run(main())
     assert "it last said: the key ******** is wrong" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 
 from core.ports import ToolContext
 from pipeline.tools.mcp import McpServerSettings, McpToolProvider
-from tests.pipeline.tools.mcp.unresponsive_server import stubborn
+from tests.pipeline.tools.mcp.unresponsive_server import unresponsive
 
 pytestmark = pytest.mark.live
 
@@ -20,10 +20,10 @@ BOUND_S = 5
 )
 def test_the_end_of_a_connection_takes_a_limited_time(silent: tuple[str, ...]) -> None:
     async def main() -> None:
-        async with stubborn(*silent) as server:
-            tools = McpToolProvider("stubborn", McpServerSettings(url=server.url))
+        async with unresponsive(*silent) as server:
+            tools = McpToolProvider("unresponsive", McpServerSettings(url=server.url))
             running = asyncio.create_task(tools.run())
-            await tools.tried()
+            await tools.first_attempt()
             assert tools.is_connected
             call = asyncio.create_task(tools.call("wait", {}, ToolContext("", "")))
             await server.called.wait()
@@ -34,21 +34,21 @@ def test_the_end_of_a_connection_takes_a_limited_time(silent: tuple[str, ...]) -
             done, _ = await asyncio.wait([running], timeout=BOUND_S)
             running.cancel()
             assert done, server.asked
-            assert "DELETE" in server.asked, "it is told that we leave"
+            assert "DELETE" in server.asked, "the client ends its session"
 
     asyncio.run(main())
 
 
-def test_a_server_that_never_lists_its_tools_is_given_up_soon() -> None:
+def test_the_wait_for_the_list_of_tools_is_limited() -> None:
     async def main() -> None:
-        async with stubborn("tools/list", "DELETE") as server:
+        async with unresponsive("tools/list", "DELETE") as server:
             tools = McpToolProvider(
-                "stubborn", McpServerSettings(url=server.url), connect_timeout_s=0.5
+                "unresponsive", McpServerSettings(url=server.url), connect_timeout_s=0.5
             )
             running = asyncio.create_task(tools.run())
             try:
                 async with asyncio.timeout(BOUND_S):
-                    await tools.tried()
+                    await tools.first_attempt()
             finally:
                 running.cancel()
                 running.cancel()

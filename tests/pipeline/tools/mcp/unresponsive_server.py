@@ -13,7 +13,7 @@ SESSION = {"Mcp-Session-Id": "s-1"}
 
 
 @dataclass
-class Stubborn:
+class UnresponsiveServer:
     """The server. `silent` names the JSON-RPC methods, or `DELETE`, that never get an answer."""
 
     silent: frozenset[str]
@@ -59,7 +59,7 @@ class Stubborn:
         match method:
             case "initialize":
                 version = asked["params"]["protocolVersion"]
-                about = {"name": "stubborn", "version": "1"}
+                about = {"name": "unresponsive", "version": "1"}
                 about_it = {"protocolVersion": version, "serverInfo": about}
                 return {"result": {**about_it, "capabilities": {"tools": {}}}}
             case "tools/list":
@@ -73,8 +73,8 @@ class Stubborn:
 
 
 @asynccontextmanager
-async def stubborn(*silent: str, **fields: Any) -> AsyncIterator[Stubborn]:
-    server = Stubborn(frozenset(silent), **fields)
+async def unresponsive(*silent: str, **fields: Any) -> AsyncIterator[UnresponsiveServer]:
+    server = UnresponsiveServer(frozenset(silent), **fields)
     app = web.Application()
     app.router.add_route("*", "/mcp", server.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)

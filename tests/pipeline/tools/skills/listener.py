@@ -8,11 +8,11 @@ from core.errors import EngineError
 
 @dataclass
 class Listener:
-    """An announcer that records what each conversation heard, and when. Nobody listens before
+    """An announcer that records the announcements of each conversation. Nobody listens before
     `comes_at`."""
 
     comes_at: float = 0.0
-    said: list[tuple[float, str, str]] = field(default_factory=list)
+    announcements: list[tuple[float, str, str]] = field(default_factory=list)
     fails: bool = False
 
     async def announce(self, conversation_id: str, text: str) -> bool:
@@ -21,5 +21,5 @@ class Listener:
             raise EngineError("tts", "fake")
         if now < self.comes_at:
             return False
-        self.said.append((now, conversation_id, text))
+        self.announcements.append((now, conversation_id, text))
         return True

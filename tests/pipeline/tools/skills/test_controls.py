@@ -1,4 +1,4 @@
-"""Buttons of the home: each acts on one thing by its id, and refuses what a click must not do."""
+"""Controls of the home on a page: each acts on one id, and refuses what a click must not do."""
 
 import asyncio
 
@@ -70,7 +70,7 @@ def test_a_timer_of_any_conversation_is_cancelled() -> None:
     run_virtual(scene())
 
 
-def test_unknown_things_are_not_found() -> None:
+def test_an_unknown_id_is_not_found() -> None:
     controls = _controls(Home(default_home()))
     with pytest.raises(NotFound, match="no device"):
         asyncio.run(controls.switch("light.moon", "on"))

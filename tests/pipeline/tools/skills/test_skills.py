@@ -142,7 +142,7 @@ def test_names_of_the_language_are_understood_and_reported() -> None:
     assert call("HassTurnOn", {"name": "küchenlicht"}, language="fr").error == "no_such_device"
 
 
-def test_a_question_about_states_divides_devices_into_matched_and_unmatched() -> None:
+def test_a_question_about_a_state_gives_matching_and_other_devices() -> None:
     home = Home(default_home())
     home.update("light.attic", "on")
     outcome = call("HassGetState", {"domain": "light", "state": "on"}, home)
@@ -186,7 +186,7 @@ def test_no_arguments_break_a_tool(tool: str, arguments: dict[str, Any]) -> None
     assert outcome.error is None or outcome.data["message"]
 
 
-def test_the_clock_tells_time_and_date() -> None:
+def test_the_clock_gives_time_and_date() -> None:
     class Fixed:
         def now(self) -> float:
             return 0.0

@@ -52,18 +52,18 @@ def in_kitchen(
     return heard, run_virtual(main())
 
 
-def test_a_timer_rings_by_voice_when_its_time_is_over() -> None:
+def test_a_timer_rings_by_voice_at_its_end() -> None:
     async def scene(kitchen: Kitchen) -> None:
         outcome = await kitchen.do("HassStartTimer", seconds=10)
         assert outcome.data["timer"]["duration_s"] == 10
         await asyncio.sleep(9.9)
-        assert kitchen.listener.said == []
+        assert kitchen.listener.announcements == []
         assert kitchen.shown() == [("", 0.1, "running")]
         await asyncio.sleep(0.2)
         assert kitchen.shown() == []
 
     listener, _ = in_kitchen(scene)
-    assert listener.said == [(10.0, "conv_1", "Your timer is done.")]
+    assert listener.announcements == [(10.0, "conv_1", "Your timer is done.")]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_timer_rings_in_the_language_of_its_request(language: str, name: str, 
         await asyncio.sleep(61)
 
     listener, _ = in_kitchen(scene, language=language)
-    assert listener.said == [(60.0, "conv_1", text)]
+    assert listener.announcements == [(60.0, "conv_1", text)]
 
 
 def test_several_timers_ring_in_their_conversations_and_in_order() -> None:
@@ -94,7 +94,7 @@ def test_several_timers_ring_in_their_conversations_and_in_order() -> None:
         await asyncio.sleep(60)
 
     listener, _ = in_kitchen(scene)
-    assert listener.said == [
+    assert listener.announcements == [
         (10.0, "conv_b", "Your eggs timer is done."),
         (15.0, "conv_a", "Your timer is done."),
         (30.0, "conv_a", "Your tea timer is done."),
@@ -110,8 +110,8 @@ def test_a_timer_rings_until_somebody_listens() -> None:
         assert kitchen.shown() == []
 
     listener, _ = in_kitchen(scene, Listener(comes_at=25))
-    assert [text for _, _, text in listener.said] == ["Your timer is done."]
-    assert 25 <= listener.said[0][0] < 28
+    assert [text for _, _, text in listener.announcements] == ["Your timer is done."]
+    assert 25 <= listener.announcements[0][0] < 28
 
 
 @pytest.mark.parametrize("listener", [Listener(comes_at=1e9), Listener(fails=True)])
@@ -125,7 +125,7 @@ def test_a_timer_without_a_listener_stops_ringing_after_a_minute(listener: Liste
         assert kitchen.shown() == []
 
     in_kitchen(scene, listener)
-    assert listener.said == []
+    assert listener.announcements == []
 
 
 def test_a_ringing_timer_can_be_cancelled() -> None:
@@ -136,7 +136,7 @@ def test_a_ringing_timer_can_be_cancelled() -> None:
         assert kitchen.shown() == []
         await asyncio.sleep(40)
 
-    assert in_kitchen(scene, Listener(comes_at=30))[0].said == []
+    assert in_kitchen(scene, Listener(comes_at=30))[0].announcements == []
 
 
 def test_a_timer_can_be_extended_shortened_paused_and_queried() -> None:
@@ -154,9 +154,9 @@ def test_a_timer_can_be_extended_shortened_paused_and_queried() -> None:
         assert status.data["timers"][0]["is_paused"]
         await kitchen.do("HassUnpauseTimer", name="pasta")
         await asyncio.sleep(599)
-        assert kitchen.listener.said == []
+        assert kitchen.listener.announcements == []
         await asyncio.sleep(2)
-        assert len(kitchen.listener.said) == 1
+        assert len(kitchen.listener.announcements) == 1
 
     in_kitchen(scene)
 
@@ -168,7 +168,7 @@ def test_a_timer_shortened_below_zero_rings_at_once() -> None:
         await asyncio.sleep(0.1)
 
     listener, _ = in_kitchen(scene)
-    assert [when for when, _, _ in listener.said] == [0.0]
+    assert [when for when, _, _ in listener.announcements] == [0.0]
 
 
 @pytest.mark.parametrize(

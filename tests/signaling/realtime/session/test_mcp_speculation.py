@@ -13,7 +13,7 @@ from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.shared.mcp_servers import ClientMcpPolicy
 from tests.pipeline.fakes import EchoLlm
-from tests.pipeline.tools.mcp.unresponsive_server import Stubborn, stubborn
+from tests.pipeline.tools.mcp.unresponsive_server import UnresponsiveServer, unresponsive
 from tests.signaling.realtime.servers import Server, Setup, against
 from tests.signaling.realtime.session.mcp_servers import RemoteWorld, of
 from tests.signaling.realtime.webrtc_client import Caller, Event, talking
@@ -77,7 +77,7 @@ class Shop:
     server: Server
     caller: Caller
     llm: ShoppingLlm
-    stub: Stubborn
+    stub: UnresponsiveServer
     calls: list[tuple[str, bool]] = field(default_factory=list)
     "For each call the transcript, and whether the turn was over."
 
@@ -120,7 +120,7 @@ def in_shop(
     setup = Setup(world=RemoteWorld(asr=OpusAsr(), llm=llm, policy=policy))
 
     async def in_call(server: Server) -> None:
-        async with stubborn(tools=SHOPS) as stub:
+        async with unresponsive(tools=SHOPS) as stub:
             shop = {
                 "type": "mcp",
                 "server_label": "shop",

@@ -7,7 +7,7 @@ import pytest
 
 from core.http.fetch_policy import HostAllowlist
 from pipeline.shared.mcp_servers import ClientMcpPolicy
-from tests.pipeline.tools.mcp.unresponsive_server import stubborn
+from tests.pipeline.tools.mcp.unresponsive_server import unresponsive
 from tests.signaling.realtime.servers import Server, Setup, against
 from tests.signaling.realtime.session.mcp_servers import RemoteWorld
 from tests.signaling.realtime.webrtc_client import talking
@@ -29,7 +29,7 @@ def test_a_list_of_long_tools_fits_every_channel() -> None:
     ]
 
     async def scene(server: Server) -> None:
-        async with stubborn(tools=wordy) as wordy_server, talking(server) as caller:
+        async with unresponsive(tools=wordy) as wordy_server, talking(server) as caller:
             host = f"127.0.0.1:{wordy_server.port}"
             tool = {"type": "mcp", "server_label": "w", "server_url": f"http://{host}/mcp"}
             session = {"type": "realtime", "tools": [tool]}
