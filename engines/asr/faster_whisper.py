@@ -32,7 +32,7 @@ REQUIRES = {
 
 
 class FasterWhisper:
-    """An `AsrModel`. A requested language that the model does not know is detected instead."""
+    """An `AsrModel` on CTranslate2. It detects the language if it lacks the requested one."""
 
     def __init__(
         self,
@@ -84,15 +84,14 @@ class FasterWhisper:
     def _batches(
         self, item_decodes: Iterable[ItemDecode]
     ) -> Iterable[tuple[list[ItemDecode], int]]:
-        """Yields (parts, frames): parts with windows of equal length, at most `max_batch`."""
-
+        """Yields (at most `max_batch` items, length of their next windows in mel frames)."""
         for length, group in groupby(sorted(item_decodes, key=_frames), key=_frames):
             same_length = list(group)
             for start in range(0, len(same_length), self.info.max_batch):
                 yield same_length[start : start + self.info.max_batch], length
 
     def _decode_windows(self, item_decodes: Sequence[ItemDecode], frames: int) -> None:
-        """Decodes the next window of each part. frames: length of the windows in mel frames."""
+        """Decodes the next window of each item. frames: length of the windows in mel frames."""
         windows = [
             normalized_window(item_decode.powers, frames, item_decode.seek)
             for item_decode in item_decodes

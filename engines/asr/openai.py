@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from engines.runtime.openai_http.client import OpenAiHttpClient
 
 LEAST_MS = 100
-"Shorter sound gives no text: the hosted service refuses it, and it holds no word."
+"Shortest sound that is sent. The hosted service refuses shorter sound, which has no word."
 DEFAULT_REQUESTS = 8
-"Requests at once, if the settings name no other number."
+"Default of `Settings.max_requests`."
 WINDOW_MS = 30_000.0
 "Longest sound of one request. Whisper's servers cut longer sound without regard to pauses."
 
@@ -83,8 +83,10 @@ class OpenAiAsr:
         self._thread.start()
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        """Returns one result per item (see `AsrModel.decode`). Raises EngineError, OverloadedError;
-        RequestError never: the server decides what it takes."""
+        """Returns one result per item (see `AsrModel.decode`). Raises EngineError, OverloadedError.
+
+        It raises no RequestError: the server decides which options it accepts.
+        """
         return self._begun(items).result()
 
     def begin(self, items: Sequence[AsrItem], done: OnDecoded) -> Callable[[], None]:

@@ -37,6 +37,7 @@ _FEATURES = """\
 of ours."""
 
 _FILLERS = "<["
+"First characters of words for silence and noise."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Code that both Whisper engines share: from an item to tasks for a decoder, and back to a result.
+"""Makes decoder tasks from items, and results from decoded windows, for both Whisper engines.
 
 Each engine has its own code to encode windows and to search for the best text.
 """
@@ -37,8 +37,6 @@ from engines.base import (
     Word,
 )
 
-# Rules of one model: its settings and its notes (`earshot.json`) in one value.
-
 UNIVERSAL_PADDINGS: tuple[AsrPadding, ...] = ("max", "bucket", "longest")
 "Paddings that work with any weights."
 
@@ -48,7 +46,7 @@ NO_REJECTION_THRESHOLD = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DecodeRules:
-    """Rules of one model, which `Settings` and `ModelNotes` in `model_info` describe."""
+    """Rules of one model: the values of `Settings` and `ModelNotes` in `model_info`."""
 
     padding: AsrPadding = "max"
     "Padding of requests that name none."
@@ -61,10 +59,8 @@ class DecodeRules:
     max_compression_ratio: float = 2.4
 
 
-# State of one item during its decoding.
-
 MAX_WINDOWS = 32
-"Most windows per item. Each advances by a timestamp at least; if more are needed, it is no speech."
+"Most windows per item. Only audio without speech would need more."
 
 
 @dataclass(slots=True)
@@ -85,7 +81,7 @@ class ItemDecode:
     window_count: int = 0
     "Number of windows decoded so far."
     needs_full_window: bool = False
-    "The text of the next window was doubtful when it was short, so it is decoded in 30 s."
+    "True: the text of a short window was doubtful, so the same audio is decoded again in 30 s."
     short_windows: list[ShortWindowOutcome] = field(default_factory=list)
     accepted: list[WindowResult] = field(default_factory=list)
     "Results that were accepted."
@@ -96,6 +92,7 @@ class ItemDecode:
     words: list[Word] = field(default_factory=list)
     tokens: list[TokenLogprob] = field(default_factory=list)
     spoken_until_s: float = 0.0
+    "End of the last word so far."
     has_confident: bool = False
     "At least one accepted result has no score that says no speech."
 
@@ -236,7 +233,7 @@ class DecodePolicy:
         )
 
     def window_task(self, row: int, item_decode: ItemDecode) -> WindowTask:
-        """Returns the decoder task for a part's next window. row: its index in the batch."""
+        """Returns the decoder task for the next window of an item. row: its index in the batch."""
         options, rules = item_decode.options, self._rules
         no_speech_threshold = options.no_speech_threshold
         temperatures = options.temperatures or rules.temperatures
@@ -275,7 +272,7 @@ class DecodePolicy:
         result: WindowResult,
         encoded: object,
     ) -> None:
-        """Adds the result of a window to its part, or rejects it, or has it decoded again in 30 s.
+        """Adds the result of a window to its item, or rejects it, or has it decoded again in 30 s.
 
         Doubtful text of a partial is not decoded again: 30 s cost several times as much, and the
         next partial knows more. Unsure words are kept, a loop is rejected.

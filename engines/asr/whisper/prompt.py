@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 from core.errors import RequestError
 from engines.base import AsrInfo, AsrOptions, AsrTask
 
-# The raw decoder prefix, written with Whisper's special tokens.
-#
-# It is checked without the model, so that a door can refuse a wrong prefix before its item shares
-# a batch with others.
+# A raw decoder prefix is written with Whisper's special tokens. It is checked without the model, so
+# that a door can refuse a wrong prefix before its item shares a batch with others.
 
 MAX_WORDS_BYTES = 160
-"Longest given beginning of the answer. It limits the tokens: half of the decoder is the answer's."
+"Longest beginning of the answer in a prefix. Half of the decoder is reserved for the answer."
 
 TIMESTAMP = re.compile(r"<\|\d\d?\.\d[02468]\|>")
 "Text of a timestamp token, such as `<|1.20|>`."
@@ -129,7 +127,7 @@ class DecoderPrompt:
     """Numbers of tokens before the transcript, about the task, and in all. Prompts of equal shape
     may share a batch."""
     has_timestamps: bool
-    "The answer may have timestamps."
+    "True if the answer may have timestamps."
 
 
 class PromptBuilder:

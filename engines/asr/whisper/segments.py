@@ -40,7 +40,7 @@ class SegmentSplit(NamedTuple):
     next_frame: int
     "First frame of the next window; at or after the window's end if all of it was decoded."
     is_complete: bool
-    "The answer ends with a single timestamp: there is no speech after it."
+    "True: the answer ends with a single timestamp, so there is no speech after it."
 
 
 def split_segments(

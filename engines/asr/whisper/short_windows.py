@@ -1,4 +1,4 @@
-"""Decides whether the text of a window shorter than 30 s is trusted. All of it is pure.
+"""Decides whether the text of a window shorter than 30 s can be trusted. Pure.
 
 OpenAI's weights were trained on windows of 30 s. In shorter ones they sometimes repeat a sentence
 until the answer is full, or write nothing. A window with doubtful text is decoded again in 30 s.
@@ -31,7 +31,7 @@ def max_trusted_tokens(duration_s: float) -> int:
 
 
 _DOUBLED_TOKENS = 3
-"Fewest tokens of an end that must not be there twice, such as `Thank you.`"
+"Fewest tokens at the end of a text that count as repeated, such as `Thank you.`"
 
 
 def repeats_itself(tokens: Sequence[int]) -> bool:
@@ -52,8 +52,8 @@ def repeats_itself(tokens: Sequence[int]) -> bool:
 
 _WORD = re.compile(r"[\w']+")
 _DOUBLED_WORDS = 2
-"""Fewest words of an end that must not be there twice. Somebody may say a last word twice
-(`no, no`), and a second decoding keeps it."""
+"""Fewest words at the end of a text that count as repeated. A user may say one word twice (`no,
+no`); a second decoding would keep it."""
 
 
 def doubles_words(text: str) -> bool:

@@ -47,7 +47,7 @@ class WindowTask:
     duration_s: float
     "Length of the audio in the window."
     is_guarded: bool = False
-    "The window is short, and doubtful text is decoded again in 30 s."
+    "True: the window is short, and doubtful text is decoded again in 30 s."
 
     @property
     def loop_limit_tokens(self) -> int:
@@ -266,7 +266,10 @@ def is_loop(result: WindowResult, window_task: WindowTask) -> bool:
 
 
 def needs_fallback(window_task: WindowTask, tried: Sequence[WindowResult]) -> bool:
-    """Returns True if the last answer failed and there is a further temperature."""
+    """Returns True if the last answer failed and there is a further temperature.
+
+    tried: results at the temperatures so far.
+    """
     return len(tried) < len(window_task.temperatures) and _fails(window_task, tried[-1])
 
 

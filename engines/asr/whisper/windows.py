@@ -11,9 +11,9 @@ WINDOW_SAMPLES = 30 * ASR_RATE_HZ
 "Length of the window that Whisper was trained on: 30 s at 16 kHz."
 
 FRAME_SAMPLES = 160
-"One mel frame, 10 ms."
+"Samples per mel frame: 10 ms."
 WINDOW_FRAMES = WINDOW_SAMPLES // FRAME_SAMPLES
-"The same in frames of the mel spectrogram."
+"Length of that window in mel frames."
 
 TAIL_MS = 500
 "Least silence after the audio in every window: without it the WER is 8 % instead of 3 %."

@@ -48,7 +48,7 @@ class NewRow:
     limit: int
     "Most tokens, prompt included; at most the model's text positions."
     is_timed: bool = False
-    "The answer has timestamps, by their rules."
+    "True: the answer has timestamps, and their rules apply."
     beam_size: int = 1
     temperature: float = 0.0
     "Above 0: each token is drawn at random. Not with a beam."
