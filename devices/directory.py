@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings
@@ -16,8 +16,8 @@ from pipeline.shared.settings import SessionSettings
 DeviceKind = Literal["xiaozhi", "willow", "wyoming"]
 "The protocol that a device speaks."
 
-DeviceEcho = Literal[EchoMode, ""]
-"The device's echo mode; empty: the server's setting."
+SessionEcho = Literal[EchoMode, ""]
+"Echo mode of a profile; empty: the server's setting."
 
 ApprovalState = Literal["new", "approved", "blocked"]
 "`new`: a person has to approve it first; `blocked`: a person refused it."
@@ -44,28 +44,32 @@ class DeviceClaims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceProfile:
-    """Settings of the sessions of one device. An empty or None value means the server's setting."""
+class SessionProfile:
+    """Settings with which the sessions of a device or of a named key begin. An empty or None value
+    means the server's setting."""
 
     voice: str = ""
     language: str = ""
     "Language of the session, in ISO 639-1."
-    instructions: str = ""
-    wake_word: str = ""
-    volume: int | None = None
-    "Volume of the device's loudspeaker, 0 to 100."
+    speed: float | None = None
+    "Rate of speech of the voice, 0.25 to 1.5; 1 is normal."
+    asr: str = ""
+    "Name of the recogniser."
+    instructions: str = field(default="", repr=False)
     answer_temperature: float | None = None
     tools: tuple[str, ...] | None = None
     "Names of the server's tools that may be used; None: all."
-    echo: DeviceEcho = ""
-    "Echo mode, for boards whose microphone picks up their own loudspeaker."
+    echo: SessionEcho = ""
+    "Echo mode, for a microphone that picks up its own loudspeaker."
 
     def apply_to(self, settings: SessionSettings) -> SessionSettings:
-        """Returns the settings that a session on this device begins with."""
+        """Returns the settings that a session with this profile begins with."""
         return replace(
             settings,
             voice=self.voice or settings.voice,
+            speed=settings.speed if self.speed is None else self.speed,
             language=self.language or settings.language,
+            asr=self.asr or settings.asr,
             instructions=self.instructions or settings.instructions,
             answer_temperature=(
                 settings.answer_temperature
@@ -75,6 +79,21 @@ class DeviceProfile:
             tools=settings.tools if self.tools is None else self.tools,
             echo=self.echo or settings.echo,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProfile(SessionProfile):
+    """Settings of one device: those of its sessions, and of the device itself."""
+
+    wake_word: str = ""
+    volume: int | None = None
+    "Volume of the device's loudspeaker, 0 to 100."
+
+
+EMPTY_PROFILE = SessionProfile()
+"The profile that leaves everything to the server's settings."
+
+P = TypeVar("P", bound=SessionProfile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from core.tasks import run_in_thread
 from devices.announcements import Announcements, wait_for_any
 from devices.api.event_log import DeviceEventLog, DeviceLogEntry
+from devices.api.profile_check import check_profile
 from devices.api.views import (
     ApproveRequest,
     AreaNotificationResult,
@@ -73,7 +74,7 @@ class DevicesDoor:
         images: Mapping[DeviceKind, FirmwareFolder] | None = None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """check: raises RequestError for a profile with which no session could begin.
+        """check: as `check_profile` wants it.
         images: firmware folders of the kinds of devices that have one.
         heartbeat_s: interval of the heartbeats of `watch`, in seconds.
         """
@@ -128,7 +129,7 @@ class DevicesDoor:
             )
         if body.profile is not UNSET:
             before = await self._device(request)
-            self._check_profile(body.profile.apply_to(before.profile))
+            check_profile(body.profile.apply_to(before.profile), self._check)
         device = await self._registry.edit(
             _id_of(request),
             name=None if body.name is UNSET else sanitize_line(body.name),
@@ -216,16 +217,6 @@ class DevicesDoor:
 
     async def _device_list(self) -> DeviceList:
         return DeviceList([self._view(device) for device in await self._registry.all_devices()])
-
-    def _check_profile(self, profile: DeviceProfile) -> None:
-        """Raises RequestError for a profile with which no session could begin.
-
-        It is checked here because a device that is refused later could not say why.
-        """
-        try:
-            self._check(profile)
-        except RequestError as error:
-            raise RequestError(f"profile: {error}", code=error.code, param="profile") from error
 
     def _view(self, device: Device) -> DeviceView:
         waiting = self._announcements.waiting_by_device().get(device.id, 0)

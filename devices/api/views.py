@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from devices.directory import ApprovalState, Device, DeviceEcho, DeviceKind, DeviceProfile
+from devices.directory import ApprovalState, Device, DeviceKind, DeviceProfile, P, SessionEcho
 from devices.presence import ConnectedDevice, DeviceActivity
 from devices.registry.sanitize import MAX_NAME_CHARS
 
@@ -58,27 +58,34 @@ class DeviceList(Struct, frozen=True):
     "The longest known first."
 
 
-class ProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
+class SessionProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
     """Changes of a profile. Fields that are not given stay; an empty or null value means the
     server's setting."""
 
     voice: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     language: Annotated[str, Meta(pattern="^([a-z]{2,3})?$")] | UnsetType = UNSET
+    speed: Annotated[float, Meta(ge=0.25, le=1.5)] | UnsetType | None = UNSET
+    asr: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     instructions: Annotated[str, Meta(max_length=10_000)] | UnsetType = UNSET
-    wake_word: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
-    volume: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET
     answer_temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
     tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
-    echo: DeviceEcho | UnsetType = UNSET
+    echo: SessionEcho | UnsetType = UNSET
 
-    def apply_to(self, profile: DeviceProfile) -> DeviceProfile:
+    def apply_to(self, profile: P) -> P:
         """Returns `profile` with these changes."""
         given = {
             name: value
             for name in self.__struct_fields__
             if (value := getattr(self, name)) is not UNSET
         }
-        return msgspec.convert({**msgspec.to_builtins(profile), **given}, DeviceProfile)
+        return msgspec.convert({**msgspec.to_builtins(profile), **given}, type(profile))
+
+
+class ProfileEdit(SessionProfileEdit, frozen=True, forbid_unknown_fields=True):
+    """Changes of a device's profile."""
+
+    wake_word: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
+    volume: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET
 
 
 class DeviceEdit(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,10 +11,11 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from core.errors import Conflict, NotFound, OverloadedError, RequestError, StorageError
@@ -22,9 +23,11 @@ from core.ids import new_id
 from core.limits import RequestRate
 from core.named_key import SCOPES, KeyScope, NamedKey
 from core.ports import Clock
+from devices.directory import EMPTY_PROFILE, SessionProfile
 from devices.registry.database import Database
 from devices.registry.kept_conversations import delete_of_key
 from devices.registry.notifications import DeviceChangeChannel
+from devices.registry.queries import known_profile
 from devices.registry.tables import named_keys
 from devices.registry.tokens import digest_of
 
@@ -67,6 +70,8 @@ class NamedKeyRecord:
     created: datetime
     last_used: datetime | None
     "None: never."
+    profile: SessionProfile = EMPTY_PROFILE
+    "Settings with which the sessions of the key begin."
 
 
 class NamedKeys:
@@ -111,9 +116,7 @@ class NamedKeys:
         """Returns all valid keys by name."""
         records = sorted(self._records.values(), key=lambda record: record.key.name)
         return [
-            NamedKeyRecord(
-                record.key, record.created, self._last_used.get(record.key.id, record.last_used)
-            )
+            replace(record, last_used=self._last_used.get(record.key.id, record.last_used))
             for record in records
         ]
 
@@ -124,6 +127,7 @@ class NamedKeys:
         *,
         max_sessions: int | None = None,
         requests_per_minute: int | None = None,
+        profile: SessionProfile = EMPTY_PROFILE,
     ) -> tuple[NamedKeyRecord, str]:
         """Makes a key; returns it with its token, which is stored nowhere.
 
@@ -143,7 +147,7 @@ class NamedKeys:
             max_sessions,
             requests_per_minute,
         )
-        record = NamedKeyRecord(key, self._clock.wall(), None)
+        record = NamedKeyRecord(key, self._clock.wall(), None, profile)
 
         def work(connection: Connection) -> None:
             same = select(named_keys.c.id).where(named_keys.c.name == name)
@@ -166,6 +170,42 @@ class NamedKeys:
         logger.info("= key %s was made: %s", name, ", ".join(key.scopes))
         return record, token
 
+    def find_by_name(self, name: str) -> NamedKeyRecord:
+        """Returns the valid key with this name. Raises NotFound key_not_found."""
+        for record in self.all_keys():
+            if record.key.name == name:
+                return record
+        raise _no_key(name)
+
+    def profile_of(self, key: NamedKey) -> SessionProfile:
+        """Returns the settings with which a session of the key begins now."""
+        for record in self._records.values():
+            if record.key.id == key.id:
+                return record.profile
+        return EMPTY_PROFILE  # revoked: what it has open is about to end
+
+    async def edit(
+        self, name: str, change: Callable[[SessionProfile], SessionProfile]
+    ) -> NamedKeyRecord:
+        """Changes the profile of a key; sessions that begin from now on have it. `change` maps the
+        old profile to the new one. Raises NotFound key_not_found, StorageError."""
+
+        def work(connection: Connection) -> Row[Any]:
+            same = named_keys.c.name == name
+            row = connection.execute(select(named_keys).where(same).with_for_update()).one_or_none()
+            if row is None:
+                raise _no_key(name)
+            profile = msgspec.to_builtins(change(_record(row).profile))
+            changed = update(named_keys).where(same).values(profile=profile)
+            connection.execute(changed)
+            self._change_channel.notify_others(connection)
+            return connection.execute(select(named_keys).where(same)).one()
+
+        row = await self._database.run(work)
+        self._set(row.digest, _record(row))
+        logger.info("= key %s has other settings", name)
+        return self.find_by_name(name)
+
     async def revoke(self, name: str) -> None:
         """Deletes a key with the conversations that it keeps: from now on it opens nothing, and
         what it has open ends. Raises NotFound key_not_found, StorageError."""
@@ -174,7 +214,7 @@ class NamedKeys:
             same = select(named_keys.c.id).where(named_keys.c.name == name)
             key_id = connection.execute(same).scalar_one_or_none()
             if key_id is None:
-                raise NotFound(f"there is no key {name[:64]!r}", code="key_not_found")
+                raise _no_key(name)
             connection.execute(delete(named_keys).where(named_keys.c.id == key_id))
             delete_of_key(connection, key_id)
             self._change_channel.notify_others(connection)
@@ -231,7 +271,7 @@ class NamedKeys:
         self._stored_at = now
         for digest, record in self._records.items():
             if at := used.get(record.key.id):
-                self._records[digest] = NamedKeyRecord(record.key, record.created, at)
+                self._records[digest] = replace(record, last_used=at)
         for key_id, at in used.items():
             if self._last_used.get(key_id) == at:
                 del self._last_used[key_id]
@@ -283,6 +323,7 @@ def _columns(record: NamedKeyRecord, digest: bytes) -> Mapping[str, object]:
         "requests_per_minute": key.requests_per_minute,
         "created": record.created,
         "last_used": record.last_used,
+        "profile": msgspec.to_builtins(record.profile),
     }
 
 
@@ -290,4 +331,9 @@ def _record(row: Row[Any]) -> NamedKeyRecord:
     # A newer version may have stored scopes that this one does not know: they open nothing here.
     scopes = tuple(scope for scope in SCOPES if scope in row.scopes)
     key = NamedKey(row.id, row.name, scopes, row.max_sessions, row.requests_per_minute)
-    return NamedKeyRecord(key, row.created, row.last_used)
+    profile = known_profile(row.profile, SessionProfile, f"key {row.name}")
+    return NamedKeyRecord(key, row.created, row.last_used, profile)
+
+
+def _no_key(name: str) -> NotFound:
+    return NotFound(f"there is no key {name[:64]!r}", code="key_not_found")

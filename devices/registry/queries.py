@@ -17,7 +17,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from core.errors import NotFound
 from core.ids import new_id
-from devices.directory import ApprovalState, Device, DeviceClaims, DeviceKind, DeviceProfile
+from devices.directory import (
+    ApprovalState,
+    Device,
+    DeviceClaims,
+    DeviceKind,
+    DeviceProfile,
+    P,
+    SessionProfile,
+)
 from devices.pairing import SHOWS_CODE
 from devices.registry.sanitize import name_of
 from devices.registry.tables import DeviceRow, devices
@@ -145,31 +153,36 @@ def code_of(row: DeviceRow) -> str:
 
 
 def profile_of(row: DeviceRow) -> DeviceProfile:
-    """Returns the profile of a row, without values that this version does not know.
+    """Returns the profile of a device."""
+    return known_profile(row.profile, DeviceProfile, f"device {row.id}")
 
-    A newer Earshot on the same database may have written them. The device is served all the same,
-    with the server's settings in their place.
+
+def known_profile(stored: object, kind: type[P], owner: str) -> P:
+    """Returns a stored profile, without values that this version does not know.
+
+    A newer Earshot on the same database may have written them. The owner is served all the same,
+    with the server's settings in their place. `owner`: how the log names it.
     """
-    kept = row.profile if isinstance(row.profile, dict) else {}
-    known = {name: value for name, value in kept.items() if _is_known(name, value)}
+    kept = stored if isinstance(stored, dict) else {}
+    known = {name: value for name, value in kept.items() if _is_known(kind, name, value)}
     if len(known) < len(kept):
-        _log_unknown(row.id, ", ".join(sorted(kept.keys() - known.keys())))
-    return msgspec.convert(known, DeviceProfile)
+        _log_unknown(owner, ", ".join(sorted(kept.keys() - known.keys())))
+    return msgspec.convert(known, kind)
 
 
-def _is_known(name: str, value: object) -> bool:
+def _is_known(kind: type[SessionProfile], name: str, value: object) -> bool:
     try:
-        msgspec.convert({name: value}, DeviceProfile)
+        msgspec.convert({name: value}, kind)
     except msgspec.ValidationError:
         return False
     return True
 
 
 @lru_cache(maxsize=MAX_NEW)  # a row is read again and again, but one log line is enough
-def _log_unknown(device_id: str, names: str) -> None:
+def _log_unknown(owner: str, names: str) -> None:
     """Logs the names only: a value may contain words of a user."""
     logger.warning(
-        "! device %s: its stored %s is not supported by this version; the defaults are used",
-        device_id,
+        "! %s: its stored %s is not supported by this version; the defaults are used",
+        owner,
         names,
     )

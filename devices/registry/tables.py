@@ -99,6 +99,7 @@ named_keys = Table(
     Column("requests_per_minute", Integer),
     Column("created", UtcDateTime, nullable=False),
     Column("last_used", UtcDateTime),  # NULL: never
+    Column("profile", JSON, nullable=False),  # object with the fields of SessionProfile
     UniqueConstraint("name", name="named_keys_name"),
     UniqueConstraint("digest", name="named_keys_digest"),
 )

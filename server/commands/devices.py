@@ -14,6 +14,7 @@ from core.errors import ConfigError, NotFound
 from devices.api.views import DeviceList, DeviceView
 from server.commands.devices_table import entry_line, table
 from server.commands.exit_codes import ExitCode
+from server.commands.profile_values import profile_value
 from server.commands.server_api import ServerApi, address_of
 from server.config import Config
 
@@ -137,11 +138,4 @@ def _parse_profile_field(text: str) -> tuple[str, object]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"{text!r}: a field of a profile is written NAME=VALUE")
-    if name == "tools":
-        return name, value.split(",") if value else None
-    if name not in ("volume", "answer_temperature"):
-        return name, value
-    try:
-        return name, msgspec.json.decode(value, type=float | int) if value else None
-    except msgspec.DecodeError:
-        raise ConfigError(f"{name}: {value!r} is not a number") from None
+    return name, profile_value(name, value)

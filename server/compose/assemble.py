@@ -29,7 +29,7 @@ from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
-from server.compose.settings import RunningEngines, SessionDefaults
+from server.compose.settings import CallerDefaults, RunningEngines, SessionDefaults
 from server.compose.tools import configured_tools
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
@@ -246,6 +246,7 @@ def _backend(
     defaults: SessionDefaults,
 ) -> Backend:
     """Builds the services that the doors share."""
+    initial_settings = CallerDefaults(defaults, devices.named_keys)
     return Backend(
         config=config,
         engines=engines,
@@ -253,14 +254,15 @@ def _backend(
         home=home,
         home_controls=home_controls,
         devices=devices,
-        initial_settings=defaults,
+        server_settings=defaults,
+        initial_settings=initial_settings,
         conversations=conversations,
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines),
         languages=engines.languages,
         one_shot_responses=OneShotResponses(
-            session_services, conversations, engines.languages, default_settings=defaults
+            session_services, conversations, engines.languages, default_settings=initial_settings
         ),
         decoder=DecoderProcess(session_services.metrics),
     )

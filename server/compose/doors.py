@@ -11,7 +11,7 @@ from core.http.fetch_policy import HostAllowlist
 from core.http.routes import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
-from devices.directory import DeviceKind, DeviceProfile
+from devices.directory import DeviceKind, SessionProfile
 from devices.ota import FirmwareFolder
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
@@ -100,8 +100,10 @@ class Backend:
     "The home that the page shows, also as a mirror of Home Assistant."
     home_controls: HomeControls
     devices: DeviceServices
+    server_settings: InitialSettings
+    "Returns the server's settings for a new session."
     initial_settings: InitialSettings
-    "Returns the settings with which a new session begins."
+    "Returns the settings with which a new session of the caller begins: those of its key count."
     sessions: Sessions
     conversations: Conversations
     transcriber: Transcriber
@@ -265,12 +267,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *ice_routes(IceDoor(ice), secrets.check),
             *whip_routes(whip),
             *device_routes(devices),
-            *kept_conversation_routes(
-                KeptConversationsDoor(
-                    backend.devices.kept_conversations, backend.conversations.forget
-                )
-            ),
-            *named_key_routes(NamedKeysDoor(named_keys, backend.sessions.key_sessions.count_of)),
+            *_person_routes(backend),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, cards, spools, limits)),
             *_chat_routes(backend, chat),
@@ -300,6 +297,14 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     )
 
 
+def _person_routes(backend: Backend) -> tuple[Route, ...]:
+    """Returns the routes of the named keys, and of the conversations that belong to them."""
+    count_sessions = backend.sessions.key_sessions.count_of
+    keys = NamedKeysDoor(backend.devices.named_keys, count_sessions, _profile_check(backend))
+    kept = KeptConversationsDoor(backend.devices.kept_conversations, backend.conversations.forget)
+    return (*kept_conversation_routes(kept), *named_key_routes(keys))
+
+
 def _plugin_services(backend: Backend) -> DoorServices:
     return DoorServices(
         language=backend.config.language,
@@ -307,7 +312,7 @@ def _plugin_services(backend: Backend) -> DoorServices:
         transcriber=backend.transcriber,
         reader=backend.speech_files,
         sessions=backend.sessions,
-        session_settings=backend.initial_settings(),
+        session_settings=backend.server_settings(),
         clock=backend.session_services.clock,
         metrics=backend.session_services.metrics,
     )
@@ -453,19 +458,22 @@ def _realtime_door(
 
 
 def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder]) -> DevicesDoor:
-    devices, engines = backend.devices, backend.session_services.engines
-
-    def check_profile(profile: DeviceProfile) -> None:
-        engines.check(profile.apply_to(backend.initial_settings()))
-
+    devices = backend.devices
     return DevicesDoor(
         devices.registry,
         devices.presence,
         devices.event_log,
         devices.announcements,
-        check_profile,
+        _profile_check(backend),
         firmware,
     )
+
+
+def _profile_check(backend: Backend) -> Callable[[SessionProfile], None]:
+    """Returns the check of profiles, as `check_profile` wants it."""
+    # A session may take an unknown name for `default`. A profile is stored, so a typo would stay.
+    engines = replace(backend.session_services.engines, is_strict=True)
+    return lambda profile: engines.check(profile.apply_to(backend.server_settings()))
 
 
 def _whip_door(backend: Backend, peer: PeerSettings) -> WhipDoor:
@@ -486,7 +494,7 @@ def _was_door(backend: Backend) -> WasDoor:
         ErrorBoundary(services.metrics),
         config.willow.as_settings(
             config.paths.state_dir,
-            backend.initial_settings,
+            backend.server_settings,
             product_version(),
             trusts_this_machine=not config.server.needs_key_here,
         ),
@@ -525,9 +533,7 @@ def _xiaozhi_door(backend: Backend) -> XiaozhiDoor:
         backend.devices.tools,
         backend.session_services.clock,
         backend.session_services.metrics,
-        backend.config.xiaozhi.as_settings(
-            backend.config.paths.state_dir, backend.initial_settings
-        ),
+        backend.config.xiaozhi.as_settings(backend.config.paths.state_dir, backend.server_settings),
         product_version(),
     )
 

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from core.errors import EarshotError
+from core.named_key import CALLER_KEY
+from devices.registry.named_keys import NamedKeys
 from engines.registry import worker_profile
 from pipeline.shared.prompts import PromptLibrary
-from pipeline.shared.settings import DEFAULT, SessionSettings
+from pipeline.shared.settings import DEFAULT, InitialSettings, SessionSettings
 from server.compose.engines import Engines
 from server.compose.llm_and_tts import check_voice, check_wake_word
 from server.config import Config
@@ -38,6 +40,18 @@ class SessionDefaults:
         """Lets sessions begin with the settings of this configuration from now on."""
         settings = config.assistant.settings(config.turn.as_turn_detection())
         self._settings = replace(settings, prompts=self._prompts)
+
+
+class CallerDefaults:
+    """The settings with which a session of the caller begins, as `InitialSettings`: the server's,
+    changed by the profile of the named key."""
+
+    def __init__(self, defaults: InitialSettings, keys: NamedKeys) -> None:
+        self._defaults, self._keys = defaults, keys
+
+    def __call__(self) -> SessionSettings:
+        key, settings = CALLER_KEY.get(), self._defaults()
+        return settings if key is None else self._keys.profile_of(key).apply_to(settings)
 
 
 class RunningEngines:

@@ -6,6 +6,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from core.named_key import KeyScope
+from devices.api.views import SessionProfileEdit
+from devices.directory import SessionProfile
 
 MAX_LIMIT = 100_000
 "Largest limit that a key may have; more is no limit."
@@ -27,6 +29,8 @@ class NamedKeyView(Struct, frozen=True):
     "Time of its last request, ISO 8601 in UTC. None: never."
     sessions: int
     "Live sessions that it has opened, also with its client secrets."
+    profile: SessionProfile
+    "Settings with which its sessions begin."
 
 
 class NamedKeyList(Struct, frozen=True):
@@ -43,6 +47,14 @@ class NamedKeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
     scopes: tuple[KeyScope, ...] = ("talk",)
     max_sessions: Limit | None = None
     requests_per_minute: Limit | None = None
+    profile: SessionProfileEdit = SessionProfileEdit()
+    "Settings with which its sessions begin; the server's where a field is not given."
+
+
+class NamedKeyEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes of a key."""
+
+    profile: SessionProfileEdit = SessionProfileEdit()
 
 
 class NewNamedKey(Struct, frozen=True):

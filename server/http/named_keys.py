@@ -1,4 +1,4 @@
-"""`/v1/keys`: lists, makes and revokes named keys. The page and `earshot keys` use it."""
+"""`/v1/keys`: lists, makes, changes and revokes named keys. The page and `earshot keys` use it."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -10,8 +10,16 @@ from core.errors import Forbidden, RequestError
 from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
 from core.named_key import CALLER_KEY, SCOPES, KeyScope, NamedKey
+from devices.api.profile_check import PROFILE_ERRORS, check_profile
+from devices.directory import EMPTY_PROFILE, SessionProfile
 from devices.registry.named_keys import NamedKeyRecord, NamedKeys
-from server.http.named_key_views import NamedKeyList, NamedKeyRequest, NamedKeyView, NewNamedKey
+from server.http.named_key_views import (
+    NamedKeyEdit,
+    NamedKeyList,
+    NamedKeyRequest,
+    NamedKeyView,
+    NewNamedKey,
+)
 
 _TAG = "keys"
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -20,9 +28,15 @@ _NO_STORE = {"Cache-Control": "no-store"}
 class NamedKeysDoor:
     """HTTP handlers for the named keys."""
 
-    def __init__(self, keys: NamedKeys, count_sessions: Callable[[NamedKey], int]) -> None:
-        """count_sessions: returns the number of live sessions of a key."""
-        self._keys, self._count_sessions = keys, count_sessions
+    def __init__(
+        self,
+        keys: NamedKeys,
+        count_sessions: Callable[[NamedKey], int],
+        check: Callable[[SessionProfile], None],
+    ) -> None:
+        """count_sessions: returns the number of live sessions of a key. check: as `check_profile`
+        wants it."""
+        self._keys, self._count_sessions, self._check = keys, count_sessions, check
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
         return _json(NamedKeyList(tuple(map(self._view, self._keys.all_keys()))))
@@ -30,13 +44,22 @@ class NamedKeysDoor:
     async def add(self, request: aioweb.Request) -> aioweb.Response:
         body = _read_request(await request.read())
         _check_maker(body.scopes)
+        profile = body.profile.apply_to(EMPTY_PROFILE)
+        check_profile(profile, self._check)
         record, token = await self._keys.add(
             body.name,
             body.scopes,
             max_sessions=body.max_sessions,
             requests_per_minute=body.requests_per_minute,
+            profile=profile,
         )
         return _json(NewNamedKey(token, self._view(record)), HTTPStatus.CREATED)
+
+    async def edit(self, request: aioweb.Request) -> aioweb.Response:
+        body = decode_json_body_or_empty(await request.read(), NamedKeyEdit)
+        name = request.match_info["name"]
+        check_profile(body.profile.apply_to(self._keys.find_by_name(name).profile), self._check)
+        return _json(self._view(await self._keys.edit(name, body.profile.apply_to)))
 
     async def revoke(self, request: aioweb.Request) -> aioweb.Response:
         await self._keys.revoke(request.match_info["name"])
@@ -52,6 +75,7 @@ class NamedKeysDoor:
             record.created,
             record.last_used,
             self._count_sessions(key),
+            record.profile,
         )
 
 
@@ -78,9 +102,28 @@ def named_key_routes(door: NamedKeysDoor) -> tuple[Route, ...]:
                 "invalid_json",
                 "invalid_value",
                 "key_exists",
+                *PROFILE_ERRORS,
                 "scope_not_held",
                 "storage_failed",
                 "too_many_keys",
+            ),
+            scope="manage",
+        ),
+        Route(
+            "POST",
+            "/v1/keys/{name}",
+            door.edit,
+            "Change the settings with which the sessions of a key begin. Fields that are left out"
+            " keep their values.",
+            _TAG,
+            request=NamedKeyEdit,
+            responses={200: NamedKeyView},
+            error_codes=(
+                "invalid_json",
+                "invalid_value",
+                "key_not_found",
+                *PROFILE_ERRORS,
+                "storage_failed",
             ),
             scope="manage",
         ),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devices.directory import DeviceEcho, DeviceProfile
+from devices.directory import DeviceProfile, SessionEcho
 from devices.xiaozhi.settings import XiaozhiSettings
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings
@@ -100,7 +100,7 @@ def test_a_profile_reaches_the_language_model(
 
 
 @pytest.mark.parametrize(("given", "expected"), [("", "off"), ("cancel", "cancel")])
-def test_echo_cancellation_is_set_per_board(given: DeviceEcho, expected: EchoMode) -> None:
+def test_echo_cancellation_is_set_per_board(given: SessionEcho, expected: EchoMode) -> None:
     settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, initial_settings=lambda: USUAL)
     scene = xiaozhi.Scene(settings=settings)
 

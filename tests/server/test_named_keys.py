@@ -20,6 +20,8 @@ from tests.signaling.whip.client import Publisher, beeps, publishing, read_event
 pytestmark = pytest.mark.live
 
 TIMEOUT_S = 30
+VOICE = "de"
+SECRET = "Call me Captain Anna."
 SPOKEN = {"model": "tts-1", "input": "One.", "voice": "alloy"}
 
 
@@ -159,6 +161,56 @@ def test_a_key_is_shown_once_listed_and_revoked(server: Keyed) -> None:
     assert not [one for one in database.iterdir() if secret.encode() in one.read_bytes()]
 
 
+async def begun(http: ClientSession, query: str = "") -> dict[str, Any]:
+    """Begins a session; returns its settings as `session.created` shows them."""
+    async with http.ws_connect(f"/v1/realtime{query}") as ws:
+        session: dict[str, Any] = (await ws.receive_json(timeout=TIMEOUT_S))["session"]
+        return session
+
+
+def test_every_session_of_a_key_begins_with_its_settings(server: Keyed) -> None:
+    settings = ("--voice", VOICE, "--language", "de", "--speed", "1.25")
+    anna = server.add("anna", *settings, "--instructions", SECRET)
+    ben = server.add("ben")
+
+    async def main() -> None:
+        async with client(server, anna) as http:
+            session = await begun(http)
+            assert session["instructions"] == SECRET
+            output, heard = session["audio"]["output"], session["audio"]["input"]["transcription"]
+            assert (output["voice"], output["speed"], heard["language"]) == (VOICE, 1.25, "de")
+            secret = await (await http.post("/v1/realtime/client_secrets", json={})).json()
+            assert secret["session"]["instructions"] == SECRET
+            await asyncio.to_thread(server.keys, "set", "anna", "--voice", "", "--speed", "")
+            session = await begun(http)
+            assert session["audio"]["output"]["voice"] != VOICE
+            assert (session["audio"]["output"]["speed"], session["instructions"]) == (1.0, SECRET)
+        async with client(server, secret["value"]) as http:
+            assert (await begun(http))["instructions"] == SECRET
+        async with client(server, ben) as http:
+            session = await begun(http)
+            assert session["instructions"] != SECRET
+            assert session["audio"]["input"]["transcription"]["language"] is None
+
+    asyncio.run(main())
+    entries = json.loads(server.keys("list", "--json"))["keys"]
+    profiles = {entry["name"]: entry["profile"] for entry in entries}
+    assert (profiles["anna"]["instructions"], profiles["anna"]["language"]) == (SECRET, "de")
+    assert profiles["ben"]["instructions"] == ""
+    assert not [line for line in server.running.said if SECRET in line]
+
+
+def test_the_assistant_answers_in_the_language_of_the_key(server: Keyed) -> None:
+    async def ask(key: str) -> str:
+        body = {"model": "assistant", "messages": [{"role": "user", "content": "xyzzy"}]}
+        async with client(server, key) as http:
+            answer = await (await http.post("/v1/chat/completions", json=body)).json()
+            return str(answer["choices"][0]["message"]["content"])
+
+    assert "nicht verstanden" in asyncio.run(ask(server.add("anna", "--language", "de")))
+    assert "did not understand" in asyncio.run(ask(server.add("ben")))
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
@@ -168,6 +220,12 @@ def test_a_key_is_shown_once_listed_and_revoked(server: Keyed) -> None:
         (["add", "a", "--sessions", "0"], 1, "max_sessions"),
         (["add", "a", "--requests", "x"], 2, "--requests"),
         (["revoke", "nobody"], 1, "there is no key 'nobody'"),
+        (["set", "nobody", "--voice", ""], 1, "there is no key 'nobody'"),
+        (["add", "a", "--voice", "siren"], 1, "profile.voice: no voice 'siren'; allowed: default"),
+        (["add", "a", "--language", "xx"], 1, "profile.language: language 'xx' is not supported"),
+        (["add", "a", "--asr", "ears"], 1, "profile.asr: "),
+        (["add", "a", "--speed", "9"], 1, "profile.speed: "),
+        (["add", "a", "--speed", "fast"], 2, "'fast' is not a number"),
     ],
 )
 def test_a_wrong_command_names_what_is_wrong(

@@ -10,6 +10,7 @@ from aiohttp import web as aioweb
 from playwright.sync_api import Browser, Page, expect
 
 from core.named_key import SCOPES, NamedKey
+from devices.directory import SessionProfile
 from devices.registry.named_keys import NamedKeys
 from server.http.named_keys import NamedKeysDoor, named_key_routes
 from tests.server.process import run
@@ -18,6 +19,10 @@ from tests.web.browser import serving
 from tests.web.house import House
 
 pytestmark = pytest.mark.browser
+
+
+def accept(_: SessionProfile) -> None:
+    """Accepts every profile."""
 
 
 @dataclass
@@ -32,7 +37,7 @@ class KeyedHouse(House):
         async for _ in super()._devices(app):
             assert self.known is not None
             self.keys = NamedKeys(self.known.database, self.known.clock)
-            for route in named_key_routes(NamedKeysDoor(self.keys, self._count)):
+            for route in named_key_routes(NamedKeysDoor(self.keys, self._count, accept)):
                 app.router.add_route(route.method, route.path, route.handler)
             yield
 

@@ -11,6 +11,8 @@ import msgspec
 from bench.client.http import Address, http_session
 from bench.client.realtime import CannotConnect
 from server.commands.exit_codes import ExitCode
+from server.commands.keys.arguments import PROFILE_OPTIONS
+from server.commands.profile_values import profile_value
 from server.commands.server_api import ServerApi, address_of
 from server.config import Config
 from server.http.named_key_views import NamedKeyList, NamedKeyView, NewNamedKey
@@ -55,17 +57,29 @@ async def _run_action(options: argparse.Namespace, server: ServerApi) -> tuple[s
                 "scopes": [scope.strip() for scope in options.scopes.split(",") if scope.strip()],
                 "max_sessions": options.sessions,
                 "requests_per_minute": options.requests,
+                "profile": _profile(options),
             }
             body_bytes = await server.request("POST", PATH, body)
             made = msgspec.json.decode(body_bytes, type=NewNamedKey)
             print("the new key is shown only this once:", file=sys.stderr)
             return made.key, body_bytes
+        case "set":
+            changes = {"profile": _profile(options)}
+            path = f"{PATH}/{quote(options.name, safe='')}"
+            body_bytes = await server.request("POST", path, changes)
+            return f"changed: {options.name}", body_bytes
         case "revoke":
             body_bytes = await server.request("DELETE", f"{PATH}/{quote(options.name, safe='')}")
             return f"revoked: {options.name}", body_bytes or b"{}"
         case _:
             body_bytes = await server.request("GET", PATH)
             return table(msgspec.json.decode(body_bytes, type=NamedKeyList).keys), body_bytes
+
+
+def _profile(options: argparse.Namespace) -> dict[str, object]:
+    """Returns the settings of the key that the options give. Raises ConfigError."""
+    given = {name: getattr(options, name) for name, _, _ in PROFILE_OPTIONS}
+    return {name: profile_value(name, text) for name, text in given.items() if text is not None}
 
 
 def _row(key: NamedKeyView) -> tuple[str, ...]:

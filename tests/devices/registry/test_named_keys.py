@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import insert, select
 
 from core.errors import Conflict, NotFound, OverloadedError, RequestError, StorageError
 from core.named_key import NamedKey
+from devices.directory import EMPTY_PROFILE, SessionProfile
 from devices.registry import named_keys as module
 from devices.registry.database import Database, engine_of, open_database
 from devices.registry.migrate import migrate
@@ -86,6 +88,25 @@ def test_a_name_that_would_need_quotes_is_refused(url: str, name: str) -> None:
         with pytest.raises(RequestError, match=r"1 to 64 of A-Z a-z 0-9") as refused:
             await keys.add(name, ["talk"])
         assert refused.value.param == "name"
+
+    play(url, scene)
+
+
+def test_a_profile_is_kept_and_changed_for_new_sessions(url: str) -> None:
+    async def scene(keys: NamedKeys, clock: Moment, database: Database) -> None:
+        profile = SessionProfile(voice="low", language="de", instructions="Be brief.")
+        record, token = await keys.add("anna", ["talk"], profile=profile)
+        other, _ = await keys.add("ben", ["talk"])
+        assert "brief" not in repr(record)
+        assert (keys.profile_of(record.key), keys.profile_of(other.key)) == (profile, EMPTY_PROFILE)
+        changed = await keys.edit("anna", lambda before: replace(before, voice="", speed=1.25))
+        assert changed.profile == replace(profile, voice="", speed=1.25)
+        again = NamedKeys(database, clock)
+        await again.load()
+        assert again.find(token) == record.key
+        assert again.profile_of(record.key) == keys.profile_of(record.key) == changed.profile
+        with pytest.raises(NotFound, match="no key 'eve'"):
+            await keys.edit("eve", lambda before: before)
 
     play(url, scene)
 

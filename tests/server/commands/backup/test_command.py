@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from devices.directory import SessionProfile
 from devices.registry.database import open_database, sqlite_url
 from devices.registry.named_keys import NamedKeys
 from devices.registry.settings import DatabaseSettingsStore
@@ -65,7 +66,8 @@ def _old_state(tmp_path: Path) -> str:
 
 async def _add_named_key(folder: Path) -> str:
     async with open_database(sqlite_url(folder / DATABASE)) as database:
-        _, token = await NamedKeys(database, SystemClock()).add("anna", ["talk"])
+        keys = NamedKeys(database, SystemClock())
+        _, token = await keys.add("anna", ["talk"], profile=SessionProfile(voice="low"))
         return token
 
 
@@ -73,7 +75,8 @@ async def _knows_named_key(folder: Path, token: str) -> bool:
     async with open_database(sqlite_url(folder / DATABASE)) as database:
         keys = NamedKeys(database, SystemClock())
         await keys.load()
-        return keys.find(token) is not None
+        key = keys.find(token)
+        return key is not None and keys.profile_of(key).voice == "low"
 
 
 async def _content(folder: Path) -> tuple[Sequence[str], Any]:
