@@ -32,7 +32,7 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import InitialSettings
+from pipeline.shared.settings import InitialSettings, SessionSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.home import Home
@@ -41,6 +41,7 @@ from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices
 from server.compose.engines import Engines
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
+from server.compose.settings import CallerDefaults
 from server.config import Config
 from server.http.edge import ErrorBoundary
 from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
@@ -356,6 +357,9 @@ def _speech_door(backend: Backend, limits: RequestLimits) -> SpeechDoor:
         backend.languages,
         limits.speech,
         backend.engines.remote,
+        # The assistant's voice speaks answers. What a program lets read is of any kind, so only the
+        # key of a person counts here.
+        CallerDefaults(SessionSettings, backend.devices.named_keys),
     )
 
 

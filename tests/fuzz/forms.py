@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import MultipartReader, StreamReader
 from aiohttp.base_protocol import BaseProtocol
+from msgspec import UNSET
 
 from core.errors import EarshotError, RequestError
 from media.files.upload_spool import SpoolLimits, UploadSpools
@@ -181,7 +182,7 @@ def speech_bodies(data: bytes) -> None:
         _check_error(error)
     else:
         assert 0 < len(fields.input) <= MAX_INPUT_CHARS
-        assert 0.25 <= fields.speed <= 4
+        assert fields.speed is UNSET or 0.25 <= fields.speed <= 4
 
 
 def chat_bodies(data: bytes) -> None:

@@ -200,6 +200,23 @@ def test_every_session_of_a_key_begins_with_its_settings(server: Keyed) -> None:
     assert not [line for line in server.running.said if SECRET in line]
 
 
+def test_speech_has_the_voice_and_the_speed_of_the_key(server: Keyed) -> None:
+    slow, plain = server.add("anna", "--speed", "0.5", "--voice", VOICE), server.add("ben")
+
+    async def seconds(key: str, **fields: object) -> float:
+        spoken = {**SPOKEN, "input": "One two three.", "response_format": "pcm", **fields}
+        async with client(server, key) as http:
+            sound = await (await http.post("/v1/audio/speech", json=spoken)).read()
+            return len(sound) / 48_000
+
+    async def main() -> None:
+        usual = await seconds(plain)
+        assert await seconds(slow) > 1.5 * usual
+        assert await seconds(slow, speed=1) < 1.3 * usual
+
+    asyncio.run(main())
+
+
 def test_the_assistant_answers_in_the_language_of_the_key(server: Keyed) -> None:
     async def ask(key: str) -> str:
         body = {"model": "assistant", "messages": [{"role": "user", "content": "xyzzy"}]}

@@ -1,19 +1,20 @@
 """Serves text to speech of OpenAI's REST API: a sound file is sent while it is made."""
 
 from base64 import b64encode
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from math import ceil
 from typing import Any
 
 import msgspec
 from aiohttp import web as aioweb
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from core.errors import EarshotError, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.http.streaming import send
 from pipeline.services import EngineSet
+from pipeline.shared.settings import DEFAULT, InitialSettings, SessionSettings
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
 from serving.remote.models import RemoteModels
@@ -67,8 +68,11 @@ class SpeechDoor:
         languages: TextLanguageDetector,
         limit: RequestLimit,
         remote: RemoteModels,
+        initial_settings: InitialSettings = SessionSettings,
     ) -> None:
-        """`remote`: models of other servers, which come before our own of the same name."""
+        """`remote`: models of other servers, which come before our own of the same name.
+        `initial_settings`: voice, speed and likely language where the request leaves them open."""
+        self._initial_settings = initial_settings
         self._engines, self._reader, self._languages = engines, reader, languages
         self._limit, self._remote = limit, remote
 
@@ -107,8 +111,12 @@ class SpeechDoor:
         """
         engines = self._reader.voices(fields.model)
         name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
-        default_language = self._engines.default_language
+        settings = self._initial_settings()
+        default_language = settings.language or self._engines.default_language
         voice, voice_language = requested_voice(engines, name, default_language)
+        if voice is None and settings.voice != DEFAULT:
+            with suppress(RequestError):  # another engine was asked for, which has not this voice
+                voice, _ = requested_voice(engines, settings.voice, default_language)
         spoken_languages = sorted({code for tts in engines.values() for code in tts.info.voices})
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()
@@ -123,7 +131,8 @@ class SpeechDoor:
                 code="unsupported_language",
                 param="language",
             )
-        return SpeechFileOptions(language, voice, fields.speed, fields.model)
+        speed = settings.speed if fields.speed is UNSET else fields.speed
+        return SpeechFileOptions(language, voice, speed, fields.model)
 
 
 async def _stream_file(request: aioweb.Request, speech_file: SpeechFile) -> aioweb.StreamResponse:

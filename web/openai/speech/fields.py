@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from core.errors import RequestError
 from web.openai.json_body import decode_json
@@ -46,7 +46,10 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
         SoundFormat,
         Meta(description="Format of the audio. `pcm`: 16-bit, 24 kHz, mono, without a header."),
     ] = "mp3"
-    speed: Annotated[Speed, Meta(description="Rate of speech; 1 is normal.")] = 1
+    speed: Annotated[
+        Speed | UnsetType,
+        Meta(description="Rate of speech; 1 is normal. Default: 1, or the key's."),
+    ] = UNSET
     instructions: Annotated[
         str,
         Meta(description="Accepted, but without effect: no engine here follows instructions."),
