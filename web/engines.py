@@ -6,6 +6,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.http.routes import JSON, Route
+from pipeline.shared.settings import DEFAULT
 
 
 class ModelOffer(msgspec.Struct, frozen=True):
@@ -57,6 +58,15 @@ class EngineChoice(msgspec.Struct, frozen=True):
     available: tuple[EngineOffer, ...]
 
 
+class SessionStart(msgspec.Struct, frozen=True):
+    """Choices with which a session of the caller begins: those of its key, or the server's."""
+
+    language: str = ""
+    "ISO 639-1 code. Empty: none is chosen."
+    asr: str = DEFAULT
+    "Name of the recogniser."
+
+
 class EnginesReport(msgspec.Struct, frozen=True):
     """Engines of the server by stage."""
 
@@ -67,6 +77,7 @@ class EnginesReport(msgspec.Struct, frozen=True):
     languages: tuple[str, ...]
     "Languages in which a conversation is possible, spoken or written."
     wake_words: tuple[WakeWordOffer, ...] = ()
+    session: SessionStart = SessionStart()
 
 
 EnginesSource = Callable[[], EnginesReport]

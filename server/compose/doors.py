@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from core.http.fetch_policy import HostAllowlist
 from core.http.routes import Route
 from devices.api.door import DevicesDoor
@@ -59,6 +61,7 @@ from signaling.realtime.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
+from web.engines import EnginesReport, SessionStart
 from web.images import RequestImages
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
@@ -260,9 +263,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     return Doors(
         routes=(
             *page_routes(
-                PageDoor(
-                    backend.home, backend.home_controls, lambda: engines.report(config.language)
-                )
+                PageDoor(backend.home, backend.home_controls, partial(_engines_report, backend))
             ),
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice), secrets.check),
@@ -296,6 +297,12 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
         limits=limits,
         plugins=plugins,
     )
+
+
+def _engines_report(backend: Backend) -> EnginesReport:
+    report, settings = backend.engines.report(backend.config.language), backend.initial_settings()
+    session = SessionStart(settings.language or "", settings.asr)
+    return msgspec.structs.replace(report, session=session)
 
 
 def _person_routes(backend: Backend) -> tuple[Route, ...]:

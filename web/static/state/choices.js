@@ -8,8 +8,9 @@ import { readJson, writeJson } from "./storage.js";
  *   model?: { aliases: string[] } | null }} Engine
  * @typedef {{ chosen: string, why?: string, available: Engine[] }} EngineKind
  * @typedef {{ name: string, phrase: string, languages: string[] }} WakeWord
- * @typedef {{ languages?: string[], wake_words?: WakeWord[] } & { [kind: string]: EngineKind }} Engines
- *   the server's report
+ * @typedef {{ languages?: string[], wake_words?: WakeWord[],
+ *   session?: { language: string, asr: string } } & { [kind: string]: EngineKind }} Engines
+ *   the server's report; `session`: what a session of this key begins with
  */
 
 const STORED = "earshot.choices";
@@ -91,9 +92,12 @@ export class Choices {
     if (!isUsable("llm", next.llm)) next.llm = DEFAULT;
     const hasWakeWord = next.wakeWords().some(({ name }) => name === next.wakeWord);
     if (next.wakeWord !== "off" && !hasWakeWord) next.wakeWord = DEFAULT;
+    const ofKey = engines.session?.language ?? "";
+    const isOfKey = !next.isLanguageChosen && next.languages().includes(ofKey);
+    if (isOfKey) next.language = ofKey;
     if (!next.languages().includes(next.language)) next.language = next.languages()[0];
-    // If the user never chose a language, take one in which the microphone works at once.
-    if (!next.isLanguageChosen && !next.isHeard) {
+    // If nobody chose a language, take one in which the microphone works at once.
+    if (!next.isLanguageChosen && !isOfKey && !next.isHeard) {
       const heard = next.recognizer()?.languages ?? [];
       next.language = next.languages().find((one) => heard.includes(one)) ?? next.language;
     }
@@ -131,9 +135,15 @@ export class Choices {
     return UI_LANGUAGES.includes(this.pageLanguage) ? this.pageLanguage : browserLanguage();
   }
 
+  /** Name of the recogniser that a session asks for: the user's choice, otherwise that of the key. */
+  get #sessionAsr() {
+    return this.asr === DEFAULT ? (this.engines?.session?.asr ?? DEFAULT) : this.asr;
+  }
+
   /** Returns the recogniser in use; null before the report. */
   recognizer() {
-    const name = this.asr === DEFAULT ? this.engines?.asr?.chosen : this.asr;
+    const asr = this.#sessionAsr;
+    const name = asr === DEFAULT ? this.engines?.asr?.chosen : asr;
     return this.engines?.asr?.available.find((engine) => engine.name === name) ?? null;
   }
 
@@ -174,7 +184,7 @@ export class Choices {
       type: "realtime",
       audio: {
         input: {
-          transcription: { model: this.asr, language: this.language },
+          transcription: { model: this.#sessionAsr, language: this.language },
           turn_detection: this.pushToTalk ? null : { type: "semantic_vad" },
         },
       },
