@@ -2,7 +2,7 @@
 may only talk."""
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +100,28 @@ def test_a_key_is_added_shown_once_copied_and_revoked(page: Page, house: KeyedHo
     assert house.named_keys.find(key) is None
 
 
+def test_the_settings_of_a_key_are_shown_and_changed(page: Page, house: KeyedHouse) -> None:
+    profile = SessionProfile(voice="low", speed=0.8, instructions="Be brief.")
+    record, _ = house.do(house.named_keys.add("anna", ["talk"], profile=profile))
+    page.goto("/#/keys")
+    page.reload()
+    page.get_by_test_id("key-edit").click()
+    expect(page.get_by_test_id("key-voice")).to_have_value("low")
+    expect(page.get_by_test_id("key-speed")).to_have_value("0.8")
+    expect(page.get_by_test_id("key-instructions")).to_have_value("Be brief.")
+    page.get_by_test_id("key-language").fill("German")
+    page.get_by_test_id("key-settings-save").click()
+    expect(page.get_by_test_id("keys-note")).to_contain_text("That did not work")
+    expect(page.get_by_test_id("key-language")).to_have_value("German")
+    page.get_by_test_id("key-language").fill("de")
+    page.get_by_test_id("key-voice").fill("")
+    page.get_by_test_id("key-settings-save").click()
+    expect(page.get_by_test_id("key-settings-save")).to_have_count(0)
+    expect(page.get_by_test_id("keys-note")).to_be_hidden()
+    changed = replace(profile, voice="", language="de")
+    assert house.named_keys.profile_of(record.key) == changed
+
+
 def test_a_refusal_is_shown_and_the_form_keeps_its_text(page: Page, house: KeyedHouse) -> None:
     house.do(house.named_keys.add("anna", ["talk"]))
     page.goto("/#/keys")
@@ -147,4 +169,19 @@ def test_a_key_that_may_only_talk_sees_a_page_without_devices_and_keys(
         expect(managing.get_by_test_id("key")).to_have_count(2)
         run(tmp_path, "keys", "revoke", "anna", "--url", server.url)
         expect(message).to_be_visible()
+        context.close()
+
+
+def test_the_page_begins_in_the_language_of_the_key(browser: Browser, tmp_path: Path) -> None:
+    with serving_process(tmp_path, settings={"EARSHOT_REQUIRE_KEY": "true"}) as server:
+        added = run(tmp_path, "keys", "add", "anna", "--language", "fr", "--url", server.url)
+        context = browser.new_context(locale="en-GB")
+        page = context.new_page()
+        page.goto(f"{server.url}/#key={added.stdout.strip()}")
+        language = page.get_by_test_id("language")
+        expect(language).to_have_value("fr")
+        language.select_option("en", force=True)
+        page.reload()
+        expect(page.get_by_test_id("engines")).to_contain_text("Whisper")
+        expect(language).to_have_value("en")  # chosen in this browser, which counts more
         context.close()

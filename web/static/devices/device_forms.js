@@ -1,5 +1,6 @@
 // The forms in a device's card: announce, edit, update its firmware, forget.
 
+import { cancel, field, labelled, onSubmit, submit } from "../view/form.js";
 import { h } from "../view/keyed.js";
 import { t } from "../words/translate.js";
 
@@ -174,45 +175,3 @@ function edit({ device }, { close, save }) {
     h("div", { class: "form-end" }, cancel("d_cancel", close), submit("d_save", "edit-save")),
   );
 }
-
-/**
- * Returns the props of a form that calls `send` with its fields when it is submitted.
- *
- * @param {string} key
- * @param {string} name class of the form
- * @param {(fields: Record<string, string>) => void} send gets the values by the names of the fields
- */
-const onSubmit = (key, name, send) => ({
-  key,
-  class: name,
-  submit: (/** @type {Event} */ event) => {
-    event.preventDefault();
-    const fields = new FormData(/** @type {HTMLFormElement} */ (event.target));
-    send(/** @type {Record<string, string>} */ (Object.fromEntries(fields)));
-  },
-});
-
-/**
- * @param {string} key of the button's text
- * @param {() => void} click
- */
-const cancel = (key, click) => h("button", { type: "button", class: "quiet", click }, t(key));
-
-/**
- * @param {string} key of the button's text
- * @param {string} testid
- */
-const submit = (key, testid) =>
-  h("button", { type: "submit", class: "strong", "data-testid": testid }, t(key));
-
-/**
- * @param {string} key of the label's text
- * @param {import("../view/keyed.js").Props} props of the input
- */
-const field = (key, props) => labelled(key, h("input", props));
-
-/**
- * @param {string} key of the label's text
- * @param {import("../view/keyed.js").Description} input
- */
-const labelled = (key, input) => h("label", {}, h("span", {}, t(key)), input);

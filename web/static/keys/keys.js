@@ -4,11 +4,15 @@ import { getJson, request } from "../server/api.js";
 import { icon } from "../view/icon.js";
 import { byId, h, update } from "../view/keyed.js";
 import { formatMoment, t } from "../words/translate.js";
+import { keySettings } from "./key_settings.js";
 
 /**
  * @typedef {{ name: string, scopes: string[], max_sessions: number | null,
- *   requests_per_minute: number | null, last_used: string | null, sessions: number }} Key
+ *   requests_per_minute: number | null, last_used: string | null, sessions: number,
+ *   profile: import("./key_settings.js").KeyProfile }} Key
  */
+
+/** @typedef {import("./key_settings.js").KeyProfile} KeyProfile */
 
 const PATH = "/keys";
 const API = "/v1/keys";
@@ -23,6 +27,8 @@ export class KeysView {
   #note = null;
   /** Name of the key that the user is asked about before it is revoked. */
   #asked = "";
+  /** Name of the key whose settings are open. */
+  #edited = "";
 
   /**
    * @param {import("../app.js").PageStore} store
@@ -35,7 +41,7 @@ export class KeysView {
     update(byId("keys-icon"), {}, [icon("key")]);
     update(byId("keys-close"), { click: () => this.dialog.close() });
     this.dialog.addEventListener("close", () => {
-      [this.#made, this.#note, this.#asked] = [null, null, ""];
+      [this.#made, this.#note, this.#asked, this.#edited] = [null, null, "", ""];
       this.#draw();
       router.leave();
     });
@@ -88,8 +94,19 @@ export class KeysView {
       h("h3", {}, name),
       h("p", { class: "key-scopes" }, key.scopes.map((scope) => t(`scope_${scope}`)).join(" · ")),
       h("p", { class: "device-facts" }, facts(key).join(" · ")),
-      this.#asked === name ? this.#question(name) : this.#revokeButton(name),
+      ...this.#actions(key),
     );
+  }
+
+  /** @param {Key} key */
+  #actions({ name, profile }) {
+    if (this.#asked === name) return [this.#question(name)];
+    const close = () => this.#edit("");
+    const save = (/** @type {KeyProfile} */ changed) => this.#save(name, changed);
+    if (this.#edited === name) return [keySettings(profile, { close, save })];
+    const click = () => this.#edit(name);
+    const button = { type: "button", class: "quiet", "data-testid": "key-edit", click };
+    return [h("button", { key: "edit", ...button }, t("d_edit")), this.#revokeButton(name)];
   }
 
   /** @param {string} name */
@@ -114,6 +131,25 @@ export class KeysView {
       h("button", { type: "button", class: "quiet", click: () => this.#ask("") }, t("keep")),
       h("button", sure, t("key_revoke")),
     );
+  }
+
+  /** @param {string} name */
+  #edit(name) {
+    this.#edited = name;
+    this.#draw();
+  }
+
+  /**
+   * @param {string} name
+   * @param {KeyProfile} profile
+   */
+  async #save(name, profile) {
+    await this.#do(async () => {
+      const headers = { "Content-Type": "application/json" };
+      const asked = { method: "POST", body: JSON.stringify({ profile }), headers };
+      await request(`${API}/${encodeURIComponent(name)}`, asked);
+      this.#edited = "";
+    });
   }
 
   /** @param {string} name */
