@@ -238,6 +238,7 @@ def test_the_assistant_answers_in_the_language_of_the_key(server: Keyed) -> None
         (["add", "a", "--requests", "x"], 2, "--requests"),
         (["revoke", "nobody"], 1, "there is no key 'nobody'"),
         (["set", "nobody", "--voice", ""], 1, "there is no key 'nobody'"),
+        (["set", "nobody"], 2, "at least one of --voice, --language"),
         (["add", "a", "--voice", "siren"], 1, "profile.voice: no voice 'siren'; allowed: default"),
         (["add", "a", "--language", "xx"], 1, "profile.language: language 'xx' is not supported"),
         (["add", "a", "--asr", "ears"], 1, "profile.asr: "),
@@ -407,7 +408,7 @@ def test_a_publication_over_whip_ends_with_its_key(server: Keyed) -> None:
 
 
 def test_a_call_over_webrtc_ends_with_its_key(server: Keyed) -> None:
-    key = server.add("caller", "--sessions", "1")
+    key = server.add("caller", "--sessions", "1", "--instructions", SECRET)
 
     async def main() -> None:
         peer = RawPeer(beeps(100))
@@ -418,7 +419,9 @@ def test_a_call_over_webrtc_ends_with_its_key(server: Keyed) -> None:
             answer = await http.post("/v1/realtime/calls", data=offer, headers=headers)
             assert answer.status == 201, await answer.text()
             await peer.accept(await answer.text())
-            assert json.loads(await peer.texts.get())["type"] == "session.created"
+            created = json.loads(await peer.texts.get())
+            assert created["type"] == "session.created"
+            assert created["session"]["instructions"] == SECRET
             assert await refused(http) == (429, "5")
             call_id = answer.headers["Location"].rpartition("/")[2]
             async with client(server, server.add("other")) as other:

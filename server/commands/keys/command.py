@@ -10,6 +10,7 @@ import msgspec
 
 from bench.client.http import Address, http_session
 from bench.client.realtime import CannotConnect
+from core.errors import ConfigError
 from server.commands.exit_codes import ExitCode
 from server.commands.keys.arguments import PROFILE_OPTIONS
 from server.commands.profile_values import profile_value
@@ -65,6 +66,9 @@ async def _run_action(options: argparse.Namespace, server: ServerApi) -> tuple[s
             return made.key, body_bytes
         case "set":
             changes = {"profile": _profile(options)}
+            if not changes["profile"]:
+                known = ", ".join(f"--{name.replace('_', '-')}" for name, _, _ in PROFILE_OPTIONS)
+                raise ConfigError(f"name at least one of {known}")
             path = f"{PATH}/{quote(options.name, safe='')}"
             body_bytes = await server.request("POST", path, changes)
             return f"changed: {options.name}", body_bytes
