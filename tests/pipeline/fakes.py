@@ -57,6 +57,20 @@ class LoopClock:
 
 
 @dataclass
+class ManualClock:
+    """A clock that a test sets. It starts on a Saturday evening, at 19:43."""
+
+    seconds: float = 0.0
+    today: datetime = datetime(2026, 11, 21, 19, 43, tzinfo=UTC)
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> datetime:
+        return self.today
+
+
+@dataclass
 class Counts:
     """Metrics whose values tests can read."""
 

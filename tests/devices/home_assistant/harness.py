@@ -11,8 +11,7 @@ from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.tools import HomeAssistantTools
 from tests.devices.home_assistant.fake_server import TOKEN, FakeHome
-from tests.engines.llm.intents.text_conversation import ManualClock
-from tests.pipeline.fakes import Counts
+from tests.pipeline.fakes import Counts, ManualClock
 
 ENGLISH = ToolContext("conv_1", "en")
 PATIENCE_S = 30

@@ -7,8 +7,7 @@ from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake_server import TOKEN, fake_home
 from tests.devices.home_assistant.harness import run, until
-from tests.engines.llm.intents.text_conversation import ManualClock
-from tests.pipeline.fakes import Counts
+from tests.pipeline.fakes import Counts, ManualClock
 
 pytestmark = pytest.mark.live
 

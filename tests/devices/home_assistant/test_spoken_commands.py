@@ -17,8 +17,8 @@ from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
 from tests.devices.home_assistant.fake_server import FakeHome, answered, fake_home, light
 from tests.devices.home_assistant.harness import ENGLISH, client, run, spoken_in, tools, until
-from tests.engines.llm.intents.text_conversation import ManualClock, RecordingAnnouncer
-from tests.pipeline.fakes import Counts
+from tests.engines.llm.intents.text_conversation import RecordingAnnouncer
+from tests.pipeline.fakes import Counts, ManualClock
 
 pytestmark = pytest.mark.live
 

@@ -13,8 +13,7 @@ from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake_server import TOKEN
 from tests.devices.home_assistant.harness import until
-from tests.engines.llm.intents.text_conversation import ManualClock
-from tests.pipeline.fakes import Counts, EchoLlm, World
+from tests.pipeline.fakes import Counts, EchoLlm, ManualClock, World
 
 CONTEXT = ToolContext("conv_1", "en")
 

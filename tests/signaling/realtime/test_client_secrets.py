@@ -3,8 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from signaling.realtime.session.schema import (
     SessionObject,
     TranscriptionSession,
 )
+from tests.pipeline.fakes import ManualClock
 from tests.server.http.harness import KEY, error_of, serving
 from tests.signaling.realtime.servers import Server, Setup, against
 from tests.signaling.realtime.webrtc_client import CALLS, Caller, form
@@ -42,20 +42,7 @@ SESSION = {
 ORIGIN = {"Origin": "https://app.example"}
 
 
-@dataclass
-class HandClock:
-    """A clock that stands still until it is moved."""
-
-    at_s: float = 0.0
-
-    def now(self) -> float:
-        return self.at_s
-
-    def wall(self) -> datetime:
-        return datetime(2026, 1, 2, tzinfo=UTC) + timedelta(seconds=self.at_s)
-
-
-def remote(clock: HandClock) -> Setup:
+def remote(clock: ManualClock) -> Setup:
     """Returns a server on the network, for which every client needs a key."""
     return Setup(secrets=ClientSecretStore(clock), gate=AccessGate(is_local=False, key=KEY))
 
@@ -78,7 +65,7 @@ async def connect(server: Server, key: str, query: str = "", **headers: str) -> 
 
 
 def test_a_secret_opens_its_session_until_it_expires(caplog: pytest.LogCaptureFixture) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     caplog.set_level(logging.DEBUG)
 
     async def scene(server: Server) -> None:
@@ -90,7 +77,7 @@ def test_a_secret_opens_its_session_until_it_expires(caplog: pytest.LogCaptureFi
         assert created["session"]["model"] == "echo"
         assert created["session"]["instructions"] == "Be brief."
         assert created["session"]["earshot"]["conversation_id"] == "conv_mine"
-        clock.at_s = 60
+        clock.seconds = 60
         with pytest.raises(WSServerHandshakeError) as caught:
             await connect(server, minted["value"])
         assert caught.value.status == 401
@@ -113,7 +100,7 @@ def test_a_secret_opens_nothing_else() -> None:
             await connect(server, "ek_guessed")
         assert caught.value.status == 401
 
-    against(scene, remote(HandClock()))
+    against(scene, remote(ManualClock()))
 
 
 def test_a_call_from_another_site_can_use_a_secret() -> None:
@@ -135,7 +122,7 @@ def test_a_call_from_another_site_can_use_a_secret() -> None:
         assert response.headers["Access-Control-Allow-Origin"] == ORIGIN["Origin"]
         assert "Location" in response.headers["Access-Control-Expose-Headers"]
 
-    against(scene, remote(HandClock()))
+    against(scene, remote(ManualClock()))
 
 
 @pytest.mark.parametrize("kind", ["sessions", "transcription_sessions"])
@@ -153,7 +140,7 @@ def test_beta_clients_mint_with_a_beta_session(kind: str) -> None:
         assert created["session"]["input_audio_format"] == "g711_ulaw"
         assert ("instructions" in created["session"]) == (kind == "sessions")
 
-    against(scene, remote(HandClock()))
+    against(scene, remote(ManualClock()))
 
 
 @pytest.mark.parametrize(
@@ -178,11 +165,11 @@ def test_an_invalid_request_for_a_secret_is_refused(
             assert error["code"] == code
             assert error["param"] in (param, "")
 
-    against(scene, Setup(secrets=ClientSecretStore(HandClock())))
+    against(scene, Setup(secrets=ClientSecretStore(ManualClock())))
 
 
 def test_live_secrets_are_limited_and_expired_ones_forgotten() -> None:
-    clock = HandClock()
+    clock = ManualClock()
     secrets = ClientSecretStore(clock, max_live=2)
     first, _ = secrets.mint(ClientSecretRequest())
     secrets.mint(ClientSecretRequest())
@@ -190,7 +177,7 @@ def test_live_secrets_are_limited_and_expired_ones_forgotten() -> None:
         secrets.mint(ClientSecretRequest())
     assert caught.value.code == "too_many_client_secrets"
     assert first not in repr(vars(secrets))
-    clock.at_s = 600
+    clock.seconds = 600
     secrets.mint(ClientSecretRequest())
     assert len(secrets._secrets) == 1
     with pytest.raises(Unauthorized):
@@ -198,7 +185,7 @@ def test_live_secrets_are_limited_and_expired_ones_forgotten() -> None:
 
 
 def test_the_sessions_of_all_live_secrets_share_a_limit_in_bytes() -> None:
-    clock = HandClock()
+    clock = ManualClock()
     session = RealtimeSession(instructions="\N{PARROT}" * 100)
     secrets = ClientSecretStore(clock, max_bytes=1000)
     for _ in range(2):
@@ -206,7 +193,7 @@ def test_the_sessions_of_all_live_secrets_share_a_limit_in_bytes() -> None:
     with pytest.raises(OverloadedError, match="the limits are 10000 and 1000 bytes") as caught:
         secrets.mint(ClientSecretRequest(session=session))
     assert caught.value.code == "too_many_client_secrets"
-    clock.at_s = 600
+    clock.seconds = 600
     secrets.mint(ClientSecretRequest(session=session))
 
 
@@ -226,16 +213,16 @@ def test_a_secret_opens_two_sessions_at_once() -> None:
             assert caught.value.status == 429
             await connect(server, (await mint(server))["value"])
 
-    against(scene, remote(HandClock()))
+    against(scene, remote(ManualClock()))
 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_sessions_end_with_their_secret_if_it_was_minted_so(ends: bool) -> None:
-    clock = HandClock()
+    clock = ManualClock()
 
     async def scene(server: Server) -> None:
         minted = await mint(server, expires_after={"seconds": 10}, earshot={"ends_sessions": ends})
-        clock.at_s = 9.95
+        clock.seconds = 9.95
         protocols = ("realtime", f"openai-insecure-api-key.{minted['value']}")
         url = "/v1/realtime?model=gpt-realtime"
         async with server.client.ws_connect(url, protocols=protocols) as ws:
@@ -252,7 +239,7 @@ def test_sessions_end_with_their_secret_if_it_was_minted_so(ends: bool) -> None:
 @pytest.mark.parametrize("token", [None, "sk-dummy"])
 def test_any_other_token_is_no_secret(token: str | None) -> None:
     """On this machine no key is needed, and stock clients send any."""
-    assert ClientSecretStore(HandClock()).find(token) is None
+    assert ClientSecretStore(ManualClock()).find(token) is None
 
 
 def bearer(key: str) -> list[tuple[str, str]]:
@@ -289,12 +276,12 @@ def test_a_secret_opens_only_its_session_however_it_is_sent(
                 assert response.status == 400
                 assert (await error_of(response))["code"] == "cannot_update_conversation"
 
-    against(scene, remote(HandClock()))
+    against(scene, remote(ManualClock()))
 
 
 def as_key(session: SessionObject) -> ClientSecret:
     """Returns a live secret for this session."""
-    secrets = ClientSecretStore(HandClock())
+    secrets = ClientSecretStore(ManualClock())
     token, _ = secrets.mint(ClientSecretRequest(session=session))
     minted = secrets.find(token)
     assert minted is not None
@@ -355,13 +342,13 @@ def test_an_update_cannot_turn_a_transcription_session_into_an_answering_one() -
         async with server.client.post(CALLS, data=offer, headers=headers) as response:
             assert (await error_of(response))["code"] == "cannot_update_type"
 
-    against(scene, remote(HandClock()))
+    against(scene, remote(ManualClock()))
 
 
 def test_a_secret_opens_the_list_of_turn_servers() -> None:
     """A browser needs the servers before its call; behind a NAT it can make no call without
     them."""
-    secrets = ClientSecretStore(HandClock())
+    secrets = ClientSecretStore(ManualClock())
     key, _ = secrets.mint(ClientSecretRequest())
 
     async def main() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from core.ports import ToolContext, ToolProvider, ToolSpec
@@ -13,23 +12,9 @@ from engines.llm.intents.engine import IntentsLlm
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
-from tests.pipeline.fakes import Counts
+from tests.pipeline.fakes import Counts, ManualClock
 
 MAX_ROUNDS = 3
-
-
-@dataclass
-class ManualClock:
-    """A clock that a test sets. It starts on a Saturday evening, at 19:43."""
-
-    seconds: float = 0.0
-    today: datetime = datetime(2026, 11, 21, 19, 43, tzinfo=UTC)
-
-    def now(self) -> float:
-        return self.seconds
-
-    def wall(self) -> datetime:
-        return self.today
 
 
 @dataclass

@@ -10,7 +10,8 @@ import pytest
 from core.ports import ToolContext, ToolProvider, ToolSpec
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
-from tests.engines.llm.intents.text_conversation import ManualClock, RecordingAnnouncer
+from tests.engines.llm.intents.text_conversation import RecordingAnnouncer
+from tests.pipeline.fakes import ManualClock
 
 CONTEXT = ToolContext("conv_1", "en")
 
