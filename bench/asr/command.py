@@ -34,7 +34,7 @@ from core.errors import EarshotError, RequestError, expected_failure
 from media.files.decode import decode_file
 
 DEFAULT_MODEL = "whisper-1"
-"Name of OpenAI's hosted model; every server takes it for its own default."
+"Name of OpenAI's model; every server takes it for its own default."
 
 LATENCY_MEANING = {
     "rest": "request to answer",

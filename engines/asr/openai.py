@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engines.runtime.openai_http.client import OpenAiHttpClient
 
 LEAST_MS = 100
-"Shortest sound that is sent. The hosted service refuses shorter sound, which has no word."
+"Shortest sound that is sent. OpenAI's service refuses shorter sound, which has no word."
 DEFAULT_REQUESTS = 8
 "Default of `Settings.max_requests`."
 WINDOW_MS = 30_000.0

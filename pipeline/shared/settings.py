@@ -24,14 +24,14 @@ PlayoutPacing = Literal["server", "client"]
 DEFAULT = "default"
 "Name of an engine or voice that always works: the one that the server's configuration chose."
 
-HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
+OPENAI_MODEL_PREFIXES = ("gpt-", "whisper-1", "tts-1")
 """Prefixes of the model names of OpenAI's service. Such a name means `default`, so that clients
 which know no other name work."""
 
 
 def own_model(name: str) -> str:
     """Returns our name for a model: `default` for a name of OpenAI's service."""
-    return DEFAULT if name.startswith(HOSTED_MODELS) else name
+    return DEFAULT if name.startswith(OPENAI_MODEL_PREFIXES) else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ class ModelsConfig(Section, frozen=True):
         Meta(
             description=(
                 "True: an unknown model name is an error (404) that lists the known ones. False:"
-                " an unknown name means the server's default model. Names of the hosted service"
+                " an unknown name means the server's default model. Names of OpenAI's service"
                 " always mean the default model."
             )
         ),

@@ -20,7 +20,7 @@ from signaling.realtime.session.schema import RealtimeSession, SessionObject
 from signaling.realtime.session.settings import SessionConfiguration
 
 PREFIX = "ek_"
-"Prefix of a client secret, the same as in the hosted API."
+"Prefix of a client secret, the same as in OpenAI's API."
 
 DEFAULT_TTL_S = 600
 "Lifetime of a client secret if the request names none, in seconds."

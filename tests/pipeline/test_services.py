@@ -1,4 +1,4 @@
-"""Recognisers by name: configured names, names of the hosted service, unknown names; and which are
+"""Recognisers by name: configured names, names of OpenAI's service, unknown names; and which are
 kept in memory."""
 
 import asyncio

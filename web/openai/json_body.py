@@ -1,4 +1,4 @@
-"""JSON bodies of OpenAI's API: the content type, and errors in the words of the hosted service."""
+"""JSON bodies of OpenAI's API: the content type, and errors in its words."""
 
 from typing import TypeVar
 

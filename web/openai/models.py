@@ -65,7 +65,7 @@ def model_list(models: ModelCardSource) -> aioweb.Response:
 
 
 def model(models: ModelCardSource, name: str) -> aioweb.Response:
-    """Answers with one model. `default` and hosted names stand for the default model.
+    """Answers with one model. `default` and OpenAI's names stand for the default model.
 
     Raises NotFound model_not_found.
     """

@@ -293,7 +293,7 @@ def _model_routes(door: AudioDoor) -> tuple[Route, ...]:
             "GET",
             "/v1/models/{model}",
             door.model,
-            "Show one model. `default` and names of the hosted service are answered with the model"
+            "Show one model. `default` and names of OpenAI's service are answered with the model"
             " that they stand for.",
             _TAG,
             responses={200: ModelCard},

@@ -35,7 +35,7 @@ Metadata: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
     Meta(max_length=16),
 ]
-"Client's notes on a response, with the limits of the hosted service."
+"Client's notes on a response, with the limits of OpenAI's service."
 
 
 MAX_PARTS = 64
@@ -43,7 +43,7 @@ MAX_PARTS = 64
 
 
 MAX_EVENT_ID_LENGTH = 512
-"Limit of the hosted service. The id is kept, and repeated in errors."
+"Limit of OpenAI's service. The id is kept, and repeated in errors."
 
 
 class ClientEventBase(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
@@ -89,7 +89,7 @@ class NewItem(StrictStruct, frozen=True, tag_field="type"):
     id: ItemId | None = None
     object: Literal["realtime.item"] | None = None
     status: ItemStatus | None = None
-    "Accepted and without effect, as with the hosted service."
+    "Accepted and without effect, as with OpenAI's service."
 
 
 class NewMessage(NewItem, frozen=True, kw_only=True, tag="message"):
@@ -200,7 +200,7 @@ class ResponseAudio(StrictStruct, frozen=True):
 
 
 class ResponseExtension(StrictStruct, frozen=True):
-    """Fields of a response that the hosted service does not have; its beta has them."""
+    """Fields of a response that OpenAI's service does not have; its beta has them."""
 
     temperature: OptionalField[Temperature] = UNSET
 

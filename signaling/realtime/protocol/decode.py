@@ -11,7 +11,7 @@ from signaling.realtime.protocol.client_events import MAX_EVENT_ID_LENGTH, Clien
 from signaling.realtime.protocol.validation import MAX_NAME_LENGTH, validate
 
 MAX_APPEND_BYTES = 15 * 1024 * 1024
-"Largest audio in one event, as in the hosted API."
+"Largest audio in one event, as in OpenAI's API."
 
 MAX_EVENT_BYTES = MAX_APPEND_BYTES // 3 * 4 + 64 * 1024
 "Largest event: that audio as base64, and the event's other fields."

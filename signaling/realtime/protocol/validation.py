@@ -50,7 +50,7 @@ def params_below(prefix: str) -> Iterator[None]:
 
 @contextmanager
 def item_error_code(action: str) -> Iterator[None]:
-    """Replaces the code of a missing item by the hosted service's code for this action. `action`:
+    """Replaces the code of a missing item by OpenAI's code for this action. `action`:
     delete, retrieve or truncate. Clients ignore that code, and some end their connection over any
     other."""
     try:

@@ -22,7 +22,7 @@ _DEFAULTS = SessionSettings()
 
 NOISE_PARAM = "session.audio.input.noise_reduction"
 FULL_STRENGTH = 1
-"Strength with which the hosted service begins, the only one that we accept."
+"Strength with which OpenAI's service begins, the only one that we accept."
 
 
 def with_noise_reduction(

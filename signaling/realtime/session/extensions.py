@@ -1,4 +1,4 @@
-"""Settings of responses, most of them without a field in the hosted service: parsing and
+"""Settings of responses, most of them without a field in OpenAI's service: parsing and
 display."""
 
 from collections.abc import Mapping

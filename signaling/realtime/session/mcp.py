@@ -236,8 +236,8 @@ def _filter_json(filter_: McpToolFilter) -> dict[str, object]:
 
 
 def _approval(sent: Literal["always", "never"] | ApprovalObject | None) -> ApprovalPolicy:
-    """Converts the approval policy. Without one each call needs approval, as with the hosted
-    service."""
+    """Converts the approval policy. Without one each call needs approval, as with
+    OpenAI's service."""
     if isinstance(sent, ApprovalObject):
         return ApprovalPolicy(_filter(sent_object(sent.always)), _filter(sent_object(sent.never)))
     return NEVER if sent == "never" else ALWAYS

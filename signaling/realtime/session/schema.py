@@ -1,6 +1,6 @@
 """Session object as clients send it. A missing key changes nothing; null resets a setting.
 
-Fields of the hosted service that have no use here are accepted, and `session.updated` shows what is
+Fields of OpenAI's service that have no use here are accepted, and `session.updated` shows what is
 in effect. Fields that would change the responses are refused instead of ignored (see
 `settings.py`).
 """
@@ -38,7 +38,7 @@ MAX_SILENCE_MS = 10_000
 "Limit in ms. A longer pause has the same effect as no turn detection."
 
 MAX_OUTPUT_TOKENS = 4096
-"Limit of the hosted service. `inf` means as many as the model produces."
+"Limit of OpenAI's service. `inf` means as many as the model produces."
 
 OutputTokens = Annotated[int, Meta(ge=1, le=MAX_OUTPUT_TOKENS)]
 Modalities = Annotated[list[Literal["text", "audio"]], Meta(min_length=1, max_length=1)]
@@ -141,7 +141,7 @@ class TranscriptionAudio(StrictStruct, frozen=True):
 
 
 class DecodingOptions(StrictStruct, frozen=True):
-    """Decoding options that the hosted service does not have; see `engines.base.AsrOptions`."""
+    """Decoding options that OpenAI's service does not have; see `engines.base.AsrOptions`."""
 
     task: OptionalField[AsrTask] = UNSET
     prefix: OptionalField[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
@@ -152,7 +152,7 @@ class DecodingOptions(StrictStruct, frozen=True):
 
 
 class SessionExtension(StrictStruct, frozen=True):
-    """Settings that the hosted service does not have, in the field `earshot`."""
+    """Settings that OpenAI's service does not have, in the field `earshot`."""
 
     conversation_id: OptionalField[Annotated[str, Meta(min_length=1, max_length=64)]] = UNSET
     transcription: OptionalField[DecodingOptions] = UNSET

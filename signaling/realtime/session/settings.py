@@ -47,10 +47,10 @@ from signaling.realtime.session.schema import (
 )
 from signaling.realtime.session.tools import choice_json, own_choice, read_client_tools, tools_json
 
-HOSTED_VOICES = frozenset(
+OPENAI_VOICES = frozenset(
     ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")
 )
-"""Voices of the hosted service. Common clients send one of them by default, which selects our
+"""Voices of OpenAI's service. Common clients send one of them by default, which selects our
 default voice."""
 
 _DEFAULTS = SessionSettings()
@@ -88,9 +88,9 @@ class SessionConfiguration:
 
 
 def own_voice(voice: str | VoiceId) -> str:
-    """Returns our name for a voice: the default voice for the hosted service's names."""
+    """Returns our name for a voice: the default voice for OpenAI's names."""
     name = voice.id if isinstance(voice, VoiceId) else voice
-    return DEFAULT if name in HOSTED_VOICES else name
+    return DEFAULT if name in OPENAI_VOICES else name
 
 
 def conversation_of(sent: SessionObject) -> str | None:

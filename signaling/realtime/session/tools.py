@@ -15,7 +15,7 @@ from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 from signaling.realtime.session.mcp import McpChoice, McpTool, remote_server, server_json
 
 MAX_TOOLS = 128
-"Limit of the hosted service. Each tool takes space in the model's context window."
+"Limit of OpenAI's service. Each tool takes space in the model's context window."
 
 FunctionName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 

@@ -30,7 +30,7 @@ from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 logger = logging.getLogger(__name__)
 
 MAX_SIDEBANDS = 4
-"Limit per call, as each sideband connection gets all events of the hosted API."
+"Limit per call, as each sideband connection gets all events of OpenAI's API."
 
 
 async def serve_sideband(

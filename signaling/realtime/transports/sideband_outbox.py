@@ -18,7 +18,7 @@ have 256 kB. A single event is always kept."""
 
 OWN_EVENTS = "earshot."
 """Prefix of our own events. They are sent only to the call's own client, which asked for them in
-`session.include`: clients of the hosted service may fail over an unknown event."""
+`session.include`: clients of OpenAI's service may fail over an unknown event."""
 
 
 class SidebandOutbox(Outbox[str]):

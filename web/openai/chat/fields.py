@@ -25,9 +25,9 @@ from web.openai.json_body import decode_json
 MAX_MESSAGES = 2000
 "Most messages of a request: more than any context window takes, with one word in each."
 MAX_TOOLS = 128
-"Most tools of a request, as in the hosted service."
+"Most tools of a request, as in OpenAI's service."
 MAX_STOPS = 16
-"Most stop sequences. The hosted service takes 4."
+"Most stop sequences. OpenAI's service takes 4."
 MAX_CHOICES = 8
 "Most answers to one request: each takes a place in the model's batch."
 

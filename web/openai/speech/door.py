@@ -27,7 +27,7 @@ from web.openai.transcriptions.languages import code_of
 from web.openai.transcriptions.sse import SseResponse, error_event
 
 RATE_HZ = 24_000
-"Sample rate of all formats; that of the hosted service's `pcm`."
+"Sample rate of all formats; that of OpenAI's `pcm`."
 
 TOKEN_MS = 50
 "Length of sound in ms that counts as one token, as in the Realtime API."

@@ -8,7 +8,7 @@ from core.errors import RequestError
 from web.openai.json_body import decode_json
 
 MAX_INPUT_CHARS = 4096
-"Largest number of characters of the text, as in the hosted service."
+"Largest number of characters of the text, as in OpenAI's service."
 
 SoundFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
@@ -85,7 +85,7 @@ def decode_body(body: bytes) -> SpeechFields:
 
 
 def _check_length(text: str) -> None:
-    """Checks the text's length, with the hosted service's error messages."""
+    """Checks the text's length, with OpenAI's error messages."""
     if len(text) > MAX_INPUT_CHARS:
         raise RequestError(
             "Invalid 'input': string too long. Expected a string with maximum length"

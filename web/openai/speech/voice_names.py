@@ -1,4 +1,4 @@
-"""Finds the voice that a client names: one of this server, or a name of the hosted service."""
+"""Finds the voice that a client names: one of this server, or a name of OpenAI's service."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,8 +11,8 @@ from pipeline.shared.settings import DEFAULT
 _FIRST_VOICES = ("alloy", "echo", "fable", "nova", "onyx", "shimmer")
 _LATER_VOICES = ("ash", "ballad", "cedar", "coral", "marin", "sage", "verse")
 
-HOSTED_VOICES = frozenset((*_FIRST_VOICES, *_LATER_VOICES))
-"""Names of the hosted service. Clients send one because the field is required. Each speaks every
+OPENAI_VOICES = frozenset((*_FIRST_VOICES, *_LATER_VOICES))
+"""Names of OpenAI's service. Clients send one because the field is required. Each speaks every
 language, so the name says nothing about the language."""
 
 MAX_SHOWN_VOICES = 20
@@ -37,8 +37,8 @@ def requested_voice(
     for language, known_voice in _voices(searched_engines):
         if known_voice.lower() == base.lower():
             requested = f"{engine}{colon if engine else ''}{known_voice}{plus}{variant}"
-            return requested, None if known_voice in HOSTED_VOICES else language
-    if name.lower() in (*HOSTED_VOICES, "", DEFAULT):
+            return requested, None if known_voice in OPENAI_VOICES else language
+    if name.lower() in (*OPENAI_VOICES, "", DEFAULT):
         return None, None
     if name in engines:
         return name, None

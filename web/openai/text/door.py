@@ -47,8 +47,8 @@ CHUNK_INPUTS = 16
 """Number of inputs that are computed together. Between two calls for a large request, others get
 their turn."""
 
-HOSTED_PREFIX = "text-embedding-"
-"Begin of the names of the hosted service's models."
+OPENAI_MODEL_PREFIX = "text-embedding-"
+"Prefix of the names of OpenAI's models for embeddings."
 
 Floats = npt.NDArray[np.float32]
 
@@ -433,7 +433,7 @@ def _requested(
 
 def _is_any(name: str) -> bool:
     """Returns True for a name that stands for the first model."""
-    return name == DEFAULT or name.startswith(HOSTED_PREFIX)
+    return name == DEFAULT or name.startswith(OPENAI_MODEL_PREFIX)
 
 
 async def _forwarded(

@@ -10,7 +10,7 @@ from core.errors import RequestError
 from web.openai.json_body import decode_json
 
 MAX_INPUTS = 2048
-"Largest number of inputs of one request, as in the hosted service."
+"Largest number of inputs of one request, as in OpenAI's service."
 
 MAX_TEXT_CHARS = 65_536
 """Largest number of characters of one text: more than fits into 8192 tokens, and still tokenized in

@@ -30,7 +30,7 @@ File = Annotated[
 
 
 class VadChunkingStrategy(Struct, frozen=True, kw_only=True):
-    """The hosted service's way to cut a recording. It is checked, and has no effect here."""
+    """OpenAI's way to cut a recording. It is checked, and has no effect here."""
 
     type: Literal["server_vad"]
     threshold: Probability = 0.5

@@ -40,7 +40,7 @@ def refusal(kind: str, fields: Json) -> BadEvent:
 
 
 def test_the_table_contains_every_event() -> None:
-    """Exactly the events for which the package of the hosted service has a type."""
+    """Exactly the events for which OpenAI's package has a type."""
     known = {
         kind
         for event in get_args(get_args(RealtimeClientEvent)[0])

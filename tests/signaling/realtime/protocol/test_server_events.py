@@ -43,7 +43,7 @@ from tests.signaling.realtime.server_events import CALL, EVERY, NOISE, SPOKEN, S
 
 SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
 SHOWN_EXTRAS = {"id", "object"}
-"Session fields that the hosted service sends but its package does not type."
+"Session fields that OpenAI's service sends but its package does not type."
 
 
 def translator(

@@ -114,8 +114,8 @@ export const SETTING_TEXTS = {
     "Was eine laufende Antwort unterbricht: jedes Sprechen (An), nur Wörter mit Sinn (geduldig) oder nichts (Aus).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Grundanweisung an das Sprachmodell. Sie ersetzt die von Earshot.",
-  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of the hosted service always mean the default model.":
-    "An: Ein unbekannter Modellname ist ein Fehler (404), der die bekannten nennt. Aus: Ein unbekannter Name bedeutet das Standardmodell des Servers. Namen des gehosteten Dienstes bedeuten immer das Standardmodell.",
+  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
+    "An: Ein unbekannter Modellname ist ein Fehler (404), der die bekannten nennt. Aus: Ein unbekannter Name bedeutet das Standardmodell des Servers. Namen des Dienstes von OpenAI bedeuten immer das Standardmodell.",
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Stimme der Antworten: die automatische, eine Stimme, eine Engine oder Engine:Stimme.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":

@@ -114,8 +114,8 @@ export const SETTING_TEXTS = {
     "Paroles qui interrompent une réponse en cours : toutes (Activé), seulement des mots qui ont un sens (patient), ou aucune (Désactivé).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Consigne de base du modèle de langage. Elle remplace celle d’Earshot.",
-  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of the hosted service always mean the default model.":
-    "Activé : un nom de modèle inconnu est une erreur (404) qui énumère les noms connus. Désactivé : un nom inconnu désigne le modèle par défaut du serveur. Les noms du service hébergé désignent toujours le modèle par défaut.",
+  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
+    "Activé : un nom de modèle inconnu est une erreur (404) qui énumère les noms connus. Désactivé : un nom inconnu désigne le modèle par défaut du serveur. Les noms du service d’OpenAI désignent toujours le modèle par défaut.",
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Voix des réponses : automatique, une voix, un moteur, ou moteur:voix.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":

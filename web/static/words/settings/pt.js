@@ -114,8 +114,8 @@ export const SETTING_TEXTS = {
     "O que interrompe uma resposta que toca: qualquer fala (Ligado), só palavras com sentido (paciente), ou nada (Desligado).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Instrução de base do modelo de linguagem. Substitui a do Earshot.",
-  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of the hosted service always mean the default model.":
-    "Ligado: um nome de modelo desconhecido é um erro (404) que lista os conhecidos. Desligado: um nome desconhecido significa o modelo predefinido do servidor. Os nomes do serviço alojado significam sempre o modelo predefinido.",
+  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
+    "Ligado: um nome de modelo desconhecido é um erro (404) que lista os conhecidos. Desligado: um nome desconhecido significa o modelo predefinido do servidor. Os nomes do serviço da OpenAI significam sempre o modelo predefinido.",
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "Voz das respostas: automática, uma voz, um motor, ou motor:voz.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":

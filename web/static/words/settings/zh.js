@@ -112,8 +112,8 @@ export const SETTING_TEXTS = {
     "什么会打断正在播放的回答：任何说话（开启），仅有意义的词（耐心），或不打断（关闭）。",
   "System prompt of the language model. It replaces Earshot's own.":
     "语言模型的系统提示词。它会取代 Earshot 自带的提示词。",
-  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of the hosted service always mean the default model.":
-    "开启：未知的模型名称会报错（404），并列出已知名称。关闭：未知名称表示服务器的默认模型。托管服务的模型名称始终表示默认模型。",
+  "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
+    "开启：未知的模型名称会报错（404），并列出已知名称。关闭：未知名称表示服务器的默认模型。OpenAI 服务的模型名称始终表示默认模型。",
   "Voice of the answers: default, a voice, an engine, or engine:voice.":
     "回答的语音：自动、某个语音、某个引擎，或“引擎:语音”。",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
