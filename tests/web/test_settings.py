@@ -349,10 +349,55 @@ def test_the_microphone_is_chosen_in_the_browser(page: Page, server: Server) -> 
     page.get_by_test_id("mic").click()
     page.wait_for_function("window.asked.length > 0")
     assert page.evaluate("window.asked") == [chosen]
+    page.keyboard.press("Escape")
     page.reload()
     opened(page)
     expect(microphone).to_have_value(chosen)
     assert server.file.read_text() == FILE
+
+
+def test_the_answer_and_the_sample_are_heard_from_the_chosen_speaker(
+    page: Page, server: Server
+) -> None:
+    page.evaluate(
+        """() => {
+          window.contexts = [];
+          const Real = AudioContext;
+          window.AudioContext = function (options) {
+            window.contexts.push(new Real(options));
+            return window.contexts[0];
+          };
+        }"""
+    )
+    opened(page)
+    speaker = setting(page, "speaker")
+    expect(speaker.locator("option")).to_have_count(3)
+    speaker.select_option(index=2)
+    chosen = speaker.input_value()
+    assert chosen
+    voice = page.locator("#voice")
+    expect(voice).to_have_js_property("sinkId", chosen)
+    with page.expect_response("**/v1/audio/speech"):
+        page.get_by_test_id("voice-sample").click()
+    assert page.evaluate("window.contexts.map((one) => one.sinkId)") == [chosen]
+    page.keyboard.press("Escape")
+    page.reload()
+    expect(voice).to_have_js_property("sinkId", chosen)
+    opened(page)
+    speaker.select_option(value="")
+    expect(voice).to_have_js_property("sinkId", "")
+    assert server.file.read_text() == FILE
+
+
+def test_a_speaker_that_is_gone_is_replaced_by_that_of_the_system(page: Page) -> None:
+    opened(page)
+    speaker = setting(page, "speaker")
+    speaker.select_option(index=1)
+    voice = page.locator("#voice")
+    expect(voice).to_have_js_property("sinkId", speaker.input_value())
+    speaker.locator("option").nth(2).evaluate("(one) => { one.value = 'gone'; }")
+    speaker.select_option(value="gone")
+    expect(voice).to_have_js_property("sinkId", "")
 
 
 def _texts_of(folder: Path, words: dict[str, Any]) -> set[str]:
