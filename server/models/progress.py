@@ -8,10 +8,8 @@ from typing import TextIO
 import msgspec
 from msgspec import Struct
 
-BAR_WIDTH = 24
-"Characters of the bar."
-REDRAW_S = 0.2
-"Smallest time between two drawings of the bar, or two events, in seconds."
+from core.progress_bar import ProgressBar
+
 SHOWN_FILE_BYTES = 5_000_000
 "Smallest file of several whose progress is shown."
 LINE_SHARE = 0.25
@@ -55,33 +53,20 @@ PullEvent = PullNote | PullBytes | PullDone | PullFailed
 "One line of `earshot models pull --json`."
 
 
-class DownloadProgress:
-    """Progress of one download, written to `stream`."""
+class DownloadProgress(ProgressBar):
+    """Progress of one download, written to `stream`. Without a terminal it is a few lines."""
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._now = stream, now
-        self._is_terminal = stream.isatty()
-        self._total_bytes = self._done_bytes = self._resumed_bytes = 0
-        self._began_s = self._shown_s = now()
+        super().__init__(stream, now=now)
         self._next_share = LINE_SHARE
 
-    def start(self, total_bytes: int, done_bytes: int) -> None:
-        """Begins the display. `total_bytes` is 0 if the hub does not say the size."""
-        self._total_bytes, self._done_bytes, self._resumed_bytes = (
-            total_bytes,
-            done_bytes,
-            done_bytes,
-        )
-        self._began_s = self._now()
-        if done_bytes:
-            self.note(f"{_megabytes(done_bytes)} were downloaded before")
-        if total_bytes:
-            self._next_share = (done_bytes / total_bytes // LINE_SHARE + 1) * LINE_SHARE
-
-    def add(self, count_bytes: int) -> None:
-        """Adds received bytes. Negative: bytes were dropped and are fetched again."""
-        self._done_bytes += count_bytes
-        self._show()
+    def start(self, total: int, done: int = 0) -> None:
+        """Begins the display. `total` is 0 if the hub does not say the size."""
+        if done:
+            self.note(f"{_megabytes(done)} were downloaded before")
+        if total:
+            self._next_share = (done / total // LINE_SHARE + 1) * LINE_SHARE
+        super().start(total, done)
 
     def file_bytes(self, done_bytes: int, total_bytes: int) -> None:
         """Shows how far one of several files is; its first call has no bytes. A small file is not
@@ -89,83 +74,52 @@ class DownloadProgress:
         if total_bytes < SHOWN_FILE_BYTES:
             return
         if done_bytes == 0:
-            self.start(total_bytes, 0)
+            self.start(total_bytes)
             return
-        self.add(done_bytes - self._done_bytes)
+        self.add(done_bytes - self._done)
         if done_bytes == total_bytes:
             self.finish()
 
     def note(self, text: str) -> None:
-        """Shows a message in a line of its own."""
-        self._write_line(text)
+        """Shows a message in an indented line of its own."""
+        super().note(f"  {text}")
 
     def finish(self) -> None:
         """Shows the final state."""
         if self._is_terminal:
-            self._draw_bar()
-            self._stream.write("\n")
-            self._stream.flush()
+            super().finish()
         else:
-            self._write_line(self._state_text())
+            self.note(self._state_text())
 
     def _show(self) -> None:
-        """Shows the present state, if the last time was long enough ago."""
         if self._is_terminal:
-            if self._is_due():
-                self._draw_bar()
-        elif self._total_bytes and self._next_share <= self._done_bytes / self._total_bytes < 1:
+            super()._show()
+        elif self._total and self._next_share <= self._done / self._total < 1:
             self._next_share += LINE_SHARE
-            self._write_line(self._state_text())
-
-    def _is_due(self) -> bool:
-        """True once in REDRAW_S."""
-        now_s = self._now()
-        if now_s - self._shown_s < REDRAW_S:
-            return False
-        self._shown_s = now_s
-        return True
+            self.note(self._state_text())
 
     def _rate_bytes_per_s(self) -> float:
         elapsed_s = max(self._now() - self._began_s, 1e-3)
-        return max(self._done_bytes - self._resumed_bytes, 0) / elapsed_s
+        return max(self._done - self._done_before, 0) / elapsed_s
 
     def _state_text(self) -> str:
-        rate_bytes_per_s = self._rate_bytes_per_s()
-        if not self._total_bytes:
-            return f"{_megabytes(self._done_bytes)}, {rate_bytes_per_s / 1e6:.1f} MB/s"
-        share = min(self._done_bytes / self._total_bytes, 1.0)
-        state = (
-            f"{share:4.0%} of {_megabytes(self._total_bytes)}, {rate_bytes_per_s / 1e6:.1f} MB/s"
-        )
-        remaining_s = (
-            (self._total_bytes - self._done_bytes) / rate_bytes_per_s if rate_bytes_per_s else 0
-        )
-        if remaining_s > 1:
-            state += f", {int(remaining_s) // 60}:{int(remaining_s) % 60:02d} left"
-        return state
-
-    def _draw_bar(self) -> None:
-        filled = (
-            round(BAR_WIDTH * min(self._done_bytes / self._total_bytes, 1.0))
-            if self._total_bytes
-            else 0
-        )
-        bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        self._stream.write(f"\r\x1b[K[{bar}] {self._state_text()}")
-        self._stream.flush()
-
-    def _write_line(self, text: str) -> None:
-        start = "\r\x1b[K" if self._is_terminal else ""
-        self._stream.write(f"{start}  {text}\n")
-        self._stream.flush()
+        rate = f"{self._rate_bytes_per_s() / 1e6:.1f} MB/s"
+        if not self._total:
+            return f"{_megabytes(self._done)}, {rate}"
+        size = _megabytes(self._total)
+        return f"{self._share():4.0%} of {size}, {rate}{self._time_left_text()}"
 
 
 class ProgressEvents(DownloadProgress):
     """Progress of one download as events, one JSON object per line."""
 
-    def start(self, total_bytes: int, done_bytes: int) -> None:
+    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream, now)
+        self._is_terminal = False  # no bar between the events, even where a person reads them
+
+    def start(self, total: int, done: int = 0) -> None:
         """Sends the size at once: the first bytes may be slow."""
-        super().start(total_bytes, done_bytes)
+        super().start(total, done)
         self._send_state()
 
     def note(self, text: str) -> None:
@@ -187,7 +141,7 @@ class ProgressEvents(DownloadProgress):
 
     def _send_state(self) -> None:
         rate_bytes_per_s = round(self._rate_bytes_per_s())
-        self.send(PullBytes(self._done_bytes, self._total_bytes, rate_bytes_per_s))
+        self.send(PullBytes(self._done, self._total, rate_bytes_per_s))
 
 
 def _megabytes(count_bytes: int) -> str:

@@ -36,6 +36,7 @@ from serving.placement.ct2_header import Ct2WeightsHeader, UnreadableWeightsErro
 from serving.placement.hardware import Gpu, Hardware
 from tests.engines.runtime.tiny_gguf import gguf_bytes, write_gguf
 from tests.server.models.fake_hub import weights_file
+from tests.terminal import Terminal
 
 
 @pytest.mark.parametrize(
@@ -241,13 +242,8 @@ def test_a_damaged_record_is_reported(tmp_path: Path) -> None:
         read_record(tmp_path)
 
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_progress_on_a_terminal_is_a_progress_bar() -> None:
-    out, now_s = _Terminal(), 0.0
+    out, now_s = Terminal(), 0.0
     progress = DownloadProgress(out, lambda: now_s)
     progress.start(4_000_000, 0)
     now_s = 1.0
@@ -256,15 +252,15 @@ def test_progress_on_a_terminal_is_a_progress_bar() -> None:
     progress.add(1)  # too soon to draw again
     now_s = 2.0
     progress.add(999_999)
-    drawn = out.getvalue().split("\r\x1b[K")[1:]
-    assert drawn == [
+    assert out.drawn() == [
+        "[........................]   0% of 4 MB, 0.0 MB/s",
         "[######..................]  25% of 4 MB, 1.0 MB/s, 0:03 left",
         "[############............]  50% of 4 MB, 1.0 MB/s, 0:02 left",
     ]
 
 
 def test_each_large_file_of_several_has_a_bar() -> None:
-    out, now_s = _Terminal(), 0.0
+    out, now_s = Terminal(), 0.0
     progress = DownloadProgress(out, lambda: now_s)
     for total_bytes in (1_000_000, 8_000_000, 10_000_000):
         progress.file_bytes(0, total_bytes)
@@ -272,14 +268,16 @@ def test_each_large_file_of_several_has_a_bar() -> None:
         progress.file_bytes(total_bytes // 2, total_bytes)
         now_s += 2.0
         progress.file_bytes(total_bytes, total_bytes)
-    drawn = [line.split("]")[1] for line in out.getvalue().split("\r\x1b[K") if "]" in line]
+    drawn = [line.split("]")[1] for line in out.drawn()]
     assert drawn == [
+        "   0% of 8 MB, 0.0 MB/s",
         "  50% of 8 MB, 2.0 MB/s, 0:02 left",
         " 100% of 8 MB, 2.0 MB/s",
-        " 100% of 8 MB, 2.0 MB/s\n",
+        " 100% of 8 MB, 2.0 MB/s",
+        "   0% of 10 MB, 0.0 MB/s",
         "  50% of 10 MB, 2.5 MB/s, 0:02 left",
         " 100% of 10 MB, 2.5 MB/s",
-        " 100% of 10 MB, 2.5 MB/s\n",
+        " 100% of 10 MB, 2.5 MB/s",
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from server.config import LogConfig
 from server.runtime.logs import HIGHLIGHTED, redact, request_id, set_up
+from tests.terminal import Terminal
 
 KEY = "kEy-0123456789abcdef"
 
@@ -49,11 +50,6 @@ def test_records_are_lines_of_text() -> None:
     assert "Traceback" in text
     assert "hidden" not in text
     assert "chatter" not in text
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("no_colour", "is_coloured"), [("", True), ("1", False)])
