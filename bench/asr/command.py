@@ -31,6 +31,7 @@ from bench.server.own_server import own_server
 from bench.talk.command import TalkExitCode, address_of
 from bench.tools.stats import machine
 from core.errors import EarshotError, RequestError, expected_failure
+from core.progress_bar import ProgressBar
 from media.files.decode import decode_file
 
 DEFAULT_MODEL = "whisper-1"
@@ -70,7 +71,9 @@ async def _main(options: argparse.Namespace) -> int:
             return TalkExitCode.ANSWERED
         plan = _plan(options, address, len(clips))
         before = await server_stats.read(address)
-        found = await run(plan, clips)
+        with ProgressBar(sys.stderr, "recordings") as progress:
+            progress.start(len(clips))
+            found = await run(plan, clips, progress.add)
         after = await server_stats.read(address)
     stats = after.since(before) if before and after else None
     rejected_words = stats.rejected_words if stats and plan.way != "rest" else None
@@ -140,7 +143,14 @@ async def _wis_table(
     rows = wis_table.measured(
         address, models, speech, language=options.language, timeout_s=options.timeout
     )
-    print(wis_table.table([row async for row in rows]))
+    measured_rows = []
+    # Seconds of speech, as a long row takes longer.
+    with ProgressBar(sys.stderr, "s of speech") as progress:
+        progress.start(len(models) * sum(map(round, wis_table.LENGTHS_S)))
+        async for row in rows:
+            measured_rows.append(row)
+            progress.add(round(row.speech_s))
+    print(wis_table.table(measured_rows))
     print(f"\n{wis_table.NOTE.format(rounds=wis_table.ROUNDS)} {measured_on}.")
 
 

@@ -2,7 +2,7 @@
 recordings."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -75,18 +75,22 @@ class CorpusRun:
         return self.wall_s / self.audio_s
 
 
-async def run(plan: CorpusPlan, clips: Sequence[CorpusClip]) -> CorpusRun:
-    """Runs the plan. Raises EarshotError: no connection, a lost connection, or an unreadable
-    recording."""
+async def run(
+    plan: CorpusPlan, clips: Sequence[CorpusClip], on_answer: Callable[[], object] = lambda: None
+) -> CorpusRun:
+    """Runs the plan. `on_answer`: called after each recording. Raises EarshotError: no connection,
+    a lost connection, or an unreadable recording."""
     began = perf_counter()
     async with asyncio.TaskGroup() as group:
         work = partial(_upload, plan) if plan.way == "rest" else partial(_speak, plan, plan.way)
-        tasks = [group.create_task(work(share)) for share in shares(clips, plan.tasks)]
+        tasks = [group.create_task(work(share, on_answer)) for share in shares(clips, plan.tasks)]
     results = [result for task in tasks for result in task.result()]
     return CorpusRun(results, perf_counter() - began)
 
 
-async def _upload(plan: CorpusPlan, share: Sequence[CorpusClip]) -> list[ClipResult]:
+async def _upload(
+    plan: CorpusPlan, share: Sequence[CorpusClip], on_answer: Callable[[], object]
+) -> list[ClipResult]:
     results = []
     async with ClientSession(headers=plan.address.headers) as http:
         model = plan.model or TRANSCRIPTION_MODEL
@@ -97,11 +101,15 @@ async def _upload(plan: CorpusPlan, share: Sequence[CorpusClip]) -> list[ClipRes
             results.append(
                 ClipResult(clip, audio_s, await uploader.send(clip.path.name, data, language))
             )
+            on_answer()
     return results
 
 
 async def _speak(
-    plan: CorpusPlan, transport: ClientTransport, share: Sequence[CorpusClip]
+    plan: CorpusPlan,
+    transport: ClientTransport,
+    share: Sequence[CorpusClip],
+    on_answer: Callable[[], object],
 ) -> list[ClipResult]:
     """Streams over one connection; a recording in another language than the last one needs a new
     connection."""
@@ -122,6 +130,7 @@ async def _speak(
                 if (plan.language or clip.language) != language:
                     break
                 results.append(await _spoken(speaker, clip, plan.padding_ms))
+                on_answer()
     return results
 
 

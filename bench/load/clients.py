@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -86,10 +86,15 @@ async def check_server(address: Address, kind: LoadKind, timeout_s: float) -> No
                 await response.read()
 
 
-async def run(plan: LoadPlan, is_over: asyncio.Event | None = None) -> LoadReport:
+async def run(
+    plan: LoadPlan,
+    is_over: asyncio.Event | None = None,
+    on_answer: Callable[[], object] = lambda: None,
+) -> LoadReport:
     """Runs all clients until the requests of the plan are done.
 
     is_over: when it is set, no request is begun any more; those in progress get their answers.
+    on_answer: called after each answer or error.
     """
     answers: list[LoadAnswer] = []
     numbers = takewhile(
@@ -99,17 +104,22 @@ async def run(plan: LoadPlan, is_over: asyncio.Event | None = None) -> LoadRepor
         began_s = perf_counter()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(min(plan.clients, plan.requests)):
-                tasks.create_task(_run_client(plan, session, numbers, answers))
+                tasks.create_task(_run_client(plan, session, numbers, answers, on_answer))
         wall_s = perf_counter() - began_s
     return LoadReport(plan, wall_s, answers)
 
 
 async def _run_client(
-    plan: LoadPlan, session: ClientSession, numbers: Iterator[int], answers: list[LoadAnswer]
+    plan: LoadPlan,
+    session: ClientSession,
+    numbers: Iterator[int],
+    answers: list[LoadAnswer],
+    on_answer: Callable[[], object],
 ) -> None:
     for number in numbers:
         answer = await _send(plan, session, plan.kind.body(number))
         answers.append(answer)
+        on_answer()
 
 
 async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, object]) -> LoadAnswer:

@@ -18,6 +18,7 @@ from bench.load.clients import LoadPlan, LoadReport, check_server, run
 from bench.talk.command import TalkExitCode, add_server, address_of
 from bench.tools.stats import machine, markdown, percentile
 from core.errors import RequestError
+from core.progress_bar import ProgressBar
 
 EPILOG = """Requests per second is the number of answered requests by the wall time of all clients
 together. One request before the first run loads the model, and is not counted. See docs/bench.md.
@@ -117,11 +118,14 @@ def main(options: argparse.Namespace) -> int:
 async def _main(options: argparse.Namespace) -> int:
     address, kind, measured_on = address_of(options), _kind(options), machine()
     await check_server(address, kind, options.timeout)
-    reports: list[LoadReport] = []
-    for clients in options.clients:
-        for is_kept in CONNECTIONS[options.connections]:
-            plan = LoadPlan(address, kind, clients, options.requests, options.timeout, is_kept)
-            reports.append(await run(plan))
+    plans = [
+        LoadPlan(address, kind, clients, options.requests, options.timeout, is_kept)
+        for clients in options.clients
+        for is_kept in CONNECTIONS[options.connections]
+    ]
+    with ProgressBar(sys.stderr, "requests") as progress:
+        progress.start(options.requests * len(plans))
+        reports = [await run(plan, on_answer=progress.add) for plan in plans]
     if options.json:
         print(_json(reports, measured_on))
     else:

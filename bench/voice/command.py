@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +28,7 @@ from bench.voice.measure import VoicePlan, VoiceTurn, run
 from bench.voice.stub_server import parse_stub_delays
 from bench.voice.summary import answered_reports, median_stages, summary, table, voice_to_voice
 from core.errors import EarshotError, RequestError, expected_failure
+from core.progress_bar import ProgressBar
 
 EPILOG = """Without --url a server is started for the run, with default settings or those of
 --config. Voice to voice is measured at the client: from the last audible sample sent to the first
@@ -124,7 +126,9 @@ async def _main(options: argparse.Namespace) -> int:
             options.timeout,
             options.reconnect,
         )
-        found = await run(plan, utterances, _progress)
+        with ProgressBar(sys.stderr, "turns") as progress:
+            progress.start(plan.clients * plan.turns)
+            found = await run(plan, utterances, partial(_show, progress))
     title = _title(options, plan)
     if options.json:
         report = {"title": title, "measured_on": measured_on, **summary(found, path_ms)}
@@ -178,13 +182,14 @@ def _title(options: argparse.Namespace, plan: VoicePlan) -> str:
     return f"{plan.transport}, {wait}{engines}, {plan.clients} x {plan.turns} turns"
 
 
-def _progress(turn: VoiceTurn) -> None:
-    """Prints one line per turn, to show the progress."""
+def _show(progress: ProgressBar, turn: VoiceTurn) -> None:
+    """Prints the line of a finished turn above the bar."""
     report = turn.report
     took = report.voice_to_voice_ms
     shown = report.status if took is None else f"{took:.0f} ms"
     words = f"{report.transcript} -> {report.reply}{report.error}"
-    print(f"{turn.client + 1}.{turn.turn + 1:<3} {shown:>10}  {words}", file=sys.stderr, flush=True)
+    progress.add()
+    progress.note(f"{turn.client + 1}.{turn.turn + 1:<3} {shown:>10}  {words}")
 
 
 def _write(file: Path, text: str) -> None:

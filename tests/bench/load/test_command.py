@@ -1,5 +1,6 @@
 """`earshot bench embeddings`, `rerank` and `chat` as their users run them, against real servers."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.load import command
 from tests.clients.scripted_server import answering
 from tests.engines.embed.tiny_model import write_embedder, write_reranker
 from tests.server.process import TIMEOUT_S, Running, environment
+from tests.terminal import Terminal
 
 pytestmark = pytest.mark.live
 
@@ -96,3 +99,22 @@ def test_a_refusal_of_the_first_request_ends_the_run(server: Running, tmp_path: 
 def test_the_error_names_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
     code, _, why = bench(tmp_path, "http://127.0.0.1:1", "chat")
     assert (code, "http://127.0.0.1:1 cannot be reached" in why) == (5, True)
+
+
+def test_a_terminal_shows_how_many_requests_of_all_runs_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def accept(*_: object) -> None:
+        """Accepts a server that does not run; each request then fails at once."""
+
+    out = Terminal()
+    monkeypatch.setattr(command, "check_server", accept)
+    monkeypatch.setattr("sys.stderr", out)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser, "chat")
+    url = ("--url", "http://127.0.0.1:1")
+    options = parser.parse_args([*url, "--clients", "1", "2", "--requests", "3", "--json"])
+    options.measurement = "chat"
+    assert command.main(options) == 1
+    drawn = [line.split("]")[1].strip() for line in out.drawn()]
+    assert (drawn[0], drawn[-1]) == ("0% of 6 requests", "100% of 6 requests")
