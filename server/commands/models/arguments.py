@@ -36,10 +36,12 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         default="",
         help="the checkpoint of the same model, for whisper_torch",
     )
+    _add_json_option(bench)
     doctor = _action(actions, "doctor", "check whether models are complete, load and decode")
     doctor.add_argument(
         "name", metavar="NAME", nargs="?", help="name of one model; default: all models"
     )
+    _add_json_option(doctor)
 
 
 def _action(
@@ -60,6 +62,10 @@ def _add_list_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="show more details of the models that can be pulled"
     )
+    _add_json_option(parser)
+
+
+def _add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import EarshotError
+from core.progress_bar import ProgressBar
 from engines.base import AsrItem, AsrModel
 from engines.registry import load
 from media.resample import Resampler
@@ -33,23 +35,40 @@ ROUNDS = 5
 before warms them up."""
 
 
-def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
-    """Measures both engines and yields lines that say how it went. Blocking; loads both models.
-    `checkpoint`: folder or model name for the second engine; empty: the checkpoint whose name
-    matches the model's. Raises ModelsError or EarshotError."""
+@dataclass(frozen=True, slots=True)
+class EngineComparison:
+    """Times of both engines with the same model, in milliseconds per utterance (median)."""
+
+    model: str
+    path: str
+    checkpoint: str
+    "Folder that whisper_torch loaded."
+    device: str
+    faster_whisper_ms: float
+    whisper_torch_ms: float
+    faster: str
+    "Engine that `auto` takes for the model."
+
+
+def measure(
+    models_dir: Path, name: str, checkpoint: str, progress: ProgressBar
+) -> EngineComparison:
+    """Measures both engines and saves the result. Blocking; loads both models. `checkpoint`: folder
+    or model name for the second engine; empty: the checkpoint whose name matches the model's.
+    Raises ModelsError or EarshotError."""
     model = find_installed(models_dir, name)
     if model.kind != "model":
         raise ModelsError(f"{name} is a {model.kind}, not a model of {WHISPER}")
     folder = _find_checkpoint(models_dir, model, checkpoint)
-    yield f"{WHISPER}: {model.path}"
-    yield f"{WHISPER_TORCH}: {folder}"
     device = device_name(detect_hardware(os.environ.get("CUDA_VISIBLE_DEVICES")))
-    clips = [asyncio.run(synthesize(sentence)) for sentence in SENTENCES]
     engines: list[AsrModel] = []
     try:
-        engines.append(load("asr", WHISPER, {"model": str(model.path)}))
-        engines.append(load("asr", WHISPER_TORCH, {"model": str(folder)}))
-        first_ms, second_ms = _median_times_ms(engines, clips)
+        with progress:
+            progress.start(2 * (ROUNDS + 1) * len(SENTENCES))
+            clips = [asyncio.run(synthesize(sentence)) for sentence in SENTENCES]
+            engines.append(load("asr", WHISPER, {"model": str(model.path)}))
+            engines.append(load("asr", WHISPER_TORCH, {"model": str(folder)}))
+            first_ms, second_ms = _median_times_ms(engines, clips, progress)
     except (RuntimeError, ValueError) as error:  # errors of the libraries themselves
         raise ModelsError(f"{name}: does not decode: {error}") from error
     finally:
@@ -59,9 +78,21 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
         models_dir, model.path.name, ModelBenchmark(str(folder), first_ms, second_ms, device)
     )
     faster = WHISPER_TORCH if second_ms < first_ms else WHISPER
-    times = f"{WHISPER} {first_ms:.1f} ms, {WHISPER_TORCH} {second_ms:.1f} ms"
-    yield f"{times} per utterance, median, on {device}"
-    yield f"auto takes {faster} for {model.name}"
+    return EngineComparison(
+        model.name, str(model.path), str(folder), device, first_ms, second_ms, faster
+    )
+
+
+def as_lines(result: EngineComparison) -> Iterator[str]:
+    """Yields the result in lines for people."""
+    yield f"{WHISPER}: {result.path}"
+    yield f"{WHISPER_TORCH}: {result.checkpoint}"
+    times = (
+        f"{WHISPER} {result.faster_whisper_ms:.1f} ms,"
+        f" {WHISPER_TORCH} {result.whisper_torch_ms:.1f} ms"
+    )
+    yield f"{times} per utterance, median, on {result.device}"
+    yield f"auto takes {result.faster} for {result.model}"
 
 
 def _find_checkpoint(models_dir: Path, model: ModelFolder, name: str) -> Path:
@@ -83,7 +114,9 @@ def _find_checkpoint(models_dir: Path, model: ModelFolder, name: str) -> Path:
     )
 
 
-def _median_times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[float]:
+def _median_times_ms(
+    engines: Sequence[AsrModel], clips: Sequence[Pcm], progress: ProgressBar
+) -> list[float]:
     """Returns the median time of one utterance in ms, for each engine."""
     times_by_engine: list[list[float]] = [[] for _ in engines]
     for round_ in range(ROUNDS + 1):
@@ -93,6 +126,7 @@ def _median_times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[
                 engine.decode([AsrItem("bench", clip, is_final=True)])
                 if round_:
                     times.append(1000 * (time.monotonic() - began_s))
+                progress.add()
     return [median(times) for times in times_by_engine]
 
 

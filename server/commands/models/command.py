@@ -6,7 +6,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from core.errors import ConfigError, EarshotError
+from core.progress_bar import ProgressBar
 from server.commands.exit_codes import ExitCode
 from server.commands.models.list import as_json, as_table
 from server.compose.choices import PlacementInputs, choose_one, survey
@@ -343,23 +346,24 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
 
 
 def _bench(options: argparse.Namespace, models_dir: Path) -> ExitCode:
-    from server.commands.models.bench import measure
+    from server.commands.models.bench import as_lines, measure
 
-    for line in measure(models_dir, options.name, options.checkpoint):
-        print(line, flush=True)
+    progress = ProgressBar(sys.stderr, "utterances")
+    result = measure(models_dir, options.name, options.checkpoint, progress)
+    if options.json:
+        print(msgspec.json.encode(result).decode())
+    else:
+        print("\n".join(as_lines(result)))
     return ExitCode.OK
 
 
 def _doctor(options: argparse.Namespace, models_dir: Path) -> ExitCode:
-    from server.commands.doctor import print_result
-    from server.commands.models.doctor import check
+    from server.commands.models.doctor import as_json, show
 
     models = [find_installed(models_dir, options.name)] if options.name else installed(models_dir)
-    if not models:
-        print(f"no models in {models_dir}; `earshot models pull auto` downloads one")
-    failed = 0
-    for model in models:
-        for result in check(model):
-            print_result(result)
-            failed += result.verdict == "fail"
+    if options.json:
+        text, failed = as_json(models_dir, models)
+        print(text)
+    else:
+        failed = show(models_dir, models)
     return ExitCode.CANNOT_RUN if failed else ExitCode.OK

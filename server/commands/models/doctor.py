@@ -1,9 +1,10 @@
 """`earshot models doctor`: checks that a model is complete, loads and decodes."""
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
@@ -13,6 +14,7 @@ from engines.base.text import ClipItem, EmbedItem, RerankItem
 from engines.registry import load
 from engines.runtime.gguf_file import read_gguf_header
 from engines.runtime.gguf_folder import model_files
+from server.commands.doctor import print_result
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
 from server.models.inventory import ModelFolder, read_record, turn_detector_file
@@ -24,6 +26,34 @@ WARM_UP_S = 1.0
 
 SHOWN_LANGUAGES = 8
 "Number of languages that are listed by their code; of the others the number is given."
+
+
+def show(models_dir: Path, models: Sequence[ModelFolder]) -> int:
+    """Checks the models and prints each result as soon as it is known. Returns the number of
+    failed checks."""
+    if not models:
+        print(f"no models in {models_dir}; `earshot models pull auto` downloads one")
+    failed = 0
+    for model in models:
+        for result in check(model):
+            print_result(result)
+            failed += result.verdict == "fail"
+    return failed
+
+
+def as_json(models_dir: Path, models: Sequence[ModelFolder]) -> tuple[str, int]:
+    """Checks the models. Returns all results as JSON, and the number of failed checks."""
+    checks = {model: list(check(model)) for model in models}
+    failed = sum(result.verdict == "fail" for results in checks.values() for result in results)
+    report = {
+        "models_dir": str(models_dir),
+        "failed": failed,
+        "models": [
+            {"name": model.name, "path": str(model.path), "kind": model.kind, "checks": results}
+            for model, results in checks.items()
+        ],
+    }
+    return msgspec.json.encode(report).decode(), failed
 
 
 def check(model: ModelFolder) -> Iterator[ProbeResult]:

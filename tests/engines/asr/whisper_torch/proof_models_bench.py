@@ -1,10 +1,12 @@
 """`earshot models bench` times both engines with the same model and saves the result."""
 
+import io
 import shutil
 from pathlib import Path
 
 import pytest
 
+from core.progress_bar import ProgressBar
 from engines.registry import EngineAvailability
 from server.commands.models import bench as measuring
 from serving.placement.benchmarks import device_name, read_benchmarks, save_benchmark
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.live
 def test_both_engines_are_timed_and_auto_follows(tmp_path: Path) -> None:
     shutil.copytree(NANO, tmp_path / "command")
     folder = checkpoints.nano(tmp_path / "command.checkpoint")
-    *_, last = measuring.measure(tmp_path, "command", str(folder))
+    progress = ProgressBar(io.StringIO())
+    found = measuring.measure(tmp_path, "command", str(folder), progress)
     noted = read_benchmarks(tmp_path)["command"]
     hardware = detect_hardware()
     assert noted.device == device_name(hardware)
@@ -28,7 +31,7 @@ def test_both_engines_are_timed_and_auto_follows(tmp_path: Path) -> None:
     assert noted.whisper_torch_ms is not None
     assert 0 < noted.whisper_torch_ms < 5000
     is_torch = noted.whisper_torch_ms < noted.faster_whisper_ms
-    assert last == f"auto takes {'whisper_torch' if is_torch else 'faster_whisper'} for command"
+    assert found.faster == ("whisper_torch" if is_torch else "faster_whisper")
     quick = type(noted)(str(folder), 20.0, 10.0, noted.device)
     save_benchmark(tmp_path, "command", quick)
     both = [EngineAvailability(name, True, "") for name in ("faster_whisper", "whisper_torch")]

@@ -265,6 +265,13 @@ def test_models_are_listed_checked_and_removed(tmp_path: Path, fake: FakeHub) ->
     assert code == ExitCode.CANNOT_RUN
     assert "tiny: tokenizer.json changed since the download; `earshot models rm faster-" in out
 
+    code, out, _ = earshot(tmp_path, fake.url, "doctor", "--json")
+    report = decode(out)
+    assert (code, report["failed"]) == (ExitCode.CANNOT_RUN, 1)
+    assert {
+        one["name"]: [check["verdict"] for check in one["checks"]] for one in report["models"]
+    } == {"home-commands": ["ok", "note", "ok", "ok"], "tiny": ["ok", "fail"]}
+
     code, _, err = earshot(tmp_path, fake.url, "rm", "tiny")
     assert code == ExitCode.USAGE
     assert "--yes" in err
