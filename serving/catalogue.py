@@ -45,7 +45,8 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     "Purpose and hardware that the model is suitable for, as text."
     kind: CatalogueKind = "asr"
     origin: str = ""
-    "Repository of the unconverted checkpoint, for `earshot models convert`; its tokenizer fits."
+    """Repository of the unconverted checkpoint, for `earshot models convert`. The tokenizer is
+    fetched from it, too, if the model's own repository has none."""
     format: WeightsFormat = "ct2"
     "Format of the weights. openai: a single .pt file, which must be converted."
     file: str = ""
@@ -60,7 +61,7 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """nopad: the model was trained on windows as short as the utterance. `earshot models convert`
     writes this into the model's `earshot.json`."""
     is_automatic: bool = False
-    "True: `auto` may choose it. These are the sizes from small to large."
+    "True: `auto` may choose it. Only the usual sizes of Whisper are marked."
     aliases: tuple[str, ...] = ()
     "Other names of the model."
     revision: Annotated[str, Meta(pattern=r"^([0-9a-f]{40})?$")] = ""
@@ -120,7 +121,7 @@ class Catalogue:
 
 
 class _CatalogueInUse:
-    """The catalogue of this process. Models are looked up everywhere, as words in a dictionary."""
+    """The catalogue of this process. It is global because models are looked up in many places."""
 
     catalogue: Catalogue | None = None
 
@@ -154,7 +155,7 @@ def require_entry(name: str) -> CatalogueEntry:
         return entry
     names = [name for name in _in_use().by_name if "/" not in name]
     similar_names = get_close_matches(name.casefold(), names, n=5, cutoff=0.5)
-    hint = f"near it: {', '.join(similar_names)}" if similar_names else f"known: {', '.join(names)}"
+    hint = f"similar: {', '.join(similar_names)}" if similar_names else f"known: {', '.join(names)}"
     raise UnknownModelError(f"no model is called {name!r}; {hint}", param="model")
 
 

@@ -1,5 +1,5 @@
-"""Slots of the language models: limits how many requests each gets at once, and how many drafts
-exist.
+"""Slots of the language models: limit how many requests each model gets at once, and how many
+drafts exist.
 
 A draft is an answer that is begun before the user's turn is certainly over. Answers that a user
 waits for have priority: no draft takes the last free slot, and when all slots are taken the oldest
@@ -59,7 +59,7 @@ class LlmSlots:
 
     @property
     def taken(self) -> int:
-        """Number of requests that have a slot; more than there are if a user could not wait."""
+        """Number of requests that have a slot. It may exceed `max_requests`: see SLOT_WAIT_S."""
         return len(self._holders)
 
     @property
@@ -78,11 +78,10 @@ class LlmSlots:
     async def take(self, holder: SlotHolder) -> AsyncIterator[None]:
         """Holds a slot while the body runs.
 
-        An answer that a user waits for cancels a draft if necessary, and gets its slot once that is
-        closed. If all slots are held by such answers, the request is sent all the same and the
-        model may refuse it. A draft waits until one slot more than it needs is free, or until it is
-        adopted.
-        """
+        An answer that a user waits for cancels a draft if necessary, and gets the slot once the
+        draft's request is closed. If such answers hold all slots, the request is sent all the same,
+        and the model may refuse it. A draft waits until one slot more than it needs is free, or
+        until it is adopted."""
         while holder.give_up is not None and not self._has_spare:
             await self._changed.wait()
         if holder.give_up is None:
@@ -133,19 +132,18 @@ class LlmSlots:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SLOT_WAIT_S):
-                    while len(self._holders) >= self.max_requests and self._is_slot_coming_free():
+                    while len(self._holders) >= self.max_requests and self._free_slot():
                         await self._changed.wait()
         finally:
             self._waiting -= 1
 
-    def _is_slot_coming_free(self) -> bool:
-        """True if a slot is about to become free. Cancels the oldest draft if those are too few for
-        all answers that wait."""
+    def _free_slot(self) -> bool:
+        """Cancels the oldest draft, unless enough slots are being freed for all requests that wait.
+        Returns True if a slot is about to become free."""
         ending = sum(holder.is_over for holder in self._holders)
         drafts = [
             holder for holder in self._holders if holder.give_up is not None and not holder.is_over
         ]
-        # Slots that are being freed may be enough for all requests that wait.
         if drafts and len(self._holders) - ending + self._waiting > self.max_requests:
             assert drafts[0].give_up is not None
             drafts[0].give_up()

@@ -9,7 +9,7 @@ from serving.model import AnyLifetime, AnyModel
 from serving.placement.whisper import MemoryByDevice
 
 ROOM_WAIT_S = 10.0
-"""Longest wait for room. Within it an utterance usually ends; after it the caller gets
+"""Longest wait for room, in which an utterance usually ends. After it the caller gets
 OverloadedError."""
 
 

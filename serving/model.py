@@ -1,5 +1,4 @@
-"""One model of any kind for its users, loaded or not, and the times during which it is in
-memory."""
+"""One model of any kind, loaded or not, as its users see it, and its lifetimes in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -117,7 +116,7 @@ class ServedModel(Generic[InfoT, LoadedT]):
         self._info: InfoT | None = None
         self._problem: EarshotError | None = None
         self.lifetime: ModelLifetime[LoadedT] | None = None
-        "Present time of the model in memory; None while it is not loaded and does not load."
+        "Present lifetime; None while the model is neither loaded nor being loaded."
         self.uses = 0
         "Number of requests in flight, and of sessions that hold it."
         self.last_used_s = 0.0

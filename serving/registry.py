@@ -41,7 +41,7 @@ REFRESH_S = 5.0
 "Shortest time between two searches of the models folder for an unknown name."
 
 EXPIRED_S = -math.inf
-"Time of the last search once the models folder has changed since."
+"Stored as the time of the last search when the models folder has changed: the next use searches."
 
 ModelT = TypeVar("ModelT", bound=AnyModel)
 "Class of the models of one kind."
@@ -122,8 +122,8 @@ class ModelsOfKind(Generic[ModelT]):
         return self._find(name) or (self._find(name) if self._refresh() else None)
 
     def read_all(self) -> None:
-        """Reads the properties of every model but the default. Call it in a thread: it blocks, as
-        each model takes reading a megabyte or two, and later no request has to wait for that."""
+        """Reads the properties of every model but the default, so that no request has to wait for
+        that later. Call it in a thread, because it reads a megabyte or two for each model."""
         for model in tuple(self._models.values()):
             if model is not self._default:
                 _ = model.problem

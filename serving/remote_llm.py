@@ -10,7 +10,7 @@ from engines.runtime.worker.payloads import REPLY, DeltaMessage, LlmDelta, Reply
 from serving.workers.engine_process import EngineProcess
 
 BUSY_RETRY_AFTER_S = 2
-"Wait in seconds for a request that is refused: an answer is spoken in that time."
+"Seconds after which a refused caller should try again. By then an answer may have ended."
 
 
 class RemoteLlm:

@@ -42,7 +42,7 @@ class RemoteTts:
         beyond MAX_CHUNK_CHARS; EngineError, such as EngineCrashed when the process dies.
         """
         chosen, factor = choose_voice(self.info, language, voice), check_speed(speed)
-        start = index = 0
+        start = chunk_index = 0
         async for chunk in text:
             for begin, clause in clauses_of(chunk):
                 if not (self._waits or self._process.is_ready):
@@ -54,15 +54,15 @@ class RemoteTts:
                     async for part in parts:
                         for word in part.words if on_word is not None else ():
                             assert on_word is not None
-                            on_word(_moved(word, index, begin, base_ms))
+                            on_word(_moved(word, chunk_index, begin, base_ms))
                         if part.pcm:
                             pcm = pcm_from_bytes(part.pcm)
                             yield AudioFrame(pcm, self.info.rate_hz, start)
                             start += len(pcm)
-            index += 1
+            chunk_index += 1
 
 
 def _moved(word: WordMark, chunk: int, begin: int, base_ms: float) -> WordMark:
-    """Returns a word of a clause as a word of the whole speech. `begin`: index of the clause in its
-    chunk. `base_ms`: start of the clause."""
+    """Returns a word of a clause as a word of the whole speech. `begin`: position of the clause in
+    its chunk, in characters. `base_ms`: start of the clause."""
     return WordMark(chunk, begin + word.end_char, base_ms + word.start_ms, base_ms + word.end_ms)

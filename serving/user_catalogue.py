@@ -96,12 +96,12 @@ class _CatalogueDraft:
             self.problems.append(f"model {number}: 'name' is missing, or is no text")
             return
         name = table["name"]
-        problem = self._field_problem(name, table)
-        if problem:
+        if problem := self._try_to_add(name, table):
             self.problems.append(f"model {name!r}: {problem}")
 
-    def _field_problem(self, name: str, table: dict[str, Any]) -> str:
-        """Adds a model whose fields are right. Otherwise returns what is wrong."""
+    def _try_to_add(self, name: str, table: dict[str, Any]) -> str:
+        """Adds a model whose fields are right, and returns an empty text. Otherwise returns what is
+        wrong."""
         if name in self._own_names:
             return "the name is in this file twice"
         self._own_names.add(name)

@@ -147,8 +147,8 @@ def warmup_audio() -> Pcm:
 
 
 def warmup_item(info: AsrInfo) -> AsrItem:
-    """Returns the warm-up hum as an item. It is decoded at one temperature and in a short window:
-    its text does not matter, and the first request waits for the end of the load."""
+    """Returns the warm-up hum as an item. It is decoded at one temperature and in a short window,
+    because its text does not matter, and the first request waits until the warm-up is over."""
     options = AsrOptions(
         temperatures=(0.0,) if "temperatures" in info.supports else (),
         padding="bucket" if "padding" in info.supports else None,

@@ -24,8 +24,7 @@ ASR_SCHEDULING: SchedulingPolicy[AsrItem] = SchedulingPolicy(
     kind="asr",
     work="recognition",
     rules={
-        # The speaker has given up after 15 s. The deadline also covers a worker that hung and is
-        # restarted.
+        # A speaker gives up after 15 s. The deadline leaves time to restart a worker that hung.
         DecodePriority.FINAL: PriorityRule(wait_limit_s=15.0, deadline_s=90.0),
         # Speculation only saves time.
         DecodePriority.SPECULATIVE: PriorityRule(
@@ -38,8 +37,8 @@ ASR_SCHEDULING: SchedulingPolicy[AsrItem] = SchedulingPolicy(
         DecodePriority.PARTIAL: PriorityRule(
             wait_limit_s=1.0, deadline_s=2.0, is_droppable=True, is_rationed=True
         ),
-        # An HTTP client waits: proxies and libraries do so for a minute. The deadline is that of a
-        # busy hour.
+        # HTTP clients and proxies wait for a minute. The deadline is longer, because in a busy hour
+        # more urgent requests may come first again and again.
         DecodePriority.BATCH: PriorityRule(wait_limit_s=60.0, deadline_s=300.0, is_bulk=True),
     },
     sequence_of=lambda item: item.utterance,

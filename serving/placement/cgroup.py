@@ -29,10 +29,11 @@ class CgroupLimits:
     "Memory that the group may still take. The page cache that it can drop counts as free."
 
 
-def read_cgroup_limits(root: Path = CGROUP_ROOT, own: Path = PROCESS_GROUPS) -> CgroupLimits:
-    """Returns the limits of this process. Where there are no control groups (macOS), there are
-    none."""
-    groups = _groups(own)
+def read_cgroup_limits(
+    root: Path = CGROUP_ROOT, process_groups: Path = PROCESS_GROUPS
+) -> CgroupLimits:
+    """Returns the limits of this process: none where there are no control groups (macOS)."""
+    groups = _groups(process_groups)
     cpus = [*_quotas_v1(root / "cpu", groups.get("cpu", "/"))]
     memory = [*_memory_v1(root / "memory", groups.get("memory", "/"))]
     if (unified := groups.get("")) is not None:
@@ -43,10 +44,10 @@ def read_cgroup_limits(root: Path = CGROUP_ROOT, own: Path = PROCESS_GROUPS) -> 
     return CgroupLimits(min(cpus, default=None), limit, free)
 
 
-def _groups(own: Path) -> dict[str, str]:
-    """Returns our group's path by controller; "" is the unified hierarchy."""
+def _groups(process_groups: Path) -> dict[str, str]:
+    """Returns our group's path by controller; "" is the unified hierarchy (version 2)."""
     path_by_controller: dict[str, str] = {}
-    for line in _text(own).splitlines():
+    for line in _text(process_groups).splitlines():
         _, _, controllers_and_path = line.partition(":")
         controllers, _, path = controllers_and_path.partition(":")
         for controller in controllers.split(","):

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from core.errors import ConfigError, EngineMissing
 from core.plugins import BUILT_IN
 from engines.registry import EngineAvailability, EngineKind
-from serving.catalogue import find_entry as in_catalogue
-from serving.catalogue import short_name
+from serving.catalogue import find_entry, short_name
 from serving.placement.benchmarks import ModelBenchmark, device_name, read_benchmarks
 from serving.placement.ct2_header import (
     Ct2WeightsHeader,
@@ -137,7 +136,7 @@ class WhisperWeights:
         """True if this is the name of its folder, or a name of it in the catalogue."""
         if name in (self.name, short_name(self.name)):
             return True
-        entry = in_catalogue(name)
+        entry = find_entry(name)
         return entry is not None and entry.name == short_name(self.name)
 
 
@@ -199,7 +198,7 @@ def _has_whisper(folder: Path) -> bool:
 
 
 def weights_at(folder: Path) -> WhisperWeights:
-    """Returns the weights in a folder; with a size of 0 MB if there are none, as loading them will
+    """Returns the weights in a folder. If there are none, their size is 0 MB, and loading them will
     report the error."""
     file = folder / "model.bin"
     try:
@@ -334,8 +333,8 @@ def unknown_model_message(name: str, names: Sequence[str]) -> str:
     similar_names = dict.fromkeys(
         names_by_alias[name_] for name_ in get_close_matches(name, names_by_alias, n=3, cutoff=0.5)
     )
-    hint = f"; near it: {', '.join(similar_names)}" if similar_names else ""
-    entry = in_catalogue(name)
+    hint = f"; similar: {', '.join(similar_names)}" if similar_names else ""
+    entry = find_entry(name)
     pull_hint = ""
     if entry is not None and entry.kind == "asr":
         pull_hint = f"; `earshot models pull {entry.name}` fetches it"
@@ -387,7 +386,7 @@ class WhisperChoice(NamedTuple):
     why: str
     "Reason for the choice, for people."
     is_untimed: bool
-    "True: it goes on a GPU on which it was never timed. Only its memory was checked."
+    "True: it will run on a GPU on which it was never timed. Only its memory was checked."
 
 
 def best_whisper(

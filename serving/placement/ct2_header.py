@@ -46,14 +46,15 @@ def read_weights_file(path: Path) -> Ct2WeightsHeader:
     file."""
     try:
         with path.open("rb") as opened:
-            return _walk(opened, path.stat().st_size)
+            return _read_headers(opened, path.stat().st_size)
     except OSError as error:
         raise UnreadableWeightsError(f"{path}: {error.strerror}") from error
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise UnreadableWeightsError(f"{path} is not a CTranslate2 model, or incomplete") from error
 
 
-def _walk(opened: BinaryIO, size_bytes: int) -> Ct2WeightsHeader:
+def _read_headers(opened: BinaryIO, size_bytes: int) -> Ct2WeightsHeader:
+    """Reads the headers, and skips the weights between them."""
     name = opened.name
     version = _number(opened, "I")
     if version not in KNOWN_VERSIONS:
@@ -75,17 +76,18 @@ def _walk(opened: BinaryIO, size_bytes: int) -> Ct2WeightsHeader:
         shape = [_number(opened, "I") for _ in range(rank)]
         if variable == EMBEDDINGS and shape:
             vocabulary = shape[0]
-        kind = TYPES[_number(opened, "B")]
+        number_type = TYPES[_number(opened, "B")]
         length = _number(opened, "I")
-        bytes_by_type[kind] += length
+        bytes_by_type[number_type] += length
         if opened.seek(length, 1) > size_bytes:
             raise UnreadableWeightsError(f"{name} is incomplete: it ends within a variable")
     weight_type = max(bytes_by_type, key=bytes_by_type.__getitem__, default="none")
     return Ct2WeightsHeader(spec, weight_type, vocabulary)
 
 
-def _number(opened: BinaryIO, kind: str) -> int:
-    value: int = struct.unpack(f"<{kind}", opened.read(struct.calcsize(kind)))[0]
+def _number(opened: BinaryIO, code: str) -> int:
+    """Reads an unsigned number. `code`: its type, as the module struct names it."""
+    value: int = struct.unpack(f"<{code}", opened.read(struct.calcsize(code)))[0]
     return value
 
 

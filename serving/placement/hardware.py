@@ -58,7 +58,7 @@ class Hardware:
 
 
 def detect_hardware(visible_gpus: str | None = None) -> Hardware:
-    """Asks the system. Blocking: a driver may take a second.
+    """Detects the hardware. It blocks the thread: a driver may take a second.
 
     `visible_gpus`: the value of CUDA_VISIBLE_DEVICES, needed because nvidia-smi lists all GPUs.
     """
@@ -109,8 +109,10 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu
         return gpus
     named = [part.strip() for part in visible.split(",") if part.strip()]
     chosen: list[Gpu] = []
-    for place, part in enumerate(named):
-        index = place if part.startswith(("GPU-", "MIG-")) else int(part) if part.isdigit() else -1
+    for position, part in enumerate(named):
+        index = (
+            position if part.startswith(("GPU-", "MIG-")) else int(part) if part.isdigit() else -1
+        )
         if not 0 <= index < len(gpus):
             break  # CUDA, too, ignores what follows an unknown name, such as NoDevFiles of Slurm
         chosen.append(gpus[index])
@@ -118,7 +120,7 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu
 
 
 def _query_nvidia_smi() -> tuple[str, str]:
-    """Returns the lines of `nvidia-smi`, and a message if it failed."""
+    """Returns the output of `nvidia-smi`, and a message if it failed."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return "", ""

@@ -28,7 +28,7 @@ from serving.placement.whisper_torch import place_torch_model
 REMOTE = "openai"
 "Name of the engine that asks another server."
 PLAIN_MB = 150.0
-"Memory in MB of a PocketSphinx worker: the acoustic model and the searches that it keeps open."
+"Memory in MB that a worker of any engine but Whisper is taken to need, as PocketSphinx does."
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +168,18 @@ def _whisper_offer(
         # There is no room next to the chosen model. Plan as if that were not loaded: while it is,
         # the memory budget refuses this model.
         placed = place_model(model.float16_mb, inputs.hardware, inputs.room, options, workers)
-    offer = _placed(model, placed, options, aliases)
+    offer = _offer(model, placed, options, aliases)
     if offer.options["device"] == CPU or options.get("device", AUTO) != AUTO:
         return offer
-    free = {key: value for key, value in options.items() if key != "compute_type"}
-    on_cpu = place_model(model.float16_mb, inputs.hardware, room, {**free, "device": CPU}, workers)
-    return replace(offer, fallback=_placed(model, on_cpu, free, aliases))
+    # The configured number type may suit the GPU only.
+    cpu_options = {key: value for key, value in options.items() if key != "compute_type"}
+    on_cpu = place_model(
+        model.float16_mb, inputs.hardware, room, {**cpu_options, "device": CPU}, workers
+    )
+    return replace(offer, fallback=_offer(model, on_cpu, cpu_options, aliases))
 
 
-def _placed(
+def _offer(
     model: WhisperWeights,
     placed: ModelPlacement,
     options: Mapping[str, object],

@@ -171,13 +171,13 @@ def place_model(
         types = [
             f"{placement.compute_type}, batch {placement.max_batch}" for placement in placements
         ]
-        names = [gpu.name for gpu in gpus if _is_of(gpu, placements)]
+        names = [gpu.name for gpu in gpus if _is_used(gpu, placements)]
         why = f"on {_distinct(names)} ({_distinct(types)})"
         return ModelPlacement(placements, why, reasons)
     if device != "auto":
         why = "; ".join(reasons) or "nvidia-smi lists no GPU"
         raise EngineMissing("asr", "faster_whisper", f"asr.options.device is {device}, but {why}")
-    warnings = tuple(f"{reason}: the processor does its work" for reason in reasons)
+    warnings = tuple(f"{reason}: the processor is used instead" for reason in reasons)
     return _on_cpu(size_mb, hardware, room, options, workers, warnings)
 
 
@@ -202,10 +202,10 @@ def _on_gpus(
             fitting.append(placement)
             continue
         need_mb = min(placement.memory_mb for placement in placements)
-        room_is = f"{gpu.name} has room for {free_mb:.0f} MB"
+        room_text = f"{gpu.name} has room for {free_mb:.0f} MB"
         if not gpu.memory_gb:
-            room_is = f"{gpu.name} does not say what memory it has (asr.memory_mb may)"
-        refused.append(f"{room_is}, a model of {size_mb:.0f} MB needs {need_mb:.0f}")
+            room_text = f"{gpu.name} does not report its memory (asr.memory_mb can state it)"
+        refused.append(f"{room_text}, a model of {size_mb:.0f} MB needs {need_mb:.0f}")
     if not fitting:
         return (), tuple(refused)
     count = workers or len(fitting)
@@ -253,9 +253,9 @@ def _on_cpu(
     workers: int,
     warnings: tuple[str, ...],
 ) -> ModelPlacement:
-    kind = options.get("compute_type") or "int8"
+    compute_type = options.get("compute_type") or "int8"
     batch = options.get("max_batch") or (8 if hardware.cores >= THREADS_PER_WORKER else 4)
-    need_mb = CPU_BASE_MB + _weights_mb(size_mb, kind) + ITEM_SHARE * size_mb * batch
+    need_mb = CPU_BASE_MB + _weights_mb(size_mb, compute_type) + ITEM_SHARE * size_mb * batch
     cores = hardware.cores
     if cores > THREADS_PER_WORKER:  # with fewer cores, the second thread of each core still helps
         cores = max(THREADS_PER_WORKER, min(cores, hardware.physical_cores or cores))
@@ -265,8 +265,8 @@ def _on_cpu(
     if need_mb * count > room[CPU]:
         memory = f"{count} x {need_mb:.0f} MB for a model of {size_mb:.0f} MB"
         warnings += (f"{memory} is more than the {room[CPU]:.0f} MB that recognisers may take",)
-    placements = (WorkerPlacement(CPU, kind, batch, threads, need_mb),) * count
-    how = f"{kind}, batch {batch}, {count} x {threads} threads"
+    placements = (WorkerPlacement(CPU, compute_type, batch, threads, need_mb),) * count
+    how = f"{compute_type}, batch {batch}, {count} x {threads} threads"
     return ModelPlacement(placements, f"on the processor ({how})", warnings)
 
 
@@ -284,5 +284,5 @@ def _capability(gpu: Gpu) -> tuple[int, int] | None:
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
 
 
-def _is_of(gpu: Gpu, placements: Sequence[WorkerPlacement]) -> bool:
+def _is_used(gpu: Gpu, placements: Sequence[WorkerPlacement]) -> bool:
     return any(placement.device == f"cuda:{gpu.index}" for placement in placements)

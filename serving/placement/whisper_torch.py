@@ -78,13 +78,14 @@ def place_torch_model(
 
 
 def weights_mb(shape: ModelShape, number_bytes: int) -> float:
-    """Returns the size of the whole model: 12 numbers per squared width and encoder layer, 16 per
-    decoder layer, and the vocabulary. `number_bytes`: bytes of each number."""
+    """Returns the size of the whole model in MB. An encoder layer has 12 times the squared width of
+    numbers, a decoder layer 16 times, and each token has one row. `number_bytes`: bytes of a
+    number."""
     layers = 12 * shape.encoder_layers + 16 * shape.decoder_layers
     return number_bytes * (layers * shape.width**2 + shape.vocabulary * shape.width) / 1e6
 
 
 def row_mb(shape: ModelShape, number_bytes: int) -> float:
-    """Returns the size of the keys and values that one row keeps for its text and audio."""
+    """Returns the MB of the keys and values that one row keeps for its text and audio."""
     positions = shape.text_positions + shape.audio_positions
     return number_bytes * 2 * shape.decoder_layers * shape.width * positions / 1e6

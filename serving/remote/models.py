@@ -1,4 +1,4 @@
-"""Models of another server with OpenAI's API. It gets each request as the client wrote it."""
+"""Models of other servers with OpenAI's API, which get each request as the client wrote it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -130,7 +130,7 @@ class RemoteModel:
     ) -> AsyncGenerator[AnswerPart, None]:
         """Sends a request on, and yields the answer as it comes. `body`: JSON, or a function that
         returns the form for the model's name there; it is called again for a second try. Closing
-        the generator aborts the request. Raises as `forward`."""
+        the generator aborts the request. Raises the same errors as `forward`."""
         with self.place():
             parts = self._client.stream(
                 path,

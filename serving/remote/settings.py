@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 RemoteKind = Literal["llm", "asr", "tts", "embed", "rerank"]
+"Kind of a model that another server may have."
 
 
 class RemoteModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -19,7 +20,7 @@ class RemoteModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     api_key_file: str = ""
     "File with the key, read at start; empty: no key."
     images: bool = False
-    "Whether a language model takes images, which no server announces."
+    "True: the language model takes images. No server announces that."
     max_requests: Annotated[int, Meta(ge=1, le=10_000)] = 8
     "Most requests at once; further ones get status 429. A spoken turn may come on top of them."
     timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 60.0

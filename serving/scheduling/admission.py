@@ -74,7 +74,9 @@ class AdmissionControl(Generic[ItemT, ResultT]):
 
     def ration_used_up(self, priority: IntEnum) -> OverloadedError:
         """Returns the error for a rationed request that would take time that others need."""
-        message = f"{_name(priority)} {self._policy.work} has had its share"
+        message = (
+            f"{_name(priority)} {self._policy.work} has used up its share of the workers' time"
+        )
         return self._refused(priority, message, 0.0)
 
     def expired(self, priority: IntEnum, waited_s: float, engine: str) -> EarshotError:

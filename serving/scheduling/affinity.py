@@ -9,7 +9,7 @@ the one unused for longest is forgotten."""
 
 class WorkerAffinity:
     """Workers by sequence, from the sequence's first item until its last, or until it is forgotten.
-    Bounded."""
+    Bounded. The scheduler counts each lane of a worker as a worker of its own."""
 
     def __init__(self) -> None:
         self._workers: dict[str, int] = {}

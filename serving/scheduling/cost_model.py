@@ -68,11 +68,11 @@ class BatchCostModel:
         expected_s = self._mean_s(call)
         if expected_s > 0 and all(priority in self._lone_s for priority in call):
             # what each further item added, as a share of a lone item
-            seen = min(max((seconds / expected_s - 1) / others, 0.0), 1.0)
+            observed = min(max((seconds / expected_s - 1) / others, 0.0), 1.0)
             self.marginal_cost = (
-                seen
+                observed
                 if self.marginal_cost is None
-                else _weighted_mean(self.marginal_cost, seen, MARGINAL_WEIGHT)
+                else _weighted_mean(self.marginal_cost, observed, MARGINAL_WEIGHT)
             )
 
     def decay(self) -> None:
@@ -84,9 +84,9 @@ class BatchCostModel:
     def batch_size(self, priority: IntEnum, max_batch: int) -> int:
         """Returns the number of items of this priority that one call takes, 1 to max_batch.
 
-        The first item goes alone, to be measured. Other items than bulk work share a call with
-        their equals if that does not delay their mean end. A call of bulk items stays about as
-        short as one item, because an urgent request may arrive while it runs.
+        The first item goes alone, to be measured. Items that are not bulk work share a call with
+        items of the same priority, unless that makes them end later on average. A call of bulk
+        items stays about as short as one item, because an urgent request may arrive while it runs.
         """
         if priority not in self._lone_s:
             return 1
@@ -95,11 +95,13 @@ class BatchCostModel:
             return 1 if is_costly else max_batch
         if self.marginal_cost is None:
             return min(UNMEASURED_BATCH, max_batch)
-        return min(1 + self._size_within(BATCH_DELAY, max_batch), max_batch)
+        return min(1 + self._joiners_within(BATCH_DELAY, max_batch), max_batch)
 
     def max_joiners(self, max_batch: int) -> int:
         """Returns how many less urgent items may join a call."""
-        return max_batch if self.marginal_cost is None else self._size_within(JOIN_DELAY, max_batch)
+        return (
+            max_batch if self.marginal_cost is None else self._joiners_within(JOIN_DELAY, max_batch)
+        )
 
     def call_s(self, call: Sequence[IntEnum]) -> float:
         """Returns the expected seconds of a call; 0 while nothing is known."""
@@ -127,7 +129,9 @@ class BatchCostModel:
         weight = ITEM_WEIGHT if self._lone_calls[priority] > 2 else 1.0
         self._lone_s[priority] = _weighted_mean(self._lone_s.get(priority, 0.0), seconds, weight)
 
-    def _size_within(self, delay: float, maximum: int) -> int:
+    def _joiners_within(self, delay: float, maximum: int) -> int:
+        """Returns how many items may join a call without adding more than `delay` to its time, as a
+        share of a lone item's."""
         return maximum if not self.marginal_cost else min(int(delay / self.marginal_cost), maximum)
 
     def _relative_cost(self, count: int) -> float:

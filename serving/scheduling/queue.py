@@ -124,10 +124,10 @@ class RequestQueue(Generic[ItemT, ResultT]):
         """Removes and returns what an idle worker computes next in one call; empty if there is
         nothing for it.
 
-        `worker`: its index. `worker_of`: finds the worker that a sequence is bound to. `now_s`:
-        loop time. `costs`: limits the size of the batch. `idle_others`: number of other idle
-        workers, which get their share of the requests that are bound to no worker.
-        """
+        `worker`: its index (the scheduler passes that of a lane). `worker_of`: finds the worker
+        that a sequence is bound to. `now_s`: loop time. `costs`: limits the size of the batch.
+        `idle_others`: number of other idle workers, which get their share of the requests that are
+        bound to no worker."""
         fresh = [r for r in self._requests if not r.is_late(now_s)]
         bound_to = [(r, worker_of(r.sequence)) for r in fresh]
         eligible = [r for r, bound in bound_to if bound in (None, worker)]

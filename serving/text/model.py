@@ -32,7 +32,7 @@ from serving.scheduling.scheduler import Scheduler
 from serving.workers.batch_process import BatchProcess
 
 ENGINE = "onnx"
-"Name of the engine of all kinds."
+"Name of the engine that runs the models of all these kinds."
 
 BASE_MB = 90.0
 "Memory in MB of a worker process without weights: Python, numpy, onnxruntime and the tokenizer."
@@ -47,7 +47,7 @@ ResultT = TypeVar("ResultT")
 
 MAX_WAITING_TEXTS = 4096
 """Largest number of waiting requests of one model: more than for sound, because a short text takes
-about a millisecond. The limits of the doors are usually lower."""
+about a millisecond. The HTTP APIs usually have lower limits."""
 
 
 class TextPriority(IntEnum):
@@ -66,7 +66,7 @@ def _policy(kind: TextModelKind, work: str) -> SchedulingPolicy[Any]:
         max_waiting=MAX_WAITING_TEXTS,
         rules={
             TextPriority.SINGLE: PriorityRule(wait_limit_s=15.0, deadline_s=60.0),
-            # An HTTP client waits: proxies and libraries do so for a minute.
+            # HTTP clients and proxies wait for a minute.
             TextPriority.BULK: PriorityRule(wait_limit_s=60.0, deadline_s=300.0, is_bulk=True),
         },
     )
@@ -170,7 +170,10 @@ EMBED_WARM_UP = EmbedItem(("warm",))
 "Item that is computed once after the load of a model for embeddings."
 
 RERANK_WARM_UP = RerankItem("warm", ("up",))
+"The same for a model for reranking."
+
 CLIP_WARM_UP = ClipItem(("warm",))
+"The same for a model for embeddings of texts and images."
 
 
 def add_text_models(

@@ -1,0 +1,1 @@
+"""Child processes that run engines or decode files, and their supervision."""

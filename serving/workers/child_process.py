@@ -147,6 +147,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 task.cancel()
 
     async def _run_quietly(self) -> None:
+        """Runs the child without raising the error of its first load, which `ready` reports."""
         with suppress(*CHILD_ERRORS):
             await self.run()
 
@@ -156,7 +157,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
 
     @abstractmethod
     def _receive(self, reply: ReplyT) -> None:
-        """Handles a message of the child, and calls `_loaded` for the one that reports it ready.
+        """Handles a message of the child, and calls `_set_loaded` for the one that reports it
+        ready.
 
         Raises EngineError to have the child replaced.
         """
@@ -177,7 +179,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             stdin=asyncio.subprocess.DEVNULL,
         )
 
-    def _loaded(self, info: InfoT) -> None:
+    def _set_loaded(self, info: InfoT) -> None:
+        """Notes that the child has loaded. `info`: its report."""
         self._has_loaded, self._is_loading = True, False
         if not self._ready_future().done():
             self._ready_future().set_result(info)
@@ -288,9 +291,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             self._ready = None
 
     def _kill(self) -> None:
-        self._abandon_requests(
-            "its worker process hung"
-        )  # first: no request may go to a dying process
+        # first: no request may go to a dying process
+        self._abandon_requests("its worker process hung")
         if self._process is not None:
             _kill_process(self._process)
 

@@ -217,7 +217,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                 info = decode_payload(raw, self._info_type)
                 about = self._describe(info)
                 logger.info("= %s: pid %s ready%s", self._label, self.pid, about)
-                self._loaded(info)
+                self._set_loaded(info)
             case ChunkReply(request_id=request_id):
                 if (replies := self._pending.get(request_id)) is not None:
                     replies.put_nowait(reply)

@@ -67,12 +67,12 @@ MEMORY_BYTES = 64 * 1024 * 1024
 index of 8 MB; the longest frame is 2 MB."""
 
 PROCESSOR_S = 5
-"""Seconds of processor time to open a file and understand it. A film of 100 MB takes a tenth of it
-here, and small machines are ten times slower."""
+"""Seconds of processor time to open a file and understand it. A film of 100 MB took a tenth of
+it when measured, and small machines are ten times slower."""
 
 PROCESSOR_PER_AUDIO_S = 0.02
-"""Seconds of processor time allowed per second of decoded audio. AAC, the slowest, takes 0.0015
-here."""
+"""Seconds of processor time allowed per second of decoded audio. AAC, the slowest, took 0.0015
+when measured."""
 
 RETRY_AFTER_S = 5
 "Seconds after which a refused client should try again."
@@ -138,7 +138,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         parent_socket, child_socket = socket.socketpair()
         try:
             with child_socket:
-                self._hand_over(request, file.fileno(), child_socket.fileno())
+                self._send_to_host(request, file.fileno(), child_socket.fileno())
         except BaseException:
             parent_socket.close()
             raise
@@ -151,12 +151,13 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         if request_id in self._running:
             self._write_message(CancelRequest(request_id))
 
-    def _hand_over(self, request: DecodeFileRequest, file: int, sound: int) -> None:
+    def _send_to_host(self, request: DecodeFileRequest, file: int, audio: int) -> None:
+        """Sends a request with the descriptors of the file and of the socket for its audio."""
         if self._files is None:
             raise EngineCrashed(self._kind, self._name, "its worker process died")
         data = encode(request)
         try:
-            socket.send_fds(self._files, [data], [file, sound])
+            socket.send_fds(self._files, [data], [file, audio])
         except BlockingIOError:
             raise OverloadedError(
                 "too many files are waiting to be decoded", retry_after_s=RETRY_AFTER_S
@@ -184,7 +185,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
     def _receive(self, reply: HostReply) -> None:
         match reply:
             case HostReady():
-                self._loaded(None)
+                self._set_loaded(None)
             case FileDecodeEnd(request_id=request_id, exit_code=exit_code):
                 running = self._running.pop(request_id)
                 running.slots.release()

@@ -207,11 +207,12 @@ class DecoderHost:
             if not data:
                 return  # the server is gone; the control socket reports it
             request_id = self._request.decode(data).request_id
-            self._hand_over(request_id, data, descriptors)
+            self._give_to_decoder(request_id, data, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _hand_over(self, request_id: int, data: bytes, descriptors: list[int]) -> None:
+    def _give_to_decoder(self, request_id: int, data: bytes, descriptors: list[int]) -> None:
+        """Passes a file to the waiting decoder, or to a new one."""
         while True:
             process_id, spare = self._spare or self._fork_spare()
             self._spare = None
@@ -263,13 +264,13 @@ class DecoderHost:
             self._control.sendall(frame(reply))
 
 
-def _become_decoder(jobs: socket.socket) -> NoReturn:
+def _become_decoder(requests: socket.socket) -> NoReturn:
     """Decodes one file in a forked process, which then ends. Never returns into the host's code."""
     exit_code = 1
     try:
-        _leave_host(jobs.fileno())
+        _leave_host(requests.fileno())
         _decode_silence()
-        data, descriptors, _, _ = socket.recv_fds(jobs, _RECEIVE_BYTES, 2)
+        data, descriptors, _, _ = socket.recv_fds(requests, _RECEIVE_BYTES, 2)
         if data:
             request = Decoder(DecodeFileRequest).decode(data)
             _confine(request)

@@ -10,13 +10,14 @@ FIRST_CALL_S = 60.0
 """Base limit of the first calls. A large Whisper pads a word to 30 s, and takes tens of seconds for
 it on a small machine."""
 PER_AUDIO_S = 2.0
-"Seconds added to that per second of audio. Half the speed of speech is the slowest that is usable."
+"""Seconds added to FIRST_CALL_S per second of audio. A model that is slower than half the speed of
+speech cannot be used."""
 
 LEAST_S = 10.0
-"Smallest limit. On a machine that is busy or swaps, everything stops for seconds."
+"Part of the limit that does not depend on the calls: a busy or swapping machine stops for seconds."
 FACTOR = 20.0
-"""Limit as a multiple of the slowest call so far. Fallback temperatures and wide beams multiply the
-work."""
+"""Multiple of the slowest call so far that is added to LEAST_S. Fallback temperatures and wide
+beams multiply the work."""
 
 FAILURES = 3
 """Failed calls in a row, by errors of the library, after which the worker is restarted. A GPU that

@@ -60,9 +60,9 @@ def test_without_strict_names_any_name_means_the_default() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("pocketspinx", "no model 'pocketspinx'; near it: pocketsphinx; there are: default, "),
+        ("pocketspinx", "no model 'pocketspinx'; similar: pocketsphinx; there are: default, "),
         ("xyz", "no model 'xyz'; there are: default, pocketsphinx, faster-whisper-tiny"),
-        ("tinny", "near it: faster-whisper-tiny"),
+        ("tinny", "similar: faster-whisper-tiny"),
         ("medium", "`earshot models pull medium` fetches it"),
     ],
 )

@@ -113,7 +113,7 @@ def test_sessions_choose_among_all_models_and_a_killed_one_restarts(tmp_path: Pa
         refused = asyncio.run(_choose_recogniser(server, "pocketspinx"))["error"]
         assert refused["code"] == "model_not_found"
         assert refused["param"] == "session.audio.input.transcription.model"
-        assert "near it: pocketsphinx" in refused["message"]
+        assert "similar: pocketsphinx" in refused["message"]
         for name in ("pocketsphinx", "faster-whisper-tiny"):
             assert asyncio.run(_choose_recogniser(server, name))["type"] == "session.updated"
             while not _models(server)[name]["is_loaded"]:

@@ -56,7 +56,7 @@ def test_a_pulled_model_is_found_by_its_name() -> None:
 
 def test_the_error_for_an_unknown_name_lists_similar_ones() -> None:
     assert find_entry("smal") is None
-    with pytest.raises(UnknownModelError, match=r"'smal'; near it: small, small\.en") as caught:
+    with pytest.raises(UnknownModelError, match=r"'smal'; similar: small, small\.en") as caught:
         require_entry("smal")
     assert (caught.value.code, caught.value.param) == ("model_unknown", "model")
     with pytest.raises(UnknownModelError, match="known: tiny, "):

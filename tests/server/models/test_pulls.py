@@ -162,7 +162,7 @@ def test_a_caller_chooses_no_host_and_no_unknown_model(tmp_path: Path) -> None:
     for name in ("", "x" * 201, "http://127.0.0.1:1/a/b"):
         with pytest.raises(RequestError, match="'model' must"):
             pulls.start(name)
-    with pytest.raises(NotFound, match="near it: tiny"):
+    with pytest.raises(NotFound, match="similar: tiny"):
         pulls.start("tinny")
     with pytest.raises(NotFound):
         pulls.start("--help")

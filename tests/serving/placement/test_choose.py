@@ -283,7 +283,7 @@ def test_an_engine_may_be_chosen_as_the_model() -> None:
     [
         (
             EnginePreference(model="tinny"),
-            "asr.model: no model 'tinny'; near it: .*faster-whisper-tiny",
+            "asr.model: no model 'tinny'; similar: .*faster-whisper-tiny",
         ),
         (EnginePreference(model="small"), "there are: .*`earshot models pull small` fetches it"),
         (

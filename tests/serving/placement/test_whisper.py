@@ -173,7 +173,7 @@ def test_a_gpu_of_unknown_memory_is_used_once_memory_is_configured() -> None:
     alone = Hardware(16, 128.0, hardware.gpus[:1])
     placed = place_model(TURBO, alone, asr_memory(alone), {})
     assert placed.workers[0].device == "cpu"
-    assert "GB10 does not say what memory it has (asr.memory_mb may)" in placed.warnings[0]
+    assert "GB10 does not report its memory (asr.memory_mb can state it)" in placed.warnings[0]
     assert place_model(TURBO, alone, asr_memory(alone, 8000), {}).workers[0].device == "cuda:0"
     assert [s.device for s in place_model(TURBO, hardware, asr_memory(hardware), {}).workers] == [
         "cuda:1"

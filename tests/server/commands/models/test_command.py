@@ -165,7 +165,7 @@ def test_no_failed_fetch_stops_make_run(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("pull", "smal"), ExitCode.USAGE, "'smal'; near it: small, small.en"),
+        (("pull", "smal"), ExitCode.USAGE, "'smal'; similar: small, small.en"),
         (("pull", "medium"), ExitCode.CANNOT_RUN, "has no Systran/faster-whisper-medium"),
         (("pull", "tiny", "--offline"), ExitCode.CONNECTION_FAILED, "offline: "),
         (("pull", "tiny", "--timeout", "0"), ExitCode.USAGE, "expected seconds in (0, 3600]"),
