@@ -57,8 +57,8 @@ class Framer:
         """Creates a framer. `start`: position of the first sample. Raises ValueError when a frame
         would not be a whole number of samples."""
         self.rate_hz = rate_hz
-        self.frame_samples, cut = divmod(rate_hz * ptime_ms, 1000)
-        if cut:
+        self.frame_samples, remainder = divmod(rate_hz * ptime_ms, 1000)
+        if remainder:
             raise ValueError(f"{ptime_ms} ms at {rate_hz} Hz is not a whole number of samples")
         self._start = start
         self._pending: list[Pcm] = []

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import numpy as np
 from av import AudioFrame as AvFrame
-from av.error import BlockingIOError as NothingYet
-from av.error import EOFError as Over
+from av.error import BlockingIOError as AvBlockingIOError
+from av.error import EOFError as AvEOFError
 from av.filter import Graph
 
 from core.audio import Pcm, samples_to_ms
@@ -58,9 +58,9 @@ class Resampler:
             return _EMPTY
         self._graph.push(None)
         parts = [self._ready]
-        with suppress(Over):
+        with suppress(AvEOFError):
             while True:
-                parts.append(self._pulled())
+                parts.append(self._pull())
         self._start()
         return np.concatenate(parts)
 
@@ -82,11 +82,11 @@ class Resampler:
         frame.sample_rate = self.from_hz
         self._graph.push(frame)
         try:
-            return self._pulled()
-        except NothingYet:
+            return self._pull()
+        except AvBlockingIOError:  # the filter needs more samples
             return _EMPTY
 
-    def _pulled(self) -> Pcm:
+    def _pull(self) -> Pcm:
         """Returns one output frame as a view of FFmpeg's memory, which the caller must copy. Each
         frame that goes in gives at most one."""
         part = self._graph.pull()

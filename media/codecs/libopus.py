@@ -49,7 +49,7 @@ class LibopusDecoder:
         self._address, self._capacity = self._pcm.ctypes.data, len(self._pcm)
 
     def decode(self, packet: bytes) -> Pcm:
-        """Decodes one packet. Raises OpusError; the next packet can be decoded all the same."""
+        """Decodes one packet. Raises OpusError, after which further packets can be decoded."""
         samples = self._decode(self._state, packet, len(packet), self._address, self._capacity, 0)
         return self._pcm[: samples if samples >= 0 else _checked(samples)].copy()
 
@@ -88,11 +88,11 @@ class LibopusEncoder:
 def library() -> ctypes.PyDLL:
     """Loads libopus. Raises EarshotError if there is none."""
     folder = Path(av.__file__).parent
-    carried = [*folder.parent.glob("av.libs/libopus[-.]*"), *folder.glob(".dylibs/libopus.*")]
-    name = str(carried[0]) if carried else find_library("opus")
+    bundled = [*folder.parent.glob("av.libs/libopus[-.]*"), *folder.glob(".dylibs/libopus.*")]
+    name = str(bundled[0]) if bundled else find_library("opus")
     if name is None:
         raise EarshotError(
-            "libopus is missing: PyAV's wheels carry it, systems have it as libopus0"
+            "libopus is missing: PyAV's wheels contain it; otherwise install the package libopus0"
         )
     # PyDLL keeps the interpreter lock during a call. While another thread is busy, getting the lock
     # back would take longer than a packet does (30 us to encode or to decode).

@@ -14,8 +14,8 @@ OPUS_RATE_HZ = 48_000
 decoding."""
 
 LEAST_DELAY_MS = 2.5
-"""Delay of the decoded audio behind the packet that carries it, at least: 2.5 ms in the low-delay
-mode, 6.5 ms in the others (RFC 6716 section 2)."""
+"""Shortest delay of decoded audio behind its packet: that of the low-delay mode. The other modes
+have 6.5 ms (RFC 6716 section 2)."""
 
 OPUS_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
 "Rates from which libopus encodes, and to which it decodes."
@@ -49,8 +49,8 @@ class OpusSettings:
     frame_ms: int = PTIME_MS
     "Audio per packet: 10, 20, 40 or 60 ms."
     complexity: int = 5
-    """Complexity of libopus, 0 to 10. WebRTC takes 5 on phones and 9 elsewhere; 10 takes half as
-    long again."""
+    """Complexity of libopus, 0 to 10; more of it takes more processor time. WebRTC uses 5 on phones
+    and 9 elsewhere."""
 
     def __post_init__(self) -> None:
         if not 6_000 <= self.bitrate_bps <= 510_000:
@@ -66,10 +66,10 @@ class OpusSettings:
 class OpusEncoder:
     """Encodes mono s16 at `rate_hz` (one of OPUS_RATES_HZ) to packets of `settings.frame_ms`.
 
-    Silence is encoded until libopus returns a packet of nothing but silence, some 350 ms after the
-    last sound because of its filter against constant voltage. From then on the same packet is
-    returned until there is sound: it is the one that libopus would make. This does not happen in
-    SILK mode nor above 20 ms, where no packet marks silence.
+    In continued silence libopus makes the same packet again and again, so from the first one on it
+    is returned without encoding. The first one comes some 350 ms after the last sound, because of
+    libopus's filter against constant voltage. In SILK mode and above 20 ms no packet marks silence,
+    so every frame is encoded.
 
     Example:
         encoder, decoder = OpusEncoder(48_000), OpusDecoder(16_000)

@@ -67,7 +67,8 @@ MAX_SILENT_PACKETS = 1_000
 20 ms each this is a gap of 20 s."""
 
 BLOCK_S = 5.0
-"Seconds of audio in a block. Decoding it takes milliseconds, so a caller that stops is soon done."
+"""Seconds of audio in a block. Decoding it takes milliseconds, so a caller can stop at any time
+without a long wait."""
 
 AudioSource = Path | bytes | BinaryIO
 "A path, the file's bytes, or an open file that can seek. The last one is not closed."
@@ -206,22 +207,22 @@ def _blocks(
     container: InputContainer, size_bytes: int, rate_hz: int, max_duration_s: float
 ) -> Iterator[Pcm]:
     stream = _audio_stream(container, size_bytes)
-    limit, step = round(max_duration_s * rate_hz), round(BLOCK_S * rate_hz)
+    max_samples, block_samples = round(max_duration_s * rate_hz), round(BLOCK_S * rate_hz)
     resampler = AudioResampler(format="s16", layout="mono", rate=rate_hz)
     parts: list[Pcm] = []
-    total = given = 0
+    total = yielded = 0
     for frame in _frames(container, stream, size_bytes):
         for part in resampler.resample(frame):
             parts.append(part.to_ndarray()[0])
             total += len(parts[-1])
-        if total > limit:
+        if total > max_samples:
             raise PayloadTooLarge(
                 f"audio of more than {max_duration_s:g} s, the limit", code="audio_too_long"
             )
-        if total - given >= step:
+        if total - yielded >= block_samples:
             yield np.concatenate(parts)
-            parts, given = [], total
-    if total > given:
+            parts, yielded = [], total
+    if total > yielded:
         yield np.concatenate(parts)
 
 
@@ -312,6 +313,6 @@ def _cause(exc: Exception) -> str:
     if isinstance(exc, MemoryError):
         return "it asks for more memory than a file may have"
     if isinstance(exc, OSError):
-        return "it names a place that no file can reach"
+        return "it points to a position that no file can have"
     text = exc.strerror if isinstance(exc, FFmpegError) else str(exc)
     return (text or type(exc).__name__)[:200]

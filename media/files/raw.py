@@ -97,18 +97,19 @@ def read_wav_head(data: bytes) -> WavHead | None:
         return None
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise UnsupportedWavError
-    at, form = 12, None
-    while len(data) >= at + 8:
-        name, size = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
-        at += 8
+    position, format_chunk = 12, None
+    while len(data) >= position + 8:
+        name = data[position : position + 4]
+        size = struct.unpack_from("<I", data, position + 4)[0]
+        position += 8
         if name == b"data":
-            return _head(form, at, size)
+            return _head(format_chunk, position, size)
         if name == b"fmt ":
-            if len(data) < at + min(size, 40):
+            if len(data) < position + min(size, 40):
                 return None
-            form = data[at : at + min(size, 40)]
-        at += size + size % 2
-    if at > MAX_WAV_HEAD_BYTES:
+            format_chunk = data[position : position + min(size, 40)]
+        position += size + size % 2
+    if position > MAX_WAV_HEAD_BYTES:
         raise UnsupportedWavError
     return None
 
@@ -117,16 +118,17 @@ class UnsupportedWavError(Exception):
     """The file is not a WAV file of plain samples."""
 
 
-def _head(form: bytes | None, offset: int, size_bytes: int) -> WavHead:
-    if form is None or len(form) < 16:
+def _head(format_chunk: bytes | None, offset: int, size_bytes: int) -> WavHead:
+    """Returns the header. Raises UnsupportedWavError for samples that are not plain."""
+    if format_chunk is None or len(format_chunk) < 16:
         raise UnsupportedWavError
-    kind, channels, rate_hz, _, _, bits = struct.unpack_from("<HHIIHH", form)
-    if kind == _EXTENSIBLE and len(form) >= 26:
-        kind = struct.unpack_from("<H", form, 24)[0]
+    kind, channels, rate_hz, _, _, bits = struct.unpack_from("<HHIIHH", format_chunk)
+    if kind == _EXTENSIBLE and len(format_chunk) >= 26:
+        kind = struct.unpack_from("<H", format_chunk, 24)[0]
     is_plain = kind == _PCM and bits in BITS and 1 <= channels <= 8 and 1000 <= rate_hz <= 384_000
     if not is_plain:
         raise UnsupportedWavError
-    is_known = 0 < size_bytes < 0x7FFFFFFF
+    is_known = 0 < size_bytes < 0x7FFFFFFF  # a stream's writer leaves 0 or a huge number
     return WavHead(rate_hz, bits, channels, offset, size_bytes if is_known else None)
 
 

@@ -66,13 +66,14 @@ class UploadSpools:
     def open(self) -> Iterator["UploadSpool"]:
         """Opens an empty upload; its file is deleted after the body. Raises OverloadedError."""
         with self._places.take(), TemporaryFile(dir=self._folder, buffering=0) as file:
-            spool = UploadSpool(file, self.limits.max_bytes, self._take)
+            spool = UploadSpool(file, self.limits.max_bytes, self._reserve)
             try:
                 yield spool
             finally:
                 self._used_bytes -= spool.size_bytes
 
-    def _take(self, size_bytes: int) -> None:
+    def _reserve(self, size_bytes: int) -> None:
+        """Takes space of all uploads together. Raises OverloadedError if there is too little."""
         limit = self.limits.max_total_bytes
         if self._used_bytes + size_bytes > limit:
             raise _full(f"uploads hold {self._used_bytes} of {limit} bytes")
@@ -82,8 +83,8 @@ class UploadSpools:
 class UploadSpool:
     """One upload: `write` its bytes, then read it as a file. Only one task may write to it."""
 
-    def __init__(self, file: BinaryIO, max_bytes: int, take: Callable[[int], None]) -> None:
-        self._file, self._max_bytes, self._take = file, max_bytes, take
+    def __init__(self, file: BinaryIO, max_bytes: int, reserve: Callable[[int], None]) -> None:
+        self._file, self._max_bytes, self._reserve = file, max_bytes, reserve
         self._waiting = bytearray()
         self.size_bytes = 0
 
@@ -97,7 +98,7 @@ class UploadSpool:
                 code="audio_too_large",
                 param="file",
             )
-        self._take(len(data))
+        self._reserve(len(data))
         self.size_bytes = size_bytes
         self._waiting += data
         if len(self._waiting) >= BLOCK_BYTES:

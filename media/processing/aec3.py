@@ -16,7 +16,7 @@ from media.processing.echo_reference import ECHO_TAIL_SAMPLES, EchoReference
 # Residual echo is quieter than the echo could still be at that moment. A person who interrupts is
 # louder, and after that the gate stays open for a while.
 
-IS_ECHO_DB = 20
+ECHO_ATTENUATION_DB = 20
 "Attenuation by the canceller, in dB, from which a block counts as echo. Its level is then known."
 RESIDUAL_ECHO_DB = 6
 "Residual echo is at least this much quieter than the echo could be, in dB."
@@ -49,13 +49,13 @@ class ResidualEchoGate:
         self._echo_db -= DECAY_DB_PER_S * block_s
         self._open_ms -= 1000 * block_s
         heard_db, cleaned_db = dbfs(microphone), dbfs(cleaned)
-        if heard_db - cleaned_db > IS_ECHO_DB:
+        if heard_db - cleaned_db > ECHO_ATTENUATION_DB:
             self._echo_db = max(self._echo_db, heard_db)
         if cleaned_db >= self._echo_db + OPEN_DB:
             self._open_ms = OPEN_MS
         before = self._gain
-        is_crumb = self._open_ms <= 0 and cleaned_db < self._echo_db - RESIDUAL_ECHO_DB
-        self._gain = CLOSED_GAIN if is_crumb else 1.0
+        is_residual_echo = self._open_ms <= 0 and cleaned_db < self._echo_db - RESIDUAL_ECHO_DB
+        self._gain = CLOSED_GAIN if is_residual_echo else 1.0
         if self._gain == before == 1:
             return cleaned
         # A ramp from the old gain to the new one avoids a click.
@@ -74,17 +74,17 @@ JUDGEMENT_INTERVAL_SAMPLES = ms_to_samples(500, ASR_RATE_HZ)
 "Samples between two judgements of the result."
 ACTIVE_SHARE = 0.6
 "Share of the last second that must have been played sound, before a missing echo means anything."
-IS_ECHO = 15.0
+ECHO_SHARPNESS = 15.0
 "Sharpness of a match from which it counts as an echo, not as an accident."
-IS_LEAK = 12.0
+LEAK_SHARPNESS = 12.0
 "The same for the cleaned audio. A lower value is enough there, where no echo should be left."
 LEAK_SHARE = 0.5
-"""Sharpness behind the canceller relative to before it, from which an echo counts as a leak. Of an
-echo that the canceller follows, less is left."""
+"""Sharpness after the canceller, relative to that before it, from which an echo counts as a leak.
+If the canceller follows the echo, less than this is left."""
 LEAKS = 2
 "Judgements in a row with a leak, after which the path counts as leaking: one second."
 MISSES = 2
-"Judgements in a row without an echo, after which there counts as being none."
+"Judgements in a row without an echo, after which the path counts as free of echo."
 MISSES_AFTER_ECHO = 6
 "The same after an echo was found: a person may only have been louder."
 JUMP_SAMPLES = ms_to_samples(10, ASR_RATE_HZ)
@@ -167,8 +167,8 @@ class EchoCanceller:
 
     def is_sounding(self, position: int) -> bool:
         """See `EchoControl.is_sounding`."""
-        is_there = self.path is not EchoPathState.NONE
-        return is_there and self._reference.sounds(
+        may_echo = self.path is not EchoPathState.NONE
+        return may_echo and self._reference.sounds(
             position - self._held_back - ECHO_TAIL_SAMPLES, position + 1
         )
 
@@ -197,24 +197,24 @@ class EchoCanceller:
             np.concatenate(frames)[-NEAR_SAMPLES:] for frames in (self._microphone, self._cleaned)
         )
         found = estimate_delay(far, heard)
-        if found.sharpness < IS_ECHO:
+        if found.sharpness < ECHO_SHARPNESS:
             sounding = int(np.count_nonzero(far[-NEAR_SAMPLES:]))
-            self._missed(is_conclusive=sounding >= ACTIVE_SHARE * NEAR_SAMPLES)
+            self._count_miss(is_conclusive=sounding >= ACTIVE_SHARE * NEAR_SAMPLES)
             return
         self._misses = 0
         self.erle_db = dbfs(heard) - dbfs(cleaned)
         if self._adopt_delay(found):
             return
-        left = estimate_delay(far, cleaned).sharpness
+        residual = estimate_delay(far, cleaned).sharpness
         # Correlation, not level, decides: a person who speaks is loud in `cleaned`, too.
-        is_leak = left >= max(IS_LEAK, LEAK_SHARE * found.sharpness)
+        is_leak = residual >= max(LEAK_SHARPNESS, LEAK_SHARE * found.sharpness)
         self._leaks = self._leaks + 1 if is_leak else 0
         if not is_leak:
             self.path = EchoPathState.CANCELLED
         elif self._leaks >= LEAKS:
             self.path = EchoPathState.LEAKING
 
-    def _missed(self, *, is_conclusive: bool) -> None:
+    def _count_miss(self, *, is_conclusive: bool) -> None:
         """Counts a judgement without an echo. `is_conclusive`: enough was played for that to mean
         something."""
         self._misses = self._misses + 1 if is_conclusive else 0

@@ -82,8 +82,8 @@ class HalfDuplexEchoControl:
 
     def clean(self, pcm: Pcm, position: int) -> Pcm:
         """See `EchoControl.clean`."""
-        is_deaf = self._reference.sounds(position - ECHO_TAIL_SAMPLES, position + len(pcm))
-        return np.zeros_like(pcm) if is_deaf else pcm
+        is_muted = self._reference.sounds(position - ECHO_TAIL_SAMPLES, position + len(pcm))
+        return np.zeros_like(pcm) if is_muted else pcm
 
     def is_sounding(self, position: int) -> bool:
         """See `EchoControl.is_sounding`."""

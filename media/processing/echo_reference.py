@@ -46,7 +46,7 @@ class EchoReference:
         "Positions of the first sample that is kept, and one after the last."
         self._sounds: list[tuple[int, int]] = []
         "Stretches that are not silent, as [start, end), oldest first."
-        self._offs: list[int] = []
+        self._offsets: list[int] = []
         "Offsets of the recent frames from the positions at which they were placed."
 
     def write(self, pcm: Pcm, position: int) -> None:
@@ -55,14 +55,14 @@ class EchoReference:
         pcm = self._resampler.push(pcm)
         if not len(pcm):
             return
-        start = self._placed(position)
+        start = self._next_start(position)
         if start + len(pcm) - position > MAX_AHEAD_SAMPLES:
             return
         self._make_room(start, len(pcm), position)
         self._pcm[start - self._base : start - self._base + len(pcm)] = pcm
         self._end = start + len(pcm)
         if pcm.any():
-            self._sounding(start)
+            self._add_sound(start)
 
     def cut(self, position: int) -> None:
         """Drops the audio after `position`, which will not be played."""
@@ -84,17 +84,17 @@ class EchoReference:
         """True if anything but silence was played in [start, end)."""
         return any(first < end and start < last for first, last in self._sounds)
 
-    def _placed(self, position: int) -> int:
+    def _next_start(self, position: int) -> int:
         """Returns the position at which the next frame is placed."""
-        off = position - self._end
-        if off >= NEW_STRETCH_SAMPLES or (self._end == 0 and self._base == 0):
-            self._offs.clear()
+        offset = position - self._end
+        if offset >= NEW_STRETCH_SAMPLES or (self._end == 0 and self._base == 0):
+            self._offsets.clear()
             return position
-        self._offs.append(off)
-        if len(self._offs) < DRIFT_FRAMES:
+        self._offsets.append(offset)
+        if len(self._offsets) < DRIFT_FRAMES:
             return self._end
-        least, most = min(self._offs), max(self._offs)
-        self._offs.clear()
+        least, most = min(self._offsets), max(self._offsets)
+        self._offsets.clear()
         # Drift only if every frame was off to the same side; jitter is off to both.
         if least > DRIFT_SAMPLES:
             return self._end + least
@@ -117,7 +117,7 @@ class EchoReference:
         self._pcm[max(0, self._end - self._base) : max(0, start - self._base)] = 0
         self._sounds = [span for span in self._sounds if span[1] > oldest]
 
-    def _sounding(self, start: int) -> None:
+    def _add_sound(self, start: int) -> None:
         """Notes that the audio from `start` to the end is not silent. Short pauses do not end a
         stretch."""
         if self._sounds and start - self._sounds[-1][1] < NEW_STRETCH_SAMPLES:

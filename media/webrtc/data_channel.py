@@ -18,8 +18,8 @@ MAX_EARLY_MESSAGES = 256
 
 
 MAX_HOLD_S = 0.008
-"""Longest time in seconds that texts wait for audio that is about to be sent. Each text costs 0.1
-ms, and on a busy machine the time slice of another process. The audio is ready within 4 ms, or not
+"""Longest time in seconds that texts wait for audio that is about to be sent. Sending a text takes
+0.1 ms, and on a busy machine another process may run first. The audio is ready within 4 ms, or not
 soon at all."""
 
 

@@ -3,17 +3,17 @@
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.x509 import Certificate
 
-GNUTLS = "secp224r1"
+GNUTLS_CURVE = "secp224r1"
 "Curve of the certificates that FFmpeg makes where it is built with GnuTLS."
 
 CURVES = ("secp256r1", "secp384r1", "secp521r1")
 "Curves of certificates that OpenSSL accepts by default. Browsers use the first."
 
 HELP = (
-    "FFmpeg built with GnuTLS makes a certificate on secp224r1 by itself, which OpenSSL takes from"
-    " nobody: give it one of its own (-cert_file and -key_file, made by `openssl req -x509 -newkey"
-    " ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=whip -keyout key.pem -out"
-    " cert.pem`), or take a build of FFmpeg with OpenSSL"
+    "FFmpeg built with GnuTLS makes a certificate on the curve secp224r1, which OpenSSL never"
+    " accepts. Give it another one (-cert_file and -key_file, made by `openssl req -x509 -newkey ec"
+    " -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=whip -keyout key.pem -out cert.pem`),"
+    " or use a build of FFmpeg with OpenSSL"
 )
 "Advice for the log."
 
@@ -27,12 +27,12 @@ def curve_of(certificate: Certificate | None) -> str:
 
 def describe_failure(curve: str) -> str:
     """Returns one line for the log. `curve`: the result of `curve_of`."""
-    if curve == GNUTLS:
-        return f"the DTLS handshake failed over the sender's certificate on {curve}: {HELP}"
+    if curve == GNUTLS_CURVE:
+        return f"the DTLS handshake failed because of the sender's certificate on {curve}: {HELP}"
     if curve and curve not in CURVES:
         allowed = ", ".join(CURVES)
         return (
-            f"the DTLS handshake failed over the sender's certificate on {curve}; taken are those"
-            f" on {allowed}"
+            f"the DTLS handshake failed because of the sender's certificate on {curve}; accepted"
+            f" curves: {allowed}"
         )
     return f"the DTLS handshake failed; the usual cause is the sender's certificate: {HELP}"

@@ -71,9 +71,8 @@ class JitterBuffer(Generic[T]):
     def push(self, sequence_number: int, packet: T) -> list[T]:
         """Takes one packet, and returns the packets that are due, in order. `sequence_number`: 16
         bits."""
-        if (
-            sequence_number == self._next and not self._packets
-        ):  # the fast path of nearly all packets
+        # Nearly all packets take this short way.
+        if sequence_number == self._next and not self._packets:
             self._suspect = None
             self._newest = sequence_number
             self._next = (sequence_number + 1) & 0xFFFF

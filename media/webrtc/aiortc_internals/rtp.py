@@ -40,9 +40,9 @@ _TX_BYTES, _TX_PACKETS = "_RTCDtlsTransport__tx_bytes", "_RTCDtlsTransport__tx_p
 _HEADER = Struct("!BBHLL")
 """RTP header, RFC 3550 section 5.1: version and flags, payload type, sequence number, timestamp,
 SSRC."""
-_PLACE = Struct("!2xHL")
+_SEQUENCE_AND_TIMESTAMP = Struct("!2xHL")
 "The sequence number and the timestamp in that header."
-_REPORTED_EVERY = 25
+_REPORT_INTERVAL_PACKETS = 25
 """Packets after which the times for sender reports are updated: every 500 ms. Reports are sent
 about once a second."""
 
@@ -129,7 +129,7 @@ class RtpReceivePath:
         if begin > end:
             return
         arrived = self._arrival
-        sequence_number, timestamp = _PLACE.unpack_from(data)
+        sequence_number, timestamp = _SEQUENCE_AND_TIMESTAMP.unpack_from(data)
         arrived.sequence_number, arrived.timestamp = sequence_number, timestamp
         self._statistics.add(arrived)
         self._sink(sequence_number, timestamp, data[begin:end])
@@ -174,15 +174,15 @@ class RtpSendPath:
     async def _run(self, codec: RTCRtpCodecParameters) -> None:
         """Runs `play`. aiortc starts this, and cancels it in the end. It must not raise: the
         exception would be lost."""
-        of_sender = vars(self._sender)
-        of_sender[_STARTED].set()
+        attributes = vars(self._sender)
+        attributes[_STARTED].set()
         assert codec.payloadType is not None  # it was negotiated
         try:
             await self._play(_RtpPacketizer(self._sender, codec.payloadType).send)
         except asyncio.CancelledError:
             pass
         finally:
-            of_sender[_EXITED].set()
+            attributes[_EXITED].set()
 
 
 class _RtpPacketizer:
@@ -191,14 +191,14 @@ class _RtpPacketizer:
     def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
         dtls = sender.transport
         self._nominated = selected_pairs(connection_of(dtls.transport))
-        self._of_dtls, self._of_sender = vars(dtls), vars(sender)
-        self._protect = self._of_dtls["_tx_srtp"].protect
+        self._dtls_attributes, self._sender_attributes = vars(dtls), vars(sender)
+        self._protect = self._dtls_attributes["_tx_srtp"].protect
         self._pair: Any = None
         "Candidate pair over which the last packet was sent."
         self._type = 0x80 | payload_type  # with the marker bit: each packet is a complete frame
         self._source = sender._ssrc
-        extensions = HeaderExtensions(mid=self._of_sender[_MID])
-        profile, value = self._of_sender[_EXTENSIONS].set(extensions)
+        extensions = HeaderExtensions(mid=self._sender_attributes[_MID])
+        profile, value = self._sender_attributes[_EXTENSIONS].set(extensions)
         words = (len(value) // 4).to_bytes(2, "big")
         self._extension = profile.to_bytes(2, "big") + words + value if value else b""
         self._flags = 0x90 if value else 0x80
@@ -217,10 +217,10 @@ class _RtpPacketizer:
         data = self._protect(header + self._extension + payload)
         pair.protocol.transport.sendto(data, self._address)
         self._number = (number + 1) & 0xFFFF
-        dtls, sender = self._of_dtls, self._of_sender  # for reports and statistics
+        dtls, sender = self._dtls_attributes, self._sender_attributes  # for reports and statistics
         dtls[_TX_BYTES] += len(data)
         dtls[_TX_PACKETS] += 1
-        if sender[_PACKETS] % _REPORTED_EVERY == 0:
+        if sender[_PACKETS] % _REPORT_INTERVAL_PACKETS == 0:
             sender[_NTP_TIME] = current_ntp_time()
             sender[_RTP_TIME] = timestamp
         sender[_OCTETS] += len(payload)

@@ -38,7 +38,7 @@ def selected_pairs(connection: Connection) -> dict[int, CandidatePair]:
 
 
 def is_closing(connection: Connection) -> bool:
-    """True if ICE is over, or ends just now."""
+    """True if ICE has ended or is ending."""
     return connection._closing
 
 

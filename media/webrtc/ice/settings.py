@@ -131,8 +131,8 @@ class IceSettings:
     "Returns seconds since 1970, as the TURN server counts them."
 
     def minted(self, name: str | None = None) -> tuple[IceServer, ...]:
-        """Returns the servers with credentials for one session. `name`: is visible in the TURN
-        server's log."""
+        """Returns the servers with credentials for one session. `name`: part of the user
+        name, which the TURN server logs."""
         if all(server.shared_secret is None for server in self.servers):
             return self.servers
         expires_s = int(self.wall_s()) + self.credential_ttl_s

@@ -52,7 +52,7 @@ def test_the_log_names_the_cause_and_the_remedy(
     for said in ("secp224r1", "GnuTLS", "-cert_file", "prime256v1"):
         assert said in line
     sees_curve = role == "active" and path.ice.wants_fast_path
-    assert ("over the sender's certificate on" in line) is sees_curve
+    assert ("because of the sender's certificate on" in line) is sees_curve
 
 
 @pytest.mark.parametrize(
