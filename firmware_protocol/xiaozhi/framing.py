@@ -77,7 +77,7 @@ def decode_frame(version: ProtocolVersion, frame: bytes) -> Packet:
 def encode_audio(version: ProtocolVersion, payload: bytes, timestamp_ms: int = 0) -> bytes:
     """Returns the binary frame for an Opus packet.
 
-    timestamp_ms: used by version 2 only. Raises ValueError for more than MAX_PAYLOAD_BYTES.
+    `timestamp_ms`: used by version 2 only. Raises ValueError for more than MAX_PAYLOAD_BYTES.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise ValueError(
@@ -100,4 +100,4 @@ def _sized(payload: bytes, size: int, version: ProtocolVersion) -> bytes:
         return payload
     reason: Literal["truncated", "trailing"] = "truncated" if len(payload) < size else "trailing"
     why = f"payload_size says {size} bytes, and {len(payload)} follow the header of protocol"
-    raise BadFrame(reason, f"{why} {version}: is it a frame of another one?")
+    raise BadFrame(reason, f"{why} {version}: is it a frame of another version?")

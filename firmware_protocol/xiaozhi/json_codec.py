@@ -33,6 +33,7 @@ MAX_TEXT_BYTES = 65_535
 "Longest text frame, which is the largest that stock firmware can send."
 
 MAX_REASON_CHARS = 200
+"Longest text of an error, which may quote the message."
 
 MAX_DEPTH = 32
 "Deepest nesting, so that no decoder runs out of stack. A tool's schema has some six levels."
@@ -83,17 +84,17 @@ def decode_device_message(text: str | bytes) -> DeviceMessage:
         state = fields.get("state")
         found = _LISTEN.get(state) if isinstance(state, str) else None
         if found is None:
-            raise BadMessage("bad_message", "listen: state is start, stop or detect")
-        return _as(found, fields, kind)
+            raise BadMessage("bad_message", "listen: state must be start, stop or detect")
+        return _convert(found, fields, kind)
     message_type = _DEVICE_TYPES.get(kind)
-    return IgnoredMessage(kind) if message_type is None else _as(message_type, fields, kind)
+    return IgnoredMessage(kind) if message_type is None else _convert(message_type, fields, kind)
 
 
 def decode_server_message(text: str | bytes) -> ServerMessage:
     """Returns a message from a server, as a device reads it. Raises BadMessage."""
     fields, kind = _object(text)
     message_type = _SERVER_TYPES.get(kind)
-    return IgnoredMessage(kind) if message_type is None else _as(message_type, fields, kind)
+    return IgnoredMessage(kind) if message_type is None else _convert(message_type, fields, kind)
 
 
 def encode_message(message: DeviceMessage | ServerMessage) -> str:
@@ -109,7 +110,7 @@ def _object(text: str | bytes) -> tuple[dict[str, object], str]:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadMessage("bad_json", f"not JSON: {_brief(str(error))}") from None
     if not isinstance(fields, dict):
-        raise BadMessage("bad_message", "a message is a JSON object")
+        raise BadMessage("bad_message", "a message must be a JSON object")
     if _is_deeper(fields, MAX_DEPTH):
         raise BadMessage("bad_json", f"nested more than {MAX_DEPTH} deep")
     kind = fields.get("type")
@@ -118,7 +119,7 @@ def _object(text: str | bytes) -> tuple[dict[str, object], str]:
     return fields, kind
 
 
-def _as(message_type: type[T], fields: dict[str, object], kind: str) -> T:
+def _convert(message_type: type[T], fields: dict[str, object], kind: str) -> T:
     try:
         return msgspec.convert(fields, message_type)
     except (msgspec.ValidationError, UnicodeError) as error:

@@ -118,7 +118,7 @@ class DeviceMcpClient:
     def call(self, name: str, arguments: Json) -> tuple[int, Json]:
         """Returns (id, request) for a tool call. The id comes back in `DeviceCallToolResult`.
 
-        name: name on the device, not the alias.
+        `name`: name on the device, not the alias.
         """
         request = self._request("tools/call", {"name": name, "arguments": dict(arguments)})
         return self._last_id, request

@@ -1,9 +1,9 @@
 """Decides when the next packet of sound may be sent. Pure: callers pass the time.
 
 A device has a queue of 40 packets and silently drops further ones. It also drops packets right
-after `tts start`. So sound begins a moment after that message. A few packets are sent ahead of time
-against the jitter of a Wi-Fi; then one is sent for each that was played. The schedule does not
-drift, because it counts from the first packet.
+after `tts start`. So sound begins a moment after that message. The first few packets are sent ahead
+of time, because Wi-Fi delivers unevenly; then one is sent for each that was played. The schedule
+does not drift, because it counts from the first packet.
 """
 
 from dataclasses import dataclass

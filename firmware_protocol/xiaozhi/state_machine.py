@@ -50,8 +50,8 @@ class DialogueSettings:
     max_silence_s: float = 20.0
     "Silence with an open microphone after which the conversation ends and the device goes idle."
     typed_after_s: float = 0.5
-    """Wait for `listen start` after a text. Firmware listens right after a wake word, so a text
-    without it was typed."""
+    """Wait for `listen start` after a text. Firmware sends it right after a wake word, so a text
+    that it does not follow was typed."""
     max_text_chars: int = 1000
     "Longest typed text that is answered, as much as a user types at once; the rest is cut off."
     max_idle_s: float = 300.0
@@ -110,7 +110,7 @@ DialogueAction = (
 class Dialogue:
     """The dialogue of one connection; McpAnswers are handled elsewhere.
 
-    now: time of the connection's start; all times are monotonic, in s.
+    `now`: time of the connection's start; all times are monotonic, in seconds.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Dialogue:
         return [SendMessage(SttMessage(text, partial=True))] if wanted else []
 
     def final_transcript(self, text: str, now: float, *, is_answered: bool) -> list[DialogueAction]:
-        """Returns the actions for a final transcript. text: empty if it was noise.
+        """Returns the actions for a final transcript. `text`: empty if it was noise.
 
         `tts start` is sent at once, because sound may follow only a moment later. But it closes the
         microphone. So it waits if the user speaks on; the answer is then to the whole sentence.
@@ -286,9 +286,10 @@ class Dialogue:
     # Time.
 
     def tick(self, now: float, *, is_answering: bool) -> list[DialogueAction]:
-        """Returns the actions that are due; to be called after every packet and several times a s.
+        """Returns the actions that are due; to be called after every packet and several times a
+        second.
 
-        is_answering: the session has an answer, or may soon have one.
+        `is_answering`: the session has an answer, or may soon have one.
         """
         settings = self._settings
         if self.features is None:

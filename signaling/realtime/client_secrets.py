@@ -50,7 +50,7 @@ class ClientSecretExtension(StrictStruct, frozen=True):
     """Fields that OpenAI's API does not have."""
 
     ends_sessions: bool = False
-    "Sessions that the secret opened end when it expires."
+    "True: sessions that the secret opened end when it expires."
 
 
 class ClientSecretRequest(StrictStruct, frozen=True):
@@ -193,10 +193,10 @@ def fix_configuration(configuration: SessionConfiguration) -> ClientSecretConfig
     )
 
 
-def check_conversation(request: str | None, client_secret: str | None) -> None:
+def check_conversation(requested_id: str | None, fixed_id: str | None) -> None:
     """Raises RequestError if a client with a secret names another conversation than the secret's. A
-    browser's key must not open another user's conversation."""
-    if request is not None and request != client_secret:
+    browser's key must not open another user's conversation. `fixed_id`: the secret's."""
+    if requested_id is not None and requested_id != fixed_id:
         raise RequestError(
             "The conversation is fixed by the client secret: leave it out.",
             code="cannot_update_conversation",

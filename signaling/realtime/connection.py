@@ -81,7 +81,8 @@ class SlowClient(EarshotError):
 
 
 class RealtimeConnection:
-    """Owner: the task that calls `run`. `send` may raise ClientDisconnected and SlowClient."""
+    """Connection of one client to its session. The task that calls `run` owns it. Its function
+    `send` may raise ClientDisconnected and SlowClient."""
 
     def __init__(
         self,
@@ -333,7 +334,7 @@ class RealtimeConnection:
             await self._check_rate(audio_ms)
         # Without turn detection nothing happens until the client commits, so no frame is urgent.
         gathers_audio = self._translator.configuration.settings.turn_detection is None
-        if not gathers_audio or self._audio_input.is_slice:
+        if not gathers_audio or self._audio_input.has_slice:
             await self._feed(self._audio_input.take())
 
     async def _check_rate(self, audio_ms: float) -> None:

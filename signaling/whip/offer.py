@@ -65,7 +65,7 @@ def settings_of(query: Mapping[str, str], initial_settings: SessionSettings) -> 
     )
 
 
-def unacceptable(error: RequestError) -> RequestError:
+def with_whip_code(error: RequestError) -> RequestError:
     """Gives valid SDP that we cannot accept the code for status 422 (4.4.3). Other errors stay as
     they are."""
     if error.code in ("sdp_without_audio", "sdp_without_opus"):

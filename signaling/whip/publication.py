@@ -1,4 +1,5 @@
-"""Publications. Each runs in its own task, from the offer until its peer is closed."""
+"""Publications: audio that a client sends by WHIP. Each runs in its own task, from the offer until
+its peer is closed."""
 
 import asyncio
 import logging
@@ -24,7 +25,7 @@ from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import InitialSettings, SessionSettings
 from signaling.call_stats import record_quality
-from signaling.whip.offer import unacceptable
+from signaling.whip.offer import with_whip_code
 from signaling.whip.sdp_fragment import (
     SdpFragment,
     mid_of,
@@ -150,7 +151,7 @@ class Publication:
         self._tasks: asyncio.TaskGroup | None = None
         self._restart: IceRestart | None = None
         "ICE restart that is in progress."
-        self._restarting: asyncio.Task[None] | None = None
+        self._restart_task: asyncio.Task[None] | None = None
 
     async def end(self) -> None:
         """Ends the publication; returns when everything is freed."""
@@ -187,18 +188,18 @@ class Publication:
         if self._peer is None:
             raise Conflict("there is no connection yet to restart", code="ice_not_connected")
         restart = self._peer.restart_ice()
-        side = await restart.begin(fragment.ufrag, fragment.password, fragment.candidates)
+        ours = await restart.begin(fragment.ufrag, fragment.password, fragment.candidates)
         if self._tasks is None:  # the publication ended meanwhile
             await restart.close()
             raise no_such_publication()
-        if self._restarting is not None:
-            self._restarting.cancel()
+        if self._restart_task is not None:
+            self._restart_task.cancel()
         self._restart, self._ufrag = restart, fragment.ufrag
         self.etag, self._candidates = _new_etag(), len(fragment.candidates)
-        self._restarting = self._tasks.create_task(
+        self._restart_task = self._tasks.create_task(
             self._run_restart(restart), name=f"{self.id}-ice"
         )
-        return write_fragment(self._mid, side.ufrag, side.password, side.candidates)
+        return write_fragment(self._mid, ours.ufrag, ours.password, ours.candidates)
 
     async def run(self, offer: str) -> None:
         """Serves the publication until the peer is gone or the session has ended; everything is
@@ -232,7 +233,7 @@ class Publication:
         try:
             answer = await peer.answer(offer)
         except RequestError as error:
-            return unacceptable(error)
+            return with_whip_code(error)
         except EarshotError as error:
             return error
         if self.answered.done():  # nobody waits for it any more
@@ -249,7 +250,7 @@ class Publication:
             self._note_end(await peer.run())
             self._tasks = None
             session.close()
-            for task in (idle, quality_task, self._restarting):
+            for task in (idle, quality_task, self._restart_task):
                 if task is not None:
                     task.cancel()
         return None

@@ -49,14 +49,14 @@ async def stream(
     """Streams events until the feed ends. A reader that is too slow is disconnected."""
     response = aioweb.StreamResponse(headers=HEADERS)
     await response.prepare(request)
-    lags = is_gone = False
+    is_too_slow = is_gone = False
     try:
         await _write_all(response, unread)
     except* ConnectionError:
         is_gone = True  # most streams end this way
     except* TimeoutError:
-        lags = True
-    if lags or unread.overflowed:
+        is_too_slow = True
+    if is_too_slow or unread.overflowed:
         logger.warning("! disconnected a reader of %s that was too slow", request.path)
         metrics.count("earshot_errors", code=LAGGING)
         if request.transport is not None:
@@ -69,14 +69,14 @@ async def stream(
 
 async def _write_all(response: aioweb.StreamResponse, unread: Outbox[FeedEntry]) -> None:
     async with asyncio.TaskGroup() as tasks:
-        heartbeat = tasks.create_task(_beat(response), name="whip-heartbeat")
+        heartbeat = tasks.create_task(_send_heartbeats(response), name="whip-heartbeat")
         async for entry in unread:
             async with asyncio.timeout(STALL_S):
                 await response.write(server_sent(entry))
         heartbeat.cancel()
 
 
-async def _beat(response: aioweb.StreamResponse) -> None:
+async def _send_heartbeats(response: aioweb.StreamResponse) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT_S)
         async with asyncio.timeout(STALL_S):

@@ -6,7 +6,7 @@ from core.errors import PayloadTooLarge, RequestError
 from media.webrtc.ice.candidates import MAX_CANDIDATES, candidates_in, read_candidate
 from media.webrtc.peer import Peer, PeerCallbacks
 from media.webrtc.sdp import checked_sdp
-from signaling.whip.offer import read_offer, unacceptable
+from signaling.whip.offer import read_offer, with_whip_code
 from signaling.whip.sdp_fragment import (
     check_if_match,
     mid_of,
@@ -51,7 +51,7 @@ def offers(data: bytes) -> None:
         checked = checked_sdp(sdp)
     except RequestError as error:
         assert error.code in REFUSED
-        assert unacceptable(error).code
+        assert with_whip_code(error).code
     else:
         assert checked.startswith("v=0")
     try:

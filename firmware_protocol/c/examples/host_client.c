@@ -245,7 +245,7 @@ static bool prepare_opus(talk *t) {
 
 int main(int argc, char **argv) {
   static talk t;
-  net_checked_in told;
+  net_checked_in check_in;
   net_url where;
   if (argc < 5) {
     fprintf(stderr,
@@ -253,16 +253,16 @@ int main(int argc, char **argv) {
             argv[0]);
     return 1;
   }
-  if (!net_check_in(argv[1], argv[2], CLIENT_ID, &told)) return 1;
-  if (told.code[0] != '\0' && told.token[0] == '\0') {
-    printf("code: %s\n", told.code);
+  if (!net_check_in(argv[1], argv[2], CLIENT_ID, &check_in)) return 1;
+  if (check_in.code[0] != '\0' && check_in.token[0] == '\0') {
+    printf("code: %s\n", check_in.code);
     return 2;
   }
   FILE *entropy = fopen("/dev/urandom", "rb");
-  if (entropy == NULL || !net_parse(told.url, &where)) return 1;
+  if (entropy == NULL || !net_parse(check_in.url, &where)) return 1;
   t.volume = 100;
   bool is_answered = false;
-  if (prepare_opus(&t) && start(&t, &where, told.token, argv[2], entropy) &&
+  if (prepare_opus(&t) && start(&t, &where, check_in.token, argv[2], entropy) &&
       (t.fd = net_connect(&where)) >= 0 && (t.answer = wav_create(argv[3], DOWN_HZ)) != NULL) {
     is_answered = converse(&t, argv + 4, argc - 4);
     is_answered = wav_close(t.answer) && is_answered;

@@ -293,8 +293,8 @@ earshot_status earshot_client_abort(earshot_client *client, bool is_wake_word) {
   bool is_speaking = client->state == EARSHOT_STATE_SPEAKING;
   if (status == EARSHOT_OK && is_speaking && is_wake_word) {
     client->state = EARSHOT_STATE_IDLE;
-    client->mode =
-        EARSHOT_MODE_AUTO; /* until the next listen: an announcement must not begin a turn */
+    /* Until the next listen: an announcement must not begin a turn. */
+    client->mode = EARSHOT_MODE_AUTO;
   }
   return status;
 }

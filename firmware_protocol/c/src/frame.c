@@ -14,12 +14,12 @@ static void put_number(earshot_writer *out, uint32_t number, int bytes) {
   }
 }
 
-static earshot_status take_payload(const uint8_t *payload, size_t len, uint32_t said, uint32_t kind,
-                                   earshot_frame *frame) {
+static earshot_status take_payload(const uint8_t *payload, size_t len, uint32_t announced,
+                                   uint32_t kind, earshot_frame *frame) {
   if (kind > EARSHOT_FRAME_JSON) return EARSHOT_BAD_KIND;
-  if (said > EARSHOT_PAYLOAD_BYTES_MAX) return EARSHOT_TOO_LARGE;
-  if (len < said) return EARSHOT_TRUNCATED;
-  if (len > said) return EARSHOT_TRAILING;
+  if (announced > EARSHOT_PAYLOAD_BYTES_MAX) return EARSHOT_TOO_LARGE;
+  if (len < announced) return EARSHOT_TRUNCATED;
+  if (len > announced) return EARSHOT_TRAILING;
   frame->kind = (earshot_frame_kind)kind;
   frame->payload = payload;
   frame->payload_len = len;

@@ -1,4 +1,4 @@
-/* A check for all tests that names its line. */
+/* A check that prints its file and line when it fails. */
 #ifndef EARSHOT_TEST_CHECK_H
 #define EARSHOT_TEST_CHECK_H
 

@@ -11,8 +11,8 @@ static const char accepted[] =
 #define RX_BYTES 70000
 #define TX_BYTES 80000
 
-/* Predictable, so that every run has the same bytes. */
-static inline uint32_t count_up(void *context) {
+/* Pseudo-random numbers, the same in every run. */
+static inline uint32_t next_random(void *context) {
   uint32_t *last = context;
   return *last = *last * 1664525U + 1013904223U;
 }
@@ -39,7 +39,7 @@ static inline earshot_config rig_config(rig *r, int version, size_t rx_cap, size
   config.tx = r->tx;
   config.tx_cap = tx_cap;
   config.skips_accept = true; /* `accepted` is the same for every key */
-  config.random = count_up;
+  config.random = next_random;
   config.random_context = &r->seed;
   return config;
 }

@@ -30,13 +30,14 @@ static void *exact_copy(const void *data, size_t len) {
 
 static size_t step_of(size_t len) { return len <= EVERY_CUT_BYTES ? 1 : len / 400; }
 
-/* Returns a hash of all fields of an event. */
+/* Adds bytes to a hash. */
 static uint64_t add_bytes(uint64_t sum, const void *data, size_t len) {
   const uint8_t *at = data;
   for (size_t i = 0; i < len; i++) sum = (sum ^ at[i]) * 1099511628211U;
   return (sum ^ len) * 1099511628211U;
 }
 
+/* Adds all fields of an event to a hash. */
 static uint64_t add_event(uint64_t sum, const earshot_event *event) {
   int32_t numbers[] = {(int32_t)event->kind,
                        event->is_partial,
@@ -80,7 +81,7 @@ static uint64_t through_client(int version, size_t len, size_t cut, uint32_t see
     sum = feed(&r, stream + cut, len - cut, sum);
   } else {
     for (size_t at = 0, piece; at < len; at += piece) {
-      piece = count_up(&seed) >> (seed % 2 ? 30 : 22);
+      piece = next_random(&seed) >> (seed % 2 ? 30 : 22);
       piece = piece > len - at ? len - at : piece;
       sum = feed(&r, stream + at, piece, sum);
     }

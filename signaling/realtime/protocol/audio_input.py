@@ -35,16 +35,15 @@ class InputAudioDecoder:
     def push(self, audio: str) -> float:
         """Keeps the audio until it is taken; returns its length in ms. Raises RequestError
         invalid_audio."""
-        if data := _decode_base64(
-            audio, self._format, "audio"
-        ):  # empty audio would stay in the list
+        data = _decode_base64(audio, self._format, "audio")
+        if data:  # empty audio would stay in the list
             self._pending.append(data)
             self._pending_bytes += len(data)
         samples = len(data) // sample_bytes(self._format)
         return samples_to_ms(samples, rate_of(self._format))
 
     @property
-    def is_slice(self) -> bool:
+    def has_slice(self) -> bool:
         """True if a full slice is kept. Shorter frames cost more: most of a frame's cost does not
         depend on its length."""
         return self._pending_bytes >= self._slice_bytes
@@ -109,8 +108,8 @@ def _slices(pcm: Pcm, format_: FormatName) -> Iterator[Pcm]:
     """Cuts audio into slices: resampling five minutes at once would block the event loop for
     0.1 s."""
     step = ms_to_samples(SLICE_MS, rate_of(format_))
-    for at in range(0, len(pcm), step):
-        yield pcm[at : at + step]
+    for start in range(0, len(pcm), step):
+        yield pcm[start : start + step]
 
 
 def _decode_base64(audio: str, format_: FormatName, param: str) -> bytes:

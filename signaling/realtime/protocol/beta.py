@@ -1,6 +1,7 @@
-"""Translates the beta shape of the API: event names, and the flat session object. Client events
-become GA events before they are checked, so that both shapes meet the same rules. Values of a wrong
-type are left for those rules to refuse. No state, no I/O."""
+"""Translates between the beta and the GA (general availability) shape of the API: event names, and
+the flat session object of the beta. Client events become GA events before they are checked, so that
+both shapes meet the same rules. Values of a wrong type are left for those rules to refuse. No
+state, no I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -237,8 +238,8 @@ def _value_at(tree: Json, path: tuple[str, ...]) -> Any:
 
 
 def _put(tree: Json, path: tuple[str, ...], value: Any) -> None:
-    """Sets a value in nested objects. A client's value that is no object on the way stays as it
-    is."""
+    """Sets a value in nested objects. Where the client sent another value than an object on the
+    way, nothing is set."""
     *above, last = path
     node: Any = tree
     for step in above:

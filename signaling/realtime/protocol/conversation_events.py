@@ -1,4 +1,5 @@
-"""Encodes responses as server events. Several may be open, each in its own format. No I/O."""
+"""Encodes responses, the input and the items of the conversation as server events. Several
+responses may be open, each in its own audio format. No I/O."""
 
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -73,7 +74,7 @@ class _OpenResponse:
 
 
 class ResponseEventEncoder:
-    """Encodes the response events of one connection. sends_audio: audio goes out as events;
+    """Encodes the response events of one connection. `sends_audio`: audio goes out as events;
     otherwise it is on the media track."""
 
     def __init__(self, conversation_id: str, *, sends_audio: bool) -> None:
@@ -105,7 +106,7 @@ class ResponseEventEncoder:
                     event(f"response.output_{kind}.delta", **_part_ids(session_event), delta=delta)
                 ]
             case OutputAudioDelta():
-                return self._sound(session_event, configuration)
+                return self._audio(session_event, configuration)
             case FunctionCallArgumentsDelta(call_id=call_id, delta=delta):
                 return [
                     event(f"{ARGUMENTS}.delta", **_ids(session_event), call_id=call_id, delta=delta)
@@ -129,27 +130,30 @@ class ResponseEventEncoder:
         return event(f"response.{stage}", response=response)
 
     def _added(self, session_event: OutputItemAdded) -> list[Json]:
-        whole, in_list = self._whole("added", session_event)
+        in_response, in_conversation = self._item_events("added", session_event)
         if not isinstance(session_event.item, MessageItem):
-            return [whole, *in_list]
+            return [in_response, *in_conversation]
         ids = {**_item_ids(session_event), "content_index": 0}
         part = part_json(self._response_state(session_event.response_id).modality, "")
-        return [whole, *in_list, event("response.content_part.added", **ids, part=part)]
+        part_event = event("response.content_part.added", **ids, part=part)
+        return [in_response, *in_conversation, part_event]
 
     def _done(self, session_event: OutputItemDone) -> list[Json]:
         """Returns the events that end an output item."""
-        whole, in_list = self._whole("done", session_event)
+        in_response, in_conversation = self._item_events("done", session_event)
         match session_event.item:
             case MessageItem(text=text):
-                return [*self._content_done(session_event, text), whole, *in_list]
+                content = self._content_done(session_event, text)
+                return [*content, in_response, *in_conversation]
             case FunctionCallItem(status="completed") as call:
                 of_call: Json = {**_item_ids(session_event), "call_id": call.call_id}
                 done_event = event(f"{ARGUMENTS}.done", **of_call, name=call.name)
-                return [{**done_event, "arguments": call.arguments}, whole, *in_list]
+                arguments = {**done_event, "arguments": call.arguments}
+                return [arguments, in_response, *in_conversation]
             case _:  # no `arguments.done`: a client would run the call, and this one was cut off
-                return [whole, *in_list]
+                return [in_response, *in_conversation]
 
-    def _whole(
+    def _item_events(
         self, stage: str, session_event: OutputItemAdded | OutputItemDone
     ) -> tuple[Json, list[Json]]:
         """Returns the item's event in the response, and those in the conversation if it belongs
@@ -159,10 +163,10 @@ class ResponseEventEncoder:
             "response_id": session_event.response_id,
             "output_index": session_event.output_index,
         }
-        whole = event(f"response.output_item.{stage}", **ids, item=out)
+        in_response = event(f"response.output_item.{stage}", **ids, item=out)
         if not self._response_state(session_event.response_id).in_conversation:
-            return whole, []
-        return whole, [item_event(stage, out, session_event.previous_item_id)]
+            return in_response, []
+        return in_response, [item_event(stage, out, session_event.previous_item_id)]
 
     def _content_done(self, done: OutputItemDone, text: str) -> list[Json]:
         """Returns the events that end the text and the audio of an item."""
@@ -181,7 +185,7 @@ class ResponseEventEncoder:
             closed,
         ]
 
-    def _sound(
+    def _audio(
         self, session_event: OutputAudioDelta, configuration: SessionConfiguration
     ) -> list[Json]:
         if not self._sends_audio:
@@ -263,12 +267,12 @@ class InputEventEncoder:
             case SpeechStopped(item_id, end_ms):
                 self._speech_start_ms = None
                 return [_speech("stopped", item_id=item_id, audio_end_ms=end_ms)]
-            # the protocol has no event for it: a segment of length zero ends
+            # the protocol has no event for it: the speech ends where it began
             case SpeechDiscarded(item_id):
-                end_ms_or_none, self._speech_start_ms = self._speech_start_ms, None
-                if end_ms_or_none is None:
+                began_ms, self._speech_start_ms = self._speech_start_ms, None
+                if began_ms is None:
                     return []
-                return [_speech("stopped", item_id=item_id, audio_end_ms=end_ms_or_none)]
+                return [_speech("stopped", item_id=item_id, audio_end_ms=began_ms)]
             case TimeoutTriggered(item_id, start_ms, end_ms):
                 span: Json = {"audio_start_ms": start_ms, "audio_end_ms": end_ms}
                 name = "input_audio_buffer.timeout_triggered"

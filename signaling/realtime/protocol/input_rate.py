@@ -28,8 +28,8 @@ PARAM = "session.audio.input.format"
 "Field that the warning names."
 
 WARNING = (
-    "The audio comes at two thirds of real time, as 16 kHz does that is read as 24 kHz: it is heard"
-    " too fast. If it is 16 kHz, send session.audio.input.format"
+    "The audio comes at two thirds of real time. That happens if 16 kHz audio is declared as"
+    " 24 kHz: it is heard too fast. If it is 16 kHz, send session.audio.input.format"
     ' {"type": "audio/pcm", "rate": 16000}.'
 )
 

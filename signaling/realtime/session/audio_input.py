@@ -129,7 +129,7 @@ def with_turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad
     )
     fresh = TurnDetection(kind=kind)
     now = now if now and now.kind == kind else fresh
-    both = replace(
+    common = replace(
         now,
         create_response=updated_value(
             sent.create_response, now.create_response, fresh.create_response
@@ -140,10 +140,10 @@ def with_turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad
     )
     if isinstance(sent, SemanticVad):
         return replace(
-            both, eagerness=updated_value(sent.eagerness, now.eagerness, fresh.eagerness)
+            common, eagerness=updated_value(sent.eagerness, now.eagerness, fresh.eagerness)
         )
     return replace(
-        both,
+        common,
         threshold=updated_value(sent.threshold, now.threshold, fresh.threshold),
         prefix_padding_ms=updated_value(
             sent.prefix_padding_ms, now.prefix_padding_ms, fresh.prefix_padding_ms
@@ -159,15 +159,15 @@ def turn_detection_json(detection: TurnDetection | None) -> dict[str, object] | 
     """Returns the turn detection as clients see it; None if it is off."""
     if detection is None:
         return None
-    both: dict[str, object] = {
+    common: dict[str, object] = {
         "type": detection.kind,
         "create_response": detection.create_response,
         "interrupt_response": detection.interrupt_response,
     }
     if detection.kind == "semantic_vad":
-        return {**both, "eagerness": detection.eagerness}
+        return {**common, "eagerness": detection.eagerness}
     return {
-        **both,
+        **common,
         "threshold": detection.threshold,
         "prefix_padding_ms": detection.prefix_padding_ms,
         "silence_duration_ms": detection.silence_ms,

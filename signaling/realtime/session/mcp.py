@@ -106,9 +106,8 @@ def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
         )
     if url:
         try:
-            parse_fetch_target(
-                url
-            )  # checked here already: the session shows its servers, and that parses the URL
+            # checked here already: the session shows its servers, and that parses the URL
+            parse_fetch_target(url)
         except UrlNotAllowed as why:
             raise RequestError(
                 f"The MCP server {sent.server_label!r} is refused: {why}.",
@@ -123,19 +122,21 @@ def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
         _allowed(sent.allowed_tools),
         _approval(sent_object(sent.require_approval)),
         at,
-        _unset_groups(sent),
+        _omitted_fields(sent),
     )
 
 
-def _unset_groups(sent: McpTool) -> frozenset[str]:
-    groups = {
+def _omitted_fields(sent: McpTool) -> frozenset[str]:
+    """Returns the fields of ClientMcpServer for which the client sent nothing."""
+    sources = {
         "headers": (sent.headers, sent.authorization),
         "description": (sent.server_description,),
         "allowed": (sent.allowed_tools,),
         "approval": (sent.require_approval,),
     }
-    names = groups.items()
-    return frozenset(name for name, fields in names if all(value is UNSET for value in fields))
+    return frozenset(
+        name for name, values in sources.items() if all(value is UNSET for value in values)
+    )
 
 
 def server_json(server: ClientMcpServer) -> dict[str, object]:

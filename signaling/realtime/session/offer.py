@@ -82,7 +82,7 @@ def configuration_of(
     if client_secret is not None:
         session = client_secret.session
         check_conversation(query.get("conversation_id"), conversation_of(session))
-        fixed = fix_configuration(configuration_of(_named(session), initial_settings, session))
+        fixed = fix_configuration(configuration_of(_query_of(session), initial_settings, session))
         fixed = replace(fixed, secret_holder=client_secret.secret_holder)
         return _within_secret(fixed, apply_session_update(fixed, sent)) if sent else fixed
     conversation_id = query.get("conversation_id")
@@ -100,14 +100,14 @@ def configuration_of(
     configuration = SessionConfiguration(
         settings,
         conversation_id=conversation_id,
-        knows_conversations=conversation_id is not None,
+        shows_extension=conversation_id is not None,
     )
     return apply_session_update(configuration, sent) if sent else configuration
 
 
-def _named(client_secret: SessionObject) -> dict[str, str]:
-    """Returns a query that only names the secret's conversation."""
-    conversation_id = conversation_of(client_secret)
+def _query_of(session: SessionObject) -> dict[str, str]:
+    """Returns a query that only names the conversation of a client secret's session object."""
+    conversation_id = conversation_of(session)
     return {} if conversation_id is None else {"conversation_id": conversation_id}
 
 

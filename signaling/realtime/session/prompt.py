@@ -15,7 +15,7 @@ PromptVariableName = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class TextValue(StrictStruct, frozen=True, tag="input_text", tag_field="type"):
-    """Text for a place in a prompt."""
+    """Text for a variable of a prompt."""
 
     text: str
 
@@ -32,7 +32,7 @@ PromptVariable: TypeAlias = str | TextValue | ImageValue | FileValue
 
 
 class PromptReference(StrictStruct, frozen=True):
-    """Client's reference to a stored prompt, with values for its places."""
+    """Client's reference to a stored prompt, with values for its variables."""
 
     id: PromptVariableName
     version: OptionalField[PromptVariableName] = UNSET

@@ -76,15 +76,16 @@ class SessionConfiguration:
     output_format: FormatName = PCM
     "Format of the audio that the client gets."
     says_input_rate: bool = False
-    "The client stated the rate of its audio; otherwise the real rate may differ."
+    "True: the client stated the rate of its audio. False: the real rate may differ."
     is_beta: bool = False
-    "The client uses the beta shape of the API."
+    "True: the client uses the beta shape of the API."
     has_spoken: bool = False
-    "The client has received audio of a response, so the voice cannot be changed any more."
+    "True: the client has received audio of a response, so the voice cannot be changed any more."
     secret_holder: ClientSecretHolder | None = None
     "Holder of the client secret; None if the client came with the server's key."
-    knows_conversations: bool = False
-    "The client sent the field `earshot`, so it is shown that field."
+    shows_extension: bool = False
+    """True: the client named a conversation or sent the field `earshot`, so it is shown that
+    field."""
 
 
 def own_voice(voice: str | VoiceId) -> str:
@@ -144,7 +145,7 @@ def session_json(configuration: SessionConfiguration, session_id: str) -> dict[s
     """Returns the full session object with the values in effect."""
     settings = configuration.settings
     common: dict[str, Any] = {"id": session_id, "include": sorted(configuration.include) or None}
-    if configuration.knows_conversations:
+    if configuration.shows_extension:
         common["earshot"] = {"conversation_id": configuration.conversation_id}
         common["earshot"] |= extension_json(settings)
         if decoding := decoding_json(settings):
@@ -297,7 +298,7 @@ def _with_extension(
     if isinstance(sent.earshot, UnsetType):
         return configuration
     conversation_id = conversation_of(sent) or configuration.conversation_id
-    return replace(configuration, conversation_id=conversation_id, knows_conversations=True)
+    return replace(configuration, conversation_id=conversation_id, shows_extension=True)
 
 
 def _input_json(configuration: SessionConfiguration) -> dict[str, Any]:

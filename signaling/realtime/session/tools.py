@@ -19,7 +19,7 @@ MAX_TOOLS = 128
 
 FunctionName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 
-_NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 "Parameters of a function without arguments."
 
 _DEFAULTS = SessionSettings()
@@ -88,7 +88,7 @@ def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> Clie
                 code="invalid_value",
                 param=f"{param}.parameters",
             )
-        parameters = _NOTHING if tool.parameters is None else tool.parameters
+        parameters = _NO_PARAMETERS if tool.parameters is None else tool.parameters
         specs[tool.name] = ToolSpec(tool.name, tool.description or "", parameters)
     return ClientToolSet(tuple(specs.values()), tuple(servers.values()))
 

@@ -38,8 +38,8 @@ def test_a_failed_restart_keeps_the_old_path(monkeypatch: pytest.MonkeyPatch) ->
             late = await publisher.patch(publisher.fragment(), If_Match=publisher.etag)
             assert late.status == 412  # of the former ICE session
             (one,) = server.door.publications._publications.values()
-            assert one._restarting is not None
-            await one._restarting
+            assert one._restart_task is not None
+            await one._restart_task
             assert Process().num_fds() == before
             async with server.http.get(f"{publisher.location}/events") as events:
                 for _ in range(2):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from core.errors import PayloadTooLarge, RequestError
 from media.webrtc.ice.candidates import MAX_CANDIDATES, read_candidate
 from pipeline.shared.settings import SessionSettings
-from signaling.whip.offer import MAX_OFFER_BYTES, read_offer, settings_of, unacceptable
+from signaling.whip.offer import MAX_OFFER_BYTES, read_offer, settings_of, with_whip_code
 from signaling.whip.sdp_fragment import (
     MAX_FRAGMENT_BYTES,
     SdpFragment,
@@ -194,7 +194,7 @@ def test_unacceptable_offers_have_another_code_than_invalid_ones() -> None:
         ("sdp_without_audio", "offer_not_acceptable"),
         ("invalid_sdp", "invalid_sdp"),
     ):
-        assert unacceptable(RequestError("x", code=code)).code == expected
+        assert with_whip_code(RequestError("x", code=code)).code == expected
 
 
 lines = st.lists(

@@ -86,8 +86,8 @@ def test_a_slice_is_full_when_it_is_long_enough(name: FormatName, size: int) -> 
     for _ in range(2 * many + 2):
         code = SENT[:size].tobytes() if name == "audio/pcm" else bytes(size)
         sent.push(b64encode(code).decode())
-        full.append(sent.is_slice)
-        if sent.is_slice:
+        full.append(sent.has_slice)
+        if sent.has_slice:
             assert [len(frame.pcm) for frame in sent.take()] == [ASR_RATE_HZ * SLICE_MS // 1000]
     assert full == ([False] * (many - 1) + [True]) * 2 + [False, False]
 
@@ -98,7 +98,7 @@ def test_gathered_appends_are_one_stream_without_loss() -> None:
         sent.push(base64(SENT[at : at + 480]))
         with pytest.raises(RequestError):
             sent.push("%%%%")
-        if sent.is_slice:
+        if sent.has_slice:
             frames += sent.take()
     frames += sent.take()
     assert list(sent.take()) == []
