@@ -1,2 +1,1 @@
-"""Device registry in a database: an SQLite file, or another database that SQLAlchemy's URL
-names."""
+"""Device registry in a database: an SQLite file, or any database that an SQLAlchemy URL names."""

@@ -190,8 +190,8 @@ def _make_files_private(url: URL) -> None:
         file = Path(url.database)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in (file, *(file.with_name(file.name + end) for end in SQLITE_SIDE_FILES)):
-            if done := make_private(path, "config.devices.database"):
-                logger.warning("! devices: %s", done)
+            if warning := make_private(path, "config.devices.database"):
+                logger.warning("! devices: %s", warning)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
 
 
@@ -218,7 +218,6 @@ def count_devices(url: str) -> int | None:
                 return None
             return connection.execute(select(func.count()).select_from(devices)).scalar_one()
     except (SQLAlchemyError, OSError) as error:
-        cause = getattr(error, "orig", None) or error
-        raise StorageError(str(cause).partition("\n")[0]) from error
+        raise StorageError(first_line(error)) from error
     finally:
         engine.dispose()

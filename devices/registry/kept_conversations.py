@@ -1,8 +1,8 @@
 """Conversations that persons keep on the server, in the database of the devices: the text of both
 sides, and the calls of the server's tools.
 
-Each belongs to the named key of the request, or to the server's owner. Turns are only added: two
-browsers that write into one conversation take nothing from each other.
+Each belongs to the named key of the request, or to the server's owner. Turns are only added, so two
+browsers that write into one conversation do not overwrite each other.
 """
 
 import asyncio
@@ -26,21 +26,24 @@ from devices.registry.tables import kept_conversations, kept_turns, named_keys
 logger = logging.getLogger(__name__)
 
 MAX_PER_OWNER = 100
-"Most conversations of one key: a list that a person can read. The longest unchanged go first."
+"""Limit of conversations per owner: a list that a person can read. Those unchanged for the longest
+time are deleted first."""
 
 MAX_TURNS = 200
-"Most turns of one conversation, as many as the page shows. The oldest go first."
+"Limit of turns per conversation, as many as the page shows. The oldest are deleted first."
 
 MAX_CONVERSATION_BYTES = 2**20
-"Most UTF-8 bytes of one conversation: what the server remembers of one. The oldest turns go first."
+"Limit of UTF-8 bytes per conversation, the same as in memory. The oldest turns are deleted first."
 
 MAX_OWNER_BYTES = 4 * 2**20
-"Most UTF-8 bytes of one key: some months of talking. The longest unchanged go first."
+"""Limit of UTF-8 bytes per owner: some months of talking. Conversations unchanged for the longest
+time are deleted first."""
 
 MAX_SERVER_BYTES = 128 * 2**20
-"Most UTF-8 bytes of all keys: half of what one file of a backup may have. No more are kept then."
+"""Limit of UTF-8 bytes of all owners: half of what one file of a backup may have. Above it, the
+server adds nothing."""
 
-EXPIRY_S = 3600.0
+EXPIRY_INTERVAL_S = 3600.0
 "Interval at which old conversations are deleted, in seconds."
 
 TITLE_CHARS = 80
@@ -57,7 +60,7 @@ class KeptToolCall:
     arguments: str
     "A JSON object."
     output: str | None = None
-    "Result; None: none came."
+    "None: the call gave no result."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ class KeptConversationSummary:
 
 
 class KeptConversations:
-    """All conversations that are kept. `CALLER_KEY` says whose are meant."""
+    """All conversations that are kept. Each call is about those of the owner that `CALLER_KEY`
+    names."""
 
     def __init__(self, database: Database, clock: Clock, days: int) -> None:
         """days: how long a conversation is kept after its last change. 0: nothing is kept."""
@@ -103,7 +107,7 @@ class KeptConversations:
 
     async def list_all(self) -> Sequence[KeptConversationSummary]:
         """Returns the caller's conversations, the latest first. Raises StorageError."""
-        owner, since = _caller(), self._oldest()
+        owner, since = _caller(), self._cutoff()
 
         def work(connection: Connection) -> Sequence[KeptConversationSummary]:
             mine = (_kept.owner == owner) & (_kept.changed >= since)
@@ -120,20 +124,26 @@ class KeptConversations:
     async def read(self, conversation_id: str) -> Sequence[KeptTurn]:
         """Returns the turns of a conversation, the oldest first. Raises NotFound for one that is
         not kept, also if another key keeps one with this id; StorageError."""
-        owner, since = _caller(), self._oldest()
+        owner, since = _caller(), self._cutoff()
 
         def work(connection: Connection) -> Sequence[KeptTurn]:
-            found = select(_kept.id).where(_is(owner, conversation_id) & (_kept.changed >= since))
+            found = select(_kept.id).where(
+                _is_conversation(owner, conversation_id) & (_kept.changed >= since)
+            )
             if connection.execute(found).one_or_none() is None:
                 raise _not_found(conversation_id)
-            mine = select(kept_turns).where(_is_of(owner, conversation_id)).order_by(_turns.number)
+            mine = (
+                select(kept_turns)
+                .where(_is_turn_of(owner, conversation_id))
+                .order_by(_turns.number)
+            )
             return [_turn(row) for row in connection.execute(mine)]
 
         return await self._database.run(work)
 
     async def begin(self, conversation_id: str) -> None:
-        """Begins to keep a conversation; does nothing for one that is kept. The longest unchanged
-        one is deleted if there are too many.
+        """Begins to keep a conversation; does nothing for one that is already kept. If there are
+        too many, those unchanged for the longest time are deleted.
 
         Raises Forbidden conversations_not_kept if the server keeps none, Conflict
         kept_conversations_full, StorageError.
@@ -169,7 +179,7 @@ class KeptConversations:
             count = _find(connection, owner, conversation_id)
             if count is None:
                 raise _not_found(conversation_id)
-            mine = _is_of(owner, conversation_id)
+            mine = _is_turn_of(owner, conversation_id)
             for turn in turns:
                 calls = [asdict(call) for call in turn.tool_calls]
                 values = {"said": turn.said, "reply": turn.reply, "tool_calls": calls}
@@ -184,7 +194,7 @@ class KeptConversations:
                 "turn_count": count,
                 "size_bytes": _shorten(connection, mine),
             }
-            where = _is(owner, conversation_id)
+            where = _is_conversation(owner, conversation_id)
             connection.execute(update(kept_conversations).where(where).values(changes))
             _drop_oldest(connection, owner, kept_id=conversation_id)
 
@@ -193,7 +203,7 @@ class KeptConversations:
     async def delete(self, conversation_id: str) -> None:
         """Deletes a conversation of the caller; does nothing for one that is not kept. Raises
         StorageError."""
-        where = _is(_caller(), conversation_id)
+        where = _is_conversation(_caller(), conversation_id)
         await self._database.run(
             lambda connection: connection.execute(delete(kept_conversations).where(where))
         )
@@ -214,18 +224,18 @@ class KeptConversations:
         while True:
             with suppress(StorageError):  # the database logs it, and the next try comes
                 await self.expire()
-            await asyncio.sleep(EXPIRY_S)
+            await asyncio.sleep(EXPIRY_INTERVAL_S)
 
     async def expire(self) -> None:
         """Deletes what was kept long enough, of all keys. Raises StorageError."""
-        old = _kept.changed < self._oldest()
+        old = _kept.changed < self._cutoff()
         count = await self._database.run(
             lambda connection: connection.execute(delete(kept_conversations).where(old)).rowcount
         )
         if count:
             logger.info("= %d kept conversations were deleted: older than history.days", count)
 
-    def _oldest(self) -> datetime:
+    def _cutoff(self) -> datetime:
         return self._clock.wall() - timedelta(days=self._days)
 
     def _check_allowed(self) -> None:
@@ -246,11 +256,11 @@ def _caller() -> str:
     return "" if key is None else key.id
 
 
-def _is(owner: str, conversation_id: str) -> ColumnElement[bool]:
+def _is_conversation(owner: str, conversation_id: str) -> ColumnElement[bool]:
     return (_kept.owner == owner) & (_kept.id == conversation_id)
 
 
-def _is_of(owner: str, conversation_id: str) -> ColumnElement[bool]:
+def _is_turn_of(owner: str, conversation_id: str) -> ColumnElement[bool]:
     return (_turns.owner == owner) & (_turns.conversation_id == conversation_id)
 
 
@@ -267,7 +277,9 @@ def _not_found(conversation_id: str) -> NotFound:
 
 def _find(connection: Connection, owner: str, conversation_id: str) -> int | None:
     """Returns the number of turns so far, and locks the conversation; None: it is not kept."""
-    found = select(_kept.turn_count).where(_is(owner, conversation_id)).with_for_update()
+    found = (
+        select(_kept.turn_count).where(_is_conversation(owner, conversation_id)).with_for_update()
+    )
     return connection.execute(found).scalar_one_or_none()
 
 
@@ -291,7 +303,7 @@ def _check_room(connection: Connection) -> None:
 def _title(connection: Connection, owner: str, conversation_id: str) -> str:
     first = (
         select(_turns.said)
-        .where(_is_of(owner, conversation_id) & (_turns.said != ""))
+        .where(_is_turn_of(owner, conversation_id) & (_turns.said != ""))
         .order_by(_turns.number)
         .limit(1)
     )
@@ -312,15 +324,16 @@ def _shorten(connection: Connection, mine: ColumnElement[bool]) -> int:
 
 
 def _drop_oldest(connection: Connection, owner: str, *, kept_id: str) -> None:
-    """Deletes the longest unchanged conversations above the limits of one key, but never the one
-    that is written now."""
+    """Deletes the conversations above the limits of one owner, those unchanged for the longest time
+    first, but never the one that is written now."""
     rows = connection.execute(
         select(_kept.id, _kept.size_bytes)
         .where((_kept.owner == owner) & (_kept.id != kept_id))
         .order_by(_kept.changed.desc())
     ).all()
     size_bytes = 0
+    # the conversation that is written now counts first, with its largest size
     for index, row in enumerate(rows, start=2):
         size_bytes += row.size_bytes
         if index > MAX_PER_OWNER or size_bytes > MAX_OWNER_BYTES - MAX_CONVERSATION_BYTES:
-            connection.execute(delete(kept_conversations).where(_is(owner, row.id)))
+            connection.execute(delete(kept_conversations).where(_is_conversation(owner, row.id)))

@@ -23,7 +23,7 @@ WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 _ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """TCP keepalive: a connection that only listens would not notice that the database's machine lost
-its power. With it that takes a minute."""
+its power. With keepalive it notices this within a minute."""
 
 
 class DeviceChangeChannel:
@@ -41,7 +41,8 @@ class DeviceChangeChannel:
             connection.execute(select(func.pg_notify(CHANNEL, self._own)))
 
     async def receive(self, on_change: Callable[[], None]) -> None:
-        """Receives messages until cancelled; returns at once if the database or driver has none.
+        """Receives messages until cancelled; returns at once if the database or its driver cannot
+        send any.
 
         on_change: called at each change by another server, and after each connect, because messages
             may have been missed.

@@ -74,7 +74,7 @@ def all_devices(connection: Connection) -> Sequence[Device]:
 
 def insert_device(connection: Connection, claims: DeviceClaims, now: datetime) -> DeviceRow:
     """Adds the device as new, without a code. If another server just added it, that row is
-    returned. It is locked."""
+    returned. The row is locked."""
     values = {
         "id": new_id("dev"),
         "kind": claims.kind,

@@ -40,7 +40,7 @@ class DeviceRegistry:
 
         async with open_database(sqlite_url(file)) as database:
             registry = DeviceRegistry(database, clock, RegistrySettings())
-            device = await registry.check_in(DeviceClaims("xiaozhi", mac, address))
+            device = await registry.check_in(claims)
             await registry.approve(device.id, device.pairing_code)
     """
 
@@ -90,7 +90,9 @@ class DeviceRegistry:
 
     async def by_id(self, device_id: str) -> Device:
         """Returns the device. Raises NotFound."""
-        return await self._database.run(lambda connection: queries.change(connection, device_id))
+        return await self._database.run(
+            lambda connection: queries.device_of(queries.by_id(connection, device_id))
+        )
 
     async def all_devices(self) -> Sequence[Device]:
         """Returns all devices, the longest known first."""
@@ -235,7 +237,7 @@ class DeviceRegistry:
 
         def work(connection: Connection) -> Device:
             values: dict[str, object] = {
-                k: value for k, value in given.items() if value is not None
+                column: value for column, value in given.items() if value is not None
             }
             if profile is not None:
                 row = queries.by_id(connection, device_id, for_update=True)
@@ -269,8 +271,8 @@ class DeviceRegistry:
     def _changed_columns(
         self, connection: Connection, row: DeviceRow, claims: DeviceClaims, now: datetime
     ) -> dict[str, object]:
-        """Returns the columns that a contact changes; values that the device does not report
-        stay."""
+        """Returns the columns that a contact changes. A value that the device does not report is
+        left as it is."""
         identity, is_trusted = claims.identity, self._settings.rule.approves(claims.address)
         is_code_free = is_code_expired(row.pairing_code_expires, now)
         if not (is_trusted or is_code_free) and identities.is_late(row, identity):

@@ -1,6 +1,6 @@
 """Keys of devices. Only digests are stored, so a reader of the database cannot act as a device.
 
-A token is looked up by its digest, so the time that takes reveals nothing about the token.
+A key is looked up by its digest, so the time of the look-up reveals nothing about the key.
 """
 
 import secrets
@@ -35,7 +35,7 @@ def store(
     """Stores a key in addition to the last few of the same board.
 
     Deletes keys of boards that no longer wait for approval, and expired keys.
-    identity: of the board that receives it; empty: not known.
+    identity: identity of the board that receives the key; empty: not known.
     """
     is_this = tokens.c.device_id == device.id
     known = [
@@ -66,7 +66,7 @@ def device_row_with_key(
 ) -> DeviceRow | None:
     """Returns the device that this key belongs to, approved or not.
 
-    identity: of the board that uses the key; empty: the door knows none.
+    identity: identity of the board that uses the key; empty: the door knows none.
     """
     where = (tokens.c.digest == digest_of(token)) & (tokens.c.expires > now)
     if identity:

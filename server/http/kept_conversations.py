@@ -21,14 +21,15 @@ MAX_ID_CHARS = 64
 "Longest id that a session may name for its conversation."
 
 MAX_TEXT_CHARS = 16_000
-"Most characters of one text: twenty minutes of speech."
+"Largest number of characters in one text: twenty minutes of speech."
 
 MAX_ADDED_TURNS = 20
-"""Most turns of one request, so that their texts fit into `server.max_body_bytes` in most
-languages."""
+"""Largest number of turns in one request, so that their texts fit into `server.max_body_bytes` in
+most languages."""
 
 MAX_TOOL_CALLS = 16
-"Most tool calls of one turn: several commands in one sentence, and a model that tries again."
+"""Largest number of tool calls in one turn: several commands in one sentence, and a model that
+tries again."""
 
 _TAG = "conversations"
 
@@ -46,7 +47,7 @@ class KeptToolCallBody(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     arguments: ToolText
     "A JSON object."
     output: ToolText | None = None
-    "Result; none: none came."
+    "None: the call gave no result."
 
     def __post_init__(self) -> None:
         """Raises ValueError for arguments that no session would take back."""
@@ -108,7 +109,7 @@ class KeptConversationsDoor:
     """HTTP handlers for the kept conversations."""
 
     def __init__(self, kept: KeptConversations, forget: Callable[[str], None]) -> None:
-        """forget: forgets the conversation with this id in memory, at once or when its last
+        """forget: removes the conversation with this id from memory, at once or when its last
         connection ends."""
         self._kept, self._forget = kept, forget
 
@@ -180,7 +181,7 @@ def kept_conversation_routes(door: KeptConversationsDoor) -> tuple[Route, ...]:
             "PUT",
             "/v1/conversations/{id}",
             door.begin,
-            "Begin to keep a conversation. Nothing changes for one that is kept.",
+            "Begin to keep a conversation. Nothing changes for one that is already kept.",
             _TAG,
             responses={204: None},
             error_codes=("invalid_value", *refusals),
