@@ -13,7 +13,8 @@ GRACE_S = 600.0
 before it fetches its firmware, and a device with bad Wi-Fi may still be fetching speech."""
 
 MAX_REMEMBERED = 1024
-"Most departed devices that are remembered. A further one needs the key after its disconnect."
+"""Limit of departed devices that are remembered. A further one needs the key as soon as it has
+disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class WillowDevices:
 
     @contextmanager
     def connected(self, connection: WillowConnection) -> Iterator[None]:
-        """Counts the device as connected while the body runs; the newer of two connections
+        """Counts the device as connected while the `with` block runs; the newer of two connections
         counts."""
         device_id = connection.device.id
         self._connections[device_id] = connection
@@ -77,10 +78,10 @@ class WillowDevices:
         name = str(address)
         if any(connection.address == name for connection in self._connections.values()):
             return True
-        left = self._departed.get(name)
-        return left is not None and left.remembered_until > self._clock.now()
+        departed = self._departed.get(name)
+        return departed is not None and departed.remembered_until > self._clock.now()
 
-    def speaker(
+    def sender(
         self, peer: str | None, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> WillowConnection | None:
         """Returns the device that a request comes from, among those connected from this address.
@@ -130,5 +131,6 @@ class WillowDevices:
             if departed.remembered_until > now
         }
         if len(self._departed) < MAX_REMEMBERED:
-            left = _DepartedDevice(connection.device.hardware_id, now + GRACE_S)
-            self._departed[connection.address] = left
+            self._departed[connection.address] = _DepartedDevice(
+                connection.device.hardware_id, now + GRACE_S
+            )

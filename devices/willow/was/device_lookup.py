@@ -17,7 +17,7 @@ class ConnectedDeviceLookup:
 
     def utterance(self, request: aioweb.Request) -> "ConnectedDeviceUtterance | None":
         address = socket_origin(request).address
-        found = self._door.connected_devices.speaker(address, request.query, request.headers)
+        found = self._door.connected_devices.sender(address, request.query, request.headers)
         return ConnectedDeviceUtterance(self._door, found) if found is not None else None
 
 
@@ -28,9 +28,9 @@ class ConnectedDeviceUtterance:
         self._door, self._connection = door, connection
         self._command: DeviceCommand | None = None
         self._is_awake = False
-        "The device reported a wake word before its speech."
+        "True: the device reported a wake word before its speech."
         self._is_begun = False
-        "The device may speak, and its speech is not recognised yet."
+        "True: the device may speak, and its speech is not recognised yet."
 
     @property
     def language(self) -> str:
@@ -63,7 +63,7 @@ class ConnectedDeviceUtterance:
         return True
 
     def end(self) -> None:
-        """Lets the command send its result, or another device of the room wake."""
+        """Lets the command send its result, or lets another device of the room be woken."""
         if self._is_begun:
             self._door.wake_arbiter.give_up(self._connection)
         if self._command is not None:

@@ -82,7 +82,7 @@ class WasDoor:
         )
         self._metrics = metrics
         self._refusal_log = RefusalLog()
-        self._open = 0
+        self._open_count = 0
         self._services = WasServices(
             directory=directory,
             presence=presence,
@@ -104,7 +104,7 @@ class WasDoor:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.wake_arbiter.run(), name="willow-wakes")
             tasks.create_task(self.commands.run(), name="willow-commands")
-            tasks.create_task(self._forget_refused(), name="willow-unwelcome")
+            tasks.create_task(self._forget_refused(), name="willow-refused")
 
     async def _forget_refused(self) -> None:
         """Removes the addresses of devices that were blocked or deleted after they disconnected.
@@ -133,7 +133,7 @@ class WasDoor:
         )
         if not ws.can_prepare(request).ok:
             raise RequestError("this path speaks WebSocket", code="websocket_expected")
-        with self._place():
+        with self._open_socket():
             await ws.prepare(request)
             await DeviceSession(ws, socket_origin(request), self._services, self._refusal_log).run()
             await ws.close()
@@ -162,21 +162,23 @@ class WasDoor:
         return True
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        if self._open >= MAX_OPEN:
+    def _open_socket(self) -> Iterator[None]:
+        """Counts an open socket while the `with` block runs. Raises OverloadedError."""
+        if self._open_count >= MAX_OPEN:
             raise OverloadedError(
                 f"{MAX_OPEN} sockets are open, the limit", retry_after_s=RETRY_AFTER_S
             )
-        self._open += 1
-        self._metrics.gauge("earshot_willow_connections", self._open)
+        self._open_count += 1
+        self._metrics.gauge("earshot_willow_connections", self._open_count)
         try:
             yield
         finally:
-            self._open -= 1
-            self._metrics.gauge("earshot_willow_connections", self._open)
+            self._open_count -= 1
+            self._metrics.gauge("earshot_willow_connections", self._open_count)
 
 
 def socket_origin(request: aioweb.Request) -> SocketOrigin:
+    """Returns the facts about the socket that a request came over."""
     is_direct = not is_forwarded(request.headers, request.version)
     address = peer_address(request.remote) if is_direct else None
     peer = request.transport.get_extra_info("peername") if request.transport else None

@@ -1,5 +1,4 @@
-"""Settings of the application server's door, apart from the door: the configuration imports no
-server."""
+"""Settings of the application server's door. The configuration imports them without the door."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -20,7 +20,8 @@ SSID_CHARS, PSK_CHARS = range(1, 33), range(8, 64)
 
 @dataclass(frozen=True, slots=True)
 class NvsSettings:
-    """Addresses of WAS and Wi-Fi that devices store; empty: never set."""
+    """Settings that devices keep in their non-volatile storage (NVS): the address of WAS, and the
+    Wi-Fi. Empty: never set."""
 
     was_url: str = ""
     wifi_ssid: str = ""
@@ -64,7 +65,7 @@ class WillowSettingsStore:
         await self._settings.write(CONFIG, dict(values) or None, device_id)
 
     async def nvs(self) -> NvsSettings:
-        """Returns the addresses of WAS and Wi-Fi."""
+        """Returns the address of WAS, and the Wi-Fi."""
         found = await self._table(NVS)
         return NvsSettings(**{name: str(found.get(name, "")) for name in NvsSettings.__slots__})
 
@@ -97,7 +98,7 @@ def read_nvs(sent: Mapping[str, object], old: NvsSettings, mask: str) -> NvsSett
 
     Raises RequestError, which names the wrong field and no password.
     """
-    was, wifi = _space(sent, "WAS"), _space(sent, "WIFI")
+    was, wifi = _section(sent, "WAS"), _section(sent, "WIFI")
     url = _text(was, "URL") or old.was_url
     ssid, psk = _text(wifi, "SSID") or old.wifi_ssid, _text(wifi, "PSK")
     psk = old.wifi_psk if psk in ("", mask) else psk
@@ -110,15 +111,15 @@ def read_nvs(sent: Mapping[str, object], old: NvsSettings, mask: str) -> NvsSett
     return NvsSettings(url, ssid, psk)
 
 
-def _space(sent: Mapping[str, object], name: str) -> Mapping[str, Any]:
+def _section(sent: Mapping[str, object], name: str) -> Mapping[str, Any]:
     found = sent.get(name, {})
     if not isinstance(found, Mapping):
         raise _refusal(name, "an object")
     return found
 
 
-def _text(space: Mapping[str, object], name: str) -> str:
-    found = space.get(name) or ""
+def _text(section: Mapping[str, object], name: str) -> str:
+    found = section.get(name) or ""
     if not isinstance(found, str):
         raise _refusal(name, "text")
     return found

@@ -132,7 +132,7 @@ async def partial_transcripts(
 
     on_partial: called with all words and their stable prefix.
 
-    Partials are the first to be dropped when the server is busy: then there are none.
+    When the server is busy, partials are the first to be dropped, so there may be none.
     """
 
     def on_hypothesis(hypothesis: PartialHypothesis, _: int) -> None:

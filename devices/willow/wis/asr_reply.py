@@ -104,7 +104,7 @@ def _cut(text: str, excess_bytes: int) -> str:
 
 @contextmanager
 def short_errors() -> Iterator[None]:
-    """Shortens the messages of errors in its body so that they fit a device."""
+    """Shortens the messages of errors in the `with` block so that they fit a device."""
     try:
         yield
     except EarshotError as error:

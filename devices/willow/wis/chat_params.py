@@ -18,7 +18,8 @@ TEMPERATURES = (0.0, 2.0)
 "Lowest and highest `temperature`."
 
 TOP_P = (0.01, 1.0)
-"The lower limit is not 0, because servers refuse 0."
+"Lowest and highest `top_p`. The lowest is not 0, because servers refuse 0."
+
 PENALTIES = (0.5, 2.0)
 "Lowest and highest `repetition_penalty`."
 
@@ -69,8 +70,9 @@ def check_site(request: aioweb.Request) -> None:
 def _may_be_foreign(headers: Mapping[str, str], host: str) -> bool:
     """Returns True if another site's page may have caused the request.
 
-    To https and loopback addresses browsers send `Sec-Fetch-Site`. Elsewhere the Referer must be
-    one of our pages, or the key of a kind that no browser sends by itself.
+    Browsers send `Sec-Fetch-Site` to https and loopback addresses only. At other addresses, the
+    request of a browser counts as foreign, unless its Referer is one of our pages, or it has a key
+    that no browser sends by itself.
     """
     if site := headers.get("Sec-Fetch-Site"):
         return site in FOREIGN

@@ -37,9 +37,13 @@ class Chatbot:
     """Handlers that return one answer per request."""
 
     def __init__(
-        self, engines: EngineSet, one_shot_responses: OneShotResponses, reader: SpeechFiles
+        self, engines: EngineSet, one_shot_responses: OneShotResponses, speech_files: SpeechFiles
     ) -> None:
-        self._engines, self._one_shot_responses, self._reader = engines, one_shot_responses, reader
+        self._engines, self._one_shot_responses, self._speech_files = (
+            engines,
+            one_shot_responses,
+            speech_files,
+        )
 
     async def write(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /api/chatbot`."""
@@ -77,7 +81,7 @@ class Chatbot:
             language = spoken_language(plan.language, self._engines)
             voice = params.voice or (None if plan.voice == DEFAULT else plan.voice)
             answer_params = TtsParams(params.kind, voice, speed=params.speed or plan.speed)
-            file = self._reader.file(
+            file = self._speech_files.file(
                 exchange.texts(), file_options(answer_params, language), params.kind, RATE_HZ
             )
             return await speak(request, file)

@@ -75,7 +75,7 @@ class ChatbotSocket:
 
 
 class _ChatbotConnection:
-    """One connection; also a `Speaker` of its conversation."""
+    """One connection; also a session of its conversation, which speaks its announcements."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _ChatbotConnection:
         return not self._ws.closed
 
     async def _read(self) -> None:
-        """Reads all the time, also while an answer is made: only so is the end of the connection
+        """Reads all the time, also while an answer is made, so that the end of the connection is
         noticed."""
         while True:
             await asyncio.sleep(0)  # thousands may be queued: other tasks run between them
@@ -163,8 +163,8 @@ class _ChatbotConnection:
 
 
 def error_frame(error: EarshotError) -> str:
-    """Returns an error as a frame. WIS had none, so it has the JSON form of HTTP errors, unlike an
-    answer."""
+    """Returns an error as a frame. WIS has no such frames, so it has the JSON form of HTTP errors,
+    which no answer has."""
     detail = {
         "message": str(error),
         "type": "invalid_request_error" if isinstance(error, RequestError) else "server_error",

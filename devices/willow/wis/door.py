@@ -68,9 +68,12 @@ class WillowSettings:
     """Limit of speech in one `POST /api/willow`, or between start and stop of a call. Devices stop
     at 5 s."""
     max_file_s: float = 2 * 3600.0
+    "Limit of an uploaded recording, in seconds."
     max_calls: int = 32
+    "Limit of open WebRTC calls, and also of open chat connections."
     peer: PeerSettings = field(default_factory=call_settings)
     pages: KeylessPageSettings = field(default_factory=KeylessPageSettings)
+    "Pages of other sites that may use the door without a key."
 
 
 class WisSessionDescription(msgspec.Struct, frozen=True):
@@ -98,7 +101,7 @@ class WillowDoor:
         decoder: FileDecoder,
         clock: Clock,
         guard: WorkGuard,
-        reader: SpeechFiles,
+        speech_files: SpeechFiles,
         one_shot_responses: OneShotResponses,
         key_sessions: KeySessions,
         settings: WillowSettings | None = None,
@@ -107,13 +110,13 @@ class WillowDoor:
         self.settings = settings = settings or WillowSettings()
         self._engines, self._transcriber, self._clock = engines, transcriber, clock
         self._spools, self._decoder = spools, decoder
-        self._reader, self._device_lookup = reader, device_lookup
-        self.chatbot = Chatbot(engines, one_shot_responses, reader)
+        self._speech_files, self._device_lookup = speech_files, device_lookup
+        self.chatbot = Chatbot(engines, one_shot_responses, speech_files)
         self.chat_socket = ChatbotSocket(
             self.chatbot, one_shot_responses, key_sessions, max_open=settings.max_calls
         )
         self.speech_to_speech = SpeechToSpeech(
-            engines, self.chatbot, reader, self._transcribe_upload
+            engines, self.chatbot, speech_files, self._transcribe_upload
         )
         self._params_reader = AsrParamsReader(engines, transcriber)
         self.calls = WillowCalls(
@@ -229,7 +232,7 @@ class WillowDoor:
         language = spoken_language(language, self._engines)
         if head := head_only(request, wanted):
             return head
-        file = self._reader.file(
+        file = self._speech_files.file(
             single_text(text), file_options(wanted, language), wanted.kind, RATE_HZ
         )
         return await while_connected(request, speak(request, file, is_sized=wanted.kind == "wav"))

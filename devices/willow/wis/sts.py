@@ -28,13 +28,13 @@ class SpeechToSpeech:
         self,
         engines: EngineSet,
         chatbot: Chatbot,
-        reader: SpeechFiles,
+        speech_files: SpeechFiles,
         transcribe: UploadRecogniser,
     ) -> None:
-        self._engines, self._chatbot, self._reader, self._transcribe = (
+        self._engines, self._chatbot, self._speech_files, self._transcribe = (
             engines,
             chatbot,
-            reader,
+            speech_files,
             transcribe,
         )
 
@@ -43,6 +43,7 @@ class SpeechToSpeech:
         query = request.query
         tts_params = read_tts_params(query, self._engines, default_format=FORMAT)
         is_question = switch_of(query, "answer")
+        # a wrong parameter is reported before the recording is recognised
         read_question({**query, "model": ""}, "")
         transcript = await self._transcribe(request, params, DecodePriority.FINAL)
         text = transcript.text if transcript.translation is None else transcript.translation
@@ -60,7 +61,7 @@ class SpeechToSpeech:
                 request, self._chatbot.speak(request, question, tts_params)
             )
         language = spoken_language(language, self._engines)
-        file = self._reader.file(
+        file = self._speech_files.file(
             single_text(text), file_options(tts_params, language), tts_params.kind, RATE_HZ
         )
         return await while_connected(request, speak(request, file))

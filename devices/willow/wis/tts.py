@@ -38,8 +38,10 @@ class TtsParams:
     """Format and voice of a sound file."""
 
     kind: str
+    "Name of the audio format, such as wav."
     voice: str | None = None
     voice_language: str | None = None
+    "Language of the voice that the request names."
     speed: float | None = None
 
 
@@ -157,8 +159,8 @@ async def _stream(
 async def _first_chunks(
     chunks: AsyncGenerator[bytes, None], tasks: asyncio.TaskGroup
 ) -> tuple[bytes, asyncio.Task[bytes | None] | None]:
-    """Returns what is made within WHOLE_TIMEOUT_S and the task of the next piece; None: it is
-    complete."""
+    """Returns the chunks of the first WHOLE_TIMEOUT_S seconds, and the task of the next chunk;
+    None: the sound is complete."""
     made = bytearray()
     step = tasks.create_task(_next(chunks))
     try:

@@ -39,8 +39,8 @@ MAX_PARTS = 100
 "Limit of the parts of a form, of which one is used."
 
 PIECE_BYTES = 4 * 1024
-"""Bytes that are decoded at once, in a thread. One byte can be a frame of AMR, so they can be 82 s
-of silence; the limit of a recording is checked between these pieces."""
+"""Bytes that are decoded at once, in a thread. The limit of a recording is checked between these
+pieces. One byte can be a whole frame of AMR, so a piece can hold 82 s of silence."""
 
 _CHUNK_BYTES = 64 * 1024
 _AMR = ("amr", "amrnb", "amrwb")

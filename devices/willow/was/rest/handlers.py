@@ -77,7 +77,7 @@ class WasRest:
             case "notify":
                 return _json({"id": await self._notify(body)})
             case _:
-                await self._name(body)
+                await self._rename(body)
         return _json("Success")
 
     async def config(self, request: aioweb.Request) -> aioweb.Response:
@@ -157,7 +157,7 @@ class WasRest:
                 return _json({"connected_clients": clients})
             case _:
                 queues = {
-                    connection.device.hardware_id: connection.notifications.now
+                    connection.device.hardware_id: connection.notifications.status
                     for connection in self._door.connected_devices.all()
                 }
                 return _json({"notifications": queues})
@@ -185,7 +185,7 @@ class WasRest:
             await connection.configure()
 
     async def _update(self, body: Mapping[str, object], page: str) -> None:
-        """Handles action=update. page: this server's address in the list of releases."""
+        """Handles action=update. page: this server's address as the list of releases names it."""
         connection = self._named(body)
         bases = (connection.origin.base_url, page)
         version = text_of(body, "version") or _own_version(text_of(body, "ota_url"), bases)
@@ -196,7 +196,7 @@ class WasRest:
                 param="ota_url",
             )
 
-    async def _name(self, body: Mapping[str, object]) -> None:
+    async def _rename(self, body: Mapping[str, object]) -> None:
         directory = self._door.directory
         name, area = read_name_and_area(body)
         if text_of(body, "hostname"):
@@ -210,22 +210,23 @@ class WasRest:
         data = body.get("data")
         if not isinstance(data, Mapping):
             raise invalid("data", data, "an object")
-        to = (
+        receivers = (
             [self._named(body)] if text_of(body, "hostname") else self._door.connected_devices.all()
         )
         number = _id(data)
         if switch_of(data, "cancel"):
             if number is None:
                 raise invalid("data.id", None, "the notification's id")
-            for connection in to:
+            for connection in receivers:
                 connection.notifications.cancel(number, connection.send)
             return number
         number = number or self._door.notification_ids.new()
-        made = [
-            (connection, await self._notification(connection, number, data)) for connection in to
+        messages = [
+            (connection, await self._notification(connection, number, data))
+            for connection in receivers
         ]
-        taken = [connection.notifications.add(message) for connection, message in made]
-        if made and not any(taken):
+        accepted = [connection.notifications.add(message) for connection, message in messages]
+        if messages and not any(accepted):
             raise RequestError("too many notifications are waiting", code="server_full")
         return number
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from zoneinfo import TZPATH, available_timezones
 
 MAX_FOOTER_BYTES = 128
-"Most bytes that are read at the end of a file. Every rule is shorter."
+"Largest number of bytes that are read at the end of a file. Every rule is shorter."
 
 
 @cache

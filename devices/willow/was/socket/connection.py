@@ -15,7 +15,7 @@ from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice
 
 MAX_UNSENT = 64
-"Limit of unsent messages. A device that takes none until then is cut off; it reconnects by itself."
+"Limit of unsent messages. A device that has so many is disconnected; it reconnects by itself."
 
 MAX_SPOKEN_CHARS = 500
 """Limit of an announcement's text. In a URL, with three bytes per character, it comes close to the

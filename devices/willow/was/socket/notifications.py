@@ -12,8 +12,8 @@ MAX_WAITING = 8
 "Limit of waiting notifications: more would play for minutes after the user stopped listening."
 
 PLAY_TIMEOUT_S = 30.0
-"""Longest wait for `notify_done` per repetition, plus once more: a device that was restarted
-meanwhile never sends it."""
+"""Longest wait for `notify_done`, in seconds, for each repetition and once more. A device that was
+restarted meanwhile never sends it."""
 
 MAX_REPEAT = 20
 "Limit of repetitions of one notification."
@@ -45,7 +45,7 @@ class NotificationQueueStatus:
 
 
 class NotificationQueue:
-    """Queue of notifications; `run` plays them. send: sends a message to the device."""
+    """Queue of notifications; `run` plays them."""
 
     def __init__(self, notification_ids: NotificationIds) -> None:
         self._notification_ids = notification_ids
@@ -55,7 +55,7 @@ class NotificationQueue:
         self._done = asyncio.Event()
 
     @property
-    def now(self) -> NotificationQueueStatus:
+    def status(self) -> NotificationQueueStatus:
         """The notification that is played and those that wait."""
         active = self._active.id if self._active else None
         return NotificationQueueStatus(active, tuple(message.id for message in self._waiting))

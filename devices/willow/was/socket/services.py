@@ -36,6 +36,7 @@ class WasServices:
     metrics: Metrics
     update: FirmwareUpdate
     sends_secrets: bool
+    "True: configurations for devices hold tokens and the Wi-Fi password."
 
 
 class RefusalLog:

@@ -86,7 +86,8 @@ class DeviceSession:
         self._wants_config = False
         "The device asked for its configuration while it waited."
         self._configured_at: float | None = None
-        self._configuring = asyncio.Lock()
+        "Time at which the last configuration was sent."
+        self._config_lock = asyncio.Lock()
 
     async def run(self) -> None:
         """Serves the socket until either side closes it. Raises EarshotError, which says why it
@@ -202,9 +203,9 @@ class DeviceSession:
             return
         if device.area != connection.device.area:
             self._services.wake_arbiter.device_left(connection)
-        is_other = device.profile != connection.device.profile
+        has_new_profile = device.profile != connection.device.profile
         connection.device = device
-        if is_other:
+        if has_new_profile:
             await self._configure(connection, "changed")
 
     async def _connect(
@@ -247,7 +248,7 @@ class DeviceSession:
         ordered it. A configuration that is too large raises PayloadTooLarge only if it was ordered;
         otherwise the device keeps the one that it has.
         """
-        async with self._configuring:
+        async with self._config_lock:
             services, device = self._services, connection.device
             everywhere = await services.store.config()
             own = await services.store.config(device.id)

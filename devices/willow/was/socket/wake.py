@@ -68,7 +68,7 @@ class WakeArbiter:
         wake = _WakeEvent(now)
         known = {contender.device.id for contender in self._contenders(group)} | {device.id}
         verdicts = self._arbitration.report(group, device.id, volume_db, known, now)
-        # decided by the device's own next wake word
+        # this new wake word decides the device's former one
         if last is not None and not last.decided.done():
             verdicts = self._settle(verdicts, device.id, last)
         self._latest[device.id] = wake

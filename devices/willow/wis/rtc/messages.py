@@ -20,7 +20,7 @@ class RtcPing(msgspec.Struct, frozen=True, tag="ping"):
 
 
 class RtcStart(msgspec.Struct, frozen=True, tag="start"):
-    """Begin of a recording."""
+    """Beginning of a recording."""
 
     message: str | None = None
     obj: dict[str, Any] | None = None

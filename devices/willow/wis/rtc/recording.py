@@ -21,7 +21,7 @@ so after this pause no more packets come."""
 
 
 class RtcRecording:
-    """Buffer of one recording: frames in, from a callback; pieces out, until it is closed."""
+    """Buffer of one recording. A callback adds frames; `pieces` yields them until it is closed."""
 
     def __init__(self, max_audio_s: float) -> None:
         self._max_samples = round(max_audio_s * ASR_RATE_HZ)
@@ -32,6 +32,7 @@ class RtcRecording:
         self._is_tail_done = False
         self._samples = 0
         self._ends_at: int | None = None
+        "Number of samples with which the tail is complete; None before `stop`."
         self._is_over = False
         self.is_full = False
         "Audio beyond the limit was left out."

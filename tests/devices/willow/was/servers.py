@@ -122,7 +122,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
                 client = ClientSession(url, headers={"Authorization": f"Bearer {KEY}"})
                 await stack.enter_async_context(client)
                 yield Server(client, plain, url, was, presence, counts, scene, stack)
-            await _until(lambda: not was._open)
+            await _until(lambda: not was._open_count)
         for one in runs:
             one.cancel()
     assert (presence.ids(), was.connected_devices.all()) == ((), [])

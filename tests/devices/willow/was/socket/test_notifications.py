@@ -24,7 +24,8 @@ def test_a_notification_is_shown_and_spoken_on_all_devices() -> None:
             assert told["audio_url"] == f"{server.url}/api/tts?text=Tea%20%26%20cake"
         await server.until(
             lambda: all(
-                one.notifications.now.active is None for one in server.door.connected_devices.all()
+                one.notifications.status.active is None
+                for one in server.door.connected_devices.all()
             )
         )
 
