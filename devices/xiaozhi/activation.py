@@ -46,12 +46,12 @@ class PendingActivations:
 
         Raises OverloadedError too_many_waiting before the upgrade.
         """
-        with self._place():
+        with self._waiting_device():
             await ws.prepare(request)
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as tasks:
                     reading = tasks.create_task(_read(ws, device.pairing_code))
-                    approval = tasks.create_task(self._approved(device))
+                    approval = tasks.create_task(self._wait_for_decision(device))
                     both = {reading, approval}
                     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                     for task in both:
@@ -59,7 +59,8 @@ class PendingActivations:
             await ws.close(code=WSCloseCode.OK, message=b"activation")
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
+    def _waiting_device(self) -> Iterator[None]:
+        """Counts a waiting device while the `with` block runs. Raises OverloadedError."""
         if self._waiting >= MAX_WAITING:
             raise OverloadedError(
                 f"{MAX_WAITING} devices are connected and wait for approval, the limit",
@@ -72,12 +73,12 @@ class PendingActivations:
         finally:
             self._waiting -= 1
 
-    async def _approved(self, device: Device) -> None:
+    async def _wait_for_decision(self, device: Device) -> None:
         """Returns when the device no longer waits: it was approved, blocked or forgotten."""
         while True:
             changed = self._directory.changed()
-            now = await self._directory.find(device.kind, device.hardware_id, device.identity)
-            if now is None or now.standing != "new":
+            found = await self._directory.find(device.kind, device.hardware_id, device.identity)
+            if found is None or found.standing != "new":
                 return
             await changed.wait()
 

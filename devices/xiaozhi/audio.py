@@ -35,6 +35,7 @@ class DeviceAudioOutput:
         self._has_encoder_tail = False
         "The encoder still holds the end of the last frame."
         self._spoken_clause: tuple[str, int] | None = None
+        "Response id and number of the clause that began last."
 
     def packet(self) -> bytes | None:
         """Returns the next packet; None: there is not enough audio yet, or none."""

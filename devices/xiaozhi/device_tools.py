@@ -21,8 +21,8 @@ from firmware_protocol.xiaozhi.mcp import (
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 10.0
-"""Limit for a call, in seconds. A device runs calls between its other work, and a user waits no
-longer either."""
+"""Limit for a call, in seconds. A device runs calls between its other work; a user would not wait
+longer."""
 
 LIST_TIMEOUT_S = 10.0
 
@@ -41,8 +41,8 @@ READ_ONLY = frozenset({"self.get_device_status"})
 SET_VOLUME = "self.audio_speaker.set_volume"
 
 UPDATE = "self.upgrade_firmware"
-"""Firmware update. The device's list for models lacks it; it is called if a person asks for it on
-the page."""
+"""Tool that updates the firmware. It is missing in the list that a device gives to models, and is
+called if a person asks for it on the page."""
 
 _NO_TOOLS: Sequence[ToolSpec] = ()
 
@@ -67,6 +67,7 @@ class ConnectionTools:
         self._listing: (
             asyncio.Future[DeviceInitializeResult | DeviceListToolsResult | DeviceMcpError] | None
         ) = None
+        "Next answer of the device while its tools are listed."
         self._call_lock = asyncio.Lock()
 
     async def run(self, volume: int | None) -> None:
@@ -172,7 +173,7 @@ class DeviceToolProvider:
 
     @contextmanager
     def offer(self, device_id: str, tools: ConnectionTools) -> Iterator[None]:
-        """Offers the tools while the body runs; of two connections of one device the newer
+        """Offers the tools while the `with` block runs; of two connections of one device the newer
         counts."""
         self._tools_by_device[device_id] = tools
         try:

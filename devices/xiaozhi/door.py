@@ -26,7 +26,7 @@ from devices.xiaozhi.firmware import XiaozhiFirmware
 from devices.xiaozhi.ota_check import (
     OtaCheckReply,
     check_in_reply,
-    contact_of,
+    claims_of,
     hardware_id_of,
     identity_of,
 )
@@ -87,7 +87,7 @@ class XiaozhiDoor:
         address = self._allowed_address(request)
         # A page in a browser must not be approved because of its address.
         known_at = "" if hdrs.ORIGIN in request.headers else address
-        claims = contact_of(request.headers, await request.read(), known_at)
+        claims = claims_of(request.headers, await request.read(), known_at)
         device = await self._directory.check_in(claims)
         self._metrics.count("earshot_xiaozhi_check_ins", standing=device.standing)
         is_claim = device.standing == "new" and device.has_new_identity

@@ -102,10 +102,10 @@ def identity_of(headers: Mapping[str, str]) -> bytes:
     return sha256(headers.get("Client-Id", "").strip().encode("utf-8", "replace")).digest()
 
 
-def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> DeviceClaims:
+def claims_of(headers: Mapping[str, str], body: bytes, address: str) -> DeviceClaims:
     """Returns the claims of a check-in. Raises RequestError.
 
-    A body that is no JSON object counts as empty: firmware differs.
+    A body that is no JSON object counts as empty, because some firmware sends one.
     """
     body_object = _object(body)
     application, board = _part(body_object, "application"), _part(body_object, "board")

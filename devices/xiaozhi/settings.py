@@ -1,4 +1,4 @@
-"""Settings of the xiaozhi door, apart from the door: the configuration imports no server."""
+"""Settings of the xiaozhi door. The configuration imports them without the door."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

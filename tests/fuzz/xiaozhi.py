@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from core.errors import RequestError
 from devices.xiaozhi.audio import DeviceAudioInput
-from devices.xiaozhi.ota_check import MAX_NAME_CHARS, contact_of
+from devices.xiaozhi.ota_check import MAX_NAME_CHARS, claims_of
 from firmware_protocol.xiaozhi.errors import BadFrame, BadMessage
 from firmware_protocol.xiaozhi.framing import (
     MAX_PAYLOAD_BYTES,
@@ -79,7 +79,7 @@ def checking_in(data: bytes) -> None:
     first, _, body = data.partition(b"\n")
     try:
         headers = dict(parse_qsl(first.decode(errors="replace"), keep_blank_values=True))
-        contact = contact_of(headers, body, "192.0.2.1")
+        contact = claims_of(headers, body, "192.0.2.1")
     except RequestError as error:
         assert error.param == "Device-Id"
     else:

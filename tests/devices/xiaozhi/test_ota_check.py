@@ -15,7 +15,7 @@ from aiohttp import WSServerHandshakeError
 from core.errors import RequestError
 from devices.directory import Device
 from devices.xiaozhi.audio import PACKET_MS, RATE_HZ
-from devices.xiaozhi.ota_check import check_in_reply, contact_of, hardware_id_of
+from devices.xiaozhi.ota_check import check_in_reply, claims_of, hardware_id_of
 from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from server.config.sections.xiaozhi import XiaozhiConfig
@@ -88,14 +88,14 @@ def test_an_invalid_mac_is_refused(mac: str) -> None:
 )
 def test_a_body_without_details_is_accepted(body: bytes) -> None:
     headers = HEADERS | {"User-Agent": "lichuang/2.4.1", "Accept-Language": "zh-CN"}
-    contact = contact_of(headers, body, "10.0.0.7")
+    contact = claims_of(headers, body, "10.0.0.7")
     assert (contact.board, contact.firmware, contact.language) == ("lichuang", "2.4.1", "zh")
     assert (contact.hardware_id, contact.address) == (MAC, "10.0.0.7")
 
 
 def test_texts_from_a_board_are_shortened_and_made_printable() -> None:
     board = {"board": {"name": "\x1b[31m" + "x" * 999, "type": "a\nb"}}
-    contact = contact_of(HEADERS, json.dumps(board).encode(), "10.0.0.7")
+    contact = claims_of(HEADERS, json.dumps(board).encode(), "10.0.0.7")
     assert (len(contact.name), contact.board) == (64, "ab")
 
 
