@@ -104,11 +104,11 @@ class Announcements:
 
     def waiting_by_device(self) -> Mapping[str, int]:
         """Returns how many announcements wait for each device, by device id."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for pending in self._waiting:
             if pending.device_id:
-                found[pending.device_id] = found.get(pending.device_id, 0) + 1
-        return found
+                counts[pending.device_id] = counts.get(pending.device_id, 0) + 1
+        return counts
 
     def waiting_in(self, area: str) -> int:
         """Returns how many announcements wait for any device of this area."""
@@ -134,14 +134,14 @@ class Announcements:
         while True:
             device_change, list_change = self._presence.changed(), self.changed()
             await self._deliver_waiting()
-            ends = [pending.until for pending in self._waiting]
-            timeout_s = max(0.0, min(ends) - self._clock.now()) if ends else None
+            expiry_times = [pending.until for pending in self._waiting]
+            timeout_s = max(0.0, min(expiry_times) - self._clock.now()) if expiry_times else None
             if await wait_for_any(device_change, list_change, timeout_s=timeout_s):
                 await asyncio.sleep(SETTLE_S)
 
     async def _deliver_waiting(self) -> None:
-        """Delivers to all targets at the same time, so that a slow device delays no other; to each
-        in order."""
+        """Delivers to all targets at the same time, so that a slow device delays no other. Each
+        target gets its announcements in order."""
         targets = {_target(pending) for pending in self._waiting}
         async with asyncio.TaskGroup() as tasks:
             for target in targets:
@@ -191,6 +191,7 @@ class Announcements:
             return False
 
     def _keep(self, notice: DeviceNotification, device_id: str, area: str) -> None:
+        """Lets the announcement wait; drops the oldest ones above the limits."""
         until = self._clock.now() + WAIT_S
         target = (device_id, "" if device_id else _folded(area))
         same = [pending for pending in self._waiting if _target(pending) == target]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 WINDOW_S = 0.2
 """Time in which reports of a wake word are collected, in seconds. Reports of the same wake word
-arrive within 100 ms over Wi-Fi. WAS waits 400 ms; half of that is enough."""
+arrive within 100 ms over Wi-Fi. Willow's own server (WAS) waits 400 ms; half of that is enough."""
 
 LATE_S = 1.5
 """A report this long after the first of its group still belongs to the same wake word, over a slow

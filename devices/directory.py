@@ -115,13 +115,12 @@ class Device:
     address: str = ""
     last_seen: datetime | None = None
     pairing_code: str = field(default="", repr=False)
-    """Code that the device shows or speaks while it waits for approval. Empty once it is
-    approved, where its kind shows no code, and for a newcomer while another one waits under
-    this hardware id."""
+    """Code that the device shows or speaks while it waits for approval. Empty once it is approved,
+    if its kind shows no code, or if another device already waits under this hardware id."""
     has_new_identity: bool = False
-    """An approved device, of which one with another identity came: the device was reset, or another
-    uses its MAC. The device with the former identity is served; the newcomer waits under
-    `pairing_code`."""
+    """True if a device came with this hardware id but another identity than the approved one: the
+    device was reset, or another device uses its MAC. The device with the approved identity is
+    served; the newcomer waits under `pairing_code`."""
     identity: bytes = field(default=b"", repr=False)
     "Identity of the `DeviceClaims` that was approved; empty: none is known."
 
@@ -133,7 +132,8 @@ class DeviceDirectory(Protocol):
         """Records the device, and when and from where it was last seen.
 
         A device that was never seen before is `new`, or `approved` if the configuration trusts its
-        network. The result says the same for a device with another identity than the approved one.
+        network. The result treats a device with another identity than the approved one in the same
+        way.
         """
         ...
 
@@ -142,8 +142,8 @@ class DeviceDirectory(Protocol):
     ) -> Device | None:
         """Returns the device, or None if it is unknown.
 
-        identity: identity of the device that asks. If the approved one is another, the result is
-        `new`. Empty: identities are not compared.
+        identity: identity of the device that asks. If another identity is approved, the result has
+        the state `new`. Empty: identities are not compared.
         """
         ...
 
@@ -152,7 +152,7 @@ class DeviceDirectory(Protocol):
 
         A key of a waiting device opens nothing before the approval. The key is returned only here
         and stored as a digest; the last few keys stay valid until they expire.
-        identity: that of the board, which alone may use the key.
+        identity: identity of the device, which alone may use the key.
         Raises NotFound.
         """
         ...

@@ -22,8 +22,7 @@ SUFFIX = ".bin"
 MAX_NAME_CHARS = 64
 
 MAX_LISTED = 1000
-"""Limit of the files that are listed: a longer list is of no use, and each file's checksum is
-computed once."""
+"Limit of the files that are listed: a longer list is of no use, and every file needs a checksum."
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,5}")
@@ -51,7 +50,8 @@ class FirmwareFolder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._digests: dict[tuple[Path, int, int], str] = {}
-        "Checksums by path, size and time of change: that of a 4 MB image takes 10 ms."
+        """Checksums by path, size and time of change. They are kept, because computing one takes 10
+        ms for 4 MB."""
 
     def find(self, version: str, board: str) -> FirmwareFile:
         """Returns an image. Raises RequestError invalid_value for a malformed name, and
@@ -180,7 +180,7 @@ VersionKey = tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]
 
 
 def version_key(version: str) -> VersionKey:
-    """Returns a sort key: 0.10 is newer than 0.9 and than `0.10-rc.10`, that than `0.10-rc.9`.
+    """Returns a sort key for versions. From old to new: `0.9`, `0.10-rc.9`, `0.10-rc.10`, `0.10`.
 
     A version without a number (WAS's `local`) is the oldest. Text after a `+` is ignored.
     """

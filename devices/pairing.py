@@ -19,8 +19,8 @@ SHOWS_CODE: Container[DeviceKind] = frozenset({"xiaozhi"})
 "Kinds whose protocol can show or speak a code; other kinds are approved without one."
 
 MAX_WRONG_GUESSES = 5
-"""Limit of wrong codes in a minute, from all clients together. During the ten minutes of a code,
-fifty of a million codes can be tried."""
+"""Limit of wrong codes in a minute, from all clients together. So a client can try fifty of a
+million codes during the ten minutes of one code."""
 
 GUESS_WINDOW_S = 60.0
 "Time in which the wrong codes are counted."
@@ -56,7 +56,7 @@ class RegistrySettings:
     token_life: timedelta = timedelta(days=365)
     "Life of a key of a device."
     new_life: timedelta = timedelta(days=7)
-    "Time that a device that nobody approved is kept after its last contact."
+    "Time for which an unapproved device is kept after its last contact."
 
 
 def new_code() -> str:
@@ -77,10 +77,10 @@ def read_code(text: str) -> str:
     return digits
 
 
-def is_code_expired(moment: datetime | None, now: datetime) -> bool:
-    """Returns True if the code is no longer valid at `now`, or if there is none (`moment` is
+def is_code_expired(expires: datetime | None, now: datetime) -> bool:
+    """Returns True if the code is no longer valid at `now`, or if there is none (`expires` is
     None)."""
-    return moment is None or moment <= now
+    return expires is None or expires <= now
 
 
 def check_shown(shown: str, expires: datetime | None, typed: str, now: datetime) -> None:

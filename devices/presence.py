@@ -91,10 +91,10 @@ class Presence:
     def connected(
         self, device_id: str, live: ConnectedDevice, identity: bytes = b""
     ) -> Iterator[ConnectedDevice | None]:
-        """Counts the device as connected while the body runs.
+        """Counts the device as connected while the `with` block runs.
 
         Yields the older connection that it replaces, which the caller closes, or None. identity:
-        the device's when it was admitted.
+        identity that the device had when it was admitted.
         """
         former = self._devices.get(device_id)
         self._devices[device_id], self._identities[device_id] = live, identity

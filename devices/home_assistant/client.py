@@ -29,8 +29,10 @@ from pipeline.tools.home import HomeEntity
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 1.0
+"Wait before the second attempt to connect, in seconds. It doubles with each further attempt."
+
 LONGEST_WAIT_S = 60.0
-"Longest wait between attempts; the wait is doubled each time."
+"Longest wait between attempts, in seconds."
 
 LASTED_S = 10.0
 """A connection that lasted this long counts as good: the next attempt comes after the first wait
@@ -40,7 +42,7 @@ DEBOUNCE_S = 2.0
 """Wait for further changes, in seconds. Adding an integration changes the registries a hundred
 times within a second."""
 
-FIRST_BYTE_S = 2.0
+CONNECT_TIMEOUT_S = 2.0
 "Limit for connecting over REST, in seconds: a user waits for the answer or the error."
 
 
@@ -138,8 +140,8 @@ class HomeAssistantClient:
         return answer
 
     def states(self) -> tuple[HomeEntity, ...]:
-        """Returns the present states of the entities that the page shows; empty without a page's
-        home."""
+        """Returns the present states of the entities that the page shows; empty if the page shows
+        no home."""
         return self._mirror.states() if self._mirror is not None else ()
 
     async def call_service(self, domain: str, service: str, data: dict[str, object]) -> None:
@@ -160,7 +162,7 @@ class HomeAssistantClient:
         """Keeps the connection until cancelled. Returns when Home Assistant refuses it. Never
         raises an error."""
         self._backoff.reset()
-        timeout = ClientTimeout(total=None, sock_connect=FIRST_BYTE_S)
+        timeout = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         async with ClientSession(timeout=timeout, cookie_jar=DummyCookieJar()) as self._http:
             while await self._attempt(self._http):
                 await self._pause(self._backoff.fail(self._clock.now() - self._began_s))
@@ -186,7 +188,7 @@ class HomeAssistantClient:
         return self.state is ConnectionState.REFUSED
 
     async def _pause(self, seconds: float) -> None:
-        """Waits, or less if Home Assistant was reached over REST meanwhile."""
+        """Waits, but only until Home Assistant is reached over REST."""
         self._retry_now.clear()
         try:
             async with asyncio.timeout(seconds):

@@ -138,15 +138,15 @@ class ConversationIds:
         return found is not None and found.is_asking and now_s - found.last_used_s <= AWAITS_S
 
     def record_answer(
-        self, conversation_id: str, assist_id: str, now_s: float, *, is_asking: bool
+        self, conversation_id: str, home_assistant_id: str, now_s: float, *, is_asking: bool
     ) -> None:
         """Records an answer and its conversation id.
 
-        assist_id: empty when the answer had no id.
+        home_assistant_id: Home Assistant's id of the conversation; empty when the answer had none.
         """
         self._ids.pop(conversation_id, None)
-        if not conversation_id or not assist_id:
+        if not conversation_id or not home_assistant_id:
             return
         while len(self._ids) >= MAX_KEPT:
             self._ids.popitem(last=False)
-        self._ids[conversation_id] = _ConversationId(assist_id, now_s, is_asking)
+        self._ids[conversation_id] = _ConversationId(home_assistant_id, now_s, is_asking)

@@ -52,8 +52,7 @@ ATTRIBUTES: Mapping[str, tuple[tuple[str, str, float], ...]] = {
 
 
 class EntityMirror:
-    """Keeps a `Home` equal to Home Assistant. Nothing else changes the devices of that home
-    then."""
+    """Keeps a `Home` equal to Home Assistant. Nothing else may change the devices of that home."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -66,7 +65,8 @@ class EntityMirror:
         return self._home.entities()
 
     async def show(self, house: HomeAssistantHouse, websocket: HomeAssistantWebSocket) -> None:
-        """Shows a new connection's or a changed house's entities, and subscribes to their states.
+        """Shows the entities of the house, and subscribes to their states. Does nothing if neither
+        the house nor the connection has changed.
 
         Raises HomeAssistantCommandError, HomeAssistantUnreachable, and ConfigError for a house that
         cannot be drawn.

@@ -48,7 +48,7 @@ class HomeAssistantCommandError(HomeAssistantError):
         self.their_code = their_code
 
 
-# Sentences for the user, for errors for which Home Assistant has no words itself.
+# Sentences that the user hears after an error, when Home Assistant itself gives none.
 
 DEFAULT_CODE = "house_failed"
 

@@ -16,8 +16,8 @@ MAX_FRAME_BYTES = 32 * 2**20
 "The states of 20 000 entities, with their attributes, are some 15 MB."
 
 MAX_MESSAGES = 10_000
-"""Limit per coalesced frame. Home Assistant puts into a frame what gathers within one step of its
-loop."""
+"""Limit per coalesced frame. Home Assistant puts all messages of one step of its event loop into
+one frame."""
 
 MAX_MESSAGE_CHARS = 300
 "Limit of the text of an error that is kept."

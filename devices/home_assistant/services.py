@@ -21,7 +21,7 @@ EVERYTHING = ("light", "switch", "fan", "media_player")
 """Kinds that "everything" means: no doors and locks, and no heating, which may protect from
 frost."""
 
-Data = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+DataBuilder = Callable[[Mapping[str, Any]], dict[str, Any] | None]
 "Function from slots to the service's data; None: the slots do not say enough."
 
 
@@ -38,10 +38,10 @@ class ServiceCall:
 @dataclass(frozen=True, slots=True)
 class _ServiceRule:
     service: str
-    data: Data = lambda slots: {}
+    data: DataBuilder = lambda slots: {}
 
 
-def _number(slot: str, name: str, scale: float = 1) -> Data:
+def _number(slot: str, name: str, scale: float = 1) -> DataBuilder:
     def data(slots: Mapping[str, object]) -> dict[str, Any] | None:
         value = slots.get(slot)
         if not isinstance(value, int | float) or isinstance(value, bool):

@@ -76,7 +76,8 @@ RESTORABLE_INTENTS = (
     "HassTurnOff",
     "HassTurnOn",
 )
-"Intents whose former states Earshot knows, by the entities that the page shows."
+"""Intents that can be undone: the page shows the entities that they change, so Earshot knows their
+former states."""
 
 RESTORABLE_KINDS = ("cover", "fan", "light", "media_player", "switch")
 "Kinds of device that these intents may have changed; locks are never touched."
@@ -170,7 +171,8 @@ class HomeAssistantTools:
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
-        """Runs the tool. arguments: `text`, and from the embedded model also `intent` and `slots`.
+        """Runs the tool. arguments: `text`, and from the embedded model also `intent`, `slots` and
+        `is_follow_up`, which is True if the text alone does not name the devices.
 
         Errors of Home Assistant are returned as an outcome with a sentence for the user. Raises
         RequestError for arguments that are not valid.
@@ -190,7 +192,7 @@ class HomeAssistantTools:
                 return await self._undo(slots, context)
             outcome = await self._by_services(intent, slots, context) if is_follow_up else None
             outcome = outcome or await self._run(text.strip(), intent, slots, context)
-            return self._with_change(outcome, before, intent, slots)
+            return self._with_undo_id(outcome, before, intent, slots)
         except HomeAssistantError as error:
             logger.warning("! home assistant: %s (%s)", error, error.code)
             return _error_outcome(error.code, context.language)
@@ -198,14 +200,14 @@ class HomeAssistantTools:
             logger.warning("! home assistant: %s (%s)", error, error.code)
             return _error_outcome("house_failed", context.language)
 
-    def _with_change(
+    def _with_undo_id(
         self,
         outcome: ToolOutcome,
         before: Sequence[HomeEntity],
         intent: str,
         slots: Mapping[str, object],
     ) -> ToolOutcome:
-        """Keeps the former states of what was changed, if all of them are known."""
+        """Adds an id with which the change can be undone, if all former states are known."""
         changed = _changed_ids(outcome)
         known = [entity for entity in before if entity.config.id in changed]
         # A heater's mode is not known, its temperature is.
@@ -244,12 +246,12 @@ class HomeAssistantTools:
         if area is not None and wants_room(intent, slots):
             room = area.spoken_name(context.place.area)
             slots["area"] = room
-            reply = await asyncio.to_thread(self._in_room, text, room, context)
-            if reply is None:  # without the room it would act on the whole house, or on nothing
+            variant = await asyncio.to_thread(self._in_room, text, room, context)
+            if variant is None:  # without the room it would act on the whole house, or on nothing
                 return await self._by_services(intent, slots, context) or await self._converse(
                     text, context
                 )
-            text = reply
+            text = variant
         outcome = await self._converse(text, context)
         if outcome.error in MISUNDERSTANDINGS and intent:
             return await self._by_services(intent, slots, context) or outcome
@@ -261,8 +263,8 @@ class HomeAssistantTools:
 
     async def _converse(self, text: str, context: ToolContext) -> ToolOutcome:
         now_s = self._clock.now()
-        theirs = self._conversation_ids.id(context.conversation_id, now_s)
-        answer = await self._home.converse(text, context.language, theirs)
+        home_assistant_id = self._conversation_ids.id(context.conversation_id, now_s)
+        answer = await self._home.converse(text, context.language, home_assistant_id)
         self._conversation_ids.record_answer(
             context.conversation_id,
             answer.conversation_id,

@@ -34,13 +34,13 @@ MAX_PENDING = 64
 "Limit of the commands that wait for their answer."
 
 FORBIDDEN = (401, 403)
-"""HTTP statuses of the upgrade: a proxy that wants a password; an address that Home Assistant has
-banned."""
+"""HTTP statuses that refuse the WebSocket. 401: a proxy wants a password. 403: Home Assistant has
+banned this address."""
 
 
 class HomeAssistantWebSocket:
-    """One connection; usable while its `run` runs. on_event: called for each event of a
-    subscription."""
+    """One connection, which can be used while `run` is running. on_event: called for each event of
+    a subscription."""
 
     def __init__(
         self, ws: ClientWebSocketResponse, on_event: Callable[[SubscriptionEvent], None]
@@ -150,8 +150,7 @@ async def connect(
             raise HomeAssistantUnreachable(
                 f"not authorized within {CONNECT_TIMEOUT_S:g} s"
             ) from None
-        link = HomeAssistantWebSocket(ws, on_event)
-        yield link
+        yield HomeAssistantWebSocket(ws, on_event)
 
 
 _FORBIDDEN_REASONS = {

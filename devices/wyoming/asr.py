@@ -19,11 +19,12 @@ MAX_AUDIO_S = 600
 "Limit of one utterance. Home Assistant stops after 15 s; dictation is longer."
 
 MAX_WAITING_BYTES = 256 * 1024
-"""Limit of the audio that waits for the recogniser, about 8 s of a satellite's. Beyond it the
+"""Limit of the audio that waits for the recogniser, about 8 s from a satellite. Beyond it the
 client has to wait."""
 
 MIN_PIECE_BYTES = 1024
-"Size that a piece counts for at least: Python's own overhead of a short piece."
+"""Smallest size that a piece is counted with, because even a short piece needs memory for its
+Python objects."""
 
 
 class AudioChunkQueue:

@@ -52,7 +52,7 @@ class WyomingDevices:
 
     @contextmanager
     def connected(self, device_id: str, connection: WyomingConnection) -> Iterator[None]:
-        """Counts the device as connected while the body runs, in the task that serves the
+        """Counts the device as connected while the `with` block runs, in the task that serves the
         connection."""
         device = self._devices.get(device_id)
         if device is None:

@@ -1,4 +1,4 @@
-"""Settings of the Wyoming door, apart from the door: the configuration imports no server."""
+"""Settings of the Wyoming door. The configuration imports them without the door."""
 
 from dataclasses import dataclass
 
