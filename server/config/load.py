@@ -38,7 +38,8 @@ REPLACED_NAMES: Mapping[str, SettingPath] = {
     "MODELS": ("models", "preload"),
     "MAX_AUDIO_BYTES": ("server", "max_upload_bytes"),
 }
-"Variables of the Simple Inference Server that are read, too; a variable of ours replaces them."
+"""Variables of the Simple Inference Server that are read, too -> setting. A variable of ours for
+the same setting wins."""
 DOTENV_FILE = ".env"
 DOTENV_PREFIXES = (ENV_PREFIX, "HF_")
 "Beginnings of the names that count in that file: the settings', and those of the hub of models."
@@ -104,7 +105,7 @@ def load(
         raise ConfigError("\n".join(draft.problems))
     try:
         config = msgspec.convert(draft.values, Config)
-    except msgspec.ValidationError as error:  # keys in open tables are checked only here
+    except msgspec.ValidationError as error:  # keys of open tables, which may have any name
         raise ConfigError(f"config: {error}") from error
     return EffectiveConfig(config, draft.origins)
 

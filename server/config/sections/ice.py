@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta
 
 from core.errors import ConfigError
 from media.webrtc.call_path import check_path
@@ -14,20 +14,12 @@ from media.webrtc.ice.settings import (
     IceUrl,
     PortRange,
 )
-from server.config.types import masked
+from server.config.types import Section
 from server.net.addresses import address_of
 from server.runtime.clock import SystemClock
 
 
-class _SecretSection(Struct, frozen=True, forbid_unknown_fields=True):
-    """Section whose secrets stay out of logs and tracebacks."""
-
-    def __repr__(self) -> str:
-        pairs = (f"{name}={masked(value, name)!r}" for name, value in structs.asdict(self).items())
-        return f"{type(self).__name__}({', '.join(pairs)})"
-
-
-class IceServerConfig(_SecretSection, frozen=True):
+class IceServerConfig(Section, frozen=True):
     """Settings of one STUN or TURN server, with one kind of credential or none."""
 
     urls: Annotated[
@@ -74,7 +66,7 @@ class IceServerConfig(_SecretSection, frozen=True):
         )
 
 
-class IceConfig(_SecretSection, frozen=True):
+class IceConfig(Section, frozen=True):
     """Settings for callers over WebRTC. With the defaults they reach the server only in the local
     network."""
 

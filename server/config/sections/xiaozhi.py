@@ -89,7 +89,7 @@ class XiaozhiConfig(Section, frozen=True):
     def as_settings(self, state_dir: str, initial_settings: InitialSettings) -> XiaozhiSettings:
         """Returns the settings in the door's form. `initial_settings`: those of a new session."""
 
-        def of_a_board() -> SessionSettings:
+        def board_settings() -> SessionSettings:
             usual = initial_settings()
             detection = replace(usual.turn_detection or TurnDetection(), kind=self.detection)
             # The board has detected its own wake word already.
@@ -98,7 +98,7 @@ class XiaozhiConfig(Section, frozen=True):
         return XiaozhiSettings(
             networks=networks_of(self.networks, "xiaozhi.networks"),
             url=self.url,
-            initial_settings=of_a_board,
+            initial_settings=board_settings,
             dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
             folder=Path(state_dir).expanduser() / FOLDER,
             offers_firmware=self.firmware == "at_start",
