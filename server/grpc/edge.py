@@ -81,8 +81,8 @@ class GrpcEdge:
     async def call(
         self, context: "ServicerContext[bytes, bytes]", method: str, scope: KeyScope = "models"
     ) -> AsyncIterator[None]:
-        """Runs one call in the body, after its key was checked. An error of the body ends the call
-        with its status code."""
+        """Runs one call in the `with` block, after its key was checked. An error in the block ends
+        the call with its status code."""
         try:
             async with self._admitted(context, scope):
                 yield

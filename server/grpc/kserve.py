@@ -50,19 +50,21 @@ class KserveGrpcDoor:
             "RepositoryModelLoad": self._load,
             "RepositoryModelUnload": self._unload,
         }
-        handlers = {name: self._small(name, answer) for name, answer in answers.items()}
+        handlers = {name: self._unary(name, answer) for name, answer in answers.items()}
         handlers["ModelInfer"] = grpc.stream_unary_rpc_method_handler(self._infer)
         handlers["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(self._stream)
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
-    def _small(self, name: str, answer: Answer) -> Any:
+    def _unary(self, name: str, answer: Answer) -> Any:
+        """Returns the handler of a call with one message and one answer."""
+
         async def call(
             messages: AsyncIterator[bytes], context: "ServicerContext[bytes, bytes]"
         ) -> bytes:
             async with self._edge.call(context, name):
                 message = decode(f"{name}Request", await _only(messages))
                 return encode(f"{name}Response", await answer(message))
-            raise AssertionError  # `call` ends the context, and never suppresses an error
+            raise AssertionError  # unreachable: `edge.call` raises every error
 
         return grpc.stream_unary_rpc_method_handler(call)
 
@@ -146,7 +148,7 @@ async def run_grpc(
             ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", MAX_STREAMS),
-            # Another program on the same port is an error, not a partner.
+            # Otherwise gRPC would share its port with another program, without an error.
             ("grpc.so_reuseport", 0),
         )
     )

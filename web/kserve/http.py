@@ -138,7 +138,7 @@ def kserve_routes(
     key."""
     admits_peer = settings.admits if has_own_port else None
 
-    def get(
+    def route(
         path: str, handler: Handler, summary: str, *, codes: tuple[str, ...] = (), **options: Any
     ) -> Route:
         scope: KeyScope = "models"
@@ -163,28 +163,28 @@ def kserve_routes(
             "response_headers": {HEADER_LENGTH: "Number of bytes of the JSON, if others follow."},
         }
         return [
-            get(path, door.metadata, "Show inputs and outputs of a model", codes=_UNKNOWN),
-            get(f"{path}/ready", door.model_ready, "Show if a model is loaded", codes=_UNKNOWN),
-            get(f"{path}/config", door.config, "Show how a model is set up", codes=_UNKNOWN),
-            get(f"{path}/stats", door.statistics, "Show times of a model", codes=_UNKNOWN),
-            get(f"{path}/infer", door.infer, "Compute tensors", codes=_INFER, **infer),
+            route(path, door.metadata, "Show inputs and outputs of a model", codes=_UNKNOWN),
+            route(f"{path}/ready", door.model_ready, "Show if a model is loaded", codes=_UNKNOWN),
+            route(f"{path}/config", door.config, "Show how a model is set up", codes=_UNKNOWN),
+            route(f"{path}/stats", door.statistics, "Show times of a model", codes=_UNKNOWN),
+            route(f"{path}/infer", door.infer, "Compute tensors", codes=_INFER, **infer),
         ]
 
     post: dict[str, Any] = {"method": "POST"}
     model = "/v2/repository/models/{model}"
     index = {**post, "request": IndexFields}
     return (
-        get("/v2", door.server, "Show name and version of this server"),
-        get("/v2/health/live", door.live, "Show that the server runs"),
-        get("/v2/health/ready", door.ready, "Show if the server can compute"),
-        get("/v2/models/stats", door.statistics, "Show times of all models"),
+        route("/v2", door.server, "Show name and version of this server"),
+        route("/v2/health/live", door.live, "Show that the server runs"),
+        route("/v2/health/ready", door.ready, "Show if the server can compute"),
+        route("/v2/models/stats", door.statistics, "Show times of all models"),
         *of_model("/v2/models/{model}"),
         *of_model("/v2/models/{model}/versions/{version}"),
-        get(
+        route(
             "/v2/repository/index", door.index, "List all models", codes=("invalid_json",), **index
         ),
-        get(f"{model}/load", door.load, "Load a model", codes=_LOAD, **post),
-        get(f"{model}/unload", door.unload, "Unload a model", codes=_UNLOAD, **post),
+        route(f"{model}/load", door.load, "Load a model", codes=_LOAD, **post),
+        route(f"{model}/unload", door.unload, "Unload a model", codes=_UNLOAD, **post),
     )
 
 

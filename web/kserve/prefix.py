@@ -22,14 +22,14 @@ def prefix_options(prefix: str | None, info: AsrInfo) -> AsrOptions:
     if not prefix.strip():
         return AsrOptions(language="en" if "en" in info.languages else None)
     if "prefix" not in info.supports:
-        return _translated(prefix, info)
+        return _without_prefix(prefix, info)
     if "task" not in info.supports:
         for tag in _ENGLISH_TAGS:
             prefix = prefix.replace(tag, "")
     return AsrOptions(prefix=prefix)
 
 
-def _translated(prefix: str, info: AsrInfo) -> AsrOptions:
+def _without_prefix(prefix: str, info: AsrInfo) -> AsrOptions:
     """Returns the options for a recogniser that takes no prefix: language, task and prompt."""
     parts = parse(prefix, info.languages, is_multilingual=True, param=TEXT_PREFIX)
     if parts.words:

@@ -145,7 +145,7 @@ class Sequences:
         finally:
             if not sequence.opened.done():
                 sequence.opened.set_exception(sequence.failure)
-                sequence.opened.exception()  # counts as seen: perhaps no request waits
+                sequence.opened.exception()  # otherwise asyncio logs it if no request waits
             self._forget(sequence)
 
     def _drop(self, key: Hashable, sequence: _Sequence | None = None) -> None:

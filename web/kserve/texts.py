@@ -1,4 +1,5 @@
-"""Embeddings as models of KServe's protocol: texts in, or files of images, and vectors out."""
+"""Embeddings as models of KServe's protocol: they take texts or files of images, and return
+vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
