@@ -63,7 +63,7 @@ class RequestImages:
     @asynccontextmanager
     async def body(self, request: aioweb.Request) -> AsyncIterator[bytes]:
         """Yields the body of a request. A body above the server's own limit must have a
-        Content-Length, and keeps one of few places until the request is answered.
+        Content-Length, and takes one of few places until the request is answered.
 
         Raises PayloadTooLarge, OverloadedError too_many_requests.
         """

@@ -105,15 +105,15 @@ class WhisperServiceDoor:
         spools: UploadSpools,
         decoder: FileDecoder,
         limits: FileLimits,
-        places: RequestLimit,
+        limit: RequestLimit,
     ) -> None:
         self._transcriber, self._spools = transcriber, spools
-        self._decoder, self._limits, self._places = decoder, limits, places
+        self._decoder, self._limits, self._request_limit = decoder, limits, limit
 
     async def transcribe(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /asr`."""
         query = _read_query(request.query)
-        async with self._places.take():
+        async with self._request_limit.take():
             transcript = await while_connected(
                 request, self._transcribe_upload(request, query, _options(query))
             )
@@ -129,7 +129,7 @@ class WhisperServiceDoor:
         transcription = self._transcribe_upload(
             request, query, AsrOptions(), max_audio_s=DETECTION_S
         )
-        async with self._places.take():
+        async with self._request_limit.take():
             transcript = await while_connected(request, transcription)
         code = transcript.language
         detected = DetectedLanguage(name_of(code), code, round(transcript.language_probability, 4))

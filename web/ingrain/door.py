@@ -41,11 +41,11 @@ LIBRARIES: Mapping[EngineKind, Library] = {"embed": TEXTS, "clip": IMAGES}
 "Library that Ingrain runs the models of a kind in."
 
 BAD_IMAGE = "Invalid image. Please provide a valid image URL or a base64 encoded image."
-"Begin of Ingrain's error for an image."
+"Beginning of Ingrain's error for an image."
 BAD_IMAGE_CODES = ("image_too_large", "invalid_image")
 
 CLIENT = "ingrain-client/"
-"Begin of the header User-Agent of Ingrain's own client, whose lists have another form than before."
+"Beginning of the header User-Agent of Ingrain's own client. Lists for it have the later form."
 
 IngrainPort = Literal["all", "inference", "models"]
 """Requests that a port answers: all of them, as Ingrain's first server did, or those of one of its
@@ -56,7 +56,7 @@ HEALTH: Mapping[IngrainPort, str] = {
     "inference": "The inference server is running.",
     "models": "The model server is running.",
 }
-"Message of `GET /health`, which is compared by clients."
+"Message of `GET /health`. Clients compare it."
 
 
 class IngrainDoor:

@@ -26,7 +26,7 @@ Library = Literal["sentence_transformers", "open_clip", "timm"]
 "Library that a client expects the model to run in."
 
 HUB_PREFIX = "hf-hub:"
-"Begin of a name of open_clip that means a repository of the Hugging Face hub."
+"Beginning of a name of open_clip that means a repository of the Hugging Face hub."
 
 _HUMP = re.compile(r"(?<=[a-z])([A-Z])")
 

@@ -10,7 +10,7 @@ from pipeline.shared.settings import DEFAULT
 from web.openai.json_body import decode_json
 
 MAX_STOPS = 16
-"Most texts that end an answer."
+"Largest number of texts that end an answer."
 
 MAX_GRAMMAR_CHARS = 64 * 1024
 "Longest grammar; one for a large JSON schema has some thousand characters."
@@ -25,7 +25,8 @@ class LlamaCompletionFields(Struct, frozen=True, kw_only=True):
     prompt: Annotated[str | list[int], Meta(description="A text, or its token ids.")]
     model: Annotated[str, Meta(description="A language model of `GET /v1/models`.")] = DEFAULT
     n_predict: Annotated[
-        Annotated[int, Meta(ge=-1)] | None, Meta(description="Most tokens; -1: no limit.")
+        Annotated[int, Meta(ge=-1)] | None,
+        Meta(description="Largest number of tokens; -1: no limit."),
     ] = None
     stream: bool = False
     temperature: float | None = None
@@ -36,11 +37,11 @@ class LlamaCompletionFields(Struct, frozen=True, kw_only=True):
     stop: Annotated[list[str], Meta(max_length=MAX_STOPS)] | None = None
     grammar: Annotated[
         Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS)] | None,
-        Meta(description="GBNF grammar that holds the answer; only where llama.cpp answers."),
+        Meta(description="GBNF grammar that the answer follows; only where llama.cpp answers."),
     ] = None
     json_schema: Annotated[
         dict[str, Any] | None,
-        Meta(description="JSON schema that holds the answer; only where llama.cpp answers."),
+        Meta(description="JSON schema that the answer follows; only where llama.cpp answers."),
     ] = None
 
 

@@ -50,7 +50,7 @@ class OllamaOptions(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     stop: str | list[str] | None = None
     num_predict: int | None = None
-    "Most tokens of the answer; 0 and less: no limit."
+    "Largest number of tokens in the answer; 0 or less: no limit."
 
 
 OutputForm = Literal["", "json"] | dict[str, Any] | None

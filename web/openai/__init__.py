@@ -1,1 +1,1 @@
-"""The audio part of OpenAI's REST API: transcriptions, translations, speech and models."""
+"""OpenAI's REST API: transcriptions, speech, chat, responses, embeddings, reranking and models."""

@@ -30,8 +30,8 @@ class RequestLimit:
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[None]:
-        """Holds a place for one request while the body runs, and cancels the body after the longest
-        time.
+        """Holds a place for one request while the `with` block runs, and cancels the block after
+        the longest time.
 
         Raises OverloadedError too_many_requests, draining; EngineTimeout.
         """

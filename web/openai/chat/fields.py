@@ -23,13 +23,13 @@ from pipeline.tools.arguments import is_too_deep, parse_arguments
 from web.openai.json_body import decode_json
 
 MAX_MESSAGES = 2000
-"Most messages of a request: more than any context window takes, with one word in each."
+"Largest number of messages in a request. No context window takes so many, even of one word each."
 MAX_TOOLS = 128
-"Most tools of a request, as in OpenAI's service."
+"Largest number of tools in a request, as in OpenAI's service."
 MAX_STOPS = 16
-"Most stop sequences. OpenAI's service takes 4."
+"Largest number of stop sequences. OpenAI's service takes 4."
 MAX_CHOICES = 8
-"Most answers to one request: each takes a place in the model's batch."
+"Largest number of answers to one request: each takes a place in the model's batch."
 
 NAME = r"^[A-Za-z0-9_.:/-]{1,128}$"
 "Names of functions that model servers accept."
@@ -214,7 +214,7 @@ class ChatFields(Struct, frozen=True, kw_only=True):
 
     @property
     def limit_tokens(self) -> int | None:
-        """Most tokens of the answer, in either of its fields."""
+        """Largest number of tokens in the answer, from either of its two fields."""
         return self.max_completion_tokens or self.max_tokens
 
     @property

@@ -105,8 +105,8 @@ class LatencyMarks:
 
 @dataclass(frozen=True, slots=True)
 class ChatModel:
-    """The model of one request. `llm`: as sessions use it, None for the assistant. `raw`: without
-    what stands in front of it."""
+    """The model of one request. `llm`: the language model as sessions use it; None for the
+    assistant. `raw`: the same without the layers in front of it, such as sentence templates."""
 
     name: str
     llm: Llm | None = None

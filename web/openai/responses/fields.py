@@ -136,7 +136,7 @@ class ResponseFields(Struct, frozen=True, kw_only=True):
 
 
 UNSUPPORTED = ("background", "conversation", "prompt", "top_logprobs")
-"Fields of OpenAI's service whose meaning nothing here has."
+"Fields of OpenAI's service that nothing here supports."
 
 
 def decode_response(body: bytes) -> ResponseFields:

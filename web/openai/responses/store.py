@@ -10,9 +10,9 @@ from core.named_key import CALLER_KEY, NamedKey, reaches
 from web.openai.responses.fields import Messages
 
 MAX_RESPONSES = 512
-"Most responses that are kept; the oldest are forgotten first."
+"Largest number of responses that are kept; the oldest are forgotten first."
 MAX_BYTES = 16 * 1024 * 1024
-"Most bytes of the requests and responses that are kept: a few long conversations with images."
+"Limit of the kept requests and responses, in bytes: a few long conversations with images."
 
 
 @dataclass(frozen=True, slots=True)

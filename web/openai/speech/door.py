@@ -58,13 +58,13 @@ class AudioDone(Struct, frozen=True, tag="speech.audio.done"):
 class SpeechDoor:
     """Handles the requests of `/v1/audio/speech` and its lists.
 
-    reader: makes the sound files, and limits how many are made at once.
+    speech_files: makes the sound files, and limits how many are made at once.
     """
 
     def __init__(
         self,
         engines: EngineSet,
-        reader: SpeechFiles,
+        speech_files: SpeechFiles,
         languages: TextLanguageDetector,
         limit: RequestLimit,
         remote: RemoteModels,
@@ -73,7 +73,7 @@ class SpeechDoor:
         """`remote`: models of other servers, which come before our own of the same name.
         `initial_settings`: voice, speed and likely language where the request leaves them open."""
         self._initial_settings = initial_settings
-        self._engines, self._reader, self._languages = engines, reader, languages
+        self._engines, self._speech_files, self._languages = engines, speech_files, languages
         self._limit, self._remote = limit, remote
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -89,15 +89,15 @@ class SpeechDoor:
 
     async def voices(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /v1/audio/voices`."""
-        return _json(voice_list(self._reader.voices(), self._engines.default_language))
+        return _json(voice_list(self._speech_files.voices(), self._engines.default_language))
 
     async def models(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /v1/audio/models`."""
-        return _json(voice_model_list(self._reader.voices()))
+        return _json(voice_model_list(self._speech_files.voices()))
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
         options = await self._file_options(fields)
-        speech_file = self._reader.file(
+        speech_file = self._speech_files.file(
             single_text(fields.input), options, fields.response_format, RATE_HZ
         )
         if fields.stream_format == "sse":
@@ -109,7 +109,7 @@ class SpeechDoor:
 
         Raises RequestError voice_not_found, unsupported_language.
         """
-        engines = self._reader.voices(fields.model)
+        engines = self._speech_files.voices(fields.model)
         name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
         settings = self._initial_settings()
         default_language = settings.language or self._engines.default_language

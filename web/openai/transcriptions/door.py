@@ -110,8 +110,8 @@ class AudioDoor:
         form_type: type[Struct],
         parse: Callable[[list[tuple[str, str]]], TranscriptionRequest],
     ) -> aioweb.StreamResponse:
-        """Answers one request. path: where another server has the same. form_type: known fields of
-        the form. parse: turns them into a request."""
+        """Answers one request. path: path of the operation on another server. form_type: known
+        fields of the form. parse: turns them into a request."""
         with self._spools.open() as spool:
             async with self._limit.take():
                 form = await read_form(request, spool, partial(is_known, struct_type=form_type))
