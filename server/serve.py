@@ -308,8 +308,8 @@ async def _serve(
     with signals(lifecycle):
         async with assemble(config, metrics) as assembly:
             lifecycle.watch(assembly.is_loaded)
-            form = _settings(config, settings, listeners, assembly, lifecycle)
-            routes, willow_routes = _routes(config, assembly, metrics, lifecycle, form)
+            form_routes = _settings(config, settings, listeners, assembly, lifecycle)
+            routes, willow_routes = _routes(config, assembly, metrics, lifecycle, form_routes)
             async with AsyncExitStack() as stack:
                 gate = replace(listeners.gate, keys=assembly.named_keys)
                 limit = AddressLimit(
@@ -332,8 +332,8 @@ async def _serve(
                     kserve_routes = _with_docs(assembly.kserve.routes(has_own_port=True))
                     applications.append((listeners.kserve, kserve_routes, kserve_gate))
                 if listeners.kserve_metrics is not None:
-                    counters = assembly.kserve.metrics_routes()
-                    applications.append((listeners.kserve_metrics, counters, kserve_gate))
+                    kserve_metrics = assembly.kserve.metrics_routes()
+                    applications.append((listeners.kserve_metrics, kserve_metrics, kserve_gate))
                 if listeners.ingress is not None:
                     ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
                     applications.append((listeners.ingress, routes, ingress_gate))

@@ -127,7 +127,7 @@ async def _listing(url: str) -> _Listing:
                     raise _NoListing(f"its answer is longer than {MAX_ANSWER_BYTES} bytes")
     except (aiohttp.ClientConnectorError, OSError):
         raise _NoListing("it cannot be reached") from None
-    except (aiohttp.ClientError, ValueError):  # ValueError: the URL has a port or name it cannot
+    except (aiohttp.ClientError, ValueError):  # ValueError: a port or name that no URL can have
         raise _NoListing("it does not answer as a package index") from None
     try:
         return msgspec.json.decode(bytes(body), type=_Listing)

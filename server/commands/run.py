@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
         case "talk":
             from bench.talk.command import main as talk
 
-            _name_server(options)
+            _complete_options(options)
             return int(talk(options))
         case "bench":
             from bench import cli
@@ -130,8 +130,8 @@ def _start_again(wanted_port: int, port: int) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], *more])  # noqa: S606 - ourselves
 
 
-def _name_server(options: argparse.Namespace) -> None:
-    """Completes the options of a client. Without `--url` its server is the configured one. Raises
+def _complete_options(options: argparse.Namespace) -> None:
+    """Sets the URL and key of a client. Without `--url`, its server is the configured one. Raises
     ConfigError if the configuration is needed and wrong."""
     from server.commands.server_api import address_of
 

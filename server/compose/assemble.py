@@ -77,7 +77,7 @@ class ServerAssembly:
     """Parts of a running server that the listeners need: routes, doors and their state."""
 
     routes: tuple[Route, ...]
-    "Routes of all other built-in doors, for the main listener."
+    "Routes of all built-in doors except Willow's, for the main listener."
     willow_routes: tuple[Route, ...]
     "Routes of Willow's inference server, for the main listener and Willow's own listeners."
     was_routes: tuple[Route, ...]
@@ -179,10 +179,10 @@ async def assemble(
 
 
 def _drain_group(backend: Backend, doors: Doors) -> DrainGroup:
-    transcribers = backend.transcriber, backend.speech_files, backend.one_shot_responses
+    shared = backend.transcriber, backend.speech_files, backend.one_shot_responses
     return DrainGroup(
         backend.sessions,
-        (*transcribers, doors.limits, doors.kserve.service, backend.engines.remote),
+        (*shared, doors.limits, doors.kserve.service, backend.engines.remote),
     )
 
 

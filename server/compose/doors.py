@@ -184,7 +184,6 @@ class ModelCards:
         ]
         kinds: tuple[EngineKind, ...] = ("llm", "tts")
         others = (ModelCard(id=self._engines.choices[kind].name, kind=kind) for kind in kinds)
-        # The default comes first, so the assistant comes last.
         remote = (
             ModelCard(
                 id=model.name,
@@ -194,6 +193,7 @@ class ModelCards:
             )
             for model in self._engines.remote
         )
+        # The default language model comes before the assistant.
         return (*served, *others, *remote, ModelCard(id=ASSISTANT, kind="llm"))
 
     def _is_default(self, model: RemoteModel) -> bool:

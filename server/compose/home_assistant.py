@@ -49,8 +49,8 @@ async def run_home_assistant(
     config: HomeAssistantConfig, demo_home: Home, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[HomeAssistantServices | None]:
     """Yields Home Assistant's tools and names, or None if it is not configured. It connects in the
-    background; leaving the context disconnects. `demo_home`: the demo home, which the page shows;
-    it mirrors this house. Raises ConfigError; inside an ExceptionGroup once the context is
+    background; leaving the context disconnects. `demo_home`: the home that the page shows; it
+    mirrors Home Assistant. Raises ConfigError; inside an ExceptionGroup once the context is
     entered."""
     if not config.url:
         yield None

@@ -161,7 +161,7 @@ def _is_trusted_address(request: aioweb.Request, caller: AccessRequest) -> bool:
 
 
 def _scope_of_path(request: aioweb.Request) -> KeyScope | None:
-    """Returns the scope of the path. None: there is no such path, which is all that is answered."""
+    """Returns the scope of the path. None: there is no such path, so the answer is 404."""
     scope: KeyScope | None = getattr(request.match_info.handler, SCOPE, None)
     return scope
 

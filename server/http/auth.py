@@ -105,9 +105,8 @@ class AccessGate:
     ) -> AccessGrant:
         """Decides on a request. `is_public`: the path needs no key. `scope`: what a named key needs
         there; None: nothing. `admits`: accepts tokens of this path that are not the key.
-        `is_trusted_address`: the
-        caller needs no key because of its address. Raises Forbidden (`forbidden_host`,
-        `forbidden_origin`) or Unauthorized."""
+        `is_trusted_address`: the caller needs no key because of its address. Raises Forbidden
+        (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         if self.only_peer:
             return self._admit_peer(caller)
         name = self._check_host(caller)
@@ -136,8 +135,8 @@ class AccessGate:
                 f"this site ({caller.origin}) is not in server.allowed_origins",
                 code="forbidden_origin",
             )
-        # Whoever sends a named key wants to be its holder: with a revoked one that would be the
-        # owner on this machine.
+        # A revoked named key is refused on this machine, too. Without its key the request would
+        # count as one of the owner.
         is_revoked = token is not None and token.startswith(NAMED_KEY)
         if (needs_key or is_revoked) and not has_key:
             if caller.is_cross_site and not is_remote:

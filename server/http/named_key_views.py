@@ -21,7 +21,7 @@ class NamedKeyView(Struct, frozen=True):
     name: str
     scopes: tuple[KeyScope, ...]
     max_sessions: int | None
-    "Most sessions at once. None: only the server's limit counts."
+    "Largest number of sessions at once. None: only the server's limit counts."
     requests_per_minute: int | None
     "None: no limit."
     created: datetime

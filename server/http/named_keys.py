@@ -94,7 +94,7 @@ def named_key_routes(door: NamedKeysDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/keys",
             door.add,
-            "Make a named key. The reply shows it, and nothing does later.",
+            "Make a named key. The reply shows the key; nothing shows it later.",
             _TAG,
             request=NamedKeyRequest,
             responses={201: NewNamedKey},

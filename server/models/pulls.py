@@ -24,7 +24,7 @@ from server.models.source_spec import source_of
 logger = logging.getLogger(__name__)
 
 MAX_RUNNING = 2
-"Most downloads at a time. More would only share the same line and disk."
+"Largest number of downloads at a time. More would only share the same line and disk."
 
 MAX_ENDED = 8
 "Number of ended downloads that are remembered, for a page that was closed meanwhile."

@@ -106,7 +106,8 @@ def _weights(config: _HubConfig, paths: Container[str], origin: str) -> list[str
 
 
 def _towers(paths: Container[str], origin: str) -> list[str]:
-    """Returns the paths of both towers of a CLIP. Raises ModelsError if there are none."""
+    """Returns the paths of both towers of a CLIP: its networks for texts and for images. Raises
+    ModelsError if there are none."""
     if CHECKPOINT_FILE in paths:
         return [CHECKPOINT_FILE]
     for towers in zip(TEXT_FILES, IMAGE_FILES, strict=True):

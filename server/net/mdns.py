@@ -31,7 +31,7 @@ DETAILS_LIMIT_MS = 1000
 "Time in milliseconds for the address of what was found. It usually came with the answer."
 
 MAX_FOUND = 10
-"Most Home Assistants that are listed; a house has one."
+"Largest number of Home Assistants that are listed; a house has one."
 
 
 class FoundHomeAssistant(Struct, frozen=True):

@@ -63,11 +63,11 @@ WORK: Mapping[EngineKind, str] = {
     "rerank": "reranking",
     "clip": "embeddings of texts and images",
 }
-"Work of the models of each kind, a noun. A test holds that no kind is missing."
+"Work of the models of each kind, a noun. A test checks that no kind is missing."
 
 
 def _scheduling_metrics(kind: EngineKind) -> Mapping[str, MetricDeclaration]:
-    """Returns what the scheduler counts of the models of one kind."""
+    """Returns the metrics of the scheduler for models of one kind."""
     prefix, work = f"earshot_{kind}", WORK[kind]
     return {
         f"{prefix}_queue_seconds": MetricDeclaration(
@@ -98,7 +98,8 @@ def _scheduling_metrics(kind: EngineKind) -> Mapping[str, MetricDeclaration]:
 
 
 def _registry_metrics(kind: EngineKind) -> Mapping[str, MetricDeclaration]:
-    """Returns what the registry counts of the models of one kind, which it may get at any time."""
+    """Returns the metrics of the registry for models of one kind. It may get models of any kind at
+    any time."""
     prefix, work = f"earshot_{kind}", WORK[kind]
     return {
         f"{prefix}_models_loaded": MetricDeclaration(

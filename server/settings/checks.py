@@ -111,12 +111,12 @@ def stale_secrets(
         secret = SECRET_OF_ADDRESS.get(path[-1])
         if secret is None:
             continue
-        its_path = (*path[:-1], secret)
-        its_key = ".".join(its_path)
-        is_kept = its_key not in changes and bool(value_at(new, its_path))
+        secret_path = (*path[:-1], secret)
+        secret_key = ".".join(secret_path)
+        is_kept = secret_key not in changes and bool(value_at(new, secret_path))
         if is_kept and origin_of(value_at(old, path)) != origin_of(value_at(new, path)):
             why = "it belongs to another address; type it again, or remove it"
-            problems.append(SettingProblem(its_key, why))
+            problems.append(SettingProblem(secret_key, why))
     return problems
 
 

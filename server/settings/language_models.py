@@ -27,7 +27,7 @@ SEARCH_LIMIT_S = 2.0
 MAX_LIST_BYTES = 256 * 1024
 "Largest list of models that is read."
 MAX_MODELS = 100
-"Most models of one server that are listed."
+"Largest number of models that are listed for one server."
 TEST_LIMIT_S = 60.0
 "Time for the test answer. A cold model is read from disk first, which takes most of it."
 MAX_ANSWER_CHARS = 500

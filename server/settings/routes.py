@@ -30,7 +30,7 @@ from server.settings.service import (
 )
 
 MAX_CHANGES = 500
-"Most settings of one change; the form has less than a hundred."
+"Largest number of settings in one change; the form has less than a hundred."
 
 _TAG = "settings"
 _BODY = ("invalid_json", "invalid_value")

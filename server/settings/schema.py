@@ -156,8 +156,10 @@ def setting_fields(
     settings that depend on what is installed. `running`: the configuration of the running server;
     None: there is none."""
     values = msgspec.to_builtins(effective.config)
-    now = msgspec.to_builtins(running) if running is not None else None
-    found = [_field(node, effective, values, now, choices) for node in page_settings(values)]
+    running_values = msgspec.to_builtins(running) if running is not None else None
+    found = [
+        _field(node, effective, values, running_values, choices) for node in page_settings(values)
+    ]
     order = {key: number for number, key in enumerate(COMMON)}
     model = order["llm.engine"]
 
@@ -234,7 +236,7 @@ def _field(
     node: SettingNode,
     effective: EffectiveConfig,
     values: Mapping[str, object],
-    now: Mapping[str, object] | None,
+    running_values: Mapping[str, object] | None,
     choices: Mapping[str, Sequence[SettingOption]],
 ) -> SettingField:
     kind, is_optional = _without_none(node.type)
@@ -262,7 +264,8 @@ def _field(
         is_locked=bool(override),
         is_common=node.key in COMMON or _is_common_option(node.path),
         is_optional=is_optional,
-        is_pending=now is not None and value != _or_default(value_at(now, node.path), node.default),
+        is_pending=running_values is not None
+        and value != _or_default(value_at(running_values, node.path), node.default),
         choices=options,
         minimum=_bound(kind, "ge", "gt"),
         maximum=_bound(kind, "le", "lt"),

@@ -33,7 +33,7 @@ from server.settings.schema import (
 )
 
 MAX_LISTED = 12
-"Most allowed values in an error message; there may be hundreds of voices."
+"Largest number of allowed values in an error message; there may be hundreds of voices."
 
 
 class SettingsReport(Struct, frozen=True):

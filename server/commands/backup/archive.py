@@ -83,7 +83,7 @@ def pack(files: Mapping[str, bytes], version: str, now: datetime) -> bytes:
     BackupError for a file that is too large."""
     for name, data in files.items():
         if len(data) > MAX_FILE_BYTES:
-            raise BackupError(f"{name} has {len(data)} bytes; a backup holds {MAX_FILE_BYTES}")
+            raise BackupError(f"{name} has {len(data)} bytes; the limit is {MAX_FILE_BYTES}")
     digests = {name: sha256(data).hexdigest() for name, data in files.items()}
     manifest = _Manifest(FORMAT, VERSION, version, now.isoformat(timespec="seconds"), digests)
     members = {MANIFEST_FILE: msgspec.json.format(msgspec.json.encode(manifest)), **files}
@@ -112,7 +112,7 @@ def unpack(data: bytes) -> Backup:
         raise BackupError(f"the backup is damaged: {', '.join(missing)} is missing")
     for name, content in files.items():
         if sha256(content).hexdigest() != manifest.files.get(name):
-            raise BackupError(f"the backup is damaged: {name} is not as it was when it was made")
+            raise BackupError(f"the backup is damaged: {name} does not match its digest")
     return Backup(files, manifest.made_by, manifest.made)
 
 
@@ -126,7 +126,7 @@ def _read_members(tar: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
         if not member.isreg() or name in seen_names:
             raise BackupError(f"not a backup of Earshot: {name} is no plain file, or occurs twice")
         if member.size > MAX_FILE_BYTES:
-            raise BackupError(f"{name} has {member.size} bytes; a backup holds {MAX_FILE_BYTES}")
+            raise BackupError(f"{name} has {member.size} bytes; the limit is {MAX_FILE_BYTES}")
         seen_names.add(name)
         content = tar.extractfile(member)
         assert content is not None, "a plain file has content"

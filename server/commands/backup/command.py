@@ -130,7 +130,7 @@ def _variable_notes(effective: EffectiveConfig) -> Sequence[str]:
     them; nothing if there are none."""
     origins = {origin.removeprefix("env:") for origin in effective.origins.values()}
     names = ", ".join(sorted(name for name in origins if name.startswith("EARSHOT_")))
-    return [f"settings of variables are not in the archive: {names}"] if names else []
+    return [f"settings in environment variables are not in the archive: {names}"] if names else []
 
 
 def _restored_settings(

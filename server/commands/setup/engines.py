@@ -38,7 +38,7 @@ class InstalledEngines:
         chosen: dict[str, Tts] = {}
         found = survey(self._config.paths.models_dir, ("tts",))
         choice = choose_one(self._config, "tts", found)
-        with suppress(EarshotError):  # the server speaks with the other engine then
+        with suppress(EarshotError):  # the server then speaks with the fallback
             chosen[choice.name] = load("tts", choice.name, choice.options)
         return available_voices(chosen, partial(load, "tts", FALLBACK_TTS, {}))
 
