@@ -32,12 +32,12 @@ from pathlib import Path
 from safetensors.torch import load_file
 source, target, script = map(Path, sys.argv[1:])
 sys.path.insert(0, str(script.parent.parent))
-from engines.runtime.convert_whisper import RENAMED
+from engines.runtime.convert_whisper import NAME_REPLACEMENTS
 config, state = json.loads((source / "config.json").read_text()), {}
 for name, value in load_file(source / "model.safetensors").items():
     if name != "proj_out.weight":
         name = name.removeprefix("model.")
-        for openai, transformers in reversed(RENAMED):
+        for openai, transformers in reversed(NAME_REPLACEMENTS):
             name = name.replace(transformers, openai)
         state[name] = value
 audio, text = ("n_audio_", "encoder"), ("n_text_", "decoder")
