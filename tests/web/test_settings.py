@@ -380,10 +380,10 @@ def test_the_answer_and_the_sample_are_heard_from_the_chosen_speaker(
     with page.expect_response("**/v1/audio/speech"):
         page.get_by_test_id("voice-sample").click()
     assert page.evaluate("window.contexts.map((one) => one.sinkId)") == [chosen]
-    page.keyboard.press("Escape")
-    page.reload()
-    expect(voice).to_have_js_property("sinkId", chosen)
-    opened(page)
+    later = page.context.new_page()
+    later.goto(page.url)
+    expect(later.locator("#voice")).to_have_js_property("sinkId", chosen)
+    later.close()
     speaker.select_option(value="")
     expect(voice).to_have_js_property("sinkId", "")
     assert server.file.read_text() == FILE
