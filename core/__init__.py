@@ -1,4 +1,4 @@
-"""What all other folders use: values, errors, events, queues, and Protocols that cross layers.
+"""Values, errors, events, queues, and Protocols that cross layers: all other folders use them.
 
 Imports only the standard library, numpy and msgspec, nothing of Earshot.
 """

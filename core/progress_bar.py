@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Self, TextIO
 
+from core.terminal import CLEAR_LINE
+
 BAR_WIDTH = 24
 "Characters of the bar."
 REDRAW_S = 0.2
@@ -46,7 +48,7 @@ class ProgressBar:
 
     def note(self, text: str) -> None:
         """Writes a message in a line of its own, also where there is no terminal."""
-        self._stream.write(f"\r\x1b[K{text}\n" if self._is_drawn else f"{text}\n")
+        self._stream.write(f"{CLEAR_LINE}{text}\n" if self._is_drawn else f"{text}\n")
         if self._is_drawn:
             self._draw()
         self._stream.flush()
@@ -92,6 +94,6 @@ class ProgressBar:
     def _draw(self) -> None:
         filled = round(BAR_WIDTH * self._share())
         bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        self._stream.write(f"\r\x1b[K[{bar}] {self._state_text()}")
+        self._stream.write(f"{CLEAR_LINE}[{bar}] {self._state_text()}")
         self._stream.flush()
         self._is_drawn = True

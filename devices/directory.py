@@ -93,7 +93,7 @@ class DeviceProfile(SessionProfile):
 EMPTY_PROFILE = SessionProfile()
 "The profile that leaves everything to the server's settings."
 
-P = TypeVar("P", bound=SessionProfile)
+ProfileT = TypeVar("ProfileT", bound=SessionProfile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from bench.tools.utterance_audio import BenchUtterance
 from bench.voice import measure
 from bench.voice.clips import clips
 from bench.voice.measure import VoicePlan, VoiceTurn
-from bench.voice.summary import answered_reports, voice_to_voice
+from bench.voice.summary import answered_reports, count_early_answers, voice_to_voice
 
 MAX_RATIO = 1.5
 
@@ -115,10 +115,24 @@ def _ratio(alone: Sequence[VoiceTurn], beside: Sequence[VoiceTurn]) -> float:
 
 def _voice_table(alone: Sequence[VoiceTurn], beside: Sequence[VoiceTurn]) -> str:
     rows = [
-        [title, *spread(voice_to_voice(turns)), str(len(turns) - len(answered_reports(turns)))]
+        [
+            title,
+            *spread(voice_to_voice(turns)),
+            str(count_early_answers(turns)),
+            str(len(turns) - len(answered_reports(turns))),
+        ]
         for title, turns in (("alone", alone), ("with the load", beside))
     ]
-    head = ["voice to voice, ms", "p50", "p95", "min", "max", "turns", "not answered"]
+    head = [
+        "voice to voice, ms",
+        "p50",
+        "p95",
+        "min",
+        "max",
+        "turns",
+        "answered early",
+        "not answered",
+    ]
     return markdown(head, rows)
 
 

@@ -12,11 +12,8 @@ from bench.client.conversation import TurnReport
 from bench.client.microphone import RATE_HZ
 from bench.client.turn import TurnLog
 from core.audio import Pcm, ms_to_samples
+from core.terminal import CLEAR_LINE, styled
 from media.pcm import SILENCE_DBFS, dbfs
-
-CLEAR_LINE = "\r\x1b[K"
-FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
-"Terminal codes (ECMA-48)."
 
 METER_WIDTH = 10
 "Characters of the level meter."
@@ -103,7 +100,7 @@ class TerminalOutput:
             words = self._words[-room:]
         elif self._words:
             end = self._stable_length
-            words = f"{self._words[:end]}{FAINT}{self._words[end:]}{PLAIN}"
+            words = f"{self._words[:end]}{styled(self._words[end:], 'faint')}"
         else:
             words = ""
         print(f"{CLEAR_LINE}{begin}{words}", end="", file=self.out, flush=True)

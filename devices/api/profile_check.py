@@ -1,9 +1,9 @@
-"""Checks a profile before it is stored: who is refused later, in a session, cannot say why."""
+"""Checks a profile before it is stored: a device that a session refuses later cannot say why."""
 
 from collections.abc import Callable
 
 from core.errors import NotFound, RequestError
-from devices.directory import P
+from devices.directory import ProfileT
 
 _FIELDS = {
     "audio.output.voice": "profile.voice",
@@ -16,7 +16,7 @@ PROFILE_ERRORS = ("model_not_found", "unsupported_language", "voice_not_found")
 "Codes of the errors that `check_profile` raises."
 
 
-def check_profile(profile: P, check: Callable[[P], None]) -> None:
+def check_profile(profile: ProfileT, check: Callable[[ProfileT], None]) -> None:
     """Raises RequestError for a profile with which no session could begin; it names the field.
 
     check: raises RequestError or NotFound for such a profile, with the fields of a session.

@@ -9,7 +9,14 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from devices.directory import ApprovalState, Device, DeviceKind, DeviceProfile, P, SessionEcho
+from devices.directory import (
+    ApprovalState,
+    Device,
+    DeviceKind,
+    DeviceProfile,
+    ProfileT,
+    SessionEcho,
+)
 from devices.presence import ConnectedDevice, DeviceActivity
 from devices.registry.sanitize import MAX_NAME_CHARS
 
@@ -71,7 +78,7 @@ class SessionProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
     tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
     echo: SessionEcho | UnsetType = UNSET
 
-    def apply_to(self, profile: P) -> P:
+    def apply_to(self, profile: ProfileT) -> ProfileT:
         """Returns `profile` with these changes."""
         given = {
             name: value

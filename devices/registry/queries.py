@@ -23,7 +23,7 @@ from devices.directory import (
     DeviceClaims,
     DeviceKind,
     DeviceProfile,
-    P,
+    ProfileT,
     SessionProfile,
 )
 from devices.pairing import SHOWS_CODE
@@ -157,7 +157,7 @@ def profile_of(row: DeviceRow) -> DeviceProfile:
     return known_profile(row.profile, DeviceProfile, f"device {row.id}")
 
 
-def known_profile(stored: object, kind: type[P], owner: str) -> P:
+def known_profile(stored: object, kind: type[ProfileT], owner: str) -> ProfileT:
     """Returns a stored profile, without values that this version does not know.
 
     A newer Earshot on the same database may have written them. The owner is served all the same,

@@ -14,6 +14,7 @@ import msgspec
 from core.errors import ConfigError, EarshotError, EngineError
 from core.plugins import BUILT_IN
 from core.ports import ToolContext
+from core.terminal import Style, has_colours, styled
 from devices.registry.database import count_devices
 from engines.base import Llm, ToolFilterLlm, Tts, TtsInfo
 from engines.llm.hybrid import HybridLlm
@@ -42,7 +43,6 @@ from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
 from server.net.addresses import lan_addresses
 from server.net.listeners import AddressInUse, bind, is_local_only
-from server.runtime.terminal import Style, has_colours, styled
 from serving.asr.model import warmup_item
 from serving.placement.choose import FIXTURES, KINDS, WhisperWeights
 from serving.placement.offers import LoadableModel

@@ -11,8 +11,8 @@ from typing import TextIO
 
 import msgspec
 
+from core.terminal import Style, has_colours, styled
 from server.config import LogConfig
-from server.runtime.terminal import Style, has_colours, styled
 
 WARNING_LOGGERS = (
     "aioice",

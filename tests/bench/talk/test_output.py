@@ -1,4 +1,4 @@
-"""What `earshot talk` shows on a terminal while it listens."""
+"""`earshot talk` shows the level of the microphone and the words on a terminal."""
 
 import io
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bench.client.turn import TurnLog
-from bench.talk.output import CLEAR_LINE, METER_SAMPLES, TerminalOutput
+from bench.talk.output import METER_SAMPLES, TerminalOutput
 from core.audio import Pcm
+from core.terminal import CLEAR_LINE
 
 
 def _sound(level: float, samples: int = METER_SAMPLES) -> Pcm:

@@ -1,11 +1,14 @@
-"""Colours of text on a terminal."""
+"""Codes with which a terminal shows text in a style, or writes a line again (ECMA-48)."""
 
 from collections.abc import Mapping
 from typing import Literal, TextIO
 
-Style = Literal["bold", "red", "green", "yellow"]
+Style = Literal["bold", "faint", "red", "green", "yellow"]
 
-_CODES: Mapping[Style, int] = {"bold": 1, "red": 31, "green": 32, "yellow": 33}
+_CODES: Mapping[Style, int] = {"bold": 1, "faint": 2, "red": 31, "green": 32, "yellow": 33}
+
+CLEAR_LINE = "\r\x1b[K"
+"Puts the cursor at the beginning of the line, and clears the line."
 
 
 def has_colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
