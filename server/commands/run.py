@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import os
 import select
 import sys
@@ -51,8 +52,11 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
     need only a few of the modules."""
     match options.command:
         case "serve":
+            gc.disable()  # what an import creates stays: looking through it for garbage is in vain
             from server import serve
             from server.settings.file import SettingsFile
+
+            gc.enable()
 
             settings = SettingsFile.of(os.environ, options.config, _flags(options))
             config = _effective(options).config

@@ -27,6 +27,7 @@ from server.compose.devices import DeviceServices, device_services
 from server.compose.doors import Backend, Doors, KserveDoors, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
+from server.compose.llm_and_tts import warm_other_languages
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
 from server.compose.settings import CallerDefaults, RunningEngines, SessionDefaults
@@ -158,7 +159,8 @@ async def assemble(
         )
         doors = open_doors(backend, door_plugins)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        background = _start_background(tasks, timers, devices, backend.sessions, doors)
+        warm_up = warm_other_languages(engines.llm, config.language, toolbox, backend.sessions)
+        background = _start_background(tasks, timers, devices, backend.sessions, doors, warm_up)
         yield ServerAssembly(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
@@ -192,6 +194,7 @@ def _start_background(
     devices: DeviceServices,
     sessions: Sessions,
     doors: Doors,
+    warm_up: Coroutine[Any, Any, None],
 ) -> list[asyncio.Task[None]]:
     """Starts the background work that belongs to no session, and returns its tasks."""
     work: dict[str, Coroutine[Any, Any, None]] = {
@@ -201,6 +204,7 @@ def _start_background(
         "named-keys": devices.named_keys.run(devices.registry.changed),
         "kept-conversations": devices.kept_conversations.run(),
         "idle-gc": collect_when_idle(sessions),
+        "llm-warm-up": warm_up,
         **{name: run() for name, run in doors.background.items()},
     }
     return [tasks.create_task(coroutine, name=name) for name, coroutine in work.items()]

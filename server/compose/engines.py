@@ -37,7 +37,6 @@ from server.compose.llm_and_tts import (
     start_language_model,
     start_voice,
     tool_specs,
-    warm_other_languages,
 )
 from server.compose.prompt_size import prompt_size
 from server.config import Config
@@ -211,7 +210,6 @@ async def run_engines(
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,
-        asyncio.TaskGroup() as tasks,
         registry.running(),
     ):
         stack.push_async_callback(remote.aclose)
@@ -228,9 +226,6 @@ async def run_engines(
         check_wake_word(config.assistant.wake_word, wake)
         await start_language_model(llm, config.language, toolbox, stack)
         _warn_about_prompt_size(config, llm, toolbox)
-        warm_up = tasks.create_task(
-            warm_other_languages(llm, config.language, toolbox), name="llm-warm-up"
-        )
         yield Engines(
             vad,
             wake,
@@ -245,7 +240,6 @@ async def run_engines(
             languages,
             inputs,
         )
-        warm_up.cancel()
 
 
 def _texts_of(options: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from engines.base.wake import WakeWordEngine, find_wake_word
 from engines.llm.hybrid import HybridLlm
 from engines.llm.hybrid import Settings as HybridSettings
 from engines.registry import load, worker_profile
+from pipeline.session.sessions import Sessions
 from pipeline.speech.cache import CachedTts, VoiceCache
 from pipeline.speech.fallback import FallbackTts
 from pipeline.speech.language_id import TextLanguageDetector
@@ -34,6 +35,10 @@ FALLBACK_TTS = "espeak"
 
 HOME_LANGUAGES = ("en", "de", "fr", "es")
 "Languages in which the demo home has names, and the skills have sentences and replies."
+
+WARM_UP_AFTER_S = 20.0
+"""Time without a session before the other languages are warmed up, in seconds. A user who has just
+started the server talks to it sooner."""
 
 
 async def load_language_model(
@@ -152,20 +157,33 @@ def check_wake_word(name: str, wake: WakeWordEngine) -> None:
         raise ConfigError(f"assistant.wake_word: {exc}") from None
 
 
-async def warm_other_languages(llm: Llm, language: str, toolbox: Toolbox) -> None:
-    """Warms up the home's other languages before a client needs them.
+async def warm_other_languages(
+    llm: Llm, language: str, toolbox: Toolbox, sessions: Sessions
+) -> None:
+    """Warms up the home's other languages before a client needs them, in a quiet moment after the
+    start.
 
-    What is loaded then stays for good, so it is frozen for the garbage collector: a full collection
-    over it would stop the event loop for some 50 ms, more than two frames of audio. If the model
-    fails meanwhile, that is only logged.
+    It takes some two seconds of processor time, which the first conversations would miss. What is
+    loaded stays for good, so it is frozen for the garbage collector: a full collection over it
+    would stop the event loop for some 50 ms, more than two frames of audio. If the model fails
+    meanwhile, that is only logged.
     """
-    if isinstance(llm, WarmableLlm):
-        try:
-            for code in HOME_LANGUAGES:
-                if code != language and (code in llm.languages or isinstance(llm, HybridLlm)):
-                    await llm.warm(code, tool_specs(toolbox, code))
-        except EngineError as exc:  # each turn tries again, and the other engines can go on
-            logger.warning("%s", exc)
+    _freeze()
+    if not isinstance(llm, WarmableLlm):
+        return
+    await asyncio.sleep(WARM_UP_AFTER_S)
+    while sessions.count:
+        await sessions.wait_until_unused(WARM_UP_AFTER_S)
+    try:
+        for code in HOME_LANGUAGES:
+            if code != language and (code in llm.languages or isinstance(llm, HybridLlm)):
+                await llm.warm(code, tool_specs(toolbox, code))
+    except EngineError as exc:  # each turn tries again, and the other engines can go on
+        logger.warning("%s", exc)
+    _freeze()
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()
 

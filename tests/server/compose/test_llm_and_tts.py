@@ -15,10 +15,13 @@ from core.errors import ConfigError, EngineCrashed, EngineError, NotFound
 from core.ports import ToolSpec
 from engines.llm import intents
 from engines.llm.hybrid import HybridLlm
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
 from pipeline.tools.toolbox import Toolbox
 from server.compose.doors import ModelCards
 from server.compose.engines import Engines
 from server.compose.llm_and_tts import (
+    WARM_UP_AFTER_S,
     check_voice,
     load_language_model,
     start_language_model,
@@ -26,7 +29,8 @@ from server.compose.llm_and_tts import (
 )
 from serving.placement.choose import KINDS, EngineSelection
 from serving.remote_llm import RemoteLlm
-from tests.pipeline.fakes import Counts
+from tests.loop import run_virtual
+from tests.pipeline.fakes import Counts, World
 from web.openai.models import model
 
 
@@ -65,16 +69,40 @@ def toolbox() -> Toolbox:
     return Toolbox((), Counts())
 
 
+def no_sessions() -> Sessions:
+    world = World()
+    return Sessions(world.services(), world.conversations, max_sessions=1)
+
+
 def test_other_languages_are_warmed_even_if_a_model_is_lost_meanwhile(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     good = Model("de", "en", "fr", "pl")
-    asyncio.run(warm_other_languages(good, "en", toolbox()))
+    run_virtual(warm_other_languages(good, "en", toolbox(), no_sessions()))
     assert good.warmed == ["de", "fr"]
     lost = Model("de", "en", failure=EngineCrashed("llm", "scripted", "its process died"))
-    asyncio.run(warm_other_languages(lost, "en", toolbox()))
+    run_virtual(warm_other_languages(lost, "en", toolbox(), no_sessions()))
     assert lost.warmed == ["de"]
     assert "its process died" in caplog.text
+
+
+def test_other_languages_wait_until_nobody_talks() -> None:
+    model, sessions = Model("de", "en"), no_sessions()
+    warmed_at: list[float] = []
+
+    async def main() -> None:
+        warm_up = asyncio.create_task(warm_other_languages(model, "en", toolbox(), sessions))
+        await asyncio.sleep(WARM_UP_AFTER_S - 1)
+        async with sessions.open(SessionSettings(), paced_by="server"):
+            await asyncio.sleep(100)
+            assert not model.warmed
+        began = asyncio.get_running_loop().time()
+        await warm_up
+        warmed_at.append(asyncio.get_running_loop().time() - began)
+
+    run_virtual(main())
+    assert model.warmed == ["de"]
+    assert warmed_at == pytest.approx([WARM_UP_AFTER_S])
 
 
 def test_a_model_that_never_loads_fails_the_start() -> None:
@@ -96,9 +124,9 @@ def test_commands_are_warmed_in_every_language_of_the_home() -> None:
     async def start() -> None:
         async with AsyncExitStack() as stack:
             await start_language_model(hybrid, "de", toolbox(), stack)
-            await warm_other_languages(hybrid, "de", toolbox())
+            await warm_other_languages(hybrid, "de", toolbox(), no_sessions())
 
-    asyncio.run(start())
+    run_virtual(start())
     assert commands.warmed == ["de", "en", "fr", "es"]
     assert model.warmed == ["de"]
 

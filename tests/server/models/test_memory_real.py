@@ -22,7 +22,13 @@ MAX_GROWTH = 1.02
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Running]:
     write_embedder(tmp_path / "models" / MODEL)
-    settings = {"EARSHOT_PATHS__MODELS_DIR": str(tmp_path / "models")}
+    settings = {
+        "EARSHOT_PATHS__MODELS_DIR": str(tmp_path / "models"),
+        # Not the templates of commands: the server loads theirs for other languages meanwhile.
+        "EARSHOT_LLM__ENGINE": "openai",
+        "EARSHOT_LLM__OPTIONS__BASE_URL": "http://127.0.0.1:9/v1",
+        "EARSHOT_LLM__OPTIONS__MODEL": "none",
+    }
     with serving(tmp_path, settings=settings) as server:
         server.url = server.url.rstrip("/")
         yield server
