@@ -22,8 +22,8 @@ class ProcessorTimes:
     """Measures every test, and prints the sums at the end.
 
     The reports carry the figures from the workers of pytest-xdist to the process that prints. A
-    child counts for the test that waits for its end, so a server that a whole file uses counts for
-    the file's last test.
+    child counts for the test that waits for its end. Processes of `earshot` (tests/server/forked.py)
+    are children of another process and do not count.
     """
 
     def __init__(self, shown: int) -> None:

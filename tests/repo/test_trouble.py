@@ -6,6 +6,7 @@ tests/web; here they are compared with the page's words.
 
 import re
 import socket
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from subprocess import run as run_program
 import pytest
 
 from server.commands.engines.pip import failure
-from tests.server.process import run
+from tests.server.process import environment, run
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
@@ -71,7 +72,14 @@ def _no_recogniser(folder: Path) -> str:
     """A Python without PocketSphinx and without Whisper's weights."""
     (folder / "sitecustomize.py").write_text("import sys\nsys.modules['pocketsphinx'] = None\n")
     settings = {"PYTHONPATH": f"{folder}:{ROOT}", "EARSHOT_MODELS_DIR": str(folder / "models")}
-    ended = run(folder, "serve", "--port", "0", settings=settings)
+    ended = run_program(
+        [sys.executable, "-m", "server", "serve", "--port", "0"],
+        cwd=folder,
+        env=environment(folder, **settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return ended.stderr + ended.stdout
 
 

@@ -1,18 +1,19 @@
-"""Runs `earshot` as its users do: as a process, without the settings of this machine."""
+"""Runs `earshot` as a process, without the settings of this machine."""
 
 import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from threading import Event, Thread
+from typing import IO
 
 import psutil
 
+from tests.server.forked import ForkedProcess, run_earshot
 from tests.shared import ROOT
 
 WHISPER = ROOT / "tests" / "fixtures" / "whisper-nano"
@@ -37,24 +38,18 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
 
 def run(
     folder: Path, *arguments: str, settings: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+) -> CompletedProcess[str]:
     """Runs one command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "server", *arguments],
-        cwd=folder,
-        env=environment(folder, **(settings or {})),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    return run_earshot(arguments, folder, environment(folder, **(settings or {})), TIMEOUT_S)
 
 
 @dataclass(slots=True)
 class Running:
     """A server process. A thread reads its output, because a full pipe would stop the server."""
 
-    process: subprocess.Popen[str]
+    process: ForkedProcess
+    output: IO[str]
+    "What it prints, to both streams."
     url: str = ""
     said: list[str] = field(default_factory=list)
     _is_ready: Event = field(default_factory=Event)
@@ -88,8 +83,7 @@ class Running:
             raise AssertionError("\n".join(self.said))
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self.output:
             self.said.append(line.rstrip())
             if ready := re.search(r"ready in [0-9.]+ s at (\S+)", line):
                 if self.url:
@@ -108,22 +102,18 @@ def serving(
     recogniser: Mapping[str, str] = LOADS_HERE,
 ) -> Iterator[Running]:
     """Runs `earshot serve` on a free port; yields when it is ready, and kills it at the end."""
-    command: Sequence[str] = [sys.executable, "-m", "server", "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment(folder, **recogniser, **(settings or {})),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    server = Running(process)
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w", encoding="utf-8") as written:
+        env = environment(folder, **recogniser, **(settings or {}))
+        process = ForkedProcess(["serve", "--port", "0", *arguments], folder, env, written, written)
+    server = Running(process, os.fdopen(reader, encoding="utf-8"))
     try:
         server.start_reading()
         yield server
     finally:
         process.kill()
         server.ended()
+        server.output.close()
 
 
 def workers(server: Running) -> list[psutil.Process]:

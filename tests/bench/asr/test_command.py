@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import run
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -16,7 +14,7 @@ from bench.asr.report.wis_table import WisTableRow, measured
 from bench.client.http import Address
 from core.audio import ASR_RATE_HZ, AudioFrame
 from media.files.decode import decode_file, write_wav
-from tests.server.process import Running, environment, serving
+from tests.server.process import Running, run, serving
 from tests.shared import ROOT
 from tests.speech import say
 
@@ -45,15 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def bench(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Returns its exit code and output."""
-    done = run(
-        [sys.executable, "-m", "server", "bench", "asr", *arguments],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run(folder, "bench", "asr", *arguments)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,8 @@ import pytest
 from bench.load import command
 from tests.clients.scripted_server import answering
 from tests.engines.embed.tiny_model import write_embedder, write_reranker
-from tests.server.process import TIMEOUT_S, Running, environment
+from tests.server.process import Running
+from tests.server.process import run as run_earshot
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.live
@@ -30,15 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def bench(folder: Path, url: str, *arguments: str) -> tuple[int, str, str]:
     """Runs `earshot bench`; returns its exit code, output and errors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "bench", *arguments, "--url", url],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    done = run_earshot(folder, "bench", *arguments, "--url", url)
     return done.returncode, done.stdout, done.stderr
 
 

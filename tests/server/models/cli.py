@@ -2,9 +2,10 @@
 
 import os
 from pathlib import Path
-from subprocess import run
 from sys import executable
 
+from tests.server.forked import run_earshot
+from tests.server.process import TIMEOUT_S
 from tests.shared import ROOT
 
 COMMAND = [executable, "-m", "server", "models"]
@@ -23,15 +24,8 @@ def environment_of(models: Path, hub: str) -> dict[str, str]:
 
 
 def earshot(models: Path, hub: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
-    done = run(
-        [*COMMAND, *arguments],
-        env=environment_of(models, hub) | environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    env = environment_of(models, hub) | environment
+    done = run_earshot(["models", *arguments], ROOT, env, TIMEOUT_S)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
 

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from subprocess import run
 from sys import executable
 
 import pytest
@@ -26,6 +25,7 @@ from server.commands.engines.pip import (
 from server.commands.engines.vllm_requirements import split_requirements
 from server.commands.exit_codes import ExitCode
 from tests.server.commands.engines.fake_wheels import NEEDS, make_torch, make_vllm
+from tests.server.forked import run_earshot
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
@@ -50,15 +50,7 @@ class Home:
         }
 
     def earshot(self, *arguments: str, **more: str) -> tuple[int, str, str]:
-        done = run(
-            [executable, "-m", "server", *arguments],
-            env=self.variables | more,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = run_earshot(arguments, ROOT, self.variables | more, 300)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
 

@@ -1,0 +1,15 @@
+"""What tests/server/forked.py imports once, in the process that starts `earshot` by forks."""
+
+import gc
+from importlib import import_module
+
+for module in (
+    "bench.cli",
+    "server.commands.doctor",
+    "server.commands.models.command",
+    "server.commands.replay.command",
+    "server.config.show",
+    "server.serve",
+):
+    import_module(module)
+gc.freeze()  # a collection in a fork would copy all memory that it shares
