@@ -22,7 +22,7 @@ class ProcessorTimes:
     """Measures every test, and prints the sums at the end.
 
     The reports carry the figures from the workers of pytest-xdist to the process that prints. A
-    child counts for the test that waits for its end. Processes of `earshot` (tests/server/forked.py)
+    child counts for the test that waits for its end. Processes that tests/server/forked.py starts
     are children of another process and do not count.
     """
 
