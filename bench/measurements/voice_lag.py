@@ -22,7 +22,7 @@ from bench.tools.stats import machine, markdown, percentile
 from core.errors import ConfigError
 from engines.base import Tts, TtsInfo
 from engines.registry import load, worker_profile
-from serving.remote_tts import RemoteTts
+from serving.process_tts import ProcessTts
 from serving.workers.engine_process import engine_process
 
 SENTENCES = (
@@ -85,7 +85,7 @@ async def _voice(
         return
     process = engine_process("tts", engine, options, TtsInfo, NullMetrics(), profile)
     async with process.running():
-        yield RemoteTts(process, await process.ready())
+        yield ProcessTts(process, await process.ready())
 
 
 async def _for(seconds: float, *work: Any) -> None:

@@ -24,8 +24,8 @@ from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import PlacementInputs
 from serving.placement.choose import EngineSelection
-from serving.remote_llm import RemoteLlm
-from serving.remote_tts import RemoteTts
+from serving.process_llm import ProcessLlm
+from serving.process_tts import ProcessTts
 from serving.workers.engine_process import EngineProcess, engine_process
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _in_worker(llm: Llm, name: str, options: Mapping[str, object], metrics: Metr
     profile = worker_profile("llm", name, options)
     if profile is None:
         return llm
-    return RemoteLlm(engine_process("llm", name, options, type(None), metrics, profile), llm)
+    return ProcessLlm(engine_process("llm", name, options, type(None), metrics, profile), llm)
 
 
 async def start_language_model(
@@ -119,7 +119,7 @@ async def load_voices(
     async def load_engine(name: str, options: Mapping[str, object]) -> Tts:
         tts: Tts
         if process is not None and name == choice.name:
-            tts = RemoteTts(process, await process.ready(), waits=not has_fallback)
+            tts = ProcessTts(process, await process.ready(), waits=not has_fallback)
         else:
             tts = await asyncio.to_thread(load, "tts", name, options)
             _close_at_end(tts, stack)

@@ -28,7 +28,7 @@ from server.compose.llm_and_tts import (
     warm_other_languages,
 )
 from serving.placement.choose import KINDS, EngineSelection
-from serving.remote_llm import RemoteLlm
+from serving.process_llm import ProcessLlm
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, World
 from web.openai.models import model
@@ -158,7 +158,7 @@ def test_a_model_that_belongs_into_a_worker_gets_one_also_behind_a_hybrid(is_hyb
             llm = await load_language_model(choice, Counts(), stack)
             assert isinstance(llm, HybridLlm) == is_hybrid
             model = llm.model if isinstance(llm, HybridLlm) else llm
-            assert isinstance(model, RemoteLlm)
+            assert isinstance(model, ProcessLlm)
             assert (model.name, model.max_concurrency) == ("odd", 3)
 
     asyncio.run(scenario())

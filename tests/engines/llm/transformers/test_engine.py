@@ -29,7 +29,7 @@ from engines.llm.transformers import worker_profile
 from engines.llm.transformers.engine import TransformersLlm
 from engines.llm.transformers.settings import Settings
 from engines.llm.vllm.environment import python_of
-from serving.remote_llm import RemoteLlm
+from serving.process_llm import ProcessLlm
 from serving.workers.engine_process import engine_process
 from tests.engines.llm.openai.completions_server import collect_reply, reply_text
 from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_llama
@@ -50,7 +50,7 @@ def tiny() -> Path:
     return tiny_llama()
 
 
-def remote(folder: Path, **options: Any) -> RemoteLlm:
+def in_process(folder: Path, **options: Any) -> ProcessLlm:
     given = {"path": str(folder), "threads": 1, **options}
     settings = Settings(**given)
     process = engine_process(
@@ -62,22 +62,22 @@ def remote(folder: Path, **options: Any) -> RemoteLlm:
         worker_profile(settings),
         python=str(PYTHON),
     )
-    return RemoteLlm(process, TransformersLlm(settings))
+    return ProcessLlm(process, TransformersLlm(settings))
 
 
 @asynccontextmanager
-async def running(folder: Path, **options: Any) -> AsyncIterator[RemoteLlm]:
-    llm = remote(folder, **options)
+async def running(folder: Path, **options: Any) -> AsyncIterator[ProcessLlm]:
+    llm = in_process(folder, **options)
     async with asyncio.timeout(PATIENCE_S), llm.running():
         await llm.warm("en", ())
         yield llm
 
 
-def pid_of(llm: RemoteLlm) -> int | None:
+def pid_of(llm: ProcessLlm) -> int | None:
     return llm._process.pid
 
 
-def run(folder: Path, scenario: Callable[[RemoteLlm], Coroutine[Any, Any, None]]) -> None:
+def run(folder: Path, scenario: Callable[[ProcessLlm], Coroutine[Any, Any, None]]) -> None:
     """Runs the scenario in the kind of loop that the server has."""
 
     async def whole() -> None:
@@ -88,7 +88,7 @@ def run(folder: Path, scenario: Callable[[RemoteLlm], Coroutine[Any, Any, None]]
 
 
 def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         assert llm.context_tokens == CONTEXT_TOKENS
         *texts, usage = await collect_reply(llm, HELLO, options=LlmOptions(max_output_tokens=20))
         assert len(texts) == 20  # one token each
@@ -103,7 +103,7 @@ def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
 def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
     """This holds with cached values, without them, and during another answer."""
 
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         first = await collect_reply(llm, HELLO, options=twenty)
         longer = [*HELLO, Message("assistant", reply_text(first)), Message("user", "and now?")]
         again = await collect_reply(llm, longer, options=twenty)
@@ -118,7 +118,7 @@ def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
         assert reply_text(answers[2].result()) == reply_text(again)
         assert reply_text(answers[1].result()) != reply_text(first)
 
-    async def in_new_process(llm: RemoteLlm) -> None:
+    async def in_new_process(llm: ProcessLlm) -> None:
         longer = [*HELLO, Message("assistant", reply_text(firsts[0])), Message("user", "and now?")]
         assert reply_text(await collect_reply(llm, longer, options=twenty)) == reply_text(agains[0])
 
@@ -132,7 +132,7 @@ def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
 def test_a_request_may_set_sampling_options(tiny: Path) -> None:
     """A model of random weights repeats itself, unless a penalty makes that unlikely."""
 
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         async def said(**wished: Any) -> str:
             options = LlmOptions(max_output_tokens=20, **wished)
             return reply_text(await collect_reply(llm, HELLO, options=options))
@@ -161,14 +161,14 @@ def test_cached_tokens_are_not_computed_again(tiny: Path) -> None:
     asyncio.run(scenario())
 
 
-def cpu_s(llm: RemoteLlm) -> float:
+def cpu_s(llm: ProcessLlm) -> float:
     """Returns the processor time of the model's process."""
     times = psutil.Process(pid_of(llm)).cpu_times()
     return times.user + times.system
 
 
 def test_closing_the_answer_stops_the_model_within_a_token(tiny: Path) -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
         for _ in range(8):  # more than there is room for, if abandoned ones went on
             reply = llm.reply(HELLO, (), language="en", options=endless)
@@ -199,7 +199,7 @@ def test_one_answer_too_many_is_refused(tiny: Path) -> None:
 def test_one_answer_too_many_is_refused_while_the_model_loads(tiny: Path) -> None:
     async def scenario() -> None:
         one = LlmOptions(max_output_tokens=1)
-        llm = remote(tiny, at_once=1)
+        llm = in_process(tiny, at_once=1)
         async with asyncio.timeout(PATIENCE_S), llm.running():
             async with asyncio.TaskGroup() as tasks:
                 first = tasks.create_task(collect_reply(llm, HELLO, options=one))
@@ -227,7 +227,7 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_context_is_not_exceeded(ti
 
 
 def test_tools_are_part_of_the_templated_prompt(tiny: Path) -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         one = LlmOptions(max_output_tokens=1)
         *_, without = await collect_reply(llm, HELLO, options=one)
         *_, with_tools = await collect_reply(llm, HELLO, [TOOL], options=one)
@@ -239,7 +239,7 @@ def test_tools_are_part_of_the_templated_prompt(tiny: Path) -> None:
 
 
 async def send_signal_during_answer(
-    llm: RemoteLlm, pid: int, signal_number: signal.Signals
+    llm: ProcessLlm, pid: int, signal_number: signal.Signals
 ) -> None:
     """Sends the signal to the process during an answer."""
     endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
@@ -249,7 +249,7 @@ async def send_signal_during_answer(
 
 
 def test_a_killed_process_fails_its_answer_and_is_replaced(tiny: Path) -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         pid = pid_of(llm)
         assert pid
         with pytest.raises(EngineCrashed, match="died"):
@@ -278,7 +278,7 @@ def test_a_folder_that_does_not_load_gives_the_reason_each_time(tiny: Path, tmp_
         (tmp_path / name).write_bytes((tiny / name).read_bytes())
 
     async def scenario() -> None:
-        llm = remote(tmp_path)
+        llm = in_process(tmp_path)
         async with asyncio.timeout(PATIENCE_S):
             async with llm.running():
                 with pytest.raises(EngineError, match="chat template"):

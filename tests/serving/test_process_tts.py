@@ -26,7 +26,7 @@ from core.errors import (
 from engines.base import Tts, TtsInfo, WordMark
 from engines.registry import load, worker_profile
 from engines.runtime.worker.hosts import CHUNK_MS
-from serving.remote_tts import RemoteTts
+from serving.process_tts import ProcessTts
 from serving.workers.engine_process import EngineProcess, engine_process
 from tests.conftest import require
 from tests.engines.tts.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.live
 ODD = "tests.serving.odd_voice"
 LIMIT_S = 60
 
-Scenario = Callable[[RemoteTts, EngineProcess[TtsInfo]], Awaitable[None]]
+Scenario = Callable[[ProcessTts, EngineProcess[TtsInfo]], Awaitable[None]]
 
 
 def with_voice(scenario: Scenario, name: str = ODD, **options: Any) -> Counts:
@@ -49,7 +49,7 @@ def with_voice(scenario: Scenario, name: str = ODD, **options: Any) -> Counts:
         assert profile is not None
         process = engine_process("tts", name, options, TtsInfo, metrics, profile)
         async with asyncio.timeout(LIMIT_S), process.running():
-            await scenario(RemoteTts(process, await process.ready()), process)
+            await scenario(ProcessTts(process, await process.ready()), process)
 
     asyncio.run(main())
     return metrics
@@ -74,7 +74,7 @@ def _sound(frames: list[AudioFrame]) -> Pcm:
 
 
 def test_positions_count_on_through_clauses_and_chunks() -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         long = f"{SENTENCE}. " * 20  # two clauses
         marks: list[WordMark] = []
         frames = await spoken(tts, SENTENCE, long, marks=marks)
@@ -91,7 +91,7 @@ def test_positions_count_on_through_clauses_and_chunks() -> None:
 
 
 def test_long_audio_is_sent_in_chunks() -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         frames = await spoken(tts, "long")
         assert frames[-1].end == 3 * RATE_HZ
         assert max(len(frame.pcm) for frame in frames) == RATE_HZ * CHUNK_MS // 1000
@@ -100,7 +100,7 @@ def test_long_audio_is_sent_in_chunks() -> None:
 
 
 def test_an_abandoned_clause_is_cancelled_in_the_process() -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         for _ in range(3):
             async with aclosing(tts.speak(given("endless"), language="en")) as frames:
                 await anext(frames)
@@ -112,7 +112,7 @@ def test_an_abandoned_clause_is_cancelled_in_the_process() -> None:
 
 
 def test_clauses_of_several_sessions_do_not_wait_for_each_other() -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         async with aclosing(tts.speak(given("endless"), language="en")) as endless:
             await anext(endless)
             async with asyncio.TaskGroup() as tasks:
@@ -123,7 +123,7 @@ def test_clauses_of_several_sessions_do_not_wait_for_each_other() -> None:
 
 
 def test_a_killed_voice_loses_its_clauses_and_speaks_again() -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         first_pid = process.pid
         assert first_pid is not None
         async with aclosing(tts.speak(given("endless"), language="en")) as frames:
@@ -138,7 +138,7 @@ def test_a_killed_voice_loses_its_clauses_and_speaks_again() -> None:
 
 
 def test_a_voice_that_hangs_is_killed_and_speaks_again() -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         with pytest.raises(EngineTimeout, match=r"no answer in 0\.5 s"):
             await spoken(tts, "hang")
         assert len(await spoken(tts, SENTENCE)) == 4
@@ -147,7 +147,7 @@ def test_a_voice_that_hangs_is_killed_and_speaks_again() -> None:
 
 
 def test_errors_keep_their_class_and_fail_one_clause(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         with pytest.raises(EngineError, match=r"odd: ZeroDivisionError$"):
             await spoken(tts, "fail")
         with pytest.raises(OverloadedError, match="no room") as full:
@@ -176,7 +176,7 @@ def test_errors_keep_their_class_and_fail_one_clause(caplog: pytest.LogCaptureFi
 def test_a_voice_that_does_not_load_gives_the_reason(
     name: str, options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         raise AssertionError("it has loaded")
 
     with pytest.raises(kind, match=message):
@@ -198,7 +198,7 @@ def test_a_neural_voice_speaks_the_same_samples_as_in_the_gateway(
     marks: list[WordMark] = []
     here = asyncio.run(spoken(load("tts", name, options), *texts, marks=marks))
 
-    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
         remote_marks: list[WordMark] = []
         there = await spoken(tts, *texts, marks=remote_marks)
         assert remote_marks == marks

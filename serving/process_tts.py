@@ -11,7 +11,7 @@ from engines.tts.text import check_speed, choose_voice, clauses_of
 from serving.workers.engine_process import EngineProcess
 
 
-class RemoteTts:
+class ProcessTts:
     """A `Tts` whose clauses are synthesised by a worker process.
 
     Each clause is a call of its own. A session that reads slowly delays only its own next clause,

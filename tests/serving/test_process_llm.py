@@ -15,7 +15,7 @@ from core.ports import ToolSpec
 from engines.base import CallDelta, ConcurrencyLimitedLlm, LlmOptions, Message, TextDelta
 from engines.registry import load, worker_profile
 from engines.runtime.worker.payloads import LlmDelta
-from serving.remote_llm import RemoteLlm
+from serving.process_llm import ProcessLlm
 from serving.workers.engine_process import engine_process
 from tests.pipeline.fakes import Counts
 from tests.serving.odd_llm import CALL, LIMITS
@@ -27,14 +27,14 @@ LIMIT_S = 30
 TOOL = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
 
 
-def with_model(scenario: Callable[[RemoteLlm], Awaitable[None]], **options: Any) -> Counts:
+def with_model(scenario: Callable[[ProcessLlm], Awaitable[None]], **options: Any) -> Counts:
     metrics = Counts()
 
     async def main() -> None:
         profile = worker_profile("llm", ODD, options)
         assert profile is not None
         process = engine_process("llm", ODD, options, type(None), metrics, profile)
-        llm = RemoteLlm(process, load("llm", ODD, options))
+        llm = ProcessLlm(process, load("llm", ODD, options))
         async with asyncio.timeout(LIMIT_S), llm.running():
             await scenario(llm)
 
@@ -42,7 +42,7 @@ def with_model(scenario: Callable[[RemoteLlm], Awaitable[None]], **options: Any)
     return metrics
 
 
-async def answer(llm: RemoteLlm, text: str) -> list[LlmDelta]:
+async def answer(llm: ProcessLlm, text: str) -> list[LlmDelta]:
     options = LlmOptions(temperature=0.5)
     reply = llm.reply([Message("user", text)], [TOOL], language="de", options=options)
     async with aclosing(reply) as deltas:
@@ -50,7 +50,7 @@ async def answer(llm: RemoteLlm, text: str) -> list[LlmDelta]:
 
 
 def test_an_answer_has_every_kind_of_delta() -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         assert (llm.name, llm.languages, llm.context_tokens) == ("odd", ("en", "de"), 512)
         assert isinstance(llm, ConcurrencyLimitedLlm)
         assert llm.max_concurrency == 2
@@ -66,7 +66,7 @@ def test_an_answer_has_every_kind_of_delta() -> None:
 
 
 def test_abandoned_answers_are_cancelled_and_one_too_many_is_refused() -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         endless = [Message("user", "endless")]
         async with (
             aclosing(llm.reply(endless, (), language="en")) as one,
@@ -82,7 +82,7 @@ def test_abandoned_answers_are_cancelled_and_one_too_many_is_refused() -> None:
 
 
 def test_a_prompt_that_is_too_long_keeps_its_error() -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         for _ in range(4):
             with pytest.raises(ContextLengthExceeded, match="a prompt of 600 tokens"):
                 await answer(llm, "too long")
@@ -91,7 +91,7 @@ def test_a_prompt_that_is_too_long_keeps_its_error() -> None:
 
 
 def test_a_killed_model_loses_its_answers_and_loads_again() -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         await llm.warm("en", ())
         pid = llm._process.pid
         assert pid is not None
@@ -107,7 +107,7 @@ def test_a_killed_model_loses_its_answers_and_loads_again() -> None:
 
 
 def test_a_model_that_does_not_load_gives_the_reason_each_time() -> None:
-    async def scenario(llm: RemoteLlm) -> None:
+    async def scenario(llm: ProcessLlm) -> None:
         for _ in range(2):
             with pytest.raises(EngineError, match="no chat template"):
                 await llm.warm("en", ())
