@@ -86,17 +86,20 @@ class MemoryBudget:
             self.unload(victim)
 
     def _refuse_if_too_large(self, model: AnyModel, need_mb: Mapping[str, float]) -> None:
-        loaded = [(pinned, pinned.lifetime.memory_mb) for pinned in self._pinned if pinned.lifetime]
         for device, mb in need_mb.items():
             room_mb = self._room.get(device, 0.0)
-            kept_mb = sum(memory_mb.get(device, 0.0) for _, memory_mb in loaded)
-            if mb > room_mb - kept_mb:
-                keepers = " and ".join(pinned.offer.name for pinned in self._pinned)
+            kept_mb = {
+                pinned.offer.name: pinned_mb
+                for pinned in self._pinned
+                if pinned.lifetime and (pinned_mb := pinned.lifetime.memory_mb.get(device, 0.0))
+            }
+            if mb > room_mb - sum(kept_mb.values()):
+                share = _permanent_share(kept_mb)
                 raise EngineError(
                     model.kind,
                     model.offer.name,
-                    f"needs about {mb:.0f} MB ({device}); models may take {room_mb:.0f},"
-                    f" of which {keepers} keeps {kept_mb:.0f} ({self._setting})",
+                    f"needs about {mb:.0f} MB ({device}); models may take {room_mb:.0f}{share}"
+                    f" ({self._setting})",
                 )
 
     def _full_error(self, model: AnyModel) -> OverloadedError:
@@ -140,3 +143,12 @@ class MemoryBudget:
             if any(device in lifetime.memory_mb for device in devices):
                 return lifetime
         return None
+
+
+def _permanent_share(kept_mb: Mapping[str, float]) -> str:
+    """Says how much memory the permanent models take; empty if they take none. `kept_mb`: MB by the
+    model's name."""
+    if not kept_mb:
+        return ""
+    verb = "keeps" if len(kept_mb) == 1 else "keep"
+    return f", of which {' and '.join(kept_mb)} {verb} {sum(kept_mb.values()):.0f}"

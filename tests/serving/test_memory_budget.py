@@ -135,12 +135,24 @@ def test_a_model_that_never_fits_is_refused_at_once_with_the_sizes() -> None:
     world = World(offer("a"), offer("huge", 200), offer("gpu", 900, "cuda:0"))
 
     async def scenario(models: Recognisers) -> None:
-        with pytest.raises(EngineError, match=r"needs about 200 MB.*may take 250.*a keeps 100"):
+        with pytest.raises(EngineError, match=r"needs about 200 MB.*250, of which a keeps 100 \("):
             await say(models, "huge")
         assert await say(models, "gpu") == "gpu"
 
     world.run(scenario)
     assert world.loaded == ["a", "gpu"]
+
+
+def test_the_refusal_names_no_permanent_model_that_takes_nothing_on_the_device() -> None:
+    world = World(offer("a"), offer("gpu", 1200, "cuda:0"))
+
+    async def scenario(models: Recognisers) -> None:
+        with pytest.raises(
+            EngineError, match=r"needs about 1200 MB \(cuda:0\); models may take 1000 \("
+        ):
+            await say(models, "gpu")
+
+    world.run(scenario)
 
 
 def test_the_default_is_loaded_even_if_it_is_too_large() -> None:
