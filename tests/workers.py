@@ -1,6 +1,7 @@
 """The assignment of tests to workers of pytest-xdist, and their order (ADR 51)."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,42 @@ class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
         super().__init__(config, log)
         self._root: Path = config.rootpath
 
+    def schedule(self) -> None:
+        """Gives files to the workers that wait for some.
+
+        A worker runs a test only when it has the next one. By itself pytest-xdist 3.8 gives the
+        replacement of a crashed worker one file, so with a file of one test it waits for ever.
+        """
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        """Forgets a worker, and gives the tests that it still had to the others. Returns the test
+        that crashed it, which counts as failed.
+
+        By itself pytest-xdist 3.8 runs that test again, so that it crashes one worker after the
+        other. And it gives away the files of which every test was run, too: a worker with such a
+        file waits for ever, because only the end of a test gets it the next file.
+        """
+        units = self.assigned_work[node]
+        crashed = next((test for tests in units.values() for test in _unfinished(tests)), None)
+        for scope, tests in list(units.items()):
+            if crashed in tests:
+                tests[crashed] = True
+            if not _unfinished(tests):
+                del units[scope]
+        super().remove_node(node)
+        return crashed
+
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return group_of(self._root / file) or file
+
+
+def _unfinished(tests: Mapping[str, bool]) -> list[str]:
+    """Returns the names of the tests that were not run. `tests`: name of a test -> was it run."""
+    return [name for name, was_run in tests.items() if not was_run]
 
 
 def put_long_files_first(items: list[pytest.Item]) -> None:

@@ -38,6 +38,9 @@ def test_a_file_is_a_unit_test_unless_its_marker_says_more(
 
 
 MEASURES = "@pytest.mark.alone\ndef test_it() -> None: ...\n"
+RUN_TIMEOUT_S = 150
+"A limit for a run of pytest that takes a few seconds on a quiet machine; a hang costs all of it."
+
 QUICK = "def test_it() -> None: ...\n"
 REAL = "pytestmark = pytest.mark.real\n"
 
@@ -86,28 +89,49 @@ def test_every_marker_of_a_file_stands_on_one_line() -> None:
     assert len(grouped) > 1
 
 
+def run_workers(folder: Path, workers: int, *options: str) -> subprocess.CompletedProcess[str]:
+    """Runs the tests in the folder with our scheduler."""
+    (folder / "conftest.py").write_text(
+        "from tests.workers import FileScheduling\n"
+        "def pytest_xdist_make_scheduler(config, log): return FileScheduling(config, log)\n",
+        encoding="utf-8",
+    )
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = xdist_group\n", encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", f"-n{workers}", "--dist", "loadscope", *options, folder],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_TIMEOUT_S,
+    )
+
+
 def test_the_files_of_a_group_go_to_one_worker(tmp_path: Path) -> None:
     """Otherwise they would disturb each other; pytest-xdist by itself says nothing."""
     marked = 'import pytest\npytestmark = pytest.mark.xdist_group("one")\n'
     for name in ("a", "b", "c"):
         (tmp_path / f"test_{name}.py").write_text(marked + QUICK, encoding="utf-8")
-    (tmp_path / "conftest.py").write_text(
-        "from tests.workers import FileScheduling\n"
-        "def pytest_xdist_make_scheduler(config, log): return FileScheduling(config, log)\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = xdist_group\n", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadscope", "-vv", str(tmp_path)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_workers(tmp_path, 2, "-vv")
     workers = re.findall(r"\[(gw\d)\].* PASSED", done.stdout)
     assert len(workers) == 3, done.stdout + done.stderr
     assert len(set(workers)) == 1
+
+
+@pytest.mark.parametrize(("workers", "files_after"), [(1, 3), (2, 0), (2, 3)])
+def test_a_crashed_worker_costs_one_test(tmp_path: Path, workers: int, files_after: int) -> None:
+    """Otherwise the run would wait for ever, or crash one worker after the other."""
+    crash = "import os\ndef test_crash(): os._exit(3)\n"
+    later = "".join(f"def test_{name}(): pass\n" for name in ("b", "c"))
+    (tmp_path / "test_0.py").write_text(QUICK, encoding="utf-8")
+    (tmp_path / "test_1.py").write_text(QUICK + crash + later, encoding="utf-8")
+    for index in range(files_after):
+        (tmp_path / f"test_2{index}.py").write_text(QUICK, encoding="utf-8")
+    done = run_workers(tmp_path, workers)
+    assert done.stdout.count("replacing crashed worker") == 1, done.stdout + done.stderr
+    assert f"1 failed, {4 + files_after} passed" in done.stdout
+    assert "crashed while running 'test_1.py::test_crash'" in done.stdout
 
 
 def test_a_unit_test_that_opens_a_socket_or_starts_a_process_fails(
