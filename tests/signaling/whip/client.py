@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +40,18 @@ class Publisher:
     etag: str = ""
     offer: str = ""
 
-    async def publish(self, path: str = "/whip", *, trickles: bool = False) -> ClientResponse:
-        """Posts the offer and accepts the answer, if there is one."""
+    async def publish(
+        self,
+        path: str = "/whip",
+        *,
+        trickles: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> ClientResponse:
+        """Posts the offer and accepts the answer, if there is one. `headers`: more than those of
+        the RFC."""
         self.offer = await self.raw.offer()
         body = without_candidates(self.offer) if trickles else self.offer
-        response = await self.http.post(path, data=body, headers=SDP)
+        response = await self.http.post(path, data=body, headers={**SDP, **(headers or {})})
         if response.status == 201:
             self.location, self.etag = response.headers["Location"], response.headers["ETag"]
             answer = await response.text()

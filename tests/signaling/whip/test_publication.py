@@ -3,13 +3,20 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from devices.directory import SessionProfile
+from devices.registry.database import open_database
+from devices.registry.named_keys import NamedKeys
 from media.webrtc.ice.settings import IceServer, IceSettings
 from media.webrtc.peer import PeerSettings
+from pipeline.shared.settings import SessionSettings
+from server.compose.settings import CallerDefaults
 from server.http.auth import AccessGate
 from signaling.whip.publication import WhipSettings
+from tests.devices.registry.harness import Moment
 from tests.media.paths import PUBLIC, on_both_paths
 from tests.raw_peer import RawPeer, candidates_of
 from tests.server.http.harness import KEY, error_of
@@ -21,7 +28,7 @@ from tests.signaling.whip.client import (
     publishing,
     until_gone,
 )
-from tests.signaling.whip.servers import Server, Setup, against
+from tests.signaling.whip.servers import DEADLINE_S, Server, Setup, against, running
 
 pytestmark = pytest.mark.live
 
@@ -328,3 +335,41 @@ def test_many_publications_leave_no_tasks() -> None:
         assert own == set()
 
     against(scene)
+
+
+def test_a_call_begins_with_the_settings_of_its_named_key(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_database(f"sqlite:///{tmp_path}/devices.db") as database:
+            keys = NamedKeys(database, Moment())
+            profile = SessionProfile(language="de", voice="tief", instructions="Be brief.")
+            _, anna = await keys.add("anna", ["talk"], profile=profile)
+            defaults = CallerDefaults(lambda: SessionSettings(language="en"), keys)
+            gate = AccessGate(is_local=True, key=KEY, keys=keys)
+            async with running(Setup(WhipSettings(initial_settings=defaults), gate=gate)) as server:
+                assert await settings_of_call(server, anna) == ("de", "tief", "Be brief.")
+                assert await settings_of_call(server, anna, "/whip?language=en") == (
+                    ("en", "tief", "Be brief.")
+                )
+                assert await settings_of_call(server, KEY) == ("en", "default", "")
+
+    async def settings_of_call(
+        server: Server, key: str, path: str = "/whip"
+    ) -> tuple[str | None, ...]:
+        headers = {"Authorization": f"Bearer {key}"}
+        publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+        try:
+            response = await publisher.publish(path, headers=headers)
+            assert response.status == 201, await response.text()
+            (session,) = server.sessions._sessions.values()
+            ended = await server.http.delete(publisher.location, headers=headers)
+            assert ended.status == 200
+        finally:
+            await publisher.raw.close()
+        settings = session.settings
+        return settings.language, settings.voice, settings.instructions
+
+    async def limited() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await main()
+
+    asyncio.run(limited())
