@@ -1,11 +1,24 @@
 """Choice of the engine and voice that speak a response in its language. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from core.errors import RequestError
 from engines.base import Tts
 from pipeline.shared.settings import DEFAULT
+
+VOICES_PATH = "/v1/audio/voices"
+"Path of the REST API that lists all voices."
+
+MAX_LISTED_VOICES = 12
+"Most voices that an error lists. eSpeak alone has 130, in which nobody finds a typing error."
+
+MAX_SIMILAR_VOICES = 3
+"Most similar voices that an error names."
+
+MAX_SHOWN_CHARS = 64
+"Longest part of a requested name that an error repeats. A client may send a long text."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +47,7 @@ def choose_voice(
     engine, voice = _parse(order, requested)
     holders = [engine] if engine else [name for name in order if _has(order[name], voice)]
     if not holders or (voice and not _has(order[holders[0]], voice)):
-        raise _unknown(order, requested)
+        raise unknown_voice_error(order, requested)
     for name in holders:
         if _has(order[name], voice, language):
             return VoiceChoice(name, order[name], voice)
@@ -92,11 +105,29 @@ def _first_that_speaks(engines: Mapping[str, Tts], language: str) -> VoiceChoice
     )
 
 
-def _unknown(engines: Mapping[str, Tts], requested: str) -> RequestError:
-    voices = dict.fromkeys(
-        voice for tts in engines.values() for names in tts.info.voices.values() for voice in names
+def unknown_voice_error(engines: Mapping[str, Tts], requested: str) -> RequestError:
+    """Returns the error for a voice that no engine has. It lists all voices if they are few;
+    otherwise the most similar ones, and where all of them are listed."""
+    order = _in_order(engines)
+    names = dict.fromkeys(
+        name for tts in order.values() for voices in tts.info.voices.values() for name in voices
     )
-    known = ", ".join([DEFAULT, *engines, *voices])
+    allowed = ", ".join(dict.fromkeys([DEFAULT, *order]))
+    if len(names) <= MAX_LISTED_VOICES:
+        hint = f"allowed: {', '.join([allowed, *names])}"
+    else:
+        similar = _similar_names(_parse(order, requested)[1], [*order, *names])
+        hint = f"similar: {', '.join(similar)}; " if similar else ""
+        hint += f"allowed: {allowed}, and {len(names)} voices, which GET {VOICES_PATH} lists"
     return RequestError(
-        f"no voice {requested[:64]!r}; allowed: {known}", code="voice_not_found", param="voice"
+        f"no voice {requested[:MAX_SHOWN_CHARS]!r}; {hint}", code="voice_not_found", param="voice"
     )
+
+
+def _similar_names(name: str, names: Sequence[str]) -> list[str]:
+    """Returns the names that are most like `name`, the nearest one first. Case does not count."""
+    by_lower_case = {known.lower(): known for known in names}
+    near = get_close_matches(
+        name[:MAX_SHOWN_CHARS].lower(), by_lower_case, n=MAX_SIMILAR_VOICES, cutoff=0.5
+    )
+    return [by_lower_case[match] for match in near]

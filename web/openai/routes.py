@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from core.http.routes import JSON, Route
+from pipeline.speech.voices import VOICES_PATH
 from web.openai.chat.completion import ChatCompletion
 from web.openai.chat.door import ChatDoor, CompletionFields
 from web.openai.chat.fields import ChatFields
@@ -85,7 +86,7 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
         ),
         Route(
             "GET",
-            "/v1/audio/voices",
+            VOICES_PATH,
             door.voices,
             "List the voices for speech, in the form that Open WebUI's picker reads.",
             _TAG,

@@ -64,8 +64,34 @@ def test_the_nearest_voice_that_speaks_the_language_is_chosen(
 
 @pytest.mark.parametrize("wish", ["nobody", "piper:en-gb", "nobody:joe", ""])
 def test_an_unknown_voice_is_refused_and_the_allowed_ones_named(wish: str) -> None:
-    with pytest.raises(RequestError, match="allowed: default, piper, kokoro, espeak") as caught:
+    allowed = (
+        "allowed: default, piper, kokoro, espeak, amy, joe, siwis, heart, en-us, en-gb, de, fr-fr"
+    )
+    with pytest.raises(RequestError) as caught:
         choose_voice(ENGINES, "en", wish)
+    assert str(caught.value) == f"no voice {wish!r}; {allowed}"
+    assert caught.value.code == "voice_not_found"
+
+
+MANY = {"default": Voice("espeak", {"en": ("de-amy", *(f"en-{index}" for index in range(129)))})}
+
+
+@pytest.mark.parametrize(
+    ("wish", "similar"),
+    [
+        ("De-Ami", "similar: de-amy; "),
+        ("default:de-ami", "similar: de-amy; "),
+        ("siren", ""),
+        ("x" * 500, ""),
+    ],
+)
+def test_of_many_voices_only_the_similar_ones_are_named(wish: str, similar: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        choose_voice(MANY, "en", wish)
+    assert str(caught.value) == (
+        f"no voice {wish[:64]!r}; {similar}allowed: default,"
+        " and 130 voices, which GET /v1/audio/voices lists"
+    )
     assert caught.value.code == "voice_not_found"
 
 

@@ -113,10 +113,10 @@ class SpeechDoor:
         name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
         settings = self._initial_settings()
         default_language = settings.language or self._engines.default_language
-        voice, voice_language = requested_voice(engines, name, default_language)
+        voice, voice_language = requested_voice(engines, name)
         if voice is None and settings.voice != DEFAULT:
             with suppress(RequestError):  # another engine was asked for, which has not this voice
-                voice, _ = requested_voice(engines, settings.voice, default_language)
+                voice, _ = requested_voice(engines, settings.voice)
         spoken_languages = sorted({code for tts in engines.values() for code in tts.info.voices})
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()

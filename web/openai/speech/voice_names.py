@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from core.errors import RequestError
 from engines.base import Tts
 from pipeline.shared.settings import DEFAULT
+from pipeline.speech.voices import unknown_voice_error
 
 _FIRST_VOICES = ("alloy", "echo", "fable", "nova", "onyx", "shimmer")
 _LATER_VOICES = ("ash", "ballad", "cedar", "coral", "marin", "sage", "verse")
@@ -15,19 +15,13 @@ OPENAI_VOICES = frozenset((*_FIRST_VOICES, *_LATER_VOICES))
 """Names of OpenAI's service. Clients send one because the field is required. Each speaks every
 language, so the name says nothing about the language."""
 
-MAX_SHOWN_VOICES = 20
-"Number of voices that an error lists."
 
-
-def requested_voice(
-    engines: Mapping[str, Tts], name: str, default_language: str
-) -> tuple[str | None, str | None]:
+def requested_voice(engines: Mapping[str, Tts], name: str) -> tuple[str | None, str | None]:
     """Returns the voice, in the form that `choose_voice` takes, and its language. None: the client
     leaves the choice to the server.
 
     name: a voice, `engine:voice` or an engine. A voice may carry a variant, `en-us+f3`.
-    default_language: language whose voices are listed first in the error. Raises RequestError
-    voice_not_found.
+    Raises RequestError voice_not_found.
     """
     engine, colon, voice = name.partition(":")
     if not (colon and engine in engines):
@@ -42,7 +36,7 @@ def requested_voice(
         return None, None
     if name in engines:
         return name, None
-    raise _unknown_voice_error(engines, name, default_language)
+    raise unknown_voice_error(engines, name)
 
 
 class VoiceCard(Struct, frozen=True):
@@ -98,17 +92,3 @@ def _voices(engines: Mapping[str, Tts]) -> Iterator[tuple[str, str]]:
         for language, names in tts.info.voices.items():
             for name in names:
                 yield language, name
-
-
-def _unknown_voice_error(
-    engines: Mapping[str, Tts], name: str, default_language: str
-) -> RequestError:
-    voices = sorted(_voices(engines), key=lambda item: item[0] != default_language)
-    names = tuple(dict.fromkeys(voice for _, voice in voices))
-    shown_names = ", ".join(names[:MAX_SHOWN_VOICES])
-    rest = f" and {len(names) - MAX_SHOWN_VOICES} more" if len(names) > MAX_SHOWN_VOICES else ""
-    return RequestError(
-        f"Invalid value for 'voice': {name[:64]!r}. Allowed: {DEFAULT}, {shown_names}{rest}.",
-        code="voice_not_found",
-        param="voice",
-    )

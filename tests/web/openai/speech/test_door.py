@@ -173,7 +173,7 @@ def test_fields_reach_the_voice(fields: dict[str, Any], asked: tuple[object, ...
         ),
         ({"input": 5}, 400, "invalid_value", "input", "text"),
         ({"model": "parrot"}, 404, "model_not_found", "model", "default, tone"),
-        ({"voice": "parrot"}, 400, "voice_not_found", "voice", "default, low, high, tief"),
+        ({"voice": "parrot"}, 400, "voice_not_found", "voice", "default, tone, low, high, tief"),
         ({"voice": 3}, 400, "invalid_value", "voice", "text or an object"),
         ({"speed": 0.2}, 400, "invalid_value", "speed", "0.25 to 4"),
         ({"speed": 4.1}, 400, "invalid_value", "speed", "0.25 to 4"),
