@@ -4,11 +4,16 @@ Run it as `convert_whisper.py CHECKPOINT OUTPUT QUANTIZATION`. CHECKPOINT is a f
 of transformers (safetensors), or with an OpenAI `.pt` file and the tokenizer of the model that it
 was trained from. The program needs torch, transformers and ctranslate2, and none of our modules:
 any environment that has the three can run it.
+
+It reports its progress on standard output in lines `progress STAGE DONE TOTAL`, in bytes. TOTAL is
+0 for a stage that is not counted.
 """
 
 import json
 import shutil
 import sys
+import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,13 +49,121 @@ TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_toke
 "Special tokens that the configuration takes from `generation_config.json`."
 
 
+CHECKPOINT_FILES = ("*.safetensors", "pytorch_model*.bin", "*.pt")
+"Patterns of the files with weights; a folder's files have the first pattern that matches any."
+
+READ_BYTES = 8 << 20
+"Bytes of a file that are read at once. After each of them progress may be reported."
+
+REPORT_S = 0.1
+"Smallest time between two reports of a stage, in seconds."
+
+
+class Progress:
+    """Progress of the conversion, reported stage by stage."""
+
+    def __init__(self) -> None:
+        self._stage, self._done, self._total = "", 0, 0
+        self._reported_s = 0.0
+        self._pending: tuple[str, Callable[[], int]] | None = None
+        "Stage that begins with the next step, and what returns its bytes."
+
+    def start(self, stage: str, total: int = 0) -> None:
+        """Begins a stage. `total`: its bytes; 0 if it is not counted."""
+        self._stage, self._done, self._total = stage, 0, total
+        self._report()
+
+    def start_at_first(self, stage: str, total: Callable[[], int]) -> None:
+        """Begins a stage with its first step."""
+        self._pending = stage, total
+
+    def begin_pending(self) -> None:
+        """Begins the stage of `start_at_first`, unless it has begun."""
+        if self._pending is not None:
+            (stage, total), self._pending = self._pending, None
+            self.start(stage, total())
+
+    def add(self, count: int) -> None:
+        """Counts finished bytes of the stage."""
+        self._done += count
+        if time.monotonic() - self._reported_s >= REPORT_S:
+            self._report()
+
+    def finish(self) -> None:
+        """Reports that the stage is over."""
+        self._pending = None
+        self._done = self._total
+        self._report()
+
+    def _report(self) -> None:
+        self._reported_s = time.monotonic()
+        sys.stdout.write(f"progress {self._stage} {self._done} {self._total}\n")
+        sys.stdout.flush()
+
+
+def read_weights(checkpoint: Path, progress: Progress) -> None:
+    """Reads the files with weights once. This is the part that waits for the disk: transformers,
+    which reports nothing, then gets them from memory."""
+    found = (list(checkpoint.glob(pattern)) for pattern in CHECKPOINT_FILES)
+    files = next(filter(None, found), [])
+    progress.start("read", sum(file.stat().st_size for file in files))
+    for file in files:
+        with file.open("rb", buffering=0) as weights:
+            while part := weights.read(READ_BYTES):
+                progress.add(len(part))
+    progress.finish()
+
+
+def count_weights(model_spec: Any, progress: Progress) -> None:
+    """Counts the weights whose number format CTranslate2 changes, and those that it writes.
+    `model_spec`: its module of that name, whose public methods are wrapped: it has no hook."""
+
+    def size_of(spec: Any) -> int:
+        """Returns the bytes of all weights; an alias of another weight is only its name."""
+        weights = spec.variables().values()
+        return sum(weight.num_bytes() for weight in weights if not isinstance(weight, str))
+
+    optimize, save = model_spec.ModelSpec.optimize, model_spec.ModelSpec.save
+
+    def counted_optimize(spec: Any, *args: Any, **options: Any) -> None:
+        progress.start("compare")  # finds equal weights, before it changes the first one
+        progress.start_at_first("quantize", lambda: size_of(spec))
+        optimize(spec, *args, **options)
+        progress.finish()
+
+    def counted_save(spec: Any, *args: Any) -> None:
+        progress.start("write", size_of(spec))
+        save(spec, *args)
+        progress.finish()
+
+    def step(method: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(weight: Any, *args: Any) -> Any:
+            progress.begin_pending()
+            size = weight.num_bytes()
+            result = method(weight, *args)
+            progress.add(size)
+            return result
+
+        return counted
+
+    model_spec.ModelSpec.optimize, model_spec.ModelSpec.save = counted_optimize, counted_save
+    model_spec.Variable.to = step(model_spec.Variable.to)
+    for kind in (model_spec.NumpyVariable, model_spec.PyTorchVariable):
+        kind.to_bytes = step(kind.to_bytes)
+
+
 def convert(checkpoint: Path, output: Path, quantization: str) -> None:
     """Writes the converted model to the folder `output`, which must not exist."""
     # Fail now if one is missing: the converter would fail later, with an unclear message.
     for library in ("torch", "transformers"):
         import_module(library)
     from ctranslate2.converters import TransformersConverter
+    from ctranslate2.specs import model_spec
 
+    progress = Progress()
+    count_weights(model_spec, progress)
+    read_weights(checkpoint, progress)
+    progress.start("load")
     with TemporaryDirectory() as scratch:
         if file := openai_file(checkpoint):
             checkpoint = from_openai(file, Path(scratch))

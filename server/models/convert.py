@@ -5,9 +5,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
@@ -23,6 +25,7 @@ from server.models.inventory import (
     read_record,
     write_record,
 )
+from server.models.progress import DownloadProgress
 from serving.catalogue import find_entry, short_name
 from serving.placement.ct2_header import read_weights_file
 
@@ -36,6 +39,18 @@ INSTALL_ADVICE = (
     "install them with `earshot extras add torch`, or give --python with the interpreter of an"
     f" environment that has {', '.join(LIBRARIES)}"
 )
+
+STAGES: Mapping[str, str] = {
+    "read": "reading the checkpoint",
+    "load": "loading the weights",
+    "compare": "looking for equal weights",
+    "quantize": "changing the number format",
+    "write": "writing the model",
+}
+"Stage that the converter reports -> what is shown."
+
+PROGRESS_LINE = re.compile(r"progress (\w+) (\d+) (\d+)")
+"Stage, finished bytes and all bytes, as `convert_whisper.py` reports them."
 
 FAILED_LINES = 3
 "Number of the converter's last lines in the error message: the error, and a bit of its location."
@@ -99,14 +114,14 @@ def check_tools(python: str) -> None:
         raise MissingConversionTools(f"converting needs {' and '.join(missing)}: {INSTALL_ADVICE}")
 
 
-def convert(conversion: Conversion, models_dir: Path) -> Path:
+def convert(conversion: Conversion, models_dir: Path, progress: DownloadProgress) -> Path:
     """Converts a checkpoint and returns the folder of the new model. Blocking; takes minutes for a
-    large model. Raises ModelsError."""
+    large model. `progress`: shows the bytes of each stage. Raises ModelsError."""
     partial = partial_folder(models_dir, conversion.name)
     shutil.rmtree(partial, ignore_errors=True)
     models_dir.mkdir(parents=True, exist_ok=True)
     try:
-        _run_converter(conversion, partial)
+        _run_converter(conversion, partial, progress)
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
             raise ModelsError(f"{conversion.checkpoint} is a {weights.spec}, not a Whisper model")
@@ -139,7 +154,32 @@ def write_notes(folder: Path, padding: AsrPadding | None) -> None:
         file.write_bytes(msgspec.json.encode({"padding": padding}) + b"\n")
 
 
-def _run_converter(conversion: Conversion, output: Path) -> None:
+def show_progress(lines: Iterable[str], progress: DownloadProgress) -> None:
+    """Shows what the converter reports, until it ends. Other lines are left out: they come from its
+    libraries."""
+    shown_stage, shown_bytes, is_running = "", 0, False
+    try:
+        for line in lines:
+            report = PROGRESS_LINE.fullmatch(line.strip())
+            if report is None:
+                continue
+            stage, done_bytes, total_bytes = report[1], int(report[2]), int(report[3])
+            if stage != shown_stage:
+                progress.note(STAGES.get(stage, stage))
+                shown_stage, shown_bytes, is_running = stage, 0, total_bytes > 0
+                if is_running:
+                    progress.start(total_bytes)
+            if is_running:
+                progress.add(done_bytes - shown_bytes)
+                shown_bytes, is_running = done_bytes, done_bytes < total_bytes
+                if not is_running:
+                    progress.finish()
+    finally:
+        if is_running:  # an error message begins on a line of its own
+            progress.finish()
+
+
+def _run_converter(conversion: Conversion, output: Path, progress: DownloadProgress) -> None:
     """Runs the converter, which writes the model into `output`. Raises ModelsError with its last
     lines if it fails."""
     python = conversion.python or sys.executable
@@ -155,15 +195,25 @@ def _run_converter(conversion: Conversion, output: Path) -> None:
     ]
     quiet_settings = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TQDM_DISABLE": "1"}
     environment = {**os.environ, **quiet_settings}
-    try:
-        result = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        raise MissingConversionTools(f"cannot start {python}: {error.strerror}") from error
-    if result.returncode == 0:
-        return
-    error_lines = [line for line in result.stderr.splitlines() if line.strip()][-FAILED_LINES:]
+    with TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        try:
+            process = subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        except OSError as error:
+            raise MissingConversionTools(f"cannot start {python}: {error.strerror}") from error
+        with process:
+            try:
+                assert process.stdout is not None
+                show_progress(process.stdout, progress)
+            except BaseException:  # Ctrl-C, too, ends the converter
+                process.kill()
+                raise
+        if process.returncode == 0:
+            return
+        errors.seek(0)
+        error_text = errors.read()
+    error_lines = [line for line in error_text.splitlines() if line.strip()][-FAILED_LINES:]
     if error_lines and "ModuleNotFoundError" in error_lines[-1]:
         raise MissingConversionTools(
             f"{python}: {error_lines[-1].partition(': ')[2]}; {INSTALL_ADVICE}"

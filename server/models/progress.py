@@ -1,5 +1,5 @@
-"""Shows the progress of a download: a bar on a terminal, otherwise a few lines, or events for a
-program."""
+"""Shows the progress of a download or a conversion: a bar on a terminal, otherwise a few lines, or
+events for a program."""
 
 import time
 from collections.abc import Callable

@@ -324,7 +324,7 @@ def _convert(options: argparse.Namespace, models_dir: Path) -> ExitCode:
         options.python,
         padding=options.padding or conversion.padding_of(folder),
     )
-    print(f"made {conversion.convert(request, models_dir)}")
+    print(f"made {conversion.convert(request, models_dir, DownloadProgress(sys.stderr))}")
     return ExitCode.OK
 
 

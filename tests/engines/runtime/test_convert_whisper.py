@@ -1,11 +1,18 @@
-"""The conversion of a Whisper checkpoint: names of weights, alignment heads, the choice of file."""
+"""The conversion of a Whisper checkpoint: names of weights, alignment heads, the choice of file,
+progress."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from ctranslate2.specs import model_spec
 
 from engines.runtime import convert_whisper
+from server.models.convert import show_progress
+from server.models.progress import DownloadProgress
+from tests.terminal import Terminal
 
 
 @pytest.mark.parametrize(
@@ -62,3 +69,87 @@ def test_training_state_is_not_an_openai_checkpoint(
         (tmp_path / name).touch()
     file = convert_whisper.openai_file(tmp_path)
     assert (file.name if file else None) == found
+
+
+class Layer(model_spec.LayerSpec):  # type: ignore[misc]
+    """Weights that are quantized, weights that are not, and the same weights again."""
+
+    def __init__(self, value: float) -> None:
+        self.weight = np.full((1000, 250), value, np.float32)
+        self.weight_scale = model_spec.OPTIONAL
+        self.bias = np.full(1000, value, np.float32)
+
+
+class Model(model_spec.ModelSpec):  # type: ignore[misc]
+    """A model of CTranslate2's own classes, without torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [Layer(1.0), Layer(2.0), Layer(1.0)]
+
+    @property
+    def name(self) -> str:
+        return "TestSpec"
+
+
+def without_lasting_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the wrapped methods of CTranslate2 restored after the test."""
+    for kind, name in (
+        (model_spec.ModelSpec, "optimize"),
+        (model_spec.ModelSpec, "save"),
+        (model_spec.Variable, "to"),
+        (model_spec.NumpyVariable, "to_bytes"),
+        (model_spec.PyTorchVariable, "to_bytes"),
+    ):
+        monkeypatch.setattr(kind, name, getattr(kind, name))
+
+
+def test_each_stage_counts_the_bytes_that_it_handles_up_to_all_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_lasting_change(monkeypatch)
+    monkeypatch.setattr(convert_whisper, "REPORT_S", 0)
+    monkeypatch.setattr(convert_whisper, "READ_BYTES", 400)
+    (tmp_path / "model-1.safetensors").write_bytes(bytes(1000))
+    (tmp_path / "model-2.safetensors").write_bytes(bytes(500))
+    (tmp_path / "optimizer.pt").write_bytes(bytes(9000))
+    progress = convert_whisper.Progress()
+    convert_whisper.count_weights(model_spec, progress)
+    convert_whisper.read_weights(tmp_path, progress)
+    progress.start("load")
+    model = Model()
+    model.validate()
+    model.optimize(quantization="int8")
+    model.save(str(tmp_path))
+    lines = capsys.readouterr().out.splitlines()
+    reports: dict[str, list[tuple[int, int]]] = {}
+    for _, stage, done, total in map(str.split, lines):
+        reports.setdefault(stage, []).append((int(done), int(total)))
+    assert reports.pop("read") == [(done, 1500) for done in (0, 400, 800, 1000, 1400, 1500, 1500)]
+    assert reports.pop("load") == reports.pop("compare") == [(0, 0)]
+    layer_bytes = 1000 * 250 * 4 + 1000 * 4  # the third layer is an alias of the first one
+    assert reports["quantize"][0] == (0, 2 * layer_bytes)
+    written_bytes = reports["write"][0][1]
+    assert 2 * 1000 * 250 < written_bytes < (tmp_path / "model.bin").stat().st_size
+    assert list(reports) == ["quantize", "write"]
+    for stage, shown in reports.items():
+        counted = [done for done, _ in shown]
+        assert counted == sorted(counted)
+        assert len(set(counted)) >= 3, stage
+        assert shown[-1] == (shown[0][1], shown[0][1])
+    # The last weight was counted when it was written, not only when the stage was over.
+    assert reports["write"][-2] == reports["write"][-1]
+
+    out = Terminal()
+    show_progress([*lines, "a line of some library"], DownloadProgress(out, lambda: 0.0))
+    finished = [text for text in out.drawn() if "100%" in text]
+    assert len(finished) == 3
+    for title in ("reading", "loading", "looking", "changing", "writing"):
+        assert title in out.getvalue()
+
+
+def test_a_converter_that_fails_leaves_its_bar_in_a_line_of_its_own() -> None:
+    out = Terminal()
+    lines = ["progress write 0 8000000", "progress write 4000000 8000000"]
+    show_progress(lines, DownloadProgress(out, lambda: 0.0))
+    assert re.search(r" 50% of 8 MB, .* MB/s\n$", out.getvalue())
