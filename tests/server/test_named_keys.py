@@ -239,7 +239,7 @@ def test_the_assistant_answers_in_the_language_of_the_key(server: Keyed) -> None
         (["revoke", "nobody"], 1, "there is no key 'nobody'"),
         (["set", "nobody", "--voice", ""], 1, "there is no key 'nobody'"),
         (["set", "nobody"], 2, "at least one of --voice, --language"),
-        (["add", "a", "--voice", "siren"], 1, "profile.voice: no voice 'siren'; allowed: default"),
+        (["add", "a", "--voice", "siren"], 1, "profile.voice: no voice 'siren'; similar: "),
         (["add", "a", "--language", "xx"], 1, "profile.language: language 'xx' is not supported"),
         (["add", "a", "--asr", "ears"], 1, "profile.asr: "),
         (["add", "a", "--speed", "9"], 1, "profile.speed: "),
