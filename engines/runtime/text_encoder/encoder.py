@@ -15,11 +15,15 @@ from engines.runtime.text_encoder.folder import TOKENIZER_FILE, TextModelKind, r
 Floats = npt.NDArray[np.float32]
 "Array of float32 of any shape."
 
-MAX_PADDING = 0.2
-"Largest share of padding among the tokens of a run. Padding costs as much as words."
+MAX_PADDING_TOKENS = 16
+"""Largest number of padding tokens in a run of the network. Padding costs as much as words, and a
+further run costs about as much as this number of tokens, because it reads all weights again."""
 
-MAX_CALL_TOKENS = 4096
-"Largest number of tokens in one run of the network, which needs memory for each."
+MAX_CALL_TOKENS = 512
+"""Largest number of tokens in one run of the network, unless a single text has more. In a run of
+2048 or more each token took a quarter longer: the buffers between two operators leave the
+processor's caches, and the allocator returns them to the system, which clears each page again for
+the next operator."""
 
 MAX_TRIAL_TOKENS = 512
 "Largest number of tokens of the text that tests a loaded model: MiniLM takes some 0.1 s for it."
@@ -203,15 +207,15 @@ def open_session(network: Path | bytes, folder: Path, threads: int) -> Any:
 
 
 def _groups(order: Sequence[int], inputs: Sequence[Tokens]) -> list[list[int]]:
-    """Divides the inputs into groups with little padding, at most MAX_CALL_TOKENS each. `order`:
-    indices of the inputs, the shortest first."""
+    """Divides the inputs into groups, one for each run. A group has at most MAX_PADDING_TOKENS of
+    padding and MAX_CALL_TOKENS in all. `order`: indices of the inputs, the shortest first."""
     groups: list[list[int]] = []
     used = 0
     for index in order:
         length = len(inputs[index])
         if groups:
             total = length * (len(groups[-1]) + 1)
-            if total <= MAX_CALL_TOKENS and total - used - length <= MAX_PADDING * total:
+            if total <= MAX_CALL_TOKENS and total - used - length <= MAX_PADDING_TOKENS:
                 groups[-1].append(index)
                 used += length
                 continue

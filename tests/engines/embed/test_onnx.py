@@ -81,6 +81,18 @@ def test_scores_are_those_of_the_cross_encoder(tmp_path: Path) -> None:
         assert score == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-5)
 
 
+def test_texts_of_many_lengths_get_the_vectors_that_they_have_alone(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "m")
+    model = embed.create(embed.Settings(str(tmp_path / "m"), threads=1))
+    texts = tuple("mat " * (1 + number % 10) for number in range(150))  # too many for one run
+    (together,) = model.embed([EmbedItem(texts)])
+    for text, row in zip(
+        texts, np.frombuffer(together.vectors, "<f4").reshape(150, -1), strict=True
+    ):
+        (alone,) = model.embed([EmbedItem((text,))])
+        np.testing.assert_allclose(row, np.frombuffer(alone.vectors, "<f4"), atol=1e-6)
+
+
 def _change(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), "utf-8")
 
