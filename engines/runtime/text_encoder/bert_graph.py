@@ -8,9 +8,9 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def build_graph(model: TextModelFolder) -> bytes:
-    """Returns the network as an ONNX file, see `GraphWriter.encode`. Its output is
-    `last_hidden_state` for embeddings, `logits` for reranking. Raises EngineError if weights are
-    missing or have other shapes than config.json says."""
+    """Returns the network as an ONNX file, see `GraphWriter.encode`. Its output is `logits` for
+    reranking; for embeddings `last_hidden_state`, or `first_token` if the pooling needs only that.
+    Raises EngineError if weights are missing or have other shapes than config.json says."""
     return _BertGraph(model).build()
 
 
@@ -33,15 +33,21 @@ class _BertGraph(GraphWriter):
     def build(self) -> bytes:
         hidden = self._embeddings()
         mask = self.node("Cast", ["attention_mask"], to=INT32)
-        for index in range(self._config.num_hidden_layers):
-            hidden = self._layer(f"encoder.layer.{index}", hidden, mask)
+        needs_first_only = self._model.kind == "rerank" or self._model.pooling == "cls"
+        last = self._config.num_hidden_layers - 1
+        for index in range(last + 1):
+            is_cut = needs_first_only and index == last
+            hidden = self._layer(f"encoder.layer.{index}", hidden, mask, is_cut=is_cut)
+        size = self._config.hidden_size
         shape: tuple[int | str, ...]
-        if self._model.kind == "embed":
-            output, shape = "last_hidden_state", ("batch", "tokens", self._config.hidden_size)
-            self.node("Identity", [hidden], output=output)
-        else:
+        if self._model.kind == "rerank":
             output, shape = "logits", ("batch", 1)
-            self.node("Identity", [self._logits(hidden)], output=output)
+            hidden = self._logits(hidden)
+        elif needs_first_only:
+            output, shape = "first_token", ("batch", size)
+        else:
+            output, shape = "last_hidden_state", ("batch", "tokens", size)
+        self.node("Identity", [hidden], output=output)
         inputs = [(name, INT64, ("batch", "tokens")) for name in INPUTS]
         return self.encode("text_encoder", inputs, (output, shape))
 
@@ -62,10 +68,17 @@ class _BertGraph(GraphWriter):
         total = self.node("Add", [total, self.node("Gather", [types, "token_type_ids"], axis=0)])
         return self._norm_layer("embeddings.LayerNorm", self.node("Add", [total, used]))
 
-    def _layer(self, name: str, hidden: str, mask: str) -> str:
+    def _layer(self, name: str, hidden: str, mask: str, *, is_cut: bool) -> str:
+        """Adds a layer. `is_cut`: True: its output has only the vector of the first token of each
+        input. That saves three quarters of the layer, because only the attention needs all."""
         size, heads = self._config.hidden_size, self._config.num_attention_heads
         parts = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
         attended = self.self_attention(parts, hidden, size, heads, mask=mask)
+        if is_cut:
+            first = self.int64("first", None, 0)
+            attended, hidden = (
+                self.node("Gather", [value, first], axis=1) for value in (attended, hidden)
+            )
         attended = self.linear(f"{name}.attention.output.dense", attended, (size, size))
         hidden = self._norm_layer(
             f"{name}.attention.output.LayerNorm", self.node("Add", [attended, hidden])
@@ -74,10 +87,9 @@ class _BertGraph(GraphWriter):
         outer = self.linear(f"{name}.output.dense", self.node("Gelu", [inner]), (size, None))
         return self._norm_layer(f"{name}.output.LayerNorm", self.node("Add", [outer, hidden]))
 
-    def _logits(self, hidden: str) -> str:
-        """Adds the head of a cross-encoder, which reads the first token only."""
+    def _logits(self, first: str) -> str:
+        """Adds the head of a cross-encoder. `first`: vectors of the first tokens."""
         size = self._config.hidden_size
-        first = self.node("Gather", [hidden, self.int64("first", None, 0)], axis=1)
         if self._config.model_type == "bert":
             pooled = self.node("Tanh", [self.linear("pooler.dense", first, (size, size))])
             return self.linear("classifier", pooled, (1, size), prefix="")
