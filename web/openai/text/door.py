@@ -258,16 +258,19 @@ class TextDoor:
         model = _requested(self._rerankers, fields.model, "reranking")
         texts = fields.texts()
         async with self._limits.rerank.take():
-            chunks = _chunks(texts)
+            longest_first = _longest_first(texts)
+            chunks = _chunks([texts[index] for index in longest_first])
             priority = _priority(model, len(chunks))
-            scores: list[float] = []
+            sorted_scores: list[float] = []
             tokens = 0
             for chunk in chunks:
                 result = await model.compute(RerankItem(fields.query, chunk), priority)
                 if not result.scores:
-                    raise _too_long(model.info, "documents", len(scores), result.tokens, len(texts))
+                    rest = longest_first[len(sorted_scores) :]
+                    raise _too_long(model.info, "documents", rest, result.tokens, len(texts))
                 tokens += sum(result.tokens)
-                scores += result.scores
+                sorted_scores += result.scores
+        scores = _in_given_order(sorted_scores, longest_first)
         order = sorted(range(len(scores)), key=lambda index: -scores[index])
         return TextRanking(model.offer.name, scores, order, tokens)
 
@@ -343,17 +346,19 @@ async def vectors_of(
     long is cut. `param`: name of the inputs in errors. Raises RequestError context_length_exceeded,
     OverloadedError, EngineError."""
     info = model.info
-    chunks = _chunks(inputs)
+    longest_first = _longest_first(inputs)
+    chunks = _chunks([inputs[index] for index in longest_first])
     priority = _priority(model, len(chunks))
     rows: list[Floats] = []
     tokens = 0
     for chunk in chunks:
         result = await model.compute(EmbedItem(chunk, prompt, is_cut), priority)
         if not result.vectors:
-            raise _too_long(info, param, len(rows), result.tokens, len(inputs))
+            rest = longest_first[len(rows) :]
+            raise _too_long(info, param, rest, result.tokens, len(inputs))
         tokens += sum(result.tokens)
         rows += _shortened(result.vectors, info, dimensions or info.dimensions)
-    return TextVectors(model.offer.name, rows, tokens)
+    return TextVectors(model.offer.name, _in_given_order(rows, longest_first), tokens)
 
 
 async def clip_vectors_of(
@@ -376,7 +381,8 @@ async def clip_vectors_of(
         if result.problem:
             raise invalid_image(places(param, len(inputs))[len(rows)], result.problem)
         if not result.vectors:
-            raise _too_long(info, param, len(rows), result.tokens, len(inputs))
+            indices = range(len(rows), len(inputs))
+            raise _too_long(info, param, indices, result.tokens, len(inputs))
         tokens += sum(result.tokens)
         rows += _shortened(result.vectors, info, info.dimensions)
     return TextVectors(model.offer.name, rows, tokens)
@@ -444,6 +450,19 @@ async def _forwarded(
     return aioweb.Response(body=answer.encode(), content_type=JSON)
 
 
+def _longest_first(inputs: Sequence[str | tuple[int, ...]]) -> list[int]:
+    """Returns the indices of the inputs, the longest first. In this order the inputs of a chunk
+    need little padding, and an input that is too long fails before the others are computed."""
+    return sorted(range(len(inputs)), key=lambda index: -len(inputs[index]))
+
+
+def _in_given_order(results: Sequence[ResultT], indices: Sequence[int]) -> list[ResultT]:
+    """Sorts the results as the request has their inputs. `indices`: index of each input in the
+    request."""
+    by_index = dict(zip(indices, results, strict=True))
+    return [by_index[index] for index in range(len(results))]
+
+
 def _chunks(inputs: Sequence[InputT]) -> list[tuple[InputT, ...]]:
     starts = range(0, len(inputs), CHUNK_INPUTS)
     return [tuple(inputs[start : start + CHUNK_INPUTS]) for start in starts]
@@ -501,12 +520,12 @@ def _check_token_ids(info: TextModelInfo, inputs: Sequence[str | tuple[int, ...]
 
 
 def _too_long(
-    info: TextModelInfo, param: str, before: int, tokens: Sequence[int], count: int
+    info: TextModelInfo, param: str, indices: Sequence[int], tokens: Sequence[int], count: int
 ) -> RequestError:
-    """Returns the error for an input that does not fit into the context. `before`: number of inputs
-    before those of `tokens`. `count`: number of all inputs."""
-    index, length = max(enumerate(tokens), key=lambda entry: entry[1])
-    where = f"{param}[{before + index}]" if count > 1 else param
+    """Returns the error for an input that does not fit into the context. `indices`: indices in the
+    request of the inputs of `tokens`; more may follow. `count`: number of all inputs."""
+    length, index = max(zip(tokens, indices, strict=False))
+    where = f"{param}[{index}]" if count > 1 else param
     return RequestError(
         f"Invalid '{where}': it has {length} tokens; {info.model} takes at most {info.max_tokens}.",
         code="context_length_exceeded",

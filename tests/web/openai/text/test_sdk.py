@@ -54,6 +54,14 @@ def test_many_inputs_come_back_in_their_order(client: OpenAI) -> None:
     np.testing.assert_allclose(answer.data[1].embedding, answer.data[58].embedding, atol=1e-6)
 
 
+@pytest.mark.parametrize("long_at", [0, 17, 39])
+def test_among_many_inputs_the_one_that_is_too_long_is_named(client: OpenAI, long_at: int) -> None:
+    texts = ["cat", "dog sits on mat"] * 20
+    texts[long_at] = "cat " * 30
+    with pytest.raises(openai.BadRequestError, match=rf"input\[{long_at}\]': it has 32 tokens"):
+        client.embeddings.create(model="default", input=texts)
+
+
 def test_a_vector_is_cut_only_to_lengths_of_the_model(client: OpenAI) -> None:
     whole = client.embeddings.create(model="default", input="cat").data[0].embedding
     short = client.embeddings.create(model="default", input="cat", dimensions=4).data[0].embedding
@@ -105,6 +113,20 @@ def test_documents_are_sorted_by_their_score(url: str) -> None:
     ]
     wrong = httpx.post(f"{url}/v1/rerank", json={**body, "documents": ["cat " * 30]}).json()
     assert wrong["error"]["code"] == "context_length_exceeded"
+
+
+def test_each_of_many_documents_gets_its_own_score(url: str) -> None:
+    texts = ["cat", "dog sits", "mat on mat sits on mat", "dog"]
+    body = {"model": "tiny-reranker", "query": "cat", "documents": texts * 15}
+    answer = httpx.post(f"{url}/v1/rerank", json=body).json()
+    alone = {
+        text: httpx.post(f"{url}/v1/rerank", json={**body, "documents": [text]}).json()["results"]
+        for text in texts
+    }
+    assert sorted(one["index"] for one in answer["results"]) == list(range(60))
+    for one in answer["results"]:
+        (expected,) = alone[texts[one["index"] % 4]]
+        assert one["relevance_score"] == pytest.approx(expected["relevance_score"], abs=1e-6)
 
 
 def test_both_models_are_listed_with_their_kind(url: str) -> None:
