@@ -27,15 +27,22 @@ SILENT_BELOW_DBFS = -60
 
 def speech_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
     """Returns (first, one past the last) sample of speech by energy, to 10 ms; None for silence."""
+    spans = loud_spans(pcm, rate_hz)
+    return (spans[0][0], spans[-1][1]) if spans else None
+
+
+def loud_spans(pcm: Pcm, rate_hz: int) -> list[tuple[int, int]]:
+    """Returns (first, one past the last) sample of each window of 10 ms that is loud enough for
+    speech; empty for silence."""
     window = ms_to_samples(WINDOW_MS, rate_hz)
     levels = np.array([dbfs(pcm[at : at + window]) for at in range(0, len(pcm), window)])
     if not len(levels) or levels.max() < SILENT_BELOW_DBFS:
-        return None
+        return []
     loudest = float(levels.max())
     noise = float(np.percentile(levels, 10))
     limit = min(max(loudest - QUIETER_DB, noise + ABOVE_NOISE_DB), loudest)
-    loud = np.flatnonzero(levels >= limit)
-    return int(loud[0]) * window, min((int(loud[-1]) + 1) * window, len(pcm))
+    starts = [int(index) * window for index in np.flatnonzero(levels >= limit)]
+    return [(start, min(start + window, len(pcm))) for start in starts]
 
 
 class AudioPlayer(Protocol):

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from bench.client.latency_probe import speech_span
+from bench.client.latency_probe import loud_spans, speech_span
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import EngineMissing
 from engines.base import Vad, VadEngine
@@ -28,6 +28,9 @@ VOICED = 0.5
 
 SHORTEST_MS = 250
 "Least voiced time of speech. The detector takes the beginning of a tone for a shorter voice."
+
+PAUSE_MS = 150
+"Silence after which a sound belongs to the voice no more. A stop inside a word is shorter."
 
 _CLOSING_MS = 200
 "Silence added after a recording, so that the detector's last frames are complete."
@@ -58,6 +61,25 @@ def find_speech_bounds(pcm: Pcm, rate_hz: int) -> SpeechBounds:
     is_begin_clear = first - begin <= ms_to_samples(BEFORE_VOICE_MS, rate_hz)
     is_end_clear = end - last <= ms_to_samples(AFTER_VOICE_MS, rate_hz)
     return SpeechBounds(begin if is_begin_clear else None, end if is_end_clear else None)
+
+
+def find_speech_end(pcm: Pcm, rate_hz: int) -> int | None:
+    """Returns one past the last sample of speech; None for silence.
+
+    Sounds that follow the voice after a pause of PAUSE_MS are noises of the room.
+    """
+    spans = loud_spans(pcm, rate_hz)
+    if not spans:
+        return None
+    voice = _voice_span(pcm, rate_hz)
+    if voice is None:
+        return spans[-1][1]
+    pause = ms_to_samples(PAUSE_MS, rate_hz)
+    end = max((end for start, end in spans if start < voice[1]), default=voice[1])
+    for start, next_end in spans:
+        if end <= start < end + pause:
+            end = next_end
+    return end
 
 
 def _voice_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:

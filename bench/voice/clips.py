@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.client.latency_probe import QUIETER_DB, speech_span
+from bench.client.latency_probe import QUIETER_DB
 from bench.client.microphone import RATE_HZ
 from bench.talk.command import read_recording
 from bench.tools.clips import COMMANDS, synthesise
+from bench.tools.speech_bounds import find_speech_end
 from bench.tools.utterance_audio import BenchUtterance, make_utterance
 from core.audio import Pcm
 from core.errors import RequestError
@@ -29,15 +30,15 @@ def clips(paths: Sequence[Path]) -> list[BenchUtterance]:
 
 
 def recorded_utterance(name: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
-    """Cuts a recording after its last audible sample, and adds room tone.
+    """Cuts a recording after its last audible sample of speech, and adds room tone.
 
     name: shown in results and errors. pcm: samples at RATE_HZ. seed: seed of the room tone.
     Raises RequestError for a recording without speech.
     """
-    span = speech_span(pcm, RATE_HZ)
-    if span is None:
+    end = find_speech_end(pcm, RATE_HZ)
+    if end is None:
         raise RequestError(f"{name}: it contains no speech", code="no_speech")
-    return make_utterance(name, pcm[: last_audible(pcm, span[1]) + 1], seed)
+    return make_utterance(name, pcm[: last_audible(pcm, end) + 1], seed)
 
 
 def last_audible(pcm: Pcm, end: int) -> int:

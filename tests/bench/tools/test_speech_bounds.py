@@ -8,7 +8,7 @@ import pytest
 from bench.client.latency_probe import speech_span
 from bench.client.microphone import RATE_HZ
 from bench.tools import speech_bounds
-from bench.tools.speech_bounds import SpeechBounds, find_speech_bounds
+from bench.tools.speech_bounds import SpeechBounds, find_speech_bounds, find_speech_end
 from core.audio import Pcm, silence
 from tests.media.signals import tone
 from tests.speech import say
@@ -68,3 +68,14 @@ def test_energy_decides_without_a_voice_or_a_detector(
     monkeypatch.setattr(speech_bounds, "_detector", lambda: None)
     noisy = np.concatenate([say(TEXT, rate_hz=RATE_HZ), hiss()])
     assert find_speech_bounds(noisy, RATE_HZ).end is not None
+
+
+def test_noises_after_a_pause_do_not_belong_to_the_speech() -> None:
+    voice = say(TEXT, rate_hz=RATE_HZ, lead_ms=300, tail_ms=400)
+    span = speech_span(voice, RATE_HZ)
+    assert span is not None
+    click = hiss()[: RATE_HZ // 20]
+    noisy = np.concatenate([voice, click, silence(500, RATE_HZ), click])
+    assert find_speech_end(voice, RATE_HZ) == span[1]
+    assert find_speech_end(noisy, RATE_HZ) == span[1]
+    assert find_speech_end(silence(500, RATE_HZ), RATE_HZ) is None
