@@ -17,8 +17,8 @@ __all__ = ["EXTRA", "REQUIRES", "Settings", "create", "worker_profile"]
 
 EXTRA = "torch"
 REQUIRES = {"torch": "torch", "transformers": "transformers"}
-GGUF_LIBRARY = "gguf"
-"Library that reads GGUF files; other models do not need it."
+GGUF_LIBRARIES = ("gguf", "accelerate")
+"Libraries with which transformers reads GGUF files; other models do not need them."
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -52,7 +52,9 @@ def create(settings: Settings) -> "TransformersLlm":
     for library in REQUIRES:  # only `load` imports them
         if find_spec(library) is None:
             raise ModuleNotFoundError(name=library)
-    if settings.gguf_file() is not None and find_spec(GGUF_LIBRARY) is None:
-        advice = f"`earshot extras add {EXTRA}` installs it"
-        raise EngineMissing("llm", NAME, f"a GGUF file needs the package {GGUF_LIBRARY}; {advice}")
+    missing = [name for name in GGUF_LIBRARIES if find_spec(name) is None]
+    if missing and settings.gguf_file() is not None:
+        advice = f"`earshot extras add {EXTRA}` installs what is missing"
+        why = f"a GGUF file needs the packages {' and '.join(GGUF_LIBRARIES)}; {advice}"
+        raise EngineMissing("llm", NAME, why)
     return TransformersLlm(settings)

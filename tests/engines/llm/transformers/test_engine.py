@@ -25,14 +25,16 @@ from core.errors import (
 from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
-from engines.llm.transformers import worker_profile
+from engines.llm.transformers import GGUF_LIBRARIES, worker_profile
 from engines.llm.transformers.engine import TransformersLlm
 from engines.llm.transformers.settings import Settings
 from engines.llm.vllm.environment import python_of
+from server.commands.engines.pip import pip
+from server.models.inventory import find_language_model
 from serving.process_llm import ProcessLlm
 from serving.workers.engine_process import engine_process
 from tests.engines.llm.openai.completions_server import collect_reply, reply_text
-from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_llama
+from tests.engines.llm.vllm.installation import ENVIRONMENT, STATE, installed, tiny_llama
 from tests.pipeline.fakes import Counts
 from tests.tiny_llama import CONTEXT_TOKENS, SPOKEN
 
@@ -300,3 +302,21 @@ def test_closing_ends_the_process(tiny: Path) -> None:
             os.kill(pid, 0)
 
     asyncio.run(scenario())
+
+
+def test_a_gguf_file_answers_in_words() -> None:
+    weights = find_language_model(STATE / "models", "smollm2-135m")
+    if weights is None:
+        pytest.skip("`earshot models pull smollm2-135m` was not run for the tests")
+    installed()
+    pip(PYTHON, "install", "--no-deps", *GGUF_LIBRARIES, report_progress=print)
+
+    async def scenario(llm: ProcessLlm) -> None:
+        greedy = LlmOptions(temperature=0.0, max_output_tokens=24)
+        asked = [Message("user", "What is the capital of France?")]
+        *texts, usage = await collect_reply(llm, asked, options=greedy)
+        assert "Paris" in reply_text(texts)
+        assert isinstance(usage, TokenUsage)
+        assert usage.input_tokens > len(asked[0].text.split())
+
+    run(weights, scenario)

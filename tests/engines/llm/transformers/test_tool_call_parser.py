@@ -8,11 +8,13 @@ import pytest
 
 from core.errors import ConfigError, EngineMissing
 from engines.base import ConcurrencyLimitedLlm, Message, ToolCall
+from engines.llm import transformers
 from engines.llm.chat_messages import chat_messages
 from engines.llm.transformers.engine import TransformersLlm, with_short_ids
 from engines.llm.transformers.settings import Settings, read_context
 from engines.llm.transformers.tool_call_parser import InvalidToolCall, ToolCallParser
 from engines.registry import load, worker_profile
+from tests.engines.runtime.tiny_gguf import write_gguf
 
 ON = '{"name": "light", "arguments": {"on": 1}}'
 
@@ -124,3 +126,14 @@ def test_the_error_says_how_to_install_a_missing_library(monkeypatch: pytest.Mon
     monkeypatch.setattr("engines.llm.transformers.find_spec", lambda name: None)
     with pytest.raises(EngineMissing, match="earshot extras add torch"):
         load("llm", "transformers", {"path": "x"})
+
+
+@pytest.mark.parametrize("library", transformers.GGUF_LIBRARIES)
+def test_the_error_names_what_a_gguf_file_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: str
+) -> None:
+    monkeypatch.setattr(transformers, "find_spec", lambda name: None if name == library else name)
+    file = write_gguf(tmp_path / "tiny.gguf")
+    why = r"needs the packages gguf and accelerate; `earshot extras add torch`"
+    with pytest.raises(EngineMissing, match=why):
+        transformers.create(Settings(path=str(file)))
