@@ -17,7 +17,7 @@ from bench.client.http import Address, parse_address
 from core.errors import EarshotError
 
 START_TIMEOUT_S = 60
-"Longest start: a large Whisper from a cold disk needs half of it."
+"Longest start by default: a large Whisper from a cold disk needs half of it."
 
 STOP_TIMEOUT_S = 30
 "Longest wait for the server to end."
@@ -50,7 +50,10 @@ class OwnServer:
 
 @asynccontextmanager
 async def own_server(
-    arguments: Sequence[str] = (), *, wyoming_port: int = 0
+    arguments: Sequence[str] = (),
+    *,
+    wyoming_port: int = 0,
+    start_timeout_s: float = START_TIMEOUT_S,
 ) -> AsyncIterator[OwnServer]:
     """Runs `earshot serve` on a free port while the body runs. Raises ServerStartError.
 
@@ -59,7 +62,9 @@ async def own_server(
     """
     # Port 0: a port that is free now may be taken before the server binds it.
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
-    async with own_program([*command, *arguments], wyoming_port=wyoming_port) as server:
+    async with own_program(
+        [*command, *arguments], wyoming_port=wyoming_port, start_timeout_s=start_timeout_s
+    ) as server:
         yield server
 
 
@@ -77,7 +82,9 @@ async def named_or_own_server(url: str | None, key: str | None) -> AsyncIterator
 
 
 @asynccontextmanager
-async def own_program(command: Sequence[str], *, wyoming_port: int = 0) -> AsyncIterator[OwnServer]:
+async def own_program(
+    command: Sequence[str], *, wyoming_port: int = 0, start_timeout_s: float = START_TIMEOUT_S
+) -> AsyncIterator[OwnServer]:
     """Runs Python with these arguments while the body runs. Raises ServerStartError.
 
     The program must print the same line as `earshot serve` when it is ready (see READY).
@@ -99,15 +106,15 @@ async def own_program(command: Sequence[str], *, wyoming_port: int = 0) -> Async
                 stderr=STDOUT,
             )
         try:
-            url = await _until_ready(process, log)
+            url = await _until_ready(process, log, start_timeout_s)
             yield OwnServer(Address(url), process.pid, time.monotonic() - began)
         finally:
             await _stop(process)
 
 
-async def _until_ready(process: Process, log: Path) -> str:
+async def _until_ready(process: Process, log: Path, timeout_s: float) -> str:
     """Returns the server's URL. Raises ServerStartError with the end of its output."""
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while True:
         is_last_poll = process.returncode is not None or time.monotonic() > deadline
         output = await asyncio.to_thread(log.read_text, errors="replace")
