@@ -99,7 +99,8 @@ class LlamaCppInstaller:
             existing_gb = size_bytes(self.folder) / 1e9
             check_space(self.folder.parent, NEEDED_GB[self.device] - existing_gb)
             self.folder.mkdir(exist_ok=True)
-            with log_file_of(self.folder).open("w", encoding="utf-8") as log:
+            # Line by line: a long installation can be followed in the file.
+            with log_file_of(self.folder).open("w", encoding="utf-8", buffering=1) as log:
                 self._fetch_source(log)
                 self._build(log)
             self._check_program()

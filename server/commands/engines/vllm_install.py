@@ -75,7 +75,8 @@ class VllmInstaller:
                 remove(self.folder)
             existing_gb = size_bytes(self.folder) / 1e9
             check_space(self.folder.parent, NEEDED_GB[self.device] - existing_gb)
-            with log_file_of(self.folder).open("w", encoding="utf-8") as log:
+            # Line by line: a long installation can be followed in the file.
+            with log_file_of(self.folder).open("w", encoding="utf-8", buffering=1) as log:
                 self._create_environment()
                 self._install_packages(log)
             environment = self._check_import()
