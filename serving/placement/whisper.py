@@ -52,6 +52,13 @@ MAX_THREADS = 16
 "Most threads of one worker."
 MAX_CPU_WORKERS = 4
 "Most worker processes of one model on the processor."
+TINY_MB = (30.0, 100.0)
+"""Least and largest size as float16 of models that have two workers on two cores or more, each with
+half of the threads. With one worker, a fifth of the final decodes waited for another decode of the
+same utterance, as long as a decode takes. A second thread makes a decode of tiny.en no faster.
+Larger models need the threads, and smaller ones make nobody wait."""
+TINY_WORKERS = 2
+"Least number of workers of these models."
 GPU_THREADS = 4
 "Processor threads of a worker on a GPU, for features and tokens; the GPU does the rest."
 
@@ -260,7 +267,10 @@ def _on_cpu(
     if cores > THREADS_PER_WORKER:  # with fewer cores, the second thread of each core still helps
         cores = max(THREADS_PER_WORKER, min(cores, hardware.physical_cores or cores))
     fitting = max(1, int(room[CPU] // need_mb))
-    count = workers or max(1, min(cores // THREADS_PER_WORKER, MAX_CPU_WORKERS, fitting))
+    least_mb, most_mb = TINY_MB
+    least = min(TINY_WORKERS, cores) if least_mb <= size_mb <= most_mb else 1
+    wanted = max(least, min(cores // THREADS_PER_WORKER, MAX_CPU_WORKERS))
+    count = workers or min(wanted, fitting)
     threads = options.get("cpu_threads") or max(1, min(cores // count, MAX_THREADS))
     if need_mb * count > room[CPU]:
         memory = f"{count} x {need_mb:.0f} MB for a model of {size_mb:.0f} MB"

@@ -9,7 +9,7 @@ from core.errors import EngineMissing
 from serving.placement.hardware import Gpu, Hardware
 from serving.placement.whisper import asr_memory, compute_types, place_model, usable_gpus
 
-TINY, SMALL, TURBO, LARGE = 75, 484, 1620, 3090
+NANO, TINY, BASE, SMALL, TURBO, LARGE = 8, 75, 145, 484, 1620, 3090
 
 
 def gpu(name: str, total: float, free: float, capability: str, **more: Any) -> Gpu:
@@ -18,6 +18,8 @@ def gpu(name: str, total: float, free: float, capability: str, **more: Any) -> G
 
 PI = Hardware(4, 4.0, free_gb=3.0)
 VPS = Hardware(2, 2.0, free_gb=1.5)
+ONE_CORE = Hardware(1, 2.0, free_gb=1.5)
+LITTLE_MEMORY = Hardware(2, 1.0, free_gb=0.5)
 DESKTOP = Hardware(16, 32.0, free_gb=28.0, physical_cores=8)
 SERVER = Hardware(64, 256.0, free_gb=250.0, physical_cores=32)
 OLD_DRIVER = Hardware(8, 16.0, (gpu("GTX 1080", 8, 7.5, "6.1", driver="470.82.01"),))
@@ -42,7 +44,12 @@ CPU = ("cpu", "int8")
 @pytest.mark.parametrize(
     ("machine", "size_mb", "seats", "batch", "threads"),
     [
-        (VPS, TINY, [CPU], 4, 2),
+        (VPS, TINY, [CPU] * 2, 4, 1),
+        (VPS, NANO, [CPU], 4, 2),
+        (VPS, BASE, [CPU], 4, 2),
+        (ONE_CORE, TINY, [CPU], 4, 1),
+        (LITTLE_MEMORY, TINY, [CPU], 4, 2),
+        (PI, TINY, [CPU] * 2, 4, 2),
         (PI, SMALL, [CPU], 4, 4),
         (DESKTOP, SMALL, [CPU], 8, 8),
         (SERVER, SMALL, [CPU] * 4, 8, 8),
