@@ -7,6 +7,11 @@ from pipeline.transcription.stitching import words_of
 
 EVERY_S = 0.2
 "Shortest time between partials. It is about one syllable, so words appear as they are spoken."
+FIRST_EVERY_S = 0.1
+"""The same while no words were found yet, so that nothing is shown. A partial of the first 0.3 s of
+speech often has none, and the next one at the usual pace came half a second later."""
+MAX_EMPTY = 3
+"Partials without words after which the pace is the usual one: there may be none in the sound."
 SHARE = 1 / 3
 """Largest share of the time that is spent on partials. The cost of one includes its wait in the
 queue: when more sessions speak, all of them ask less often."""
@@ -21,6 +26,13 @@ class PartialPacing:
         self._requested_at = float("-inf")
         self._cost_s = 0.0
         self._backoff = 1
+        self._empty = 0
+        "Number of partials without words so far; `MAX_EMPTY` once one had words."
+
+    @property
+    def every_s(self) -> float:
+        """Shortest time between the ends of audio of two partials, in seconds."""
+        return FIRST_EVERY_S if 0 < self._empty < MAX_EMPTY else EVERY_S
 
     def wait_s(self, now: float) -> float:
         """Returns the seconds until the next partial may be requested."""
@@ -30,9 +42,10 @@ class PartialPacing:
         """Notes that a partial is requested."""
         self._requested_at = now
 
-    def returned(self, now: float) -> None:
-        """Notes that the partial has returned. The measured cost rises at once and falls slowly:
-        one fast call in an idle moment says little."""
+    def returned(self, now: float, *, has_words: bool) -> None:
+        """Notes that the partial has returned, and whether words were found. The measured cost
+        rises at once and falls slowly: one fast call in an idle moment says little."""
+        self._empty = MAX_EMPTY if has_words else min(MAX_EMPTY, self._empty + 1)
         cost_s = now - self._requested_at
         self._cost_s = max(cost_s, (self._cost_s + cost_s) / 2)
         self._backoff = max(1, self._backoff // 2)
@@ -43,7 +56,8 @@ class PartialPacing:
         self._backoff = min(32, self._backoff * 2)
 
     def _spacing_s(self) -> float:
-        spacing_s = max(EVERY_S, self._cost_s / SHARE)
+        is_usual = self.every_s == EVERY_S
+        spacing_s = max(EVERY_S, self._cost_s / SHARE) if is_usual else FIRST_EVERY_S
         return max(spacing_s, min(spacing_s * self._backoff, MAX_BACKOFF_S))
 
 

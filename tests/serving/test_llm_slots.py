@@ -161,7 +161,7 @@ def test_many_drafts_of_paused_speakers_fail_no_turn() -> None:
     told = run_sessions(world, *flood, *talking)
     assert [statuses(events) for events in told[10:]] == [["completed"] * 3] * 3
     assert [len(of(TranscriptionCompleted, events)) for events in told[:10]] == [0] * 10
-    assert counted(world, "load") > 3
+    assert counted(world, "load") >= 3, "drafts were given up for those who had finished"
     assert (llm.refused, llm.most) == (0, 3)
 
 

@@ -5,10 +5,19 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.transcription.partials import EVERY_S, MAX_BACKOFF_S, SHARE, PartialPacing
+from pipeline.transcription.partials import (
+    EVERY_S,
+    FIRST_EVERY_S,
+    MAX_BACKOFF_S,
+    MAX_EMPTY,
+    SHARE,
+    PartialPacing,
+)
 
 
-def partials(cadence: PartialPacing, costs_s: list[float], now: float = 0.0) -> list[float]:
+def partials(
+    cadence: PartialPacing, costs_s: list[float], now: float = 0.0, *, has_words: bool = True
+) -> list[float]:
     """Returns when each partial is requested, at the earliest allowed time; a cost below 0 is a
     refusal after that time."""
     asked = []
@@ -20,7 +29,7 @@ def partials(cadence: PartialPacing, costs_s: list[float], now: float = 0.0) -> 
         if cost_s < 0:
             cadence.refused()
         else:
-            cadence.returned(now)
+            cadence.returned(now, has_words=has_words)
     return asked
 
 
@@ -50,3 +59,19 @@ def test_refusals_increase_the_spacing_until_they_end() -> None:
     assert spacings[3:8] == pytest.approx([0.4, 0.8, 1.6, 3.2, MAX_BACKOFF_S])
     assert max(spacings) == pytest.approx(MAX_BACKOFF_S)
     assert spacings[-1] == pytest.approx(EVERY_S)
+
+
+def test_partials_follow_sooner_until_words_are_found() -> None:
+    pacing, cost_s = PartialPacing(), 0.15
+    first = partials(pacing, [cost_s], has_words=False)
+    assert pacing.every_s == FIRST_EVERY_S
+    (second,) = partials(pacing, [cost_s], first[0] + cost_s)
+    assert second - first[0] == pytest.approx(cost_s), "as soon as the one before returned"
+    assert pacing.every_s == EVERY_S
+    assert pacing.wait_s(second) == pytest.approx(cost_s / SHARE)
+
+
+def test_partials_of_sound_without_words_keep_to_their_share_after_the_first() -> None:
+    asked = partials(PartialPacing(), [0.15] * (MAX_EMPTY + 3), has_words=False)
+    spacings = [b - a for a, b in pairwise(asked)]
+    assert spacings == pytest.approx([0.15] * (MAX_EMPTY - 1) + [0.15 / SHARE] * 3)

@@ -34,9 +34,15 @@ class Talk:
     """An utterance that is spoken frame by frame in real time, with the edges of a VAD."""
 
     def __init__(
-        self, asr: LevelAsr, tasks: asyncio.TaskGroup, options: AsrOptions = ENGLISH
+        self,
+        asr: LevelAsr,
+        tasks: asyncio.TaskGroup,
+        options: AsrOptions = ENGLISH,
+        before_speech: int | None = None,
     ) -> None:
-        self.utterance = TranscriptStream(asr, "item", options, LoopClock(), tasks)
+        self.utterance = TranscriptStream(
+            asr, "item", options, LoopClock(), tasks, before_speech=before_speech
+        )
         self.told: list[tuple[float, PartialHypothesis, int]] = []
         self.errors: list[EarshotError] = []
         self.samples = self._speech_end = 0
@@ -73,12 +79,13 @@ def talk(
     asr: LevelAsr,
     scenario: Callable[[Talk], Awaitable[None]],
     options: AsrOptions = ENGLISH,
+    before_speech: int | None = None,
 ) -> Talk:
     talks: list[Talk] = []
 
     async def main() -> None:
         async with asyncio.TaskGroup() as tasks:
-            talks.append(Talk(asr, tasks, options))
+            talks.append(Talk(asr, tasks, options, before_speech))
             await scenario(talks[0])
             talks[0].utterance.discard()
 
@@ -225,6 +232,33 @@ def test_partials_take_at_most_their_share(delay_s: float) -> None:
     assert all(spacing >= delay_s / SHARE - 1e-6 for spacing in spacings)
     assert max(spacings) <= max(0.2, delay_s / SHARE) + 0.021
     assert asr.most_running == 1
+
+
+@pytest.mark.parametrize(("lead_ms", "first_ms"), [(300, 580), (100, 380), (600, 700)])
+def test_the_first_partial_needs_little_speech(lead_ms: int, first_ms: int) -> None:
+    asr = LevelAsr(0.1)
+
+    async def scenario(talk: Talk) -> None:
+        await talk.say((SILENCE, lead_ms), (1000, 600))
+
+    talk(asr, scenario, before_speech=lead_ms * 16)
+    assert asked(asr, DecodePriority.PARTIAL)[0] == pytest.approx(first_ms / 1000)
+
+
+class LateWords(LevelAsr):
+    """A recogniser that finds no words in less than 800 ms of audio."""
+
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
+        result = await super().decode(item, priority)
+        return result if len(item.pcm) >= 800 * 16 else AsrResult("", 0.0, "en")
+
+
+def test_a_partial_without_words_is_followed_as_soon_as_it_returns() -> None:
+    asr = LateWords(0.15)
+    said(asr, (1000, 1600))
+    times = asked(asr, DecodePriority.PARTIAL)
+    assert times[:2] == pytest.approx([0.7, 0.85], abs=0.02)
+    assert times[2] - times[1] == pytest.approx(0.15 / SHARE, abs=0.02), "the second had words"
 
 
 def test_refused_partials_become_rare_and_return() -> None:
