@@ -8,8 +8,8 @@ from pipeline.transcription.stitching import words_of
 EVERY_S = 0.2
 "Shortest time between partials. It is about one syllable, so words appear as they are spoken."
 FIRST_EVERY_S = 0.1
-"""The same while no words were found yet, so that nothing is shown. A partial of the first 0.3 s of
-speech often has none, and the next one at the usual pace came half a second later."""
+"""The same while no words were found yet, so that nothing is shown. More than half of the first
+partials have none, and at the usual pace the next one comes half a second later."""
 MAX_EMPTY = 3
 "Partials without words after which the pace is the usual one: there may be none in the sound."
 SHARE = 1 / 3
