@@ -54,9 +54,9 @@ MAX_CPU_WORKERS = 4
 "Most worker processes of one model on the processor."
 TINY_MB = (30.0, 100.0)
 """Least and largest size as float16 of models that have two workers on two cores or more, each with
-half of the threads. With one worker, a quarter of the final decodes waited for another decode of the
-same utterance, 100 ms and more. A second thread makes a decode of tiny.en no faster. Larger models
-need the threads, and smaller ones make nobody wait."""
+half of the threads. With one worker, a quarter of the final decodes waited for another decode of
+the same utterance, 100 ms and more. A second thread makes a decode of tiny.en no faster. Larger
+models need the threads, and smaller ones make nobody wait."""
 TINY_WORKERS = 2
 "Least number of workers of these models."
 GPU_THREADS = 4
