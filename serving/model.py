@@ -36,6 +36,11 @@ class LoadedModel(Protocol[InfoT_co]):
         """True if the model can compute now. A worker that crashed is restarted."""
         ...
 
+    @property
+    def waiting(self) -> int:
+        """Number of requests in its queue, which no worker has taken yet."""
+        ...
+
     async def run(self) -> None:
         """Keeps the model running until it is cancelled. Raises EngineError when the very first
         load fails."""

@@ -38,6 +38,7 @@ class FakeServed:
     is_ready: bool = False
     decoded: int = 0
     request: str = ""
+    waiting: int = 0
     is_stopped: bool = False
     ends_in_s: float = 0.0
     "The time that it takes to leave the memory."

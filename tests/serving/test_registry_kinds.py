@@ -29,6 +29,7 @@ class LoadedVoice:
     name: str
     is_ready: bool = False
     is_warm: bool = False
+    waiting: int = 0
 
     async def run(self) -> None:
         try:

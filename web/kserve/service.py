@@ -15,7 +15,7 @@ from serving.model import AnyModel
 from serving.registry import ModelListing, ModelRegistry
 from serving.text.model import Embedder, ServedClip, ServedTextModel
 from web.kserve import speech, texts
-from web.kserve.metrics import exposition
+from web.kserve.metrics import ProcessorMeter, exposition
 from web.kserve.speech import SpeechModels, sequence_step, speech_items, transcripts
 from web.kserve.statistics import ModelStatistics, Stage
 from web.kserve.tensors import InferRequest, InferResponse, Tensor
@@ -70,6 +70,7 @@ class KserveService:
         self._speech, self._registry = speech_models, registry
         self._clock, self._is_loaded, self._server_version = clock, is_loaded, version
         self._statistics: dict[str, ModelStatistics] = {}
+        self._processor = ProcessorMeter()
         self._calls = CapacityLimit(
             MAX_CALLS,
             "{limit} requests are being computed, the limit",
@@ -154,8 +155,13 @@ class KserveService:
         }
 
     def metrics(self) -> str:
-        """Returns the statistics of all models that had a request, as text for Prometheus."""
-        return exposition(dict(sorted(self._statistics.items())), VERSION)
+        """Returns the statistics of all models that are loaded or had a request, as text for
+        Prometheus."""
+        ready = (entry["name"] for entry in self.index(only_ready=True))
+        names = sorted({*ready, *self._statistics})
+        models = {name: self._statistics.get(name, ModelStatistics()) for name in names}
+        pending = {name: self._pending(name) for name in names}
+        return exposition(models, pending, self._processor, VERSION)
 
     def index(self, *, only_ready: bool = False) -> list[Fields]:
         """Returns all models with their states."""
@@ -191,8 +197,8 @@ class KserveService:
             else:
                 assert isinstance(model, ServedTextModel)
                 outputs, size, computed = await self._embed(request, model)
-        except BaseException:
-            statistics.fail.add(perf_counter_ns() - arrived_ns)
+        except BaseException as error:
+            statistics.add_failure(perf_counter_ns() - arrived_ns, error)
             raise
         response = InferResponse(request.model, VERSION, request.id, (outputs,))
         stages: Mapping[Stage, int] = {
@@ -229,6 +235,16 @@ class KserveService:
         began_ns = perf_counter_ns()
         output = await texts.embed(model, asked)
         return output, len(asked.contents), (began_ns, perf_counter_ns())
+
+    def _pending(self, name: str) -> int:
+        """Returns how many requests of all doors wait for a model: in its queue, or for its
+        load."""
+        models = (self._registry.get(kind, _recogniser_name(name)) for kind in KINDS)
+        model = next((found for found in models if found is not None), None)
+        if model is None:
+            return 0  # deleted after its last request
+        waiting: int = model.uses if model.loaded is None else model.loaded.waiting
+        return waiting
 
     def _form(
         self, model: AnyModel

@@ -1,8 +1,17 @@
 """Counts requests and their times per model, as Triton reports them."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from core.errors import EngineError, OverloadedError, first_error
+
+FailureReason = Literal["REJECTED", "CANCELED", "BACKEND", "OTHER"]
+FAILURE_REASONS: tuple[FailureReason, ...] = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+"""Reasons for which Triton counts failed requests. REJECTED: a queue is full or the server stops.
+CANCELED: the client has left. BACKEND: the model failed. OTHER: mostly a wrong request."""
 
 Stage = Literal["queue", "compute_input", "compute_infer", "compute_output"]
 STAGES: tuple[Stage, ...] = ("queue", "compute_input", "compute_infer", "compute_output")
@@ -25,6 +34,19 @@ class Duration:
         return {"count": self.count, "ns": self.ns}
 
 
+def failure_reason(error: BaseException) -> FailureReason:
+    """Returns Triton's name of the reason for which a request failed."""
+    match first_error(error):
+        case asyncio.CancelledError():
+            return "CANCELED"
+        case OverloadedError():
+            return "REJECTED"
+        case EngineError():
+            return "BACKEND"
+        case _:
+            return "OTHER"
+
+
 def _durations() -> dict[Stage, Duration]:
     return {stage: Duration() for stage in STAGES}
 
@@ -39,6 +61,8 @@ class ModelStatistics:
     "Number of texts or recordings."
     success: Duration = field(default_factory=Duration)
     fail: Duration = field(default_factory=Duration)
+    failures: Counter[FailureReason] = field(default_factory=Counter)
+    "Failed requests by reason."
     stages: dict[Stage, Duration] = field(default_factory=_durations)
     batches: dict[int, dict[Stage, Duration]] = field(default_factory=dict)
     "Number of texts or recordings of a request -> times of the requests with so many."
@@ -52,6 +76,11 @@ class ModelStatistics:
         for stage in STAGES:
             self.stages[stage].add(stages_ns[stage])
             batch[stage].add(stages_ns[stage])
+
+    def add_failure(self, ns: int, error: BaseException) -> None:
+        """Adds a request that failed with this error after `ns`."""
+        self.fail.add(ns)
+        self.failures[failure_reason(error)] += 1
 
     def fields(self, name: str, version: str) -> dict[str, Any]:
         """Returns the statistics as fields of a message."""

@@ -140,6 +140,8 @@ def test_texts_become_vectors_over_both_protocols(ports: Ports) -> None:
     counters = httpx.get(f"{ports.metrics}/metrics")
     assert counters.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert 'nv_inference_count{model="tiny-embedder",version="1"} 6\n' in counters.text
+    waiting = 'nv_inference_pending_request_count{model="infer_bls",version="1"} 0\n'
+    assert waiting in counters.text
     assert httpx.get(f"{ports.metrics}/v2").status_code == 404
 
 
