@@ -400,7 +400,13 @@ def _text_routes(
     )
     names = (ASSISTANT, engines.choices["llm"].name, *engines.remote.language_models())
     models = OllamaModels(
-        lambda: names, engines.embedders, engines.rerankers, texts, pulls, removal
+        lambda: names,
+        engines.embedders,
+        engines.rerankers,
+        engines.remote,
+        texts,
+        pulls,
+        removal,
     )
     ollama = OllamaDoor(chat, backend.session_services.clock, product_version())
     return (
@@ -424,6 +430,7 @@ def _ingrain_routes(
     door = IngrainDoor(
         engines.embedders,
         engines.clips,
+        engines.remote,
         images,
         engines.registry,
         settings,
@@ -441,6 +448,7 @@ def _kserve_doors(backend: Backend) -> KserveDoors:
     service = KserveService(
         SpeechModels(backend.transcriber, sequences, services.engines.recogniser),
         engines.registry,
+        engines.remote,
         services.clock,
         engines.is_loaded,
         product_version(),

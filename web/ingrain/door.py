@@ -9,12 +9,13 @@ import msgspec
 import numpy as np
 from aiohttp import web as aioweb
 
-from core.errors import NotFound, RequestError
+from core.errors import Conflict, NotFound, RequestError
 from core.http.client_connection import while_connected
 from core.http.routes import JSON
 from engines.registry import EngineKind
 from serving.registry import ModelListing, ModelRegistry
-from serving.text.model import Clips, Embedder, Embedders, ServedClip
+from serving.remote.models import RemoteModel, RemoteModels
+from serving.text.model import Clips, Embedder, Embedders, ServedClip, ServedTextModel
 from web.images import RequestImages, places
 from web.ingrain.fields import (
     HUB_PREFIX,
@@ -27,8 +28,9 @@ from web.ingrain.fields import (
 from web.ingrain.settings import IngrainSettings
 from web.ingrain.statistics import model_statistics
 from web.openai.limits import RequestLimit
-from web.openai.text.door import Floats, clip_vectors_of, vectors_of
+from web.openai.text.door import clip_vectors_of, vectors_of
 from web.openai.text.fields import check_texts
+from web.openai.text.results import Floats, remote_vectors
 
 ModelAction = Callable[[str], Coroutine[Any, Any, None]]
 
@@ -43,6 +45,9 @@ LIBRARIES: Mapping[EngineKind, Library] = {"embed": TEXTS, "clip": IMAGES}
 BAD_IMAGE = "Invalid image. Please provide a valid image URL or a base64 encoded image."
 "Beginning of Ingrain's error for an image."
 BAD_IMAGE_CODES = ("image_too_large", "invalid_image")
+
+SIZE_TEXT = "size"
+"Text whose vector shows how long the vectors of another server's model are."
 
 CLIENT = "ingrain-client/"
 "Beginning of the header User-Agent of Ingrain's own client. Lists for it have the later form."
@@ -66,6 +71,7 @@ class IngrainDoor:
         self,
         embedders: Embedders,
         clips: Clips,
+        remote: RemoteModels,
         images: RequestImages,
         registry: ModelRegistry,
         settings: IngrainSettings,
@@ -74,10 +80,12 @@ class IngrainDoor:
         limit: RequestLimit,
         port: IngrainPort,
     ) -> None:
-        """`download`: fetches a model into the models folder. `delete`: removes a model from the
+        """`remote`: models of other servers; those for embeddings come before our own of the same
+        name. `download`: fetches a model into the models folder. `delete`: removes a model from the
         disk. `limit`: limit of requests for embeddings. `images`: reads the images of
         requests."""
         self._embedders, self._clips, self._images = embedders, clips, images
+        self._remote = remote
         self._registry, self._settings = registry, settings
         self._download, self._delete = download, delete
         self._limit, self._port = limit, port
@@ -100,16 +108,17 @@ class IngrainDoor:
             model = self._find(name)
         if model is None:
             raise self._unknown(name)
-        if library not in (None, LIBRARIES[model.kind]):
+        its_library = TEXTS if isinstance(model, RemoteModel) else LIBRARIES[model.kind]
+        if library not in (None, its_library):
             raise RequestError(
-                f"Model {name[:64]} is one of {LIBRARIES[model.kind]}, not of {library}.",
+                f"Model {name[:64]} is one of {its_library}, not of {library}.",
                 code="unsupported_operation",
                 param="library",
             )
         title = fields.model
         if fields.pretrained:
             title += f" with checkpoint {fields.pretrained}"
-        if model.loaded is not None:
+        if isinstance(model, RemoteModel) or model.loaded is not None:
             return _message(f"Model {title} is already loaded.")
         with model.in_use():
             await model.load()
@@ -126,6 +135,8 @@ class IngrainDoor:
         model = self._find(fields.lookup_name)
         if model is None and not fields.is_first_generation:
             raise self._unknown(fields.lookup_name)
+        if isinstance(model, RemoteModel):
+            raise _elsewhere(model)
         if model is None or model.loaded is None:
             return _message(f"Model {fields.model} is not loaded.")
         await self._registry.unload(model)
@@ -135,6 +146,8 @@ class IngrainDoor:
         """Handles `POST /delete_model` and `DELETE /delete_model`. Raises NotFound, Conflict."""
         fields = decode_ingrain(await request.read(), IngrainModelFields)
         model = self._find(fields.lookup_name)
+        if isinstance(model, RemoteModel):
+            raise _elsewhere(model)
         if model is not None:
             await self._delete(model.offer.name)
         elif not fields.is_first_generation:
@@ -148,6 +161,7 @@ class IngrainDoor:
             for listing, library in self._listing()
             if listing.state == "loaded"
         ]
+        found += [(name, TEXTS) for name in self._remote_names()]
         if self._is_later_generation(request):
             entries = [{"name": name, "library": library} for name, library in found]
             return _json({"models": entries})
@@ -165,14 +179,22 @@ class IngrainDoor:
             for listing, library in self._listing()
             if listing.state != "unusable"
         ]
+        models += [
+            {"name": name, **({"library": TEXTS} if is_later else {}), "state": "READY"}
+            for name in self._remote_names()
+        ]
         return _json({"models": models})
 
     async def embedding_size(self, request: aioweb.Request) -> aioweb.Response:
-        """Handles `GET /model_embedding_size`. Raises NotFound, RequestError."""
+        """Handles `GET /model_embedding_size`. Another server's model computes a text for that.
+        Raises NotFound, RequestError, OverloadedError, EngineError."""
         name = request.query.get("name", "").removeprefix(HUB_PREFIX)
         model = self._find(name)
         if model is None:
             raise self._unknown(name)
+        if isinstance(model, RemoteModel):
+            (row,) = (await while_connected(request, remote_vectors(model, [SIZE_TEXT]))).rows
+            return _json({"embeddingSize": len(row)})
         return _json({"embeddingSize": model.info.dimensions})
 
     async def classification_labels(self, request: aioweb.Request) -> aioweb.Response:
@@ -244,7 +266,7 @@ class IngrainDoor:
         models = []
         for listing, library in self._listing():
             model = self._find(listing.offer.name)
-            if model is not None and model.loaded is not None:
+            if isinstance(model, ServedTextModel) and model.loaded is not None:
                 tower = "text_encoder" if library == TEXTS else "encoder"
                 shown = _shown_name(listing)
                 name = f"{shown}/{tower}" if is_later else shown.replace("/", "_")
@@ -253,12 +275,17 @@ class IngrainDoor:
         return _json(camel_case(answer) if is_later else answer)
 
     async def _vectors(self, fields: IngrainEmbedFields, texts: Sequence[str]) -> list[list[float]]:
-        """Returns the vectors of the texts. A text that is too long is cut."""
+        """Returns the vectors of the texts. A text that is too long is cut; another server does
+        as it likes."""
         model = self._loaded(fields)
         if not texts:
             return []
         check_texts("text", texts)
-        _check_length(fields, model)
+        if isinstance(model, RemoteModel):
+            vectors = await remote_vectors(model, texts)
+            _check_length(fields, len(vectors.rows[0]))
+            return [_shaped(row, fields).tolist() for row in vectors.rows]
+        _check_length(fields, model.info.dimensions)
         async with self._limit.take():
             if isinstance(model, ServedClip):
                 vectors = await clip_vectors_of(model, texts, is_cut=True, param="text")
@@ -273,7 +300,7 @@ class IngrainDoor:
         model = self._loaded(fields)
         if not isinstance(model, ServedClip):
             raise _no_images(fields.model)
-        _check_length(fields, model)
+        _check_length(fields, model.info.dimensions)
         async with self._limit.take():
             try:
                 references = dict(zip(places("image", len(images)), images, strict=True))
@@ -292,11 +319,14 @@ class IngrainDoor:
             for listing in models.listing():
                 yield listing, library
 
-    def _loaded(self, fields: IngrainEmbedFields) -> Embedder | ServedClip:
+    def _remote_names(self) -> list[str]:
+        return [model.name for model in self._remote if model.kind == "embed"]
+
+    def _loaded(self, fields: IngrainEmbedFields) -> Embedder | ServedClip | RemoteModel:
         """Returns a model that a client has loaded. Raises RequestError: Ingrain loads no model by
         itself."""
         model = self._find(fields.lookup_name)
-        if model is None or model.loaded is None:
+        if model is None or (not isinstance(model, RemoteModel) and model.loaded is None):
             raise RequestError(
                 f"Model {fields.model[:64]} is not loaded. Load the model first using /load_model.",
                 code="model_not_loaded",
@@ -304,17 +334,18 @@ class IngrainDoor:
             )
         return model
 
-    def _find(self, name: str) -> Embedder | ServedClip | None:
+    def _find(self, name: str) -> Embedder | ServedClip | RemoteModel | None:
         """Returns the model with this name. sentence-transformers' own models are also known
         without the name of their organisation."""
         return (
-            self._embedders.get(name)
+            self._remote.get("embed", name)
+            or self._embedders.get(name)
             or self._clips.get(name)
             or self._embedders.get(name.rpartition("/")[2])
         )
 
     def _unknown(self, name: str) -> NotFound:
-        names = ", ".join((*self._embedders, *self._clips))
+        names = ", ".join((*self._embedders, *self._clips, *self._remote_names()))
         return NotFound(
             f"Model {name[:64]} not found. Models of this server:"
             f" {names or 'none: no model for embeddings is installed'}.",
@@ -345,15 +376,19 @@ def _passed_ms(began_s: float) -> float:
     return 1000 * (perf_counter() - began_s)
 
 
-def _check_length(fields: IngrainEmbedFields, model: Embedder | ServedClip) -> None:
-    """Raises RequestError if the request asks for longer vectors than the model makes."""
-    size = model.info.dimensions
+def _check_length(fields: IngrainEmbedFields, size: int) -> None:
+    """Raises RequestError if the request asks for longer vectors than the model's, which have
+    `size` numbers."""
     if fields.n_dims is not None and fields.n_dims > size:
         raise RequestError(
             f"Invalid value for 'n_dims': {fields.n_dims}. Allowed: 1 to {size}.",
             code="invalid_value",
             param="n_dims",
         )
+
+
+def _elsewhere(model: RemoteModel) -> Conflict:
+    return Conflict(f"Model {model.name} is loaded by another server.", code="model_is_remote")
 
 
 def _no_timm() -> RequestError:

@@ -21,7 +21,7 @@ from web.openai.json_body import decode_json
 _TAG = "kserve"
 _UNKNOWN = ("model_not_found",)
 _LOAD = (*_UNKNOWN, "engine_busy", "engine_crashed", "engine_failed", "engine_missing")
-_UNLOAD = (*_UNKNOWN, "model_busy", "model_is_default", "model_pinned")
+_UNLOAD = (*_UNKNOWN, "model_busy", "model_is_default", "model_is_remote", "model_pinned")
 _INFER = (
     *_LOAD,
     "client_gone",
@@ -30,9 +30,11 @@ _INFER = (
     "empty_array",
     "empty_string",
     "engine_timeout",
+    "engine_unreachable",
     "invalid_json",
     "invalid_value",
     "missing_required_parameter",
+    "refused_by_model",
     "server_full",
     "string_above_max_length",
     "too_large",

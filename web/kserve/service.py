@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 from time import perf_counter_ns
 from typing import Any
 
-from core.errors import NotFound, RequestError
+from core.errors import Conflict, NotFound, RequestError
 from core.limits import CapacityLimit
 from core.ports import Clock
 from engines.registry import EngineKind
 from serving.model import AnyModel
 from serving.registry import ModelListing, ModelRegistry
+from serving.remote.models import RemoteModel, RemoteModels
 from serving.text.model import Embedder, ServedClip, ServedTextModel
 from web.kserve import speech, texts
 from web.kserve.metrics import ProcessorMeter, exposition
@@ -61,13 +62,15 @@ class KserveService:
         self,
         speech_models: SpeechModels,
         registry: ModelRegistry,
+        remote: RemoteModels,
         clock: Clock,
         is_loaded: Callable[[], bool],
         version: str,
     ) -> None:
-        """`is_loaded`: returns True while the default recogniser is loaded. `version`: that of
+        """`remote`: models of other servers; those for embeddings come before our own of the same
+        name. `is_loaded`: returns True while the default recogniser is loaded. `version`: that of
         this server."""
-        self._speech, self._registry = speech_models, registry
+        self._speech, self._registry, self._remote = speech_models, registry, remote
         self._clock, self._is_loaded, self._server_version = clock, is_loaded, version
         self._statistics: dict[str, ModelStatistics] = {}
         self._processor = ProcessorMeter()
@@ -92,7 +95,8 @@ class KserveService:
 
     def is_model_ready(self, name: str, version: str = "") -> bool:
         """Returns True if the model is loaded. Raises NotFound."""
-        return self._find(name, version).is_ready
+        model = self._find(name, version)
+        return isinstance(model, RemoteModel) or model.is_ready
 
     def server_metadata(self) -> Fields:
         """Returns name, version and extensions of the server."""
@@ -167,20 +171,29 @@ class KserveService:
         """Returns all models with their states."""
         listings = self._registry.listing()
         found = [_entry(listing) for kind in KINDS for listing in listings.get(kind, ())]
-        default = self._find(SPEECH_NAMES[0])
-        state = {"state": "READY"} if default.is_ready else {"state": "UNAVAILABLE", "reason": ""}
+        is_ready = self.is_model_ready(SPEECH_NAMES[0])
+        state = {"state": "READY"} if is_ready else {"state": "UNAVAILABLE", "reason": ""}
         found += [{"name": name, "version": VERSION, **state} for name in SPEECH_NAMES]
+        found += [
+            {"name": name, "version": VERSION, "state": "READY"} for name in self._remote_names()
+        ]
         return [entry for entry in found if entry["state"] == "READY" or not only_ready]
 
     async def load(self, name: str) -> None:
         """Loads a model, and waits for it. Raises NotFound, OverloadedError, EngineError."""
         model = self._find(name)
+        if isinstance(model, RemoteModel):
+            return  # its server loads it
         with model.in_use():
             await model.load()
 
     async def unload(self, name: str) -> None:
-        """Unloads a model, and waits for it. Raises NotFound; Conflict for one that is in use."""
-        await self._registry.unload(self._find(name))
+        """Unloads a model, and waits for it. Raises NotFound; Conflict for one that is in use or
+        on another server."""
+        model = self._find(name)
+        if isinstance(model, RemoteModel):
+            raise Conflict(f"{name} is loaded by another server", code="model_is_remote")
+        await self._registry.unload(model)
 
     async def infer(self, request: InferRequest, caller: str, arrived_ns: int) -> InferResponse:
         """Computes a request. `caller`: address of the client, to which its sequences belong.
@@ -192,11 +205,10 @@ class KserveService:
         began_ns = perf_counter_ns()
         statistics = self._statistics.setdefault(request.model, ModelStatistics())
         try:
-            if model.kind == "asr":
-                outputs, size, computed = await self._recognise(request, caller)
-            else:
-                assert isinstance(model, ServedTextModel)
+            if isinstance(model, RemoteModel | ServedTextModel):
                 outputs, size, computed = await self._embed(request, model)
+            else:
+                outputs, size, computed = await self._recognise(request, caller)
         except BaseException as error:
             statistics.add_failure(perf_counter_ns() - arrived_ns, error)
             raise
@@ -228,10 +240,11 @@ class KserveService:
         return transcripts(words), len(items), times
 
     async def _embed(
-        self, request: InferRequest, model: Embedder | ServedClip
+        self, request: InferRequest, model: Embedder | ServedClip | RemoteModel
     ) -> tuple[Tensor, int, tuple[int, int]]:
-        _check_outputs(request, texts.outputs(model.info))
-        asked = texts.embedding_request(request, model.info)
+        info = texts.info_of(model)
+        _check_outputs(request, texts.outputs(info))
+        asked = texts.embedding_request(request, info)
         began_ns = perf_counter_ns()
         output = await texts.embed(model, asked)
         return output, len(asked.contents), (began_ns, perf_counter_ns())
@@ -239,24 +252,35 @@ class KserveService:
     def _pending(self, name: str) -> int:
         """Returns how many requests of all doors wait for a model: in its queue, or for its
         load."""
-        models = (self._registry.get(kind, _recogniser_name(name)) for kind in KINDS)
-        model = next((found for found in models if found is not None), None)
-        if model is None:
-            return 0  # deleted after its last request
+        model = self._lookup(name)
+        if model is None or isinstance(model, RemoteModel):
+            return 0  # deleted after its last request, or its own server has the queue
         waiting: int = model.uses if model.loaded is None else model.loaded.waiting
         return waiting
 
     def _form(
-        self, model: AnyModel
+        self, model: AnyModel | RemoteModel
     ) -> tuple[Sequence[Fields], frozenset[str], Sequence[Fields], int]:
         """Returns inputs, names of the optional ones, outputs, and the largest batch."""
-        if model.kind == "asr":
+        if not isinstance(model, RemoteModel) and model.kind == "asr":
             return speech.INPUTS, speech.OPTIONAL_INPUTS, speech.OUTPUTS, speech.MAX_BATCH
-        inputs = texts.inputs(model.info)
+        info = texts.info_of(model)
+        inputs = texts.inputs(info)
         optional = frozenset(entry["name"] for entry in inputs if len(inputs) > 1)
-        return inputs, optional, texts.outputs(model.info), texts.MAX_INPUTS
+        return inputs, optional, texts.outputs(info), texts.MAX_INPUTS
 
-    def _find(self, name: str, version: str = "") -> AnyModel:
+    def _remote_names(self) -> list[str]:
+        """Returns the models of other servers that this protocol serves."""
+        return [model.name for model in self._remote if model.kind == "embed"]
+
+    def _lookup(self, name: str) -> AnyModel | RemoteModel | None:
+        """Returns a model; None if there is none of that name."""
+        if remote := self._remote.get("embed", name):
+            return remote
+        found = (self._registry.get(kind, _recogniser_name(name)) for kind in KINDS)
+        return next((model for model in found if model is not None), None)
+
+    def _find(self, name: str, version: str = "") -> AnyModel | RemoteModel:
         """Returns a model. Raises NotFound."""
         if version not in ("", VERSION):
             raise NotFound(
@@ -264,11 +288,11 @@ class KserveService:
                 code="model_not_found",
                 param="version",
             )
-        found = (self._registry.get(kind, _recogniser_name(name)) for kind in KINDS)
-        model = next((candidate for candidate in found if candidate is not None), None)
+        model = self._lookup(name)
         if model is None:
             listings = self._registry.listing()
             names = [listing.offer.name for kind in KINDS for listing in listings.get(kind, ())]
+            names += self._remote_names()
             raise NotFound(
                 f"Unknown model {name[:64]!r}. Allowed: {', '.join((*names, *SPEECH_NAMES))}.",
                 code="model_not_found",

@@ -16,6 +16,7 @@ from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.http.streaming import send
 from serving.registry import ModelListing
+from serving.remote.models import RemoteModels
 from serving.text.model import Embedders, Rerankers, ServedTextModel
 from web.ollama.fields import (
     LATEST,
@@ -111,6 +112,7 @@ class OllamaModels:
     "Returns the models that chat requests may name."
     embedders: Embedders
     rerankers: Rerankers
+    remote: RemoteModels
     texts: TextDoor
     downloads: ModelDownloads
     removal: ModelRemoval
@@ -125,13 +127,16 @@ class OllamaModelsDoor:
     async def tags(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /api/tags`."""
         chat_cards = [_card(name) for name in self._models.chat_names()]
-        return json_response({"models": [*chat_cards, *map(_text_card, self._listing())]})
+        remote_cards = [_card(name) for name in self._remote_names()]
+        text_cards = map(_text_card, self._listing())
+        return json_response({"models": [*chat_cards, *remote_cards, *text_cards]})
 
     async def running(self, _: aioweb.Request) -> aioweb.Response:
-        """Handles `GET /api/ps`: models for chats are always ready, others if they are loaded."""
-        chat_cards = [
+        """Handles `GET /api/ps`: models for chats and of other servers are always ready, others if
+        they are loaded."""
+        ready_cards = [
             {**_card(name), "expires_at": NEVER, "size_vram": 0}
-            for name in self._models.chat_names()
+            for name in (*self._models.chat_names(), *self._remote_names())
         ]
         text_cards = [
             {
@@ -143,13 +148,16 @@ class OllamaModelsDoor:
             for listing in self._listing()
             if listing.state == "loaded"
         ]
-        return json_response({"models": [*chat_cards, *text_cards]})
+        return json_response({"models": [*ready_cards, *text_cards]})
 
     async def show(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /api/show`. Raises NotFound model_not_found."""
         name = decode_json(await request.read(), OllamaModelFields).chosen()
         if name in self._models.chat_names():
             return json_response(_shown(_card(name), {}, ["completion", "tools"]))
+        if name in self._remote_names():
+            is_embedder = self._models.remote.get("embed", name) is not None
+            return json_response(_shown(_card(name), {}, ["embedding"] if is_embedder else []))
         for models, capabilities in (
             (self._models.embedders, ["embedding"]),
             (self._models.rerankers, []),
@@ -187,7 +195,7 @@ class OllamaModelsDoor:
             answer["embeddings"] = [
                 (row / max(float(np.linalg.norm(row)), 1e-12)).tolist() for row in vectors.rows
             ]
-        elif self._models.embedders.get(name) is None:
+        elif name not in self._remote_names() and self._models.embedders.get(name) is None:
             raise NotFound(f"model {name[:64]!r} not found", code="model_not_found", param="model")
         return json_response(
             {
@@ -236,6 +244,10 @@ class OllamaModelsDoor:
             decode_json(await request.read(), OllamaModelFields).chosen()
         )
         return aioweb.Response()
+
+    def _remote_names(self) -> list[str]:
+        """Returns the models of other servers for embeddings and reranking."""
+        return [model.name for model in self._models.remote if model.kind in ("embed", "rerank")]
 
     def _listing(self) -> Iterator[ModelListing]:
         for models in (self._models.embedders, self._models.rerankers):

@@ -7,6 +7,7 @@ import pytest
 
 from core.errors import RequestError
 from serving.asr.scheduling import DecodePriority
+from serving.remote.models import RemoteModels
 from tests.pipeline.fakes import LoopClock
 from tests.serving.fake_models import DECODE_S, ITEM, LOAD_S, Recognisers, World, offer
 from web.kserve.metrics import PENDING
@@ -16,7 +17,8 @@ from web.kserve.tensors import InferRequest
 
 def service_of(world: World) -> KserveService:
     no_speech = cast(Any, None)  # nothing is recognised through the service
-    return KserveService(no_speech, world.registry, LoopClock(), lambda: True, "0")
+    no_remote = RemoteModels()
+    return KserveService(no_speech, world.registry, no_remote, LoopClock(), lambda: True, "0")
 
 
 def pending(service: KserveService, model: str) -> int | None:

@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if name == "slow":
                     self.server.has_slow.set()
                     self.server.goes_on.wait(PATIENCE_S)
-                self._answer(200, {"model": name, "data": [{"embedding": VECTOR}], "extra": 1})
+                self._answer(200, _computed(name, body))
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
@@ -119,6 +119,15 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
+def _computed(model: str, body: dict[str, Any]) -> dict[str, Any]:
+    if "documents" in body:
+        scores = [0.25 * index for index in range(len(body["documents"]))]
+        results = [{"index": at, "relevance_score": one} for at, one in enumerate(scores)]
+        return {"model": model, "results": results, "usage": {"total_tokens": 9}}
+    count = len(body["input"]) if isinstance(body["input"], list) else 1
+    return {"model": model, "data": [{"embedding": VECTOR}] * count, "extra": 1}
+
+
 def field_of(form: Message, name: str) -> bytes:
     """Returns the bytes of a part of a form."""
     (found,) = [
@@ -141,7 +150,15 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def url(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def ingrain_port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def url(
+    upstream: Upstream, ingrain_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("remote")
     key = folder / "key"
     key.write_text("upstream-key\n", encoding="utf-8")
@@ -167,7 +184,10 @@ def url(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         )
         config = folder / "earshot.toml"
         config.write_text("".join(f"[remote.{table}" for table in tables), encoding="utf-8")
-        settings = {"EARSHOT_PATHS__MODELS_DIR": str(folder)}
+        settings = {
+            "EARSHOT_PATHS__MODELS_DIR": str(folder),
+            "EARSHOT_INGRAIN__PORT": str(ingrain_port),
+        }
         with serving(folder, "--config", str(config), settings=settings) as server:
             yield server.url
 
@@ -214,6 +234,86 @@ def test_each_failure_has_its_status_and_repeats_no_text(
     answer = _embedded(url, model)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert "secret cat" not in answer.text
+
+
+OTHER_DOORS = ("llama.cpp", "ollama", "kserve", "ingrain")
+"Doors with a form of their own for embeddings."
+
+
+def _vector_of(door: str, url: str, ingrain_port: int, model: str) -> tuple[httpx.Response, Any]:
+    """Asks one of the other doors for a vector; returns its answer, and the vector if there is
+    one."""
+    tensor = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["secret cat"]}
+    address, body, place = {
+        "llama.cpp": (
+            f"{url}/embedding",
+            {"model": model, "content": "secret cat"},
+            lambda found: found[0]["embedding"][0],
+        ),
+        "ollama": (
+            f"{url}/api/embed",
+            {"model": model, "input": "secret cat"},
+            lambda found: found["embeddings"][0],
+        ),
+        "kserve": (
+            f"{url}/v2/models/{model}/infer",
+            {"inputs": [tensor]},
+            lambda found: found["outputs"][0]["data"],
+        ),
+        "ingrain": (
+            f"http://127.0.0.1:{ingrain_port}/embed_text",
+            {"name": model, "text": "secret cat"},
+            lambda found: found["embeddings"][0],
+        ),
+    }[door]
+    answer = httpx.post(address, json=body, timeout=PATIENCE_S)
+    return answer, place(answer.json()) if answer.status_code == 200 else None
+
+
+@pytest.mark.parametrize("door", OTHER_DOORS)
+def test_other_doors_get_vectors_of_the_other_server(
+    url: str, ingrain_port: int, upstream: Upstream, door: str
+) -> None:
+    _, vector = _vector_of(door, url, ingrain_port, "big")
+    assert len(vector) == len(VECTOR)
+    assert len(set(vector)) == 1
+    expected = {"model": "org/big", "input": ["secret cat"]}
+    assert upstream.got[-1] == ("/v1/embeddings", "Bearer upstream-key", expected)
+
+
+@pytest.mark.parametrize("door", OTHER_DOORS)
+@pytest.mark.parametrize(
+    ("model", "status"), [("refuses", 400), ("fails", 502), ("gone", 502), ("late", 504)]
+)
+def test_other_doors_have_the_same_failures(
+    url: str, ingrain_port: int, door: str, model: str, status: int
+) -> None:
+    answer, _ = _vector_of(door, url, ingrain_port, model)
+    assert answer.status_code == status
+    assert "secret cat" not in answer.text
+
+
+def test_llama_cpps_door_ranks_on_the_other_server(url: str, upstream: Upstream) -> None:
+    body = {"model": "ranker", "query": "secret cat", "documents": ["dog", "cat"], "top_n": 1}
+    answer = httpx.post(f"{url}/reranking", json=body, timeout=PATIENCE_S).json()
+    assert answer["results"] == [{"index": 1, "relevance_score": 0.25}]
+    assert answer["usage"]["total_tokens"] == 9
+    assert upstream.got[-1][2]["documents"] == ["dog", "cat"]  # all of them, to sort them here
+
+
+def test_other_doors_list_the_models_of_others(url: str, ingrain_port: int) -> None:
+    ingrain = f"http://127.0.0.1:{ingrain_port}"
+    assert "big" in httpx.get(f"{ingrain}/loaded_models").json()["models"]
+    answer = httpx.get(f"{ingrain}/model_embedding_size?name=big", timeout=PATIENCE_S)
+    assert answer.json() == {"embeddingSize": len(VECTOR)}
+    assert "already loaded" in httpx.post(f"{ingrain}/load_model", json={"name": "big"}).text
+    assert httpx.post(f"{ingrain}/unload_model", json={"name": "big"}).status_code == 409
+    assert httpx.get(f"{url}/v2/models/big/ready").status_code == 200
+    metadata = httpx.get(f"{url}/v2/models/big").json()
+    assert metadata["outputs"] == [{"name": "EMBEDDING", "datatype": "FP32", "shape": [-1, -1]}]
+    assert httpx.post(f"{url}/v2/repository/models/big/unload").status_code == 409
+    shown = httpx.post(f"{url}/api/show", json={"model": "big"}).json()
+    assert shown["capabilities"] == ["embedding"]
 
 
 def test_a_request_above_the_limit_is_told_to_wait(url: str, upstream: Upstream) -> None:

@@ -3,13 +3,11 @@ Cohere."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from aiohttp import web as aioweb
 from msgspec import Struct
 
@@ -42,6 +40,15 @@ from web.openai.text.fields import (
     decode_embeddings,
     decode_rerank,
 )
+from web.openai.text.results import (
+    Floats,
+    TextRanking,
+    TextVectors,
+    ranked,
+    remote_ranking,
+    remote_vectors,
+    unit_rows,
+)
 
 CHUNK_INPUTS = 16
 """Number of inputs that are computed together. Between two calls for a large request, others get
@@ -49,8 +56,6 @@ their turn."""
 
 OPENAI_MODEL_PREFIX = "text-embedding-"
 "Prefix of the names of OpenAI's models for embeddings."
-
-Floats = npt.NDArray[np.float32]
 
 
 class TextUsage(Struct, frozen=True):
@@ -94,29 +99,6 @@ class RerankScores(Struct, frozen=True):
     model: str
     results: list[RerankScore]
     usage: TextUsage
-
-
-@dataclass(frozen=True, slots=True)
-class TextVectors:
-    """Vectors of all inputs of a request."""
-
-    model: str
-    "Name of the model that computed them."
-    rows: list[Floats]
-    tokens: int
-    "Number of tokens of all inputs, with special tokens."
-
-
-@dataclass(frozen=True, slots=True)
-class TextRanking:
-    """Scores of all documents of a request."""
-
-    model: str
-    "Name of the model that computed them."
-    scores: list[float]
-    order: list[int]
-    "Positions of the documents, the best one first."
-    tokens: int
 
 
 InputT = TypeVar("InputT", str, str | tuple[int, ...])
@@ -206,7 +188,9 @@ class TextDoor:
     ) -> TextVectors:
         """Returns the vectors of checked inputs. `name`: model as the request names it.
         `dimensions`, `prompt`: as in `EmbeddingFields`. `is_cut`: True: texts that are too long are
-        cut. Raises RequestError, OverloadedError, EngineError."""
+        cut, by a model of this server. Raises RequestError, OverloadedError, EngineError."""
+        if remote := self._remote_model("embed", name, self._embedders):
+            return await remote_vectors(remote, inputs, prompt, dimensions=dimensions)
         model = _requested(self._embedders, name, "embeddings", self._clips)
         info = model.info
         length = _dimensions(info, dimensions)
@@ -254,7 +238,9 @@ class TextDoor:
 
     async def ranking(self, fields: RerankFields) -> TextRanking:
         """Returns the scores of the documents of a checked request. Raises RequestError
-        context_length_exceeded, OverloadedError, EngineError."""
+        context_length_exceeded, refused_by_model, OverloadedError, EngineError."""
+        if remote := self._remote_model("rerank", fields.model, self._rerankers):
+            return await remote_ranking(remote, fields)
         model = _requested(self._rerankers, fields.model, "reranking")
         texts = fields.texts()
         async with self._limits.rerank.take():
@@ -271,8 +257,7 @@ class TextDoor:
                 tokens += sum(result.tokens)
                 sorted_scores += result.scores
         scores = _in_given_order(sorted_scores, longest_first)
-        order = sorted(range(len(scores)), key=lambda index: -scores[index])
-        return TextRanking(model.offer.name, scores, order, tokens)
+        return ranked(model.offer.name, scores, tokens)
 
 
 TEXT_ERRORS = (
@@ -386,12 +371,6 @@ async def clip_vectors_of(
         tokens += sum(result.tokens)
         rows += _shortened(result.vectors, info, info.dimensions)
     return TextVectors(model.offer.name, rows, tokens)
-
-
-def unit_rows(vectors: TextVectors) -> TextVectors:
-    """Returns the vectors, scaled to the length 1."""
-    rows = [row / np.maximum(np.linalg.norm(row), 1e-12) for row in vectors.rows]
-    return replace(vectors, rows=rows)
 
 
 def _clip_items(inputs: Sequence[str | bytes], *, is_cut: bool) -> list[ClipItem]:
