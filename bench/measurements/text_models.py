@@ -1,10 +1,12 @@
-"""Compares embeddings and reranking with sentence-transformers behind FastAPI, in turns.
+"""Compares embeddings and reranking with sentence-transformers behind FastAPI and with infinity.
 
-    python -m bench.measurements.text_models EMBEDDER --peer PYTHON
+    python -m bench.measurements.text_models EMBEDDER --peer PYTHON --infinity PYTHON
 
-EMBEDDER is the folder of a model for embeddings. PYTHON is the interpreter of an environment with
-sentence-transformers, fastapi and uvicorn. Without `--reranker` the cross-encoder has random
-weights in the shape of MiniLM-L6. Requests for each second of the server's processor time compare
+EMBEDDER is the folder of a model for embeddings. Each PYTHON is the interpreter of an environment:
+with sentence-transformers, fastapi and uvicorn; with infinity-emb. `--infinity-onnx` names a copy
+of the model with an ONNX file, for infinity's engine of onnxruntime. infinity gets the loads of
+embeddings only. Without `--reranker` the cross-encoder has random weights in the shape of
+MiniLM-L6. The systems take turns. Requests for each second of the server's processor time compare
 systems even if the machine does other work.
 """
 
@@ -33,7 +35,9 @@ from bench.server.own_server import ServerStartError, own_server
 from bench.tools.stats import machine, markdown, percentile
 from engines.runtime.text_encoder.encoder import DEFAULT_THREADS
 
-PEER = Path(__file__).parent.parent / "peers" / "run_sentence_transformers.py"
+PROGRAMS = Path(__file__).parent.parent / "peers"
+PEER = PROGRAMS / "run_sentence_transformers.py"
+INFINITY = PROGRAMS / "run_infinity.py"
 START_S, TIMEOUT_S = 300.0, 300.0
 
 EMBEDDER, RERANKER = "embedder", "reranker"
@@ -48,7 +52,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("embedder", type=Path, metavar="EMBEDDER")
     parser.add_argument("--reranker", type=Path, metavar="FOLDER")
-    parser.add_argument("--peer", metavar="PYTHON")
+    parser.add_argument("--peer", metavar="PYTHON", help="of sentence-transformers")
+    parser.add_argument("--infinity", metavar="PYTHON")
+    parser.add_argument("--infinity-onnx", type=Path, metavar="FOLDER")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=500)
     parser.add_argument("--requests", type=int, default=2000)
@@ -71,6 +77,17 @@ class MeasuredServer:
 
     address: Address
     pid: int
+    has_reranker: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PeerProgram:
+    """The server of another project."""
+
+    title: str
+    command: Sequence[str]
+    "All of it but the option `--port`."
+    has_reranker: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +121,15 @@ async def _main(options: argparse.Namespace) -> None:
         models = Path(stack.enter_context(TemporaryDirectory(prefix="earshot-text-")))
         _lay_out(models, options)
         servers = {"Earshot": await stack.enter_async_context(_ours(models, options))}
-        if options.peer:
-            servers["sentence-transformers"] = await stack.enter_async_context(
-                _peer(models, options)
-            )
+        for peer in _peers(models, options):
+            servers[peer.title] = await stack.enter_async_context(_running(peer))
         for load in _loads(options):
-            for row in await _measured(load, servers, options.rounds):
+            able = {
+                name: server
+                for name, server in servers.items()
+                if server.has_reranker or load.kind.name != "rerank"
+            }
+            for row in await _measured(load, able, options.rounds):
                 print(f"| {' | '.join(row)} |", flush=True)
         await stack.aclose()
         for words in (2, LONG_WORDS) if options.peer else ():
@@ -192,22 +212,38 @@ async def _ours(models: Path, options: argparse.Namespace) -> AsyncIterator[Meas
         yield MeasuredServer(server.address, server.pid)
 
 
+def _peers(models: Path, options: argparse.Namespace) -> Sequence[PeerProgram]:
+    """Returns the servers of other projects that the options name."""
+    peers = []
+    if options.peer:
+        command = _peer_command(models / EMBEDDER, options)
+        command += ["--reranker", str(models / RERANKER)]
+        peers.append(PeerProgram("sentence-transformers", command, has_reranker=True))
+    if options.infinity:
+        engines = {"torch": options.embedder, "optimum": options.infinity_onnx}
+        for engine, folder in engines.items():
+            if folder is not None:
+                command = [options.infinity, str(INFINITY), "--embedder", str(folder.resolve())]
+                command += ["--name", EMBEDDER, "--engine", engine]
+                command += ["--threads", str(options.threads)]
+                peers.append(PeerProgram(f"infinity ({engine})", command, has_reranker=False))
+    return peers
+
+
 @asynccontextmanager
-async def _peer(models: Path, options: argparse.Namespace) -> AsyncIterator[MeasuredServer]:
+async def _running(peer: PeerProgram) -> AsyncIterator[MeasuredServer]:
+    """Runs a peer's server while the body runs. Raises ServerStartError, TimeoutError."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = _peer_command(models / EMBEDDER, options)
-    process = await asyncio.create_subprocess_exec(
-        *command, "--reranker", str(models / RERANKER), "--port", str(port)
-    )
+    process = await asyncio.create_subprocess_exec(*peer.command, "--port", str(port))
     try:
         address = Address(f"http://127.0.0.1:{port}")
         async with asyncio.timeout(START_S):
             while not await _accepts(port):
                 if process.returncode is not None:
-                    raise ServerStartError(f"{PEER.name} ended with code {process.returncode}")
+                    raise ServerStartError(f"{peer.title} ended with code {process.returncode}")
                 await asyncio.sleep(0.2)
-        yield MeasuredServer(address, process.pid)
+        yield MeasuredServer(address, process.pid, peer.has_reranker)
     finally:
         with suppress(ProcessLookupError):
             process.terminate()
