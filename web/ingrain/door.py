@@ -355,7 +355,8 @@ class IngrainDoor:
 
     def _is_later_generation(self, request: aioweb.Request) -> bool:
         is_client = request.headers.get("User-Agent", "").startswith(CLIENT)
-        return is_client or self._port == "models"
+        # Only the first server had one port for everything.
+        return is_client or self._port != "all"
 
 
 def _shown_name(listing: ModelListing) -> str:

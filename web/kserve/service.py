@@ -262,7 +262,7 @@ class KserveService:
         self, model: AnyModel | RemoteModel
     ) -> tuple[Sequence[Fields], frozenset[str], Sequence[Fields], int]:
         """Returns inputs, names of the optional ones, outputs, and the largest batch."""
-        if not isinstance(model, RemoteModel) and model.kind == "asr":
+        if not isinstance(model, RemoteModel | ServedTextModel):
             return speech.INPUTS, speech.OPTIONAL_INPUTS, speech.OUTPUTS, speech.MAX_BATCH
         info = texts.info_of(model)
         inputs = texts.inputs(info)

@@ -2,6 +2,7 @@
 and a small model."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -119,23 +120,35 @@ def test_a_wrong_request_is_told_what_is_wrong(
     assert message in loaded.post(path, body, 400)["detail"]
 
 
-def test_statistics_have_tritons_form_in_both_spellings(loaded: Ports) -> None:
+@pytest.mark.parametrize("headers", [CLIENT, {}])
+def test_statistics_of_the_inference_port_have_tritons_form_in_camel_case(
+    loaded: Ports, headers: dict[str, str]
+) -> None:
     before = _requests(loaded)
     loaded.post("/embed_text", {"name": NAME, "text": "cat"})
-    (model,) = loaded.get("/metrics", **CLIENT)["modelStats"]
+    (model,) = loaded.get("/metrics", **headers)["modelStats"]
     assert model["name"] == f"{NAME}/text_encoder"
     assert int(model["inferenceCount"]) == before + 1
     assert all(set(one) == {"count", "ns"} for one in model["inferenceStats"].values())
     assert int(model["inferenceStats"]["computeInfer"]["ns"]) > 0
     assert {one["batchSize"] for one in model["batchStats"]} == {"1"}
-    (model,) = loaded.get("/metrics")["model_stats"]
-    assert model["name"] == "acme_tiny"
-    assert set(model["inference_stats"]) >= {"success", "fail", "queue", "compute_infer"}
 
 
 def _requests(ports: Ports) -> int:
-    (model,) = ports.get("/metrics")["model_stats"]
-    return int(model["inference_count"])
+    (model,) = ports.get("/metrics")["modelStats"]
+    return int(model["inferenceCount"])
+
+
+def test_statistics_of_the_one_port_have_tritons_form_in_snake_case(tmp_path: Path) -> None:
+    write_embedder(tmp_path / "models/acme--tiny")
+    with opened_ports(tmp_path, INGRAIN__MODEL_PORT="0") as ports:
+        told = httpx.post(f"{ports.inference}/load_model", json={"model_name": NAME}, timeout=60)
+        assert told.status_code == 200, told.text
+        (model,) = ports.get("/metrics")["model_stats"]
+        assert model["name"] == "acme_tiny"
+        assert set(model["inference_stats"]) >= {"success", "fail", "queue", "compute_infer"}
+        (model,) = ports.get("/metrics", **CLIENT)["modelStats"]
+        assert model["name"] == f"{NAME}/text_encoder"
 
 
 def test_an_unknown_model_is_an_error_only_for_later_clients(ports: Ports) -> None:

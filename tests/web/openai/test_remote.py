@@ -244,30 +244,24 @@ def _vector_of(door: str, url: str, ingrain_port: int, model: str) -> tuple[http
     """Asks one of the other doors for a vector; returns its answer, and the vector if there is
     one."""
     tensor = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["secret cat"]}
-    address, body, place = {
-        "llama.cpp": (
-            f"{url}/embedding",
-            {"model": model, "content": "secret cat"},
-            lambda found: found[0]["embedding"][0],
-        ),
-        "ollama": (
-            f"{url}/api/embed",
-            {"model": model, "input": "secret cat"},
-            lambda found: found["embeddings"][0],
-        ),
-        "kserve": (
-            f"{url}/v2/models/{model}/infer",
-            {"inputs": [tensor]},
-            lambda found: found["outputs"][0]["data"],
-        ),
-        "ingrain": (
-            f"http://127.0.0.1:{ingrain_port}/embed_text",
-            {"name": model, "text": "secret cat"},
-            lambda found: found["embeddings"][0],
-        ),
+    ingrain = f"http://127.0.0.1:{ingrain_port}/embed_text"
+    address, body = {
+        "llama.cpp": (f"{url}/embedding", {"model": model, "content": "secret cat"}),
+        "ollama": (f"{url}/api/embed", {"model": model, "input": "secret cat"}),
+        "kserve": (f"{url}/v2/models/{model}/infer", {"inputs": [tensor]}),
+        "ingrain": (ingrain, {"name": model, "text": "secret cat"}),
     }[door]
     answer = httpx.post(address, json=body, timeout=PATIENCE_S)
-    return answer, place(answer.json()) if answer.status_code == 200 else None
+    if answer.status_code != 200:
+        return answer, None
+    match door, answer.json():
+        case "llama.cpp", [{"embedding": [vector]}]:
+            return answer, vector
+        case "kserve", {"outputs": [{"data": vector}]}:
+            return answer, vector
+        case _, {"embeddings": [vector]}:
+            return answer, vector
+    raise AssertionError(answer.text[:200])
 
 
 @pytest.mark.parametrize("door", OTHER_DOORS)
