@@ -39,7 +39,7 @@ class TextRanking:
     "As in `TextVectors`."
 
 
-class _Usage(Struct):
+class _AnswerUsage(Struct):
     prompt_tokens: int = 0
     total_tokens: int = 0
 
@@ -53,7 +53,7 @@ class _Vectors(Struct):
     """The part of an answer to a request for embeddings that is read."""
 
     data: list[_Vector]
-    usage: _Usage | None = None
+    usage: _AnswerUsage | None = None
 
 
 class _Score(Struct):
@@ -65,7 +65,7 @@ class _Scores(Struct):
     """The part of an answer to a request for reranking that is read."""
 
     results: list[_Score]
-    usage: _Usage | None = None
+    usage: _AnswerUsage | None = None
 
 
 def unit_rows(vectors: TextVectors) -> TextVectors:
@@ -136,7 +136,7 @@ def read_ranking(model: str, answer: str, count: int) -> TextRanking:
     return ranked(model, [by_index[index] for index in range(count)], _tokens(found.usage))
 
 
-def _tokens(usage: _Usage | None) -> int:
+def _tokens(usage: _AnswerUsage | None) -> int:
     return 0 if usage is None else usage.prompt_tokens or usage.total_tokens
 
 
