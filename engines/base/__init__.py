@@ -548,6 +548,10 @@ class WordMark:
     end_ms: float
 
 
+Gender = Literal["female", "male"]
+"How a voice sounds, as its makers say."
+
+
 @dataclass(frozen=True, slots=True)
 class TtsInfo:
     """Properties of a TTS engine that callers need to know."""
@@ -560,6 +564,8 @@ class TtsInfo:
     "Voice names by language (ISO 639-1). The first name is the language's default."
     has_word_times: bool = False
     "True: the engine calls `on_word` for every word."
+    genders: Mapping[str, Gender] = field(default_factory=dict)
+    "Gender by voice name, for the voices whose makers state it."
 
 
 class Tts(Protocol):

@@ -190,7 +190,15 @@ class HibariTts:
     """A `Tts` with hibari's voices."""
 
     def __init__(self, voices: Mapping[str, HibariVoice], settings: Settings) -> None:
-        self.info = TtsInfo("hibari", RATE_HZ, {LANGUAGE: tuple(voices)}, has_word_times=True)
+        from hibari.voices import VOICES
+
+        self.info = TtsInfo(
+            "hibari",
+            RATE_HZ,
+            {LANGUAGE: tuple(voices)},
+            has_word_times=True,
+            genders={name: VOICES[name]["gender"] for name in voices},
+        )
         self._voices = voices
         self._settings = settings
         self._synthesis = ThreadedSynthesis(self.info, threads=settings.threads)

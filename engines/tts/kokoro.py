@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from core.audio import AudioFrame
 from core.errors import EngineMissing
-from engines.base import TtsInfo, WordMark, WorkerProfile
+from engines.base import Gender, TtsInfo, WordMark, WorkerProfile
 from engines.tts.alignment import Phoneme, word_timings
 from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.synthesis_thread import (
@@ -46,6 +46,9 @@ LANGUAGES = {
 }
 """First letter of a voice's name -> its language (ISO 639-1), and the phonemizer's name for it.
 Japanese and Chinese voices need other phonemizers: the model does not know eSpeak's phonemes."""
+
+GENDERS: Mapping[str, Gender] = {"f": "female", "m": "male"}
+"Second letter of a voice's name -> its gender."
 
 PREFERRED_VOICES = ("af_heart", "ef_dora", "ff_siwis", "hf_alpha", "if_sara", "pf_dora")
 "Default voice of each language, if the file of voices has it."
@@ -159,7 +162,13 @@ def create(settings: Settings) -> KokoroTts:
         names = model.get_voices()
     except Exception as exc:  # onnxruntime, numpy and the phonemizer: no common base class
         raise EngineMissing("tts", "kokoro", f"does not load: {exc}") from exc
-    info = TtsInfo("kokoro", RATE_HZ, _by_language(names), has_word_times=model.has_timings)
+    info = TtsInfo(
+        "kokoro",
+        RATE_HZ,
+        _by_language(names),
+        has_word_times=model.has_timings,
+        genders={name: GENDERS[name[1:2]] for name in names if name[1:2] in GENDERS},
+    )
     if not info.voices:
         raise EngineMissing("tts", "kokoro", f"{settings.voices} has no voice of a known language")
     return KokoroTts(info, model, settings)

@@ -114,5 +114,11 @@ class EspeakTts:
 def create(settings: Settings) -> EspeakTts:
     """Returns the engine. Raises EngineMissing if the library cannot start."""
     library: EspeakLibrary = espeak_library()
-    info = TtsInfo("espeak", library.rate_hz, library.voices, has_word_times=True)
+    info = TtsInfo(
+        "espeak",
+        library.rate_hz,
+        library.voices,
+        has_word_times=True,
+        genders=library.genders,
+    )
     return EspeakTts(info, library, settings)

@@ -27,6 +27,7 @@ import numpy as np
 
 from core.audio import Pcm
 from core.errors import EngineError, EngineMissing
+from engines.base import Gender
 from engines.tts.espeak.word_times import EspeakEvent
 
 PcmSink = Callable[[Pcm], bool]
@@ -49,6 +50,9 @@ _POS_CHARACTER = 1
 _PARAMETER_RATE = 1
 _EE_OK = 0
 _EVENT_LIST_END, _EVENT_WORD, _EVENT_END = 0, 1, 5
+
+_GENDERS: Mapping[int, Gender] = {1: "male", 2: "female"}
+"Values of `espeak_VOICE.gender`; 0: not stated."
 
 _PREFERRED_NAME = {"en": "en-us"}
 "Language -> default voice, where it is not the one that the library ranks first."
@@ -96,6 +100,7 @@ class _EspeakVoice:
     "Name by which the library selects the voice; language tags do not always work."
     tags: tuple[tuple[int, str], ...]
     "(rank, language tag), the voice's own tag first; a lower rank is a better match."
+    gender: Gender | None
 
 
 class EspeakLibrary:
@@ -107,6 +112,8 @@ class EspeakLibrary:
     rate_hz: int
     voices: Mapping[str, tuple[str, ...]]
     "Language (its ISO 639-1 code if there is one) -> voice names, the default first."
+    genders: Mapping[str, Gender]
+    "Voice name -> gender, where the library states it."
 
     def __init__(self, library_path: Path, data_path: Path) -> None:
         """Loads and initialises the library. Raises EngineMissing if that fails."""
@@ -122,6 +129,7 @@ class EspeakLibrary:
         self._c.espeak_ListVoices.restype = POINTER(POINTER(_CVoice))
         self._voices = _name_voices(v for v in self._list_voices() if _has_dictionary(v, data_path))
         self.voices = _voices_by_language(self._voices)
+        self.genders = {name: v.gender for name, v in self._voices.items() if v.gender}
         self._variants = frozenset(path.name for path in (data_path / "voices" / "!v").iterdir())
         self._lock = Lock()
         self._sink: PcmSink | None = None
@@ -188,7 +196,11 @@ class EspeakLibrary:
             if not pointer:
                 return
             voice = pointer.contents
-            yield _EspeakVoice(voice.identifier.decode(), tuple(_read_tags(voice.languages)))
+            yield _EspeakVoice(
+                voice.identifier.decode(),
+                tuple(_read_tags(voice.languages)),
+                _GENDERS.get(voice.gender),
+            )
 
 
 @cache

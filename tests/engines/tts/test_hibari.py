@@ -63,6 +63,11 @@ def test_speech_is_loud_enough_and_reproducible(tts: Tts) -> None:
     np.testing.assert_array_equal(pcm, _pcm(_speak(tts, TEXT)))
 
 
+def test_the_gender_of_its_voice_is_known(tts: Tts) -> None:
+    assert tts.info.voices["en"][0] == "heart"
+    assert tts.info.genders["heart"] == "female"
+
+
 def test_sound_begins_within_60_ms(tts: Tts) -> None:
     for frame in _speak(tts, TEXT):
         audible = np.flatnonzero(np.abs(frame.pcm) > 300)

@@ -296,7 +296,9 @@ def test_numbers_are_spoken_as_words(voice: str, digits: str, words: str) -> Non
 
 
 def test_every_listed_voice_speaks() -> None:
-    voices = create(Settings()).info.voices
+    info = create(Settings()).info
+    voices = info.voices
+    assert info.genders["en-us"] == "male"
     assert {"en", "de", "fr", "es", "zh", "no"} <= voices.keys()
     assert voices["en"][:2] == ("en-us", "en-gb")
     silent = {
