@@ -15,9 +15,9 @@ from wyoming.info import (
     WakeProgram,
 )
 
-from engines.base import Tts
 from engines.base.wake import WakeWordEngine
 from pipeline.services import EngineSet
+from pipeline.speech.voices import EngineVoice, list_voices
 
 NAME = "earshot"
 "Name of all services; Home Assistant shows it."
@@ -64,13 +64,13 @@ def _tts(engines: EngineSet, version: str) -> TtsProgram:
     voices = [
         TtsVoice(
             name=name,
-            description=f"{tts.info.name}: {name}",
+            description=f"{voice.engine}: {voice.name}",
             attribution=_BY,
             installed=True,
             version=version,
-            languages=languages,
+            languages=list(voice.languages),
         )
-        for tts, name, languages in _voices(engines)
+        for name, voice in _voices(engines)
     ]
     return TtsProgram(
         name=NAME,
@@ -83,15 +83,13 @@ def _tts(engines: EngineSet, version: str) -> TtsProgram:
     )
 
 
-def _voices(engines: EngineSet) -> Iterator[tuple[Tts, str, list[str]]]:
-    """Yields each voice once, with its languages. A name that two engines have means the preferred
-    engine's voice."""
-    entries: set[str] = set()
-    for tts in engines.tts.values():
-        for name in dict.fromkeys(name for names in tts.info.voices.values() for name in names):
-            if name not in entries:
-                entries.add(name)
-                yield tts, name, [code for code, names in tts.info.voices.items() if name in names]
+def _voices(engines: EngineSet) -> Iterator[tuple[str, EngineVoice]]:
+    """Yields each voice with the name under which clients choose it: its own, or its id if a
+    preferred engine has a voice of that name."""
+    names: set[str] = set()
+    for voice in list_voices(engines.tts):
+        yield (voice.id if voice.name in names else voice.name), voice
+        names.add(voice.name)
 
 
 def _handle(engines: EngineSet, version: str) -> HandleProgram:

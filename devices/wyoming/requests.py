@@ -11,6 +11,7 @@ from engines.base.wake import WakeWordEngine
 from media.files.raw import BITS
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
+from pipeline.speech.voices import find_voices
 
 MAX_TEXT_CHARS = 16_384
 """Limit of a text to speak or to answer; a long reply of a language model has a few thousand
@@ -119,12 +120,7 @@ def read_voice_request(event: Event, engines: EngineSet) -> VoiceRequest:
 def voice_language(name: str, engines: EngineSet) -> str | None:
     """Returns the language of a voice: the server's default if the voice speaks it; None: unknown
     voice."""
-    spoken = [
-        code
-        for tts in engines.tts.values()
-        for code, names in tts.info.voices.items()
-        if name in names
-    ]
+    spoken = [code for voice in find_voices(engines.tts, name) for code in voice.languages]
     return (
         engines.default_language if engines.default_language in spoken else next(iter(spoken), None)
     )

@@ -1,11 +1,14 @@
-"""Choice of the engine and voice that speak a response in its language. Pure."""
+"""Meaning of a voice's name, and the choice of the voice that speaks a text in its language. Pure.
 
-from collections.abc import Mapping, Sequence
+All doors find voices here, so that a name means the same voice everywhere.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from core.errors import RequestError
-from engines.base import Tts
+from engines.base import Gender, Tts
 from pipeline.shared.settings import DEFAULT
 
 VOICES_PATH = "/v1/audio/voices"
@@ -31,27 +34,66 @@ class VoiceChoice:
     "One of the engine's voices for the language."
 
 
+@dataclass(frozen=True, slots=True)
+class EngineVoice:
+    """One voice of one engine."""
+
+    engine: str
+    name: str
+    "The engine's name for it, with the variant if one was asked for: `en-gb+f3`."
+    languages: tuple[str, ...]
+    "Codes of the languages that it speaks; two-letter codes (ISO 639-1) come first."
+    gender: Gender | None
+    "None: unknown."
+
+    @property
+    def id(self) -> str:
+        """The name that means this voice whatever other engines have: `hibari/heart`."""
+        return f"{self.engine}/{self.name}"
+
+
+def list_voices(engines: Mapping[str, Tts]) -> tuple[EngineVoice, ...]:
+    """Returns every voice of every engine once, those of the preferred engine first."""
+    return tuple(
+        _engine_voice(engine, tts, name, name)
+        for engine, tts in _in_order(engines).items()
+        for name in dict.fromkeys(_names(tts))
+    )
+
+
+def find_voices(engines: Mapping[str, Tts], requested: str) -> tuple[EngineVoice, ...]:
+    """Returns the voices that a name means, that of the preferred engine first. (): unknown name.
+
+    requested: a voice, or one of a certain engine as `engine/voice` or `engine:voice`. Case counts
+        only if two names differ in nothing else. A voice of eSpeak may have a variant of its
+        timbre: `en-gb+f3`.
+    """
+    order = _in_order(engines)
+    return _matches(order, requested, _as_written) or _matches(order, requested, str.lower)
+
+
 def choose_voice(
     engines: Mapping[str, Tts], language: str, requested: str | None = None
 ) -> VoiceChoice:
     """Returns a voice that speaks `language`, as near to the requested one as possible.
 
     engines: in order of preference; DEFAULT may be among them.
-    requested: a voice, an engine, or `engine:voice`. None and DEFAULT leave the choice open. A
+    requested: an engine, or a voice as for `find_voices`. None and DEFAULT leave the choice open. A
         voice of another language stands for its engine: an English session that answers in German
         keeps its timbre if it can. Raises RequestError voice_not_found, unsupported_language.
     """
     order = _in_order(engines)
     if requested is None or requested == DEFAULT:
         return _first_that_speaks(order, language)
-    engine, voice = _parse(order, requested)
-    holders = [engine] if engine else [name for name in order if _has(order[name], voice)]
-    if not holders or (voice and not _has(order[holders[0]], voice)):
+    if requested in order:
+        return _first_that_speaks({requested: order[requested], **order}, language)
+    voices = find_voices(order, requested)
+    if not voices:
         raise unknown_voice_error(order, requested)
-    for name in holders:
-        if _has(order[name], voice, language):
-            return VoiceChoice(name, order[name], voice)
-    near = {name: order[name] for name in holders}
+    for voice in voices:
+        if language in voice.languages:
+            return VoiceChoice(voice.engine, order[voice.engine], voice.name)
+    near = {voice.engine: order[voice.engine] for voice in voices}
     return _first_that_speaks({**near, **order}, language)
 
 
@@ -75,22 +117,55 @@ def _in_order(engines: Mapping[str, Tts]) -> dict[str, Tts]:
     return order
 
 
-def _parse(engines: Mapping[str, Tts], requested: str) -> tuple[str, str]:
-    """Splits a requested name into engine and voice. Either may be empty."""
-    if requested in engines:
-        return requested, ""
-    engine, colon, voice = requested.partition(":")
-    return (engine, voice) if colon and engine in engines else ("", requested)
+def _matches(
+    order: Mapping[str, Tts], requested: str, fold: Callable[[str], str]
+) -> tuple[EngineVoice, ...]:
+    """Returns the voices of the first reading of a name that is one. fold: form of names that is
+    compared."""
+    for engines, name in _readings(order, requested):
+        found = (_match(engine, tts, name, fold) for engine, tts in engines.items())
+        if voices := tuple(voice for voice in found if voice):
+            return voices
+    return ()
 
 
-def _has(tts: Tts, voice: str, language: str | None = None) -> bool:
-    """Returns whether the engine has the voice, in `language` if one is given.
+def _readings(order: Mapping[str, Tts], requested: str) -> Iterator[tuple[Mapping[str, Tts], str]]:
+    """Yields what a name may mean: the engines to search, and the voice's name there.
 
-    A voice of eSpeak may have a variant of its timbre: `en-gb+f3`.
+    Names of voices may contain slashes, as Piper's with several speakers do.
     """
-    languages = tts.info.voices if language is None else {language: tts.info.voices.get(language)}
-    base = voice.partition("+")[0]
-    return any(voice in names or base in names for names in languages.values() if names)
+    engine, colon, voice = requested.partition(":")
+    if colon and engine in order:
+        yield {engine: order[engine]}, voice
+        return
+    yield order, requested
+    engine, slash, voice = requested.partition("/")
+    if slash and engine in order:
+        yield {engine: order[engine]}, voice
+
+
+def _match(engine: str, tts: Tts, name: str, fold: Callable[[str], str]) -> EngineVoice | None:
+    known = {fold(own): own for own in _names(tts)}
+    if own := known.get(fold(name)):
+        return _engine_voice(engine, tts, own, own)
+    base, plus, variant = name.partition("+")
+    own = known.get(fold(base)) if plus else None
+    return _engine_voice(engine, tts, own, f"{own}+{variant}") if own else None
+
+
+def _engine_voice(engine: str, tts: Tts, own: str, name: str) -> EngineVoice:
+    """Returns a voice. own: its name in the engine's list; name: the same with a variant."""
+    languages = [code for code, names in tts.info.voices.items() if own in names]
+    gender = tts.info.genders.get(own) if own == name else None
+    return EngineVoice(engine, name, tuple(sorted(languages, key=len)), gender)
+
+
+def _names(tts: Tts) -> Iterator[str]:
+    return (name for names in tts.info.voices.values() for name in names)
+
+
+def _as_written(name: str) -> str:
+    return name
 
 
 def _first_that_speaks(engines: Mapping[str, Tts], language: str) -> VoiceChoice:
@@ -116,7 +191,8 @@ def unknown_voice_error(engines: Mapping[str, Tts], requested: str) -> RequestEr
     if len(names) <= MAX_LISTED_VOICES:
         hint = f"allowed: {', '.join([allowed, *names])}"
     else:
-        similar = _similar_names(_parse(order, requested)[1], [*order, *names])
+        *_, (_, name) = _readings(order, requested)
+        similar = _similar_names(name, [*order, *names])
         hint = f"similar: {', '.join(similar)}; " if similar else ""
         hint += f"allowed: {allowed}, and {len(names)} voices, which GET {VOICES_PATH} lists"
     return RequestError(

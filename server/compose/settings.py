@@ -13,7 +13,7 @@ from server.compose.engines import Engines
 from server.compose.llm_and_tts import check_voice, check_wake_word
 from server.config import Config
 from server.settings.schema import SettingOption
-from web.openai.speech.voice_names import voice_list
+from web.openai.speech.voice_cards import voice_list
 
 LANGUAGE_MODELS = ("auto", "intents", "hybrid", "openai")
 """Language models that the page may choose. The others start programs, or read files that their
@@ -70,7 +70,10 @@ class RunningEngines:
             ],
             "assistant.voice": [
                 SettingOption(
-                    voice.id, voice.id if voice.id == DEFAULT else f"{voice.language}: {voice.id}"
+                    voice.id,
+                    voice.id
+                    if voice.id == DEFAULT
+                    else f"{voice.language}: {voice.name} ({voice.engine})",
                 )
                 for voice in voices
             ],

@@ -32,8 +32,10 @@ from server.settings.schema import (
     value_at,
 )
 
+VOICE = "assistant.voice"
+
 MAX_LISTED = 12
-"Largest number of allowed values in an error message; there may be hundreds of voices."
+"Largest number of allowed values in an error message; there may be dozens of models."
 
 
 class SettingsReport(Struct, frozen=True):
@@ -207,7 +209,9 @@ class SettingsService:
         known = () if is_owner else self._known(before, edits)
         choices = self._host.choices()
         for key, path in paths.items():
-            allowed = {option.value for option in choices.get(key, ())}
+            # Besides the listed ids, a voice has other names: the host checks it, in `check`.
+            listed = () if key == VOICE else choices.get(key, ())
+            allowed = {option.value for option in listed}
             value = changes[key]
             if not is_owner and key not in known:
                 why = "there is no such setting, or the page may not change it"
@@ -215,9 +219,9 @@ class SettingsService:
             elif override := override_of(path, before):
                 problems.append(SettingProblem(key, f"{override} overrides the file"))
             elif allowed and value is not None and value not in allowed and not is_owner:
-                listed = ", ".join([option.value for option in choices[key]][:MAX_LISTED])
+                shown = ", ".join([option.value for option in listed][:MAX_LISTED])
                 more = ", ..." if len(allowed) > MAX_LISTED else ""
-                problems.append(SettingProblem(key, f"expected one of {listed}{more}"))
+                problems.append(SettingProblem(key, f"expected one of {shown}{more}"))
         return edits, problems
 
     def _known(self, before: EffectiveConfig, edits: Mapping[SettingPath, Any]) -> frozenset[str]:
@@ -254,7 +258,7 @@ class SettingsService:
         # The voices of another engine are known only once it has loaded, and a server with an
         # unknown voice does not start.
         if config.tts.engine == before.tts.engine:
-            if {"assistant.voice", "assistant.wake_word", "language"} & changes.keys():
+            if {VOICE, "assistant.wake_word", "language"} & changes.keys():
                 self._host.check(config)
         elif config.assistant.voice != "default":
             raise ConfigError(

@@ -243,6 +243,7 @@ class ToneTts:
         self.clause_ms = clause_ms
         self.closed_early = 0
         self.fails = False
+        self.voices_asked: list[str | None] = []
 
     async def speak(
         self,
@@ -255,6 +256,7 @@ class ToneTts:
     ) -> AsyncGenerator[AudioFrame, None]:
         start = 0
         complete = False
+        self.voices_asked.append(voice)
         try:
             async for _ in text:
                 if self.fails:

@@ -12,7 +12,7 @@ from web.openai.responses.door import ResponsesDoor
 from web.openai.responses.fields import ResponseFields
 from web.openai.speech.door import SpeechDoor
 from web.openai.speech.fields import SpeechFields
-from web.openai.speech.voice_names import VoiceList, VoiceModelList
+from web.openai.speech.voice_cards import VoiceList, VoiceModelList
 from web.openai.transcriptions.door import AudioDoor
 from web.openai.transcriptions.fields import TranscriptionForm, TranslationForm
 from web.openai.transcriptions.formats import TranscriptionResponse
@@ -84,6 +84,13 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             ),
             scope="talk",
         ),
+        *_voice_routes(door),
+    )
+
+
+def _voice_routes(door: SpeechDoor) -> tuple[Route, ...]:
+    """Returns the routes of the lists of voices and engines, and of samples."""
+    return (
         Route(
             "GET",
             VOICES_PATH,
@@ -91,6 +98,36 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             "List the voices for speech, in the form that Open WebUI's picker reads.",
             _TAG,
             responses={200: VoiceList},
+            query={
+                "language": "ISO 639-1 code or English name: only voices that speak it.",
+                "engine": "Only voices of this engine.",
+            },
+            error_codes=("invalid_value", "unsupported_language"),
+            scope="talk",
+        ),
+        Route(
+            "GET",
+            f"{VOICES_PATH}/{{id:.+}}/sample",
+            door.sample,
+            "Hear a voice: a short sentence in its language, as a WAV file.",
+            _TAG,
+            query={
+                "language": "Language of the sentence, for a voice that speaks several.",
+                "speed": "Rate of speech, 0.25 to 4; 1 is normal.",
+            },
+            response_content_type="audio/wav",
+            error_codes=(
+                "client_gone",
+                "draining",
+                "engine_busy",
+                "engine_failed",
+                "engine_timeout",
+                "engine_unreachable",
+                "invalid_value",
+                "too_many_requests",
+                "unsupported_language",
+                "voice_not_found",
+            ),
             scope="talk",
         ),
         Route(

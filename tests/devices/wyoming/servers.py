@@ -58,6 +58,8 @@ class Standings:
 class Scene:
     asr: TranslatingAsr = field(default_factory=TranslatingAsr)
     tts: ToneTts = field(default_factory=ToneTts)
+    spare: ToneTts | None = None
+    "A second voice engine."
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
     wake: WakeWordEngine | None = None
     conversations: Conversations = field(default_factory=Conversations)
@@ -93,7 +95,7 @@ class Scene:
             LoudVads(),
             asr={"default": self.asr, "level": self.asr},
             llm={"default": self.llm, "echo": self.llm},
-            tts={"default": self.tts},
+            tts={"default": self.tts} | ({"spare": self.spare} if self.spare else {}),
             wake=self.wake,
         )
         self.metrics, clock, languages = Counts(), LoopClock(), UsualLanguage()

@@ -34,6 +34,7 @@ from tests.devices.wyoming.servers import (
     texts,
     until,
 )
+from tests.pipeline.fakes import ToneTts
 
 pytestmark = pytest.mark.live
 
@@ -48,6 +49,14 @@ def test_the_description_lists_engines_and_languages() -> None:
     assert info.handle[0].installed
     for program in (*info.asr, *info.tts, *info.handle):
         assert program.version == "1.2.3"
+
+
+def test_a_voice_behind_another_of_its_name_is_listed_by_its_id() -> None:
+    (event,) = run(Scene(spare=ToneTts()), Describe(), last="info")
+    voices = Info.from_event(event).tts[0].voices
+    names = [voice.name for voice in voices]
+    assert names == ["low", "high", "tief", "spare/low", "spare/high", "spare/tief"]
+    assert voices[-1].languages == ["de"]
 
 
 @pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (48_000, 2), (8_000, 1)])

@@ -7,7 +7,7 @@ import pytest
 from core.audio import AudioFrame
 from core.errors import RequestError
 from engines.base import Tts, TtsInfo, WordMark
-from pipeline.speech.voices import choose_voice
+from pipeline.speech.voices import choose_voice, find_voices, list_voices
 
 
 class Voice:
@@ -52,6 +52,11 @@ ENGINES: Mapping[str, Tts] = {"kokoro": KOKORO, "default": PIPER, "piper": PIPER
         ("en", "espeak", "espeak", "en-us"),
         ("en", "espeak:en-gb", "espeak", "en-gb"),
         ("de", "piper:joe", "espeak", "de"),
+        ("en", "espeak/en-gb", "espeak", "en-gb"),
+        ("en", "espeak/en-gb+f3", "espeak", "en-gb+f3"),
+        ("de", "piper/joe", "espeak", "de"),
+        ("en", "JOE", "piper", "joe"),
+        ("en", "piper/Joe", "piper", "joe"),
     ],
 )
 def test_the_nearest_voice_that_speaks_the_language_is_chosen(
@@ -98,3 +103,42 @@ def test_of_many_voices_only_the_similar_ones_are_named(wish: str, similar: str)
 def test_a_language_without_a_voice_is_refused_and_the_allowed_ones_named() -> None:
     with pytest.raises(RequestError, match="no voice speaks 'xx'; allowed: de, en, fr"):
         choose_voice(ENGINES, "xx")
+
+
+SPEAKERS = Voice("piper", {"en": ("vctk/p1", "espeak/en-gb", "Amy", "amy")})
+MANY_SPEAKERS: Mapping[str, Tts] = {"piper": SPEAKERS, "espeak": ESPEAK}
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("vctk/p1", ["piper/vctk/p1"]),
+        ("piper/vctk/p1", ["piper/vctk/p1"]),
+        ("piper:vctk/p1", ["piper/vctk/p1"]),
+        ("espeak/en-gb", ["piper/espeak/en-gb"]),  # a plain name means what it always did
+        ("espeak:en-gb", ["espeak/en-gb"]),
+        ("amy", ["piper/amy"]),
+        ("Amy", ["piper/Amy"]),
+        ("piper/", []),
+        ("/amy", []),
+        ("nobody", []),
+    ],
+)
+def test_a_name_with_slashes_is_read_as_a_voice_first(name: str, ids: list[str]) -> None:
+    assert [voice.id for voice in find_voices(MANY_SPEAKERS, name)] == ids
+
+
+def test_voices_are_listed_once_with_their_languages_and_genders() -> None:
+    both = Voice("both", {"cmn": ("mei",), "zh": ("mei", "li")})
+    both.info = TtsInfo("both", 16_000, both.info.voices, genders={"mei": "female"})
+    listed = list_voices({"default": both, "both": both, "piper": PIPER})
+    assert [voice.id for voice in listed] == [
+        *("both/mei", "both/li", "piper/amy", "piper/joe", "piper/siwis"),
+    ]
+    assert (listed[0].languages, listed[0].gender) == (("zh", "cmn"), "female")
+    assert listed[1].gender is None
+
+
+def test_every_listed_id_means_its_voice() -> None:
+    for voice in list_voices(ENGINES):
+        assert find_voices(ENGINES, voice.id) == (voice,)

@@ -132,7 +132,8 @@ def test_another_engine_takes_its_own_options(tmp_path: Path) -> None:
     [
         ("assistant.speed", 9, "expected number in [0.25, 1.5], got 9"),
         ("assistant.speed", "fast", "expected number"),
-        ("assistant.voice", "nobody", "expected one of default, heart, en-gb"),
+        ("assistant.voice", "nobody", "no voice 'nobody'"),
+        ("llm.engine", "nobody", "expected one of auto, hybrid, openai"),
         ("turn.silence_ms", 1.5, "expected int in [100, 5000]"),
         (f"{OPTIONS}.base_url", "ftp://h", "is not an http:// or https:// address"),
         (f"{OPTIONS}.base_url", None, "a value is needed"),

@@ -17,12 +17,15 @@ from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT, InitialSettings, SessionSettings
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.voices import find_voices
 from serving.remote.models import RemoteModels
 from web.openai.json_body import read_json
 from web.openai.limits import RequestLimit
 from web.openai.remote import send_answer
-from web.openai.speech.fields import SpeechFields, SpeechVoiceId, decode_body
-from web.openai.speech.voice_names import requested_voice, voice_list, voice_model_list
+from web.openai.speech.fields import SpeechFields, SpeechVoiceId, Speed, decode_body
+from web.openai.speech.samples import VoiceSamples
+from web.openai.speech.voice_cards import voice_list, voice_model_list
+from web.openai.speech.voice_names import requested_voice
 from web.openai.transcriptions.languages import code_of
 from web.openai.transcriptions.sse import SseResponse, error_event
 
@@ -31,6 +34,11 @@ RATE_HZ = 24_000
 
 TOKEN_MS = 50
 "Length of sound in ms that counts as one token, as in the Realtime API."
+
+
+SAMPLE_MAX_AGE_S = 600
+"""Time for which a browser may keep a sample, in seconds. After a restart the same id may be
+another speaker of a new model."""
 
 
 class SpeechUsage(Struct, frozen=True):
@@ -75,6 +83,7 @@ class SpeechDoor:
         self._initial_settings = initial_settings
         self._engines, self._speech_files, self._languages = engines, speech_files, languages
         self._limit, self._remote = limit, remote
+        self._samples = VoiceSamples(speech_files)
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `POST /v1/audio/speech`. Raises RequestError, OverloadedError, EngineError."""
@@ -87,13 +96,54 @@ class SpeechDoor:
         async with self._limit.take():
             return await while_connected(request, self._speak(request, fields))
 
-    async def voices(self, _: aioweb.Request) -> aioweb.Response:
-        """Handles `GET /v1/audio/voices`."""
-        return _json(voice_list(self._speech_files.voices(), self._engines.default_language))
+    async def voices(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `GET /v1/audio/voices`. Raises RequestError unsupported_language,
+        invalid_value."""
+        language, engine = (request.query.get(name, "") for name in ("language", "engine"))
+        return _json(
+            voice_list(
+                self._speech_files.voices(),
+                self._engines.default_language,
+                language=code_of(language) or language,
+                engine=engine,
+            )
+        )
+
+    async def sample(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """Handles `GET /v1/audio/voices/{id}/sample`. Raises RequestError, OverloadedError,
+        EngineError."""
+        options = self._sample_options(request)
+        sound = self._samples.kept(options)
+        if sound is None:
+            async with self._limit.take():
+                sound = await while_connected(request, self._samples.make(options))
+        if not sound:
+            raise RequestError("This voice has no sample.", code="invalid_value", param="id")
+        headers = {"Cache-Control": f"private, max-age={SAMPLE_MAX_AGE_S}"}
+        return aioweb.Response(body=sound, content_type="audio/wav", headers=headers)
 
     async def models(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /v1/audio/models`."""
         return _json(voice_model_list(self._speech_files.voices()))
+
+    def _sample_options(self, request: aioweb.Request) -> SpeechFileOptions:
+        """Returns voice and language of a sample. Raises RequestError voice_not_found,
+        unsupported_language, invalid_value."""
+        engines, name = self._speech_files.voices(), request.match_info["id"]
+        voice, _ = requested_voice(engines, name)
+        spoken = [code for one in find_voices(engines, name) for code in one.languages]
+        default_language = self._engines.default_language
+        own_language = default_language if default_language in spoken or not spoken else spoken[0]
+        query_language = request.query.get("language", "")
+        language = code_of(query_language) or query_language or own_language
+        if spoken and language not in spoken:
+            raise RequestError(
+                f"Invalid value for 'language': {language[:64]!r}. This voice speaks"
+                f" {', '.join(sorted(set(spoken)))}.",
+                code="unsupported_language",
+                param="language",
+            )
+        return SpeechFileOptions(language, voice, _speed(request.query.get("speed", "1")))
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
         options = await self._file_options(fields)
@@ -133,6 +183,18 @@ class SpeechDoor:
             )
         speed = settings.speed if fields.speed is UNSET else fields.speed
         return SpeechFileOptions(language, voice, speed, fields.model)
+
+
+def _speed(text: str) -> float:
+    """Parses the speed in a query. Raises RequestError invalid_value."""
+    try:
+        return msgspec.convert(text, Speed, strict=False)
+    except msgspec.ValidationError:
+        raise RequestError(
+            f"Invalid value for 'speed': {text[:64]!r}. Allowed: 0.25 to 4.",
+            code="invalid_value",
+            param="speed",
+        ) from None
 
 
 async def _stream_file(request: aioweb.Request, speech_file: SpeechFile) -> aioweb.StreamResponse:

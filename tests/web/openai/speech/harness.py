@@ -12,6 +12,7 @@ from core.audio import AudioFrame
 from core.errors import EngineError
 from engines.base import TtsInfo, WordMark
 from pipeline.services import EngineSet
+from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from server.config.sections.limits import LimitsConfig
@@ -28,7 +29,12 @@ TIMEOUT_S = 20.0
 class HeldTts(ToneTts):
     """A voice that records its requests; while `goes_on` is clear it stops after each piece."""
 
-    info = TtsInfo("tone", 24_000, {"en": ("low", "high"), "de": ("tief",)})
+    info = TtsInfo(
+        "tone",
+        24_000,
+        {"en": ("low", "high"), "de": ("tief",)},
+        genders={"low": "male", "high": "female"},
+    )
 
     def __init__(self) -> None:
         super().__init__(clause_ms=300)
@@ -88,11 +94,20 @@ class Server:
 
 
 @asynccontextmanager
-async def door(tts: HeldTts, max_parallel: int) -> AsyncIterator[Server]:
-    engines = EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts})
+async def door(
+    tts: HeldTts, max_parallel: int, *, spare: HeldTts | None = None, voice: str = DEFAULT
+) -> AsyncIterator[Server]:
+    """Runs the door. spare: a second engine. voice: that of the caller's key."""
+    voices = {"default": tts, "tone": tts} | ({"spare": spare} if spare else {})
+    engines = EngineSet(LoudVads(), {}, {}, voices)
     reader = SpeechFiles(engines, max_parallel=max_parallel)
     opened = SpeechDoor(
-        engines, reader, UsualLanguage(), LimitsConfig().as_limits().speech, RemoteModels()
+        engines,
+        reader,
+        UsualLanguage(),
+        LimitsConfig().as_limits().speech,
+        RemoteModels(),
+        lambda: SessionSettings(voice=voice),
     )
     async with serving(speech_routes(opened)) as client:
         yield Server(client, tts, reader)
