@@ -40,7 +40,10 @@ _UPLOAD_ERRORS = (
 
 _SPEECH_PARAMS = {
     "format": f"{', '.join(kind.upper() for kind in FORMATS)}.",
-    "speaker": "Name of a voice. An unknown name means the default voice of the language.",
+    "speaker": (
+        "A voice of `GET /v1/audio/voices`, or one of WIS's six: AWB, BDL, CLB, KSP, RMS, SLT. An"
+        " unknown name means the default voice of the language."
+    ),
     "speed": "Rate of speech, 0.25 to 4; 1 is normal.",
 }
 _QUESTION_PARAMS = {

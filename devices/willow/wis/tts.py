@@ -14,9 +14,11 @@ from core.http.client_connection import ClientDisconnected
 from core.http.streaming import send
 from core.tasks import single_error
 from devices.willow.wis.params import allowed_text, invalid, number_of, text_of
+from devices.willow.wis.speakers import speaker_voice
 from media.files.encode import FORMATS, content_type_of, fix_wav_sizes
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFile, SpeechFileOptions
+from pipeline.speech.voices import find_voices
 
 RATE_HZ = ASR_RATE_HZ
 "Willow's player resamples everything to this rate."
@@ -67,7 +69,7 @@ def read_tts_params(
     """Reads `format`, `speaker` and `speed`. Raises RequestError.
 
     default_format: the format if the query names none. An unknown voice is replaced by the
-    language's own: devices ask for `CLB`, a voice of WIS, by default.
+    language's own, as is one that does not speak the language.
     """
     kind = text_of(query, "format").lower() or default_format
     if kind not in FORMATS:
@@ -79,14 +81,13 @@ def read_tts_params(
 
 
 def _known_voice(speaker: str, engines: EngineSet) -> tuple[str | None, str | None]:
-    """Returns the voice and its language. The text is in that language if nothing else names
-    one."""
-    for tts in engines.tts.values():
-        for language, names in tts.info.voices.items():
-            for name in names:
-                if name.lower() == speaker.lower():
-                    return name, language
-    return None, None
+    """Returns the voice and its language. The text is in that language if nothing else names one.
+
+    A speaker of WIS says nothing about the language: its clients send one with every text.
+    """
+    if voices := find_voices(engines.tts, speaker):
+        return speaker, voices[0].languages[0]
+    return speaker_voice(engines.tts, speaker), None
 
 
 def read_language(query: Mapping[str, str]) -> str | None:

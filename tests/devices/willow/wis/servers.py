@@ -7,6 +7,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Mapping,
 )
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from core.errors import EngineError
 from core.named_key import KeySessions
 from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes
-from engines.base import LlmOptions, TextDelta, WordMark
+from engines.base import LlmOptions, TextDelta, Tts, WordMark
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
@@ -65,6 +66,8 @@ class UsualLanguage(TextLanguageDetector):
 class Scene:
     asr: TranslatingAsr = field(default_factory=TranslatingAsr)
     tts: ToneTts = field(default_factory=ToneTts)
+    voices: Mapping[str, Tts] = field(default_factory=dict)
+    "Further voice engines by name."
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
     conversations: Conversations = field(default_factory=Conversations)
     max_questions: int = 4
@@ -87,7 +90,7 @@ class Scene:
             LoudVads(),
             asr={"default": self.asr, "level": self.asr, "small.en": self.asr},
             llm={"default": self.llm, "echo": self.llm},
-            tts={"default": self.tts},
+            tts={"default": self.tts, **self.voices},
             is_strict=self.is_strict,
         )
         metrics, clock = Counts(), LoopClock()
