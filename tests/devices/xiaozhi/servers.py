@@ -144,6 +144,8 @@ class MemoryDirectory:
 class Scene:
     asr: ToneAsr = field(default_factory=lambda: ToneAsr(0.01, languages=("de", "en")))
     tts: SineTts = field(default_factory=lambda: SineTts(300))
+    spare: SineTts | None = None
+    "A second voice engine."
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
     directory: Any = field(default_factory=MemoryDirectory)
     "A `Directory`."
@@ -159,7 +161,7 @@ class Scene:
             LoudVads(),
             asr={"default": self.asr, "level": self.asr},
             llm={"default": self.llm, "echo": self.llm},
-            tts={"default": self.tts},
+            tts={"default": self.tts} | ({"spare": self.spare} if self.spare else {}),
         )
         self.tools, self.presence = DeviceToolProvider(), Presence(self.witness)
         toolbox = Toolbox([Adder(), self.tools], self.metrics)
