@@ -140,7 +140,7 @@ def test_a_person_sets_up_a_voice_a_language_model_and_a_device(
             stations.check("empty")
             choose_voice_and_model(person, stations, model_url)
         file = (tmp_path / "earshot.toml").read_text()
-        assert 'voice = "en-gb"' in file
+        assert 'voice = "espeak/en-gb"' in file
         assert f'base_url = "{model_url}"' in file
         with serving(tmp_path) as server:  # the settings say that it is needed
             page.goto(server.url)
@@ -154,7 +154,7 @@ def choose_voice_and_model(person: Person, stations: Stations, model_url: str) -
     voice = page.get_by_test_id("setting assistant.voice")
     expect(voice).to_be_visible()
     stations.check("settings")
-    person.choose(voice, "English: en-gb")
+    person.choose(voice, "English: en-gb (espeak, male)")
     person.press(page.get_by_test_id("voice-sample"))
     person.choose(
         page.get_by_test_id("setting llm.engine"), "Commands for the home, then a language model"

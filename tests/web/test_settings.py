@@ -43,6 +43,8 @@ class Server(Stub):
     folder: Path = Path()
     environ: dict[str, str] = field(default_factory=dict)
     spoken: list[dict[str, Any]] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+    "Samples of voices that were asked for: path and query."
     tested: list[dict[str, Any]] = field(default_factory=list)
     houses: list[dict[str, str]] = field(default_factory=list)
     "Addresses that the search for Home Assistant finds."
@@ -66,6 +68,8 @@ class Server(Stub):
             }.get(route.path, refusing(self.now(route.handler.__name__)))
             app.router.add_route(route.method, route.path, handler)
         app.router.add_post("/v1/audio/speech", self.speak)
+        app.router.add_get("/v1/audio/voices", self.list_voices)
+        app.router.add_get("/v1/audio/voices/{id:.+}/sample", self.sample)
         app.router.add_post("/v1/server/restart", refusing(self.restart))
         return app
 
@@ -92,6 +96,14 @@ class Server(Stub):
 
     async def speak(self, request: aioweb.Request) -> aioweb.Response:
         self.spoken.append(await request.json())
+        return aioweb.Response(body=SILENCE, content_type="audio/wav")
+
+    async def list_voices(self, _: aioweb.Request) -> aioweb.Response:
+        voice = {"id": "heart", "name": "heart", "language": "en", "gender": "female"}
+        return aioweb.json_response({"voices": [{**voice, "engine": "hibari"}]})
+
+    async def sample(self, request: aioweb.Request) -> aioweb.Response:
+        self.heard.append(request.path_qs)
         return aioweb.Response(body=SILENCE, content_type="audio/wav")
 
     async def search(self, _: aioweb.Request) -> aioweb.Response:
@@ -158,7 +170,7 @@ def opened(page: Page) -> None:
 
 def test_a_voice_is_changed_heard_and_saved(page: Page, server: Server) -> None:
     opened(page)
-    setting(page, "assistant.voice").select_option("heart")
+    setting(page, "assistant.voice").select_option(label="English: heart (hibari, female)")
     page.get_by_test_id("voice-sample").click()
     page.get_by_test_id("settings-send").click()
     diff = page.get_by_test_id("settings-diff")
@@ -168,7 +180,7 @@ def test_a_voice_is_changed_heard_and_saved(page: Page, server: Server) -> None:
     page.get_by_test_id("settings-send").click()
     expect(page.get_by_test_id("settings-note")).to_contain_text("Saved")
     assert server.file.read_text() == FILE + '\n[assistant]\nvoice = "heart"\n'
-    assert server.spoken[0]["voice"] == "heart"
+    assert server.heard == ["/v1/audio/voices/heart/sample?speed=1"]
     page.reload()
     expect(setting(page, "assistant.voice")).to_have_value("heart")
 
@@ -377,7 +389,7 @@ def test_the_answer_and_the_sample_are_heard_from_the_chosen_speaker(
     assert chosen
     voice = page.locator("#voice")
     expect(voice).to_have_js_property("sinkId", chosen)
-    with page.expect_response("**/v1/audio/speech"):
+    with page.expect_response("**/v1/audio/voices/*/sample?speed=1"):
         page.get_by_test_id("voice-sample").click()
     assert page.evaluate("window.contexts.map((one) => one.sinkId)") == [chosen]
     later = page.context.new_page()

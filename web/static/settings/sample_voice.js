@@ -1,4 +1,4 @@
-// Speaks a sentence with a voice of the server.
+// Lets a voice of the server be heard.
 
 import { request } from "../server/api.js";
 
@@ -20,13 +20,27 @@ export class SampleVoice {
   }
 
   /**
-   * Speaks `text`, and stops what is spoken now. Sound as a Blob would need a wider policy for the
-   * page, so it is decoded here.
+   * Speaks `text`, and stops what is spoken now.
    *
    * @param {string} text
    * @param {{ voice: string, speed: number }} how
    */
-  async speak(text, how) {
+  speak(text, how) {
+    return this.hear("/v1/audio/speech", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ model: "default", input: text, response_format: "wav", ...how }),
+    });
+  }
+
+  /**
+   * Plays a sound file of the server, and stops what is spoken now. Sound as a Blob would need a
+   * wider policy for the page, so it is decoded here.
+   *
+   * @param {string} path
+   * @param {RequestInit} [options]
+   */
+  async hear(path, options) {
     /** @type {AudioContext & { setSinkId?: (id: string) => Promise<void> }} */
     const context = this.audio();
     this.#playing?.stop();
@@ -34,12 +48,7 @@ export class SampleVoice {
     try {
       // Without the chosen speaker, as in Firefox, the system's is heard.
       await context.setSinkId?.(this.speaker()).catch(() => undefined);
-      const response = await request("/v1/audio/speech", {
-        method: "POST",
-        limitMs: SPEAK_MS,
-        headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ model: "default", input: text, response_format: "wav", ...how }),
-      });
+      const response = await request(path, { limitMs: SPEAK_MS, ...options });
       const source = context.createBufferSource();
       source.buffer = await context.decodeAudioData(await response.arrayBuffer());
       source.connect(context.destination);

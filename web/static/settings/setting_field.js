@@ -209,10 +209,6 @@ const listed = (value) => (Array.isArray(value) ? value.join(", ") : "");
  */
 function named({ key }, { value, label }) {
   if (key === "language") return languageName(value);
-  if (key === "assistant.voice" && label.includes(": ")) {
-    const [language, name] = label.split(": ");
-    return `${languageName(language)}: ${name}`;
-  }
   if (value === "auto" || value === "default") return t("automatic");
   if (key === "assistant.wake_word" && value === "") return t("wake_off");
   const word = t(`set_choice_${value}`);

@@ -13,6 +13,7 @@ import { idOf, labelOf, settingField } from "./setting_field.js";
 import { recogniserList, textModelList } from "./model_list.js";
 import { SampleVoice } from "./sample_voice.js";
 import { loadSettingTexts } from "./setting_texts.js";
+import { samplePath, VoiceList } from "./voice_list.js";
 
 /**
  * @typedef {import("./setting_field.js").Field} Field
@@ -26,6 +27,7 @@ import { loadSettingTexts } from "./setting_texts.js";
 const PATH = "/settings";
 const API = "/v1/settings";
 const HOUSE = "home_assistant.url";
+const VOICE = "assistant.voice";
 
 export class SettingsView {
   /** @type {Report | null} as it is saved */
@@ -40,6 +42,7 @@ export class SettingsView {
   #preview = null;
   /** @type {{ text: string, isBad: boolean } | null} */
   #note = null;
+  #voices = new VoiceList();
 
   /**
    * @param {import("../app.js").PageStore} store
@@ -119,6 +122,7 @@ export class SettingsView {
     this.#reload();
     this.downloads.look();
     readDevices().then(() => this.#draw());
+    this.#voices.load().then(() => this.#draw());
     loadSettingTexts(this.store.state.language).then(() => this.#draw());
   }
 
@@ -193,24 +197,24 @@ export class SettingsView {
   /** @param {Field} field */
   #field(field) {
     const problem = this.#problems.find((one) => one.key === field.key);
-    return settingField(field, {
+    const isVoice = field.key === VOICE;
+    return settingField(isVoice ? this.#voices.described(field) : field, {
       value: this.#changes.get(field.key),
       isChanged: this.#changes.has(field.key),
       problem: problem?.message ?? "",
       change: (value) => this.#change(field, value),
-      action:
-        field.key === "assistant.voice"
-          ? h(
-              "button",
-              {
-                type: "button",
-                class: "quiet",
-                "data-testid": "voice-sample",
-                click: () => this.sample.speak(t("set_sample"), this.#voice()),
-              },
-              t("set_hear"),
-            )
-          : null,
+      action: isVoice
+        ? h(
+            "button",
+            {
+              type: "button",
+              class: "quiet",
+              "data-testid": "voice-sample",
+              click: () => this.#hearVoice(),
+            },
+            t("set_hear"),
+          )
+        : null,
     });
   }
 
@@ -250,9 +254,14 @@ export class SettingsView {
     };
   }
 
+  #hearVoice() {
+    const { voice, speed } = this.#voice();
+    return this.sample.hear(samplePath(voice, speed));
+  }
+
   #voice() {
     const speed = Number(this.#valueOf("assistant.speed")) || 1;
-    return { voice: String(this.#valueOf("assistant.voice") || "default"), speed };
+    return { voice: String(this.#valueOf(VOICE) || "default"), speed };
   }
 
   /** @param {string} key */

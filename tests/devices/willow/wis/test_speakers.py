@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[4]
 
 def named(name: str, *voices: str) -> Tts:
     tts = ToneTts()
-    tts.info = TtsInfo(name, 24_000, {"en": voices})  # type: ignore[misc]
+    tts.info = TtsInfo(name, 24_000, {"en": voices})
     return tts
 
 
