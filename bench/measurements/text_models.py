@@ -4,10 +4,11 @@
 
 EMBEDDER is the folder of a model for embeddings. Each PYTHON is the interpreter of an environment:
 with sentence-transformers, fastapi and uvicorn; with infinity-emb. `--infinity-onnx` names a copy
-of the model with an ONNX file, for infinity's engine of onnxruntime. infinity gets the loads of
-embeddings only. Without `--reranker` the cross-encoder has random weights in the shape of
-MiniLM-L6. The systems take turns. Requests for each second of the server's processor time compare
-systems even if the machine does other work.
+of the model with a file `model_optimized.onnx`, for infinity's engine of onnxruntime, which takes
+no other name in a folder of this machine. infinity gets the loads of embeddings only. Without
+`--reranker` the cross-encoder has random weights in the shape of MiniLM-L6. The systems take turns.
+Requests for each second of the server's processor time compare systems even if the machine does
+other work.
 """
 
 import argparse

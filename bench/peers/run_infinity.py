@@ -2,7 +2,7 @@
 
     python run_infinity.py --embedder FOLDER --name NAME --engine torch --port PORT --threads N
 
-The engine `optimum` computes with onnxruntime; the folder then contains an ONNX file.
+The engine `optimum` computes with onnxruntime; the folder then contains `model_optimized.onnx`.
 """
 
 import argparse
