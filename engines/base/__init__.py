@@ -113,6 +113,9 @@ class AsrOptions:
     "Text that is taken to precede the audio: its words and its spelling become more likely."
     hotwords: str = ""
     "Names and terms to expect, as text."
+    former_words: str = ""
+    """Words that the beginning of the audio is known to hold: the former utterance of the speaker.
+    The result has only what is spoken after them."""
     prefix: str = ""
     """Raw decoder prefix with its special tokens. It replaces language, task, prompt and hotwords:
     `<|startofprev|>words<|startoftranscript|><|zh|><|en|><|transcribe|><|notimestamps|>`."""

@@ -137,7 +137,9 @@ def describe(settings: Settings) -> AsrInfo:
     if missing:
         raise EngineMissing("asr", NAME, f"no {', '.join(missing)} in {folder}")
     notes = read_notes(folder, settings)
-    languages = languages_of(folder)
+    languages, is_noise_known = languages_of(folder), tells_noise(folder, notes)
+    # After former words, a model that cannot tell noise from speech would hear them again in noise.
+    former_words = ("former_words",) if is_noise_known else ()
     return AsrInfo(
         name=NAME,
         model=folder.name,
@@ -145,10 +147,10 @@ def describe(settings: Settings) -> AsrInfo:
         max_batch=settings.max_batch,
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
-        supports=supported_options(languages),
+        supports=(*supported_options(languages), *former_words),
         paddings=paddings(notes),
         has_prompt_training=has_prompt_training(folder),
-        tells_noise=tells_noise(folder, notes),
+        tells_noise=is_noise_known,
         rejects_nothing=settings.no_speech_threshold >= NO_REJECTION_THRESHOLD,
     )
 

@@ -128,6 +128,8 @@ class DecoderPrompt:
     may share a batch."""
     has_timestamps: bool
     "True if the answer may have timestamps."
+    former_tokens: int = 0
+    "Number of tokens at the end that are former words, and so no part of the answer."
 
 
 class PromptBuilder:
@@ -146,16 +148,20 @@ class PromptBuilder:
         """
         if options.prefix:
             return self._prompt(self.prefix_tokens(options.prefix))
-        before = self._text_tokens(options.hotwords)[:MAX_TEXT_TOKENS]
+        former: tuple[int, ...] = ()
+        if is_first and options.timestamps == "none":
+            former = self._text_tokens(options.former_words)[:MAX_TEXT_TOKENS]
+        room = MAX_TEXT_TOKENS - len(former)
+        before = self._text_tokens(options.hotwords)[:room]
         if is_first:
-            room = MAX_TEXT_TOKENS - len(before)
+            room -= len(before)
             earlier = self._text_tokens(options.prompt)
             before = (*before, *(earlier[-room:] if room else ()))
         tokens = (self._tokenizer.sot_prev, *before) if before else ()
         tokens = (*tokens, *self._task_tokens(language, options.task))
         if options.timestamps == "none":
             tokens = (*tokens, self._tokenizer.no_timestamps)
-        return self._prompt(tokens)
+        return self._prompt((*tokens, *former), len(former))
 
     def prefix_tokens(self, text: str) -> tuple[int, ...]:
         """Returns the tokens of a raw prefix. Raises RequestError if the model cannot take it."""
@@ -191,11 +197,12 @@ class PromptBuilder:
         tokens = self._tokenizer.encode(f" {text.strip()}")
         return tuple(token for token in tokens if token < self._tokenizer.eot)
 
-    def _prompt(self, tokens: tuple[int, ...]) -> DecoderPrompt:
+    def _prompt(self, tokens: tuple[int, ...], former_tokens: int = 0) -> DecoderPrompt:
         before = tokens.index(self._tokenizer.sot)
         last = self._tokenizer.no_timestamps
         task_tokens = sum(self._tokenizer.eot < token <= last for token in tokens[before:])
-        return DecoderPrompt(tokens, (before, task_tokens, len(tokens)), last not in tokens)
+        shape = (before, task_tokens, len(tokens))
+        return DecoderPrompt(tokens, shape, last not in tokens, former_tokens)
 
     def _token_id(self, tag: str) -> int:
         if TIMESTAMP.fullmatch(tag):  # not every tokenizer.json lists them

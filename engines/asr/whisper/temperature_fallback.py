@@ -53,8 +53,10 @@ class WindowTask:
     def loop_limit_tokens(self) -> int:
         """Length at which decoding stops: a longer answer is probably an endless loop."""
         if self.is_guarded:
-            return max_trusted_tokens(self.duration_s)
-        return min(MAX_ANSWER_TOKENS, _SPARE_TOKENS + int(self.duration_s * _TOKENS_PER_S))
+            limit = max_trusted_tokens(self.duration_s)
+        else:
+            limit = min(MAX_ANSWER_TOKENS, _SPARE_TOKENS + int(self.duration_s * _TOKENS_PER_S))
+        return max(1, limit - self.prompt.former_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,20 +183,28 @@ class FallbackDecoder:
             return_scores=True,
             return_no_speech_prob=True,
             suppress_tokens=self._suppressed,
+            # After known words there may be nothing more: a pause, or noise.
+            suppress_blank=not first.prompt.former_tokens,
             **(sampling if temperature else {"beam_size": first.beam_size}),
         )
-        certain_probability = certain_token_probability(first.prompt)
-        return [self._window_result(result, temperature, certain_probability) for result in results]
+        return [
+            self._window_result(result, temperature, window_task.prompt)
+            for result, (_, window_task, _) in zip(results, group, strict=True)
+        ]
 
     def _window_result(
-        self, result: Any, temperature: float, certain_probability: float
+        self, result: Any, temperature: float, prompt: DecoderPrompt
     ) -> WindowResult:
-        tokens = tuple(result.sequences_ids[0])
-        # The library divides by the number of tokens without the end token, though the sum
-        # includes its probability.
-        log_prob = result.scores[0] * len(tokens) / (len(tokens) + 1)
+        written = result.sequences_ids[0]
+        # The library repeats words of the prompt in its answer, without a share in the scores.
+        tokens = tuple(written[prompt.former_tokens :])
+        # It divides by the number of tokens without the end token, though the sum includes its
+        # probability.
+        log_prob = result.scores[0] * len(written) / (len(tokens) + 1)
         output = DecoderOutput(tokens, log_prob, result.no_speech_prob)
-        return window_result(self._tokenizer, output, temperature, certain_probability)
+        return window_result(
+            self._tokenizer, output, temperature, certain_token_probability(prompt)
+        )
 
 
 def window_result(
@@ -254,7 +264,8 @@ def _batchable(
     def kind(entry: tuple[int, WindowTask, float]) -> tuple[Any, ...]:
         _, window_task, temperature = entry
         beam = 0 if temperature else window_task.beam_size
-        return window_task.prompt.shape, window_task.prompt.has_timestamps, beam, temperature
+        prompt = window_task.prompt
+        return prompt.shape, prompt.former_tokens, prompt.has_timestamps, beam, temperature
 
     for _, group in groupby(sorted(entries, key=kind), key=kind):
         yield list(group)

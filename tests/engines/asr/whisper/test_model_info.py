@@ -51,7 +51,9 @@ def test_noise_detection_depends_on_the_vocabulary_and_the_notes(
 ) -> None:
     settings = folder(tmp_path, first)
     (tmp_path / "earshot.json").write_text(notes)
-    assert describe(settings).tells_noise is tells
+    info = describe(settings)
+    assert info.tells_noise is tells
+    assert ("former_words" in info.supports) is tells
 
 
 @pytest.mark.parametrize(

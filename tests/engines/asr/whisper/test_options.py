@@ -143,6 +143,14 @@ def test_no_padding_depends_on_the_longest_item_of_the_batch(
             f"<|startofprev|>Ġred{START}<|zh|><|en|><|translate|><|0.40|>",
         ),
         (AsrOptions("en", prefix=f"{START}<|en|> red"), f"{START}<|en|>Ġred"),
+        (
+            AsrOptions("en", hotwords="blue", former_words="red<|endoftext|>"),
+            f"<|startofprev|>Ġblue{START}<|en|><|transcribe|><|notimestamps|>Ġred",
+        ),
+        (
+            AsrOptions("en", former_words="red", timestamps="segment"),
+            f"{START}<|en|><|transcribe|>",
+        ),
     ],
 )
 def test_the_decoder_gets_the_prompt_for_the_options(
@@ -162,6 +170,23 @@ def test_long_prompts_keep_their_end_and_leave_room_for_the_answer(
     assert text.count("Ġgreen") == 100
     assert text.count("Ġred") == 223 - 100 - 1
     assert text.partition(START)[0].endswith("Ġblue")
+
+
+def test_the_result_has_only_what_follows_the_former_words(nano: FasterWhisper) -> None:
+    whole = hear(nano, LIGHTS, AsrOptions("en"))
+    former, rest = whole.text[: len("turn on")], whole.text[len("turn on") :]
+    continued = hear(nano, LIGHTS, AsrOptions("en", former_words=former))
+    assert continued.text == rest.strip()
+
+
+def test_former_words_leave_room_for_the_answer(
+    monkeypatch: pytest.MonkeyPatch, tiny: FasterWhisper
+) -> None:
+    overheard = Overheard(monkeypatch, tiny)
+    options = AsrOptions("en", prompt="green", hotwords="blue", former_words="red " * 500)
+    hear(tiny, CLOCK, options)
+    assert "green" not in overheard.prompts[0]
+    assert overheard.prompts[0].count("Ġred") == 223
 
 
 def test_a_long_prefix_keeps_its_last_words(
