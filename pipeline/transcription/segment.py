@@ -12,6 +12,7 @@ from core.errors import EngineError, OverloadedError
 from core.ids import new_id
 from engines.base import AsrItem, AsrOptions, AsrResult
 from pipeline.shared.work_time import TaskTime
+from pipeline.transcription.former_speech import FormerSpeech
 from pipeline.transcription.recogniser import OnWastedWork, Recogniser
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
 from pipeline.transcription.stitching import without_lead
@@ -43,16 +44,17 @@ class SegmentDecode:
         *,
         speech_end: int = 0,
         lead: int = 0,
+        former: FormerSpeech | None = None,
     ) -> None:
         """`start`: sample of the utterance or recording at which the segment begins.
         `speech_end`: sample one past its last speech, for `covers`. `lead`: samples of
         silence that a recogniser without a window gets before the audio; times do not count
-        it."""
+        it. `former`: speech that is decoded with it, and does not count either."""
         self._recogniser = recogniser
         self._item: AsrItem | None = item
         self.utterance, self.options = item.utterance, item.options
         self.start, self.samples, self.speech_end = start, len(item.pcm), speech_end
-        self._lead = lead
+        self._lead, self._former = lead, former
         self.result: AsrResult | None = None
         "None until it is known."
         self.error: EngineError | OverloadedError | None = None
@@ -85,7 +87,12 @@ class SegmentDecode:
         """Returns whether the result of this partial is that of a final decode with `options`. It
         covers all of the speech, which ends before sample `speech_end` of the utterance."""
         covers_speech = self.end >= speech_end and self.options == options
-        return covers_speech and self.result is not None and not self.result.is_doubtful_partial
+        return (
+            covers_speech
+            and self.result is not None
+            and not self.result.is_doubtful_partial
+            and (self._former is None or _is_sure(self.result))
+        )
 
     def begin(self, tasks: asyncio.TaskGroup, priority: DecodePriority) -> None:
         """Begins the decode, unless it runs or its result is known. With the priority FINAL, a
@@ -116,8 +123,14 @@ class SegmentDecode:
                 logger.info("! segment of %s not recognised: %s", self.utterance, exc)
 
     async def _decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
-        """Decodes the audio with silence before it. Returns times of the audio alone."""
+        """Decodes the audio with what it gets before it. Returns times of the audio alone."""
         lead, pcm = self._lead, item.pcm
+        if (former := self._former) is not None:
+            together = await self._recogniser.decode(former.before(item), priority)
+            # Known words make the recogniser sure that somebody speaks, also in noise after them.
+            # So words that it is not sure of must pass alone. A partial is not worth two decodes.
+            if not item.is_final or _is_sure(together):
+                return without_lead(together, len(former.pcm), len(pcm))
         # Whisper, which has a window, does not hear better with silence before the speech.
         if not lead or self._recogniser.info.window_ms is not None:
             return await self._recogniser.decode(item, priority)
@@ -155,6 +168,11 @@ class SegmentDecode:
         self.cancel()
         if self.time is not None:
             on_wasted(self.time.seconds)
+
+
+def _is_sure(result: AsrResult) -> bool:
+    """Returns whether a decode with former speech may decide the words."""
+    return bool(result.text) and not result.is_unsure
 
 
 class PauseDecoder:

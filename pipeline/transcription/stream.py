@@ -9,6 +9,13 @@ from core.errors import EarshotError, EngineError, OverloadedError
 from core.ports import Clock
 from engines.base import AsrItem, AsrOptions, AsrResult
 from pipeline.transcription.audio_buffer import AudioBuffer
+from pipeline.transcription.former_speech import (
+    FormerSpeech,
+    FormerSpeechSource,
+    former_room,
+    no_former_speech,
+    takes_former_speech,
+)
 from pipeline.transcription.partials import PartialHypothesis, PartialPacing, StablePrefix
 from pipeline.transcription.recogniser import OnWastedWork, Recogniser, ignore_waste
 from pipeline.transcription.segment import SegmentDecode
@@ -84,6 +91,9 @@ class TranscriptStream:
         self._first_partial = min(_FIRST_AUDIO, speech_start + _FIRST_SPEECH)
         "Samples of audio before the first partial."
         self._recogniser, self._options = recogniser, options
+        self.former_speech: FormerSpeechSource = no_former_speech
+        """Gives the speech with which the first segment is decoded, if the recogniser can continue
+        from its words. Called for each decode."""
         self._clock, self._tasks = clock, tasks
         window_ms = recogniser.info.window_ms
         self._window_ms = window_ms if window_ms is not None else float("inf")
@@ -343,8 +353,16 @@ class TranscriptStream:
 
     def _decode(self, item: AsrItem) -> SegmentDecode:
         """Returns a decode of the open segment that has not begun."""
-        lead = 0 if self._start else self._lead
-        return SegmentDecode(self._recogniser, item, self._start, lead=lead)
+        if self._start:
+            return SegmentDecode(self._recogniser, item, self._start)
+        former = self._former(item)
+        return SegmentDecode(self._recogniser, item, 0, lead=self._lead, former=former)
+
+    def _former(self, item: AsrItem) -> FormerSpeech | None:
+        """Returns the speech to decode with the item, which begins the utterance."""
+        if not takes_former_speech(self._recogniser.info, item.options):
+            return None
+        return self.former_speech(former_room(len(item.pcm)))
 
     def _item(self, *, is_final: bool) -> AsrItem:
         options = self._final_options()

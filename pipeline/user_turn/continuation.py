@@ -4,6 +4,9 @@ Recognisers mishear half a sentence, and language models misunderstand it. So sp
 soon after an endpoint, while hardly any of the answer was audible, is decoded together with the
 former utterance. In the end it either replaces the former one (`is_taken`) or stands alone
 (`stands_alone`).
+
+Where the former one is final, because a session only transcribes or the answer is well under way,
+its sound and words still help to understand what follows (`UtteranceRecord.former`).
 """
 
 import asyncio
@@ -18,7 +21,9 @@ from engines.base import AsrResult, Word
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.transcription.audio_buffer import AudioBuffer
+from pipeline.transcription.former_speech import FormerSpeech
 from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, is_spoken
+from pipeline.transcription.stitching import join_texts
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 
 RESUME_MS = 1000
@@ -31,6 +36,9 @@ user cannot have understood it. Detecting the new speech already takes 160 ms of
 MAX_CONTINUATIONS = 3
 """Most utterances in a row that may be joined. A speaker who pauses more often is not within one
 sentence."""
+FORMER_MS = 3000
+"""Longest audio time from an endpoint to speech that is decoded with the final utterance before it.
+After longer pauses people say something else."""
 MAX_FORMER_MS = 20_000
 "Longest former audio that is decoded again. Longer speech has context enough in each utterance."
 
@@ -57,6 +65,8 @@ class UtteranceRecord:
     "VAD evidence of speech in the utterances that it continues."
     continuation: "Continuation | None" = None
     "Link to the utterance that it may continue; None once it is known to stand alone."
+    former: "UtteranceRecord | None" = None
+    "Utterance shortly before it that it cannot replace, but is decoded with."
     text: str = ""
     """Words of the utterance, including those of the one it continues. Empty: not known yet, not
     understood, or noise."""
@@ -82,6 +92,35 @@ class UtteranceRecord:
     def own_pcm(self) -> Pcm:
         """Returns its own audio, without that of the former one."""
         return self.audio.pcm(self.own_start)
+
+    def former_speech(self, room: int) -> FormerSpeech | None:
+        """Returns the speech that it is decoded with, at most `room` samples; None for nothing."""
+        # After known words a recogniser hears more of them in a sound that is no voice.
+        if self.former is None or self.evidence.is_none:
+            return None
+        return self.former.speech(room)
+
+    def speech(self, room: int) -> FormerSpeech | None:
+        """Returns its sound and words, after those of the utterances before it, as far as they fit
+        into `room` samples. None while its words are not known, or if there are none."""
+        pcm = self.own_pcm() if self.continuation is None else self.audio.pcm()
+        if not self.text or len(pcm) > room:
+            return None
+        before = self.former.speech(room - len(pcm)) if self.former is not None else None
+        if before is None:
+            return FormerSpeech(pcm, self.text)
+        words = join_texts([before.words, self.text])
+        return FormerSpeech(np.concatenate([before.pcm, pcm]), words)
+
+    def limit_former(self, samples: int) -> None:
+        """Forgets the utterances before it that do not fit into `samples` with it."""
+        record, room = self, samples - self.samples
+        while record.former is not None:
+            room -= record.former.samples
+            if room < 0:
+                record.former = None
+                return
+            record = record.former
 
     @property
     def is_speech(self) -> bool:
@@ -204,19 +243,9 @@ class ContinuationWindow:
         self._samples = 0
 
     def remember(self, utterance: UtteranceRecord) -> None:
-        """Remembers `utterance`, which a pause ended, if the session's settings allow a
-        continuation."""
+        """Remembers `utterance`, which a pause ended."""
         self.forget()
-        detection = utterance.settings.turn_detection
-        # Only an answer that the server began by itself, and that speech may stop, can be taken
-        # back.
-        if (
-            utterance.settings.answers
-            and detection is not None
-            and detection.create_response
-            and utterance.settings.may_interrupt
-        ):
-            self._last = utterance
+        self._last = utterance
 
     def push(self, pcm: Pcm) -> None:
         """Adds the next samples after the endpoint: silence, or speech too short for a start
@@ -225,7 +254,7 @@ class ContinuationWindow:
             return
         self._gap.append(pcm)
         self._samples += len(pcm)
-        if self._samples > ms_to_samples(RESUME_MS + INTERRUPT_MS, ASR_RATE_HZ):
+        if self._samples > ms_to_samples(FORMER_MS + INTERRUPT_MS, ASR_RATE_HZ):
             self.forget()
 
     def forget(self) -> None:
@@ -236,13 +265,34 @@ class ContinuationWindow:
     def last(self, speech: int, settings: SessionSettings) -> UtteranceRecord | None:
         """Returns the utterance that speech from sample `speech` of the session on may continue, or
         None."""
+        last = self._last_within(RESUME_MS, speech, settings)
+        if last is None or last.former_count >= MAX_CONTINUATIONS or not last.is_speech:
+            return None
+        detection = settings.turn_detection
+        # Only an answer that the server began by itself, and that speech may stop, can be taken
+        # back.
+        if (
+            settings.answers
+            and detection is not None
+            and detection.create_response
+            and settings.may_interrupt
+        ):
+            return last
+        return None
+
+    def former(self, speech: int, settings: SessionSettings) -> UtteranceRecord | None:
+        """Returns the utterance that speech from sample `speech` on is decoded with although it
+        cannot replace it, or None."""
+        return self._last_within(FORMER_MS, speech, settings)
+
+    def _last_within(
+        self, pause_ms: float, speech: int, settings: SessionSettings
+    ) -> UtteranceRecord | None:
         last = self._last
         # With other settings the former audio would be decoded differently.
-        if last is None or last.settings != settings or last.former_count >= MAX_CONTINUATIONS:
+        if last is None or last.settings != settings:
             return None
-        if not last.is_speech:
-            return None
-        is_soon = speech - last.end <= ms_to_samples(RESUME_MS, ASR_RATE_HZ)
+        is_soon = speech - last.end <= ms_to_samples(pause_ms, ASR_RATE_HZ)
         is_short = last.samples <= ms_to_samples(MAX_FORMER_MS, ASR_RATE_HZ)
         return last if is_soon and is_short else None
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, samples_to_ms
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EngineError, OverloadedError, RequestError
 from core.events import (
     ErrorEvent,
@@ -28,6 +28,7 @@ from pipeline.conversation.history import History
 from pipeline.services import EngineSet
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
+from pipeline.transcription.former_speech import MAX_TOGETHER_MS
 from pipeline.transcription.no_speech import NoSpeechCriterion
 from pipeline.transcription.stream import TranscriptStream
 from pipeline.user_turn.continuation import Continuation, ContinuationWindow, UtteranceRecord
@@ -240,9 +241,14 @@ class UserTurnController:
         assert detected.edge is not None
         is_announced = self._settings().turn_detection is not None
         start = self._detector.samples - len(detected.pcm)
+        former = self._window.former(detected.edge.at, self._settings())
         continuation, former_pcm = self._continuation(detected.edge.at, start) or (None, None)
         before = detected.edge.at - start
         utterance = self._begin(start, before, continuation, former_pcm, is_announced=is_announced)
+        if continuation is None and former is not None:
+            former.limit_former(ms_to_samples(MAX_TOGETHER_MS, ASR_RATE_HZ))
+            utterance.record.former = former
+            utterance.stream.former_speech = utterance.record.former_speech
         utterance.stream.push(detected.pcm)
         spoken = self._detector.samples - detected.edge.at
         # The frames before this one had as high a probability: together they made the start.
