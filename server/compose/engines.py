@@ -47,6 +47,7 @@ from serving.placement.choose import KINDS, EngineSelection, unknown_model_messa
 from serving.placement.offers import LoadableModel, OfferInputs
 from serving.registry import ModelRegistry, ModelsOfKind
 from serving.remote.models import RemoteModel, RemoteModels
+from serving.speaker.model import SpeakerModels, add_speaker_models
 from serving.text.model import Clips, Embedders, Rerankers, add_text_models
 from serving.user_catalogue import use_catalogue
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
@@ -86,6 +87,8 @@ class Engines:
     "Models for reranking, loaded or not."
     clips: Clips
     "Models for embeddings of texts and images, loaded or not."
+    speakers: SpeakerModels
+    "Models that hear who speaks, loaded or not."
     remote: RemoteModels
     "Models of other servers."
     registry: ModelRegistry = field(repr=False)
@@ -206,6 +209,7 @@ async def run_engines(
     )
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
     text_models = add_text_models(registry, config.paths.models_dir, clock, metrics)
+    speakers = add_speaker_models(registry, config.paths.models_dir, clock, metrics)
     remote = RemoteModels([RemoteModel(name, settings) for name, settings in config.remote.items()])
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
@@ -235,6 +239,7 @@ async def run_engines(
             voices.engines,
             choices,
             *text_models,
+            speakers,
             remote,
             registry,
             languages,

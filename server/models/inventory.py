@@ -14,6 +14,7 @@ from core.errors import EarshotError, EngineError
 from engines.runtime.gguf_file import UnreadableGgufError
 from engines.runtime.gguf_folder import check_parts, model_files, part_files
 from engines.runtime.text_encoder.folder import TextModelKind, read_model_kind
+from engines.speaker.ge2e.network import WEIGHTS_FILE
 from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, voice_name
@@ -30,19 +31,29 @@ FolderKind = Literal[
     "clip",
     "endpoint",
     "llm",
+    "speaker",
     "checkpoint",
     "partial",
     "broken",
 ]
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
 clip: one that takes images, too. endpoint: a model for turn detection. llm: a language model as a
-GGUF file. partial: an interrupted download. broken: files are missing or invalid."""
+GGUF file. speaker: a model that hears who speaks. partial: an interrupted download. broken: files
+are missing or invalid."""
 
-USABLE_KINDS: tuple[FolderKind, ...] = ("model", "embed", "rerank", "clip", "endpoint", "llm")
+USABLE_KINDS: tuple[FolderKind, ...] = (
+    "model",
+    "embed",
+    "rerank",
+    "clip",
+    "endpoint",
+    "llm",
+    "speaker",
+)
 "Kinds of models that are complete."
 
 PREFERENCE: tuple[FolderKind, ...] = (
-    *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm"),
+    *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker"),
     *("checkpoint", "broken", "partial"),
 )
 "Kinds in the order of preference if a name fits several folders."
@@ -178,6 +189,8 @@ def _classify(folder: Path) -> ModelFolder | None:
         return _model_folder(name, folder, size_bytes)
     if turn_detector_file(folder) is not None:
         return ModelFolder(name, folder, "endpoint", size_bytes, languages="for turn detection")
+    if (folder / WEIGHTS_FILE).is_file():
+        return ModelFolder(name, folder, "speaker", size_bytes, languages="for who speaks")
     if files := model_files(folder):
         return _gguf_model(name, folder, files[0])
     if (kind := read_model_kind(folder)) is not None:

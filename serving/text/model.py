@@ -6,8 +6,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import psutil
-
 from core.ports import Clock, Metrics
 from engines.base.text import (
     ClipItem,
@@ -28,7 +26,7 @@ from serving.placement.offers import LoadableModel
 from serving.placement.whisper import CPU
 from serving.registry import ModelRegistry, ModelsOfKind
 from serving.scheduling.policy import PriorityRule, SchedulingPolicy
-from serving.scheduling.scheduler import Scheduler
+from serving.workers.batch_pool import BatchWorkerPool
 from serving.workers.batch_process import BatchProcess
 
 ENGINE = "onnx"
@@ -80,7 +78,7 @@ POLICIES: dict[TextModelKind, SchedulingPolicy[Any]] = {
 "Scheduling policy of each kind of text model."
 
 
-class TextWorkerPool(Scheduler[ItemT, ResultT]):
+class TextWorkerPool(BatchWorkerPool[TextModelInfo, ItemT, ResultT]):
     """The worker process of a loaded model, with its scheduler."""
 
     def __init__(
@@ -95,34 +93,12 @@ class TextWorkerPool(Scheduler[ItemT, ResultT]):
         """Prepares the worker; `run` starts it. `warm_up_item`: computed once after the load."""
         method = RERANK if kind == "rerank" else EMBED
         load = LoadRequest(kind, offer.engine, dict(offer.options))
-        self._process: BatchProcess[ItemT, ResultT] = BatchProcess(
-            load, method, result, metrics, name=offer.name
+        process: BatchProcess[TextModelInfo, ItemT, ResultT] = BatchProcess(
+            load, TextModelInfo, method, result, metrics, name=offer.name
         )
-        self._warm_up_item = warm_up_item
-        super().__init__([self._process], POLICIES[kind], clock, metrics)
-
-    @property
-    def is_ready(self) -> bool:
-        """True if the worker is running now. One that crashed is restarted."""
-        return self._process.is_ready
-
-    async def ready(self) -> TextModelInfo:
-        """Waits until the worker has loaded the model, and returns its properties."""
-        await super().ready()
-        return await self._process.ready()
-
-    async def warm_up(self) -> None:
-        """Computes one item. Raises EngineError if the model cannot."""
-        await self.submit(self._warm_up_item, TextPriority.SINGLE)
-
-    def resident_mb(self) -> float:
-        """Returns the memory of the worker process in MB; 0 if it is not running."""
-        if self._process.pid is None:
-            return 0.0
-        try:
-            return float(psutil.Process(self._process.pid).memory_info().rss / 2**20)
-        except psutil.Error:
-            return 0.0  # the process has died just now
+        super().__init__(
+            process, POLICIES[kind], (warm_up_item, TextPriority.SINGLE), clock, metrics
+        )
 
 
 class ServedTextModel(

@@ -1,4 +1,4 @@
-"""Text model (embeddings or reranking) in a supervised child process, whose calls are batches."""
+"""Model for texts, images or speakers in a supervised child process, whose calls are batches."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -6,9 +6,8 @@ from typing import Generic, TypeVar
 from core.errors import EarshotError, EngineError
 from core.ports import Metrics
 from engines.base import WorkerProfile
-from engines.base.text import TextModelInfo
 from engines.runtime.worker.protocol import FailureReply, LoadRequest
-from serving.workers.engine_process import EngineProcess
+from serving.workers.engine_process import EngineProcess, InfoT
 
 CALL_LIMIT_S = 60.0
 """Longest time of one call, in seconds. Then the process counts as hung. A call has some hundred
@@ -22,17 +21,25 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
-class BatchProcess(EngineProcess[TextModelInfo], Generic[ItemT, ResultT]):
-    """A `BatchWorker` for embeddings or reranking."""
+class BatchProcess(EngineProcess[InfoT], Generic[InfoT, ItemT, ResultT]):
+    """A `BatchWorker` for embeddings, reranking or speakers."""
 
     def __init__(
-        self, load: LoadRequest, method: str, result: type[ResultT], metrics: Metrics, *, name: str
+        self,
+        load: LoadRequest,
+        info: type[InfoT],
+        method: str,
+        result: type[ResultT],
+        metrics: Metrics,
+        *,
+        name: str,
     ) -> None:
-        """Prepares the worker; `run` starts it. `method`: the engine's method. `result`: type of
-        one result. `name`: name of the model in logs and errors."""
+        """Prepares the worker; `run` starts it. `info`: type of the model's properties. `method`:
+        the engine's method. `result`: type of one result. `name`: name of the model in logs and
+        errors."""
         profile = WorkerProfile(nice=NICE)
         label = f"{load.kind}.{name}"
-        super().__init__(load, TextModelInfo, metrics, name=name, label=label, profile=profile)
+        super().__init__(load, info, metrics, name=name, label=label, profile=profile)
         self._method, self._result = method, result
 
     async def decode(self, items: Sequence[ItemT]) -> list[ResultT]:

@@ -72,7 +72,8 @@ def test_names_are_unique_and_complete() -> None:
         assert (entry.format == "text_encoder") == (entry.kind in ("embed", "rerank", "clip"))
         assert (entry.format == "onnx") == (entry.kind == "endpoint")
         assert (entry.format == "gguf") == (entry.kind == "llm")
-        assert (entry.format in ("openai", "onnx", "gguf")) == bool(entry.file)
+        assert (entry.format == "npz") == (entry.kind == "speaker") == (not entry.is_on_hub)
+        assert (entry.format in ("openai", "onnx", "gguf", "npz")) == bool(entry.file)
         assert entry.is_multilingual != (entry.languages == "English")
     sizes = [entry.size_mb for entry in entries() if entry.is_automatic]
     assert sizes == sorted(sizes)

@@ -34,6 +34,7 @@ from engines.base import (
     TtsInfo,
     WordMark,
 )
+from engines.base.speaker import SpeakerItem, SpeakerModel, SpeakerModelInfo
 from engines.base.text import (
     ClipItem,
     ClipModel,
@@ -193,7 +194,7 @@ class BatchHost(Generic[ItemT]):
 
     def __init__(
         self,
-        model: EmbedModel | RerankModel | ClipModel,
+        model: EmbedModel | RerankModel | ClipModel | SpeakerModel,
         method: str,
         item_type: type[ItemT],
         compute: Callable[[Sequence[ItemT]], Sequence[object]],
@@ -205,7 +206,7 @@ class BatchHost(Generic[ItemT]):
         self._compute, self._send = compute, send
 
     @property
-    def info(self) -> TextModelInfo:
+    def info(self) -> TextModelInfo | SpeakerModelInfo:
         """Properties of the model."""
         return self._model.info
 
@@ -326,6 +327,8 @@ def create_host(kind: str, engine: Any, send: Send) -> EngineHost:
             return BatchHost(engine, RERANK, RerankItem, engine.rerank, send)
         case "clip":
             return BatchHost(engine, EMBED, ClipItem, engine.embed, send)
+        case "speaker":
+            return BatchHost(engine, EMBED, SpeakerItem, engine.embed, send)
         case _:
             return create_llm_host(engine, send)
 

