@@ -35,6 +35,7 @@ from pipeline.transcription.recogniser import (
 from serving.asr.scheduling import DecodePriority
 from serving.llm_slots import DraftBudget
 from serving.placement.choose import unknown_model_message
+from serving.speaker.recognition import SpeakerRecognition
 
 _OPTION_PARAMS = {
     "languages": "audio.input.transcription.languages",
@@ -211,6 +212,8 @@ class SessionServices:
     "Slots for responses that are begun before their turn is over."
     instructions: DefaultInstructions = NO_DEFAULT
     "Instructions for language models where neither client nor operator gives any."
+    speakers: SpeakerRecognition | None = None
+    "Recognises people by their voices; None: no model can."
     mcp_policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
     "Limits on the MCP servers that clients may name."
 

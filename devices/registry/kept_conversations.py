@@ -21,7 +21,7 @@ from core.items import utf8_bytes
 from core.named_key import CALLER_KEY
 from core.ports import Clock
 from devices.registry.database import Database
-from devices.registry.tables import kept_conversations, kept_turns, named_keys
+from devices.registry.tables import kept_conversations, kept_turns, named_keys, speakers
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class KeptConversations:
         owner, now = _caller(), self._clock.wall()
 
         def work(connection: Connection) -> None:
-            _check_key(connection, owner)
+            check_key(connection, owner)
             _check_room(connection)
             if _find(connection, owner, conversation_id) is None:
                 row = {"owner": owner, "id": conversation_id, "changed": now}
@@ -174,7 +174,7 @@ class KeptConversations:
         owner, now = _caller(), self._clock.wall()
 
         def work(connection: Connection) -> None:
-            _check_key(connection, owner)
+            check_key(connection, owner)
             _check_room(connection)
             count = _find(connection, owner, conversation_id)
             if count is None:
@@ -249,6 +249,7 @@ class KeptConversations:
 def delete_of_key(connection: Connection, key_id: str) -> None:
     """Deletes what a named key keeps, in the transaction that revokes the key."""
     connection.execute(delete(kept_conversations).where(_kept.owner == key_id))
+    connection.execute(delete(speakers).where(speakers.c.owner == key_id))
 
 
 def _caller() -> str:
@@ -283,8 +284,8 @@ def _find(connection: Connection, owner: str, conversation_id: str) -> int | Non
     return connection.execute(found).scalar_one_or_none()
 
 
-def _check_key(connection: Connection, owner: str) -> None:
-    """Raises NotFound for a key that was revoked meanwhile: nobody could delete its texts."""
+def check_key(connection: Connection, owner: str) -> None:
+    """Raises NotFound for a key that was revoked meanwhile: nobody could delete what it keeps."""
     key = select(named_keys.c.id).where(named_keys.c.id == owner)
     if owner and connection.execute(key).one_or_none() is None:
         raise NotFound("the key was revoked", code="key_not_found")

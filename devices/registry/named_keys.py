@@ -207,8 +207,8 @@ class NamedKeys:
         return self.find_by_name(name)
 
     async def revoke(self, name: str) -> None:
-        """Deletes a key with the conversations that it keeps: from now on it opens nothing, and
-        what it has open ends. Raises NotFound key_not_found, StorageError."""
+        """Deletes a key with the conversations and voices that it keeps: from now on it opens
+        nothing, and what it has open ends. Raises NotFound key_not_found, StorageError."""
 
         def work(connection: Connection) -> None:
             same = select(named_keys.c.id).where(named_keys.c.name == name)

@@ -131,3 +131,30 @@ kept_turns = Table(
         ondelete="CASCADE",
     ),
 )
+
+speakers = Table(
+    "speakers",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("owner", String(40), nullable=False),  # a named key's id; "": the server's owner
+    Column("name", String(64), nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    UniqueConstraint("owner", "name", name="speakers_name"),
+)
+
+voice_samples = Table(
+    "voice_samples",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column(
+        "speaker_id",
+        String(40),
+        ForeignKey("speakers.id", ondelete="CASCADE", name="voice_samples_speaker"),
+        nullable=False,
+    ),
+    Column("model", String(128), nullable=False),  # vectors of two models cannot be compared
+    Column("vector", LargeBinary, nullable=False),  # little-endian float32
+    Column("speech_ms", Integer, nullable=False),
+    Column("added", UtcDateTime, nullable=False),
+    Index("voice_samples_by_speaker", "speaker_id"),
+)

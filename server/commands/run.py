@@ -96,6 +96,10 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
             from server.commands.keys.command import run as keys
 
             return keys(options, load(os.environ, file=options.config).config, os.environ)
+        case "speakers":
+            from server.commands.speakers.command import run as speakers
+
+            return speakers(options, load(os.environ, file=options.config).config, os.environ)
         case "engines":
             from server.commands.engines.command import run as engines
 

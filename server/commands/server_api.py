@@ -6,7 +6,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import ClientSession
+from aiohttp import ClientSession, FormData
 
 from bench.client.http import KEY_VARIABLES, Address, connect_errors, parse_address, refusal
 from bench.client.realtime import error_message
@@ -58,6 +58,13 @@ class ServerApi:
         """Sends one request with `body` as JSON, and returns the body of the answer. Raises
         CannotConnect, or RequestError with the server's own message."""
         data = None if body is None else msgspec.json.encode(body)
+        return await self._request(method, path, data)
+
+    async def upload(self, path: str, form: FormData) -> bytes:
+        """Sends a form with a file by POST. Returns and raises as `request` does."""
+        return await self._request("POST", path, form)
+
+    async def _request(self, method: str, path: str, data: bytes | FormData | None) -> bytes:
         url = f"{self._address.url}{path}"
         with connect_errors(self._address):
             async with self._session.request(

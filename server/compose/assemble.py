@@ -36,6 +36,7 @@ from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import collect_when_idle
 from serving.llm_slots import DraftBudget
+from serving.speaker.recognition import SpeakerRecognition
 from serving.workers.file_decoder import DecoderProcess
 from web.ingrain.door import IngrainPort
 
@@ -146,7 +147,10 @@ async def assemble(
         )
         trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
-        session_services = _session_services(config, engines, toolbox, clock, metrics, trace)
+        session_services = replace(
+            _session_services(config, engines, toolbox, clock, metrics, trace),
+            speakers=SpeakerRecognition(engines.speakers, devices.speakers),
+        )
         if home_assistant is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.
             engine_set = replace(session_services.engines, expected_names=home_assistant.keywords)
@@ -203,6 +207,7 @@ def _start_background(
         "device-changes": devices.registry.run(),
         "named-keys": devices.named_keys.run(devices.registry.changed),
         "kept-conversations": devices.kept_conversations.run(),
+        "speakers": devices.speakers.run(),
         "idle-gc": collect_when_idle(sessions),
         "llm-warm-up": warm_up,
         **{name: run() for name, run in doors.background.items()},

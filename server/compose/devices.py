@@ -15,6 +15,7 @@ from devices.registry.kept_conversations import KeptConversations
 from devices.registry.named_keys import NamedKeys
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
+from devices.registry.speakers import EnrolledSpeakers
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
 from server.config import Config
@@ -35,6 +36,8 @@ class DeviceServices:
     "Keys of persons and programs. They lie in the same database."
     kept_conversations: KeptConversations
     "Conversations that persons keep. They lie in the same database."
+    speakers: EnrolledSpeakers
+    "People whose voices the server knows. They lie in the same database."
     presence: Presence
     "Devices that are connected now."
     event_log: DeviceEventLog
@@ -59,12 +62,17 @@ async def device_services(
         named_keys.on_revoked.append(conversations.forget_owned)
         with suppress(StorageError):  # `NamedKeys.run` tries again
             await named_keys.load()
+        speakers = EnrolledSpeakers(database, clock)
+        named_keys.on_revoked.append(speakers.forget_owned)
+        with suppress(StorageError):  # `EnrolledSpeakers.run` tries again
+            await speakers.load()
         event_log = DeviceEventLog(clock)
         presence = Presence(event_log)
         yield DeviceServices(
             registry=registry,
             named_keys=named_keys,
             kept_conversations=KeptConversations(database, clock, config.history.days),
+            speakers=speakers,
             settings=DatabaseSettingsStore(database),
             presence=presence,
             event_log=event_log,

@@ -48,6 +48,7 @@ from server.config import Config
 from server.http.edge import ErrorBoundary
 from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
 from server.http.named_keys import NamedKeysDoor, named_key_routes
+from server.http.speakers import SPEAKER_UPLOADS, SpeakersDoor, speaker_routes
 from server.models.pulls import ModelPulls
 from server.models.routes import FolderRemoval, ModelsDoor, model_routes
 from server.version import product_version
@@ -270,6 +271,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *whip_routes(whip),
             *device_routes(devices),
             *_person_routes(backend),
+            *_speaker_routes(backend, spools),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_transcription_door(backend, cards, spools, limits)),
             *_chat_routes(backend, chat),
@@ -311,6 +313,15 @@ def _person_routes(backend: Backend) -> tuple[Route, ...]:
     keys = NamedKeysDoor(backend.devices.named_keys, count_sessions, _profile_check(backend))
     kept = KeptConversationsDoor(backend.devices.kept_conversations, backend.conversations.forget)
     return (*kept_conversation_routes(kept), *named_key_routes(keys))
+
+
+def _speaker_routes(backend: Backend, spools: UploadSpools) -> tuple[Route, ...]:
+    """Returns the routes of the people whose voices the server knows."""
+    decoder = backend.decoder.share(SPEAKER_UPLOADS)
+    recognition, people = backend.session_services.speakers, backend.devices.speakers
+    if recognition is None:
+        return ()
+    return speaker_routes(SpeakersDoor(people, recognition, spools, decoder))
 
 
 def _plugin_services(backend: Backend) -> DoorServices:

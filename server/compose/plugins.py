@@ -40,6 +40,7 @@ BUILT_IN_DOORS = (
     "realtime",
     "server",
     "settings",
+    "speakers",
     "whip",
     "willow",
     "wyoming",

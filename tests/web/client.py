@@ -1,16 +1,24 @@
 """A test client for the routes of an API, mounted as the server mounts them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from aiohttp import web as aioweb
 from aiohttp.test_utils import TestClient, TestServer
 
-from core.errors import NotFound, OverloadedError, RequestError
+from core.errors import EarshotError, NotFound, OverloadedError, RequestError, first_error
 from core.http.routes import Route
 
 Client = TestClient[aioweb.Request, aioweb.Application]
+
+
+STATUSES: Mapping[type[EarshotError], int] = {
+    NotFound: 404,
+    RequestError: 400,
+    OverloadedError: 503,
+}
+"Status of an answer for each kind of error, the first that fits."
 
 
 @aioweb.middleware
@@ -20,12 +28,12 @@ async def _edge(
 ) -> aioweb.StreamResponse:
     try:
         return await handler(request)
-    except NotFound as error:
-        return aioweb.Response(status=404, text=error.code)
-    except RequestError as error:
-        return aioweb.Response(status=400, text=error.code)
-    except OverloadedError as error:
-        return aioweb.Response(status=503, text=error.code)
+    except (EarshotError, ExceptionGroup) as raised:
+        error = first_error(raised)
+        for kind, status in STATUSES.items():
+            if isinstance(error, kind) and isinstance(error, EarshotError):
+                return aioweb.Response(status=status, text=error.code)
+        raise
 
 
 def with_client(routes: Iterable[Route], use: Callable[[Client], Awaitable[Any]]) -> None:

@@ -1,0 +1,219 @@
+"""People who have taught the server their voices, in the database of the devices.
+
+A voice is kept as vectors, one for each recording; the recordings themselves are not kept. Each
+person belongs to the named key of the request, or to the server's owner, whose people the devices
+of the house know, too. All vectors are in memory, so that a turn costs no query.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
+
+from core.errors import Conflict, NotFound, RequestError, StorageError
+from core.ids import new_id
+from core.named_key import CALLER_KEY, NamedKey
+from core.ports import Clock
+from core.speakers import SpeakerProfile, VoiceVector, mean_vector
+from devices.registry.database import Database
+from devices.registry.kept_conversations import check_key
+from devices.registry.tables import speakers, voice_samples
+
+logger = logging.getLogger(__name__)
+
+MAX_SPEAKERS = 50
+"Most people of one key: a house, not a crowd, in which some would have almost the same voice."
+
+MAX_SAMPLES = 20
+"Most recordings of one person. More of them change the mean no longer."
+
+NAME_PATTERN = r"\w[\w .'-]{0,39}"
+"Names are read by a language model and stand in log lines: letters of any language, in one line."
+
+RELOAD_S = 60.0
+"""Interval at which people are read again, in seconds: another server may have added or deleted
+one."""
+
+OWNER = ""
+"Owner of the people of the server's own key and of its devices."
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceSample:
+    """One recording of a person, of which only the vector is kept."""
+
+    model: str
+    "Name of the model that made the vector."
+    vector: VoiceVector = field(repr=False)
+    speech_ms: int
+    "Length of the speech in the recording."
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolledSpeaker:
+    """A person whose voice the server knows."""
+
+    id: str
+    name: str
+    created: datetime
+    samples: tuple[VoiceSample, ...]
+    "At least one."
+
+    def profile(self, model: str) -> SpeakerProfile | None:
+        """Returns the person's voice as this model hears it; None if it never heard it."""
+        vectors = [sample.vector for sample in self.samples if sample.model == model]
+        return SpeakerProfile(self.id, self.name, mean_vector(vectors)) if vectors else None
+
+
+class EnrolledSpeakers:
+    """All people whose voices the server knows. `add`, `list_all` and `delete` are about those of
+    the owner that `CALLER_KEY` names. `run` must be active while the server is up."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database, self._clock = database, clock
+        self._people: Mapping[str, tuple[EnrolledSpeaker, ...]] = {}
+        "Owner -> people by name."
+
+    def count_people(self, key: NamedKey | None) -> int:
+        """Returns the number of people whom the sessions of a key know. `key`: see `profiles`."""
+        return len(self._people.get(OWNER if key is None else key.id, ()))
+
+    def profiles(self, key: NamedKey | None, model: str) -> Sequence[SpeakerProfile]:
+        """Returns the voices that the sessions of a key know, as `model` hears them. `key`: None
+        for the owner's key and for devices."""
+        people = self._people.get(OWNER if key is None else key.id, ())
+        profiles = (person.profile(model) for person in people)
+        return [profile for profile in profiles if profile is not None]
+
+    def list_all(self) -> Sequence[EnrolledSpeaker]:
+        """Returns the caller's people by name."""
+        return self._people.get(_caller(), ())
+
+    async def add(self, name: str, sample: VoiceSample) -> EnrolledSpeaker:
+        """Adds a recording of a person, who is new if no person has this name yet.
+
+        Raises RequestError for a wrong name, Conflict too_many_speakers or too_many_samples,
+        NotFound key_not_found, StorageError.
+        """
+        check_name(name)
+        owner, now = _caller(), self._clock.wall()
+
+        def work(connection: Connection) -> str:
+            check_key(connection, owner)
+            is_mine = speakers.c.owner == owner
+            found = select(speakers.c.id).where(is_mine & (speakers.c.name == name))
+            speaker_id: str | None = connection.execute(found).scalar_one_or_none()
+            if speaker_id is None:
+                _check_count(connection, is_mine)
+                speaker_id = new_id("spk")
+                row = {"id": speaker_id, "owner": owner, "name": name, "created": now}
+                connection.execute(insert(speakers).values(row))
+            of_person = voice_samples.c.speaker_id == speaker_id
+            counted = select(func.count()).select_from(voice_samples).where(of_person)
+            count = connection.execute(counted).scalar_one()
+            if count >= MAX_SAMPLES:
+                raise Conflict(
+                    f"there are {count} recordings of {name!r}, the limit: delete the person, and"
+                    " begin again",
+                    code="too_many_samples",
+                )
+            connection.execute(insert(voice_samples).values(_row(speaker_id, sample, now)))
+            return speaker_id
+
+        speaker_id = await self._database.run(work)
+        await self.load()
+        logger.info("= a voice was learned: %s", speaker_id)
+        return self._find(owner, speaker_id)
+
+    async def delete(self, speaker_id: str) -> None:
+        """Deletes a person of the caller with all vectors. Raises NotFound speaker_not_found,
+        StorageError."""
+        where = (speakers.c.owner == _caller()) & (speakers.c.id == speaker_id)
+        count = await self._database.run(
+            lambda connection: connection.execute(delete(speakers).where(where)).rowcount
+        )
+        if not count:
+            raise _not_found(speaker_id)
+        await self.load()
+        logger.info("= a voice was forgotten: %s", speaker_id)
+
+    def forget_owned(self, key: NamedKey) -> None:
+        """Drops the people of a key that was revoked. The database has deleted them already."""
+        self._people = {owner: them for owner, them in self._people.items() if owner != key.id}
+
+    async def load(self) -> None:
+        """Reads all people, in place of those in memory. Raises StorageError."""
+        self._people = await self._database.run(_read_all)
+
+    async def run(self) -> None:
+        """Follows changes by other servers, until cancelled."""
+        while True:
+            with suppress(StorageError):  # the database logs it, and the next try comes
+                await self.load()
+            await asyncio.sleep(RELOAD_S)
+
+    def _find(self, owner: str, speaker_id: str) -> EnrolledSpeaker:
+        for person in self._people.get(owner, ()):
+            if person.id == speaker_id:
+                return person
+        raise _not_found(speaker_id)  # somebody deleted the person in this moment
+
+
+def check_name(name: str) -> None:
+    """Raises RequestError for a name that a person cannot have here."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise RequestError(
+            f"{name[:64]!r} is no name for a person: 1 to 40 letters, digits, spaces or . ' _ -,"
+            " with a letter or a digit first",
+            code="invalid_value",
+            param="name",
+        )
+
+
+def _read_all(connection: Connection) -> Mapping[str, tuple[EnrolledSpeaker, ...]]:
+    samples: dict[str, list[VoiceSample]] = {}
+    for row in connection.execute(select(voice_samples).order_by(voice_samples.c.added)):
+        vector = np.frombuffer(row.vector, "<f4").astype(np.float32)
+        sample = VoiceSample(row.model, vector, row.speech_ms)
+        samples.setdefault(row.speaker_id, []).append(sample)
+    people: dict[str, tuple[EnrolledSpeaker, ...]] = {}
+    for row in connection.execute(select(speakers).order_by(speakers.c.name)):
+        person = EnrolledSpeaker(row.id, row.name, row.created, tuple(samples.get(row.id, ())))
+        people[row.owner] = (*people.get(row.owner, ()), person)
+    return people
+
+
+def _check_count(connection: Connection, is_mine: ColumnElement[bool]) -> None:
+    """Raises Conflict too_many_speakers if the key knows as many people as it may."""
+    counted = select(func.count()).select_from(speakers).where(is_mine)
+    count = connection.execute(counted).scalar_one()
+    if count >= MAX_SPEAKERS:
+        raise Conflict(
+            f"the key knows {count} people, the limit: delete one first", code="too_many_speakers"
+        )
+
+
+def _row(speaker_id: str, sample: VoiceSample, now: datetime) -> Mapping[str, object]:
+    return {
+        "id": new_id("voice"),
+        "speaker_id": speaker_id,
+        "model": sample.model,
+        "vector": sample.vector.astype("<f4").tobytes(),
+        "speech_ms": sample.speech_ms,
+        "added": now,
+    }
+
+
+def _caller() -> str:
+    key = CALLER_KEY.get()
+    return OWNER if key is None else key.id
+
+
+def _not_found(speaker_id: str) -> NotFound:
+    return NotFound(f"no person has the id {speaker_id[:64]!r}", code="speaker_not_found")

@@ -1,0 +1,1 @@
+"""`earshot speakers`: people whose voices a running server knows."""

@@ -1,0 +1,111 @@
+"""Runs `earshot speakers ACTION` over the HTTP API of a running server."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from aiohttp import FormData
+
+from bench.client.http import Address, http_session
+from bench.client.realtime import CannotConnect
+from core.errors import ConfigError, NotFound
+from server.commands.exit_codes import ExitCode
+from server.commands.server_api import ServerApi, address_of
+from server.config import Config
+from server.http.speakers import LearnedVoice, QualityView, SpeakerList, SpeakerView, TriedVoice
+
+PATH = "/v1/speakers"
+
+HEADS = ("NAME", "ID", "RECORDINGS", "SPEECH", "SINCE")
+
+
+def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:
+    """Runs one action and prints the result. Raises EarshotError."""
+    address = address_of(options, config, environ)
+    try:
+        asyncio.run(run_action(options, address))
+    except CannotConnect as error:
+        print(f"earshot: {error}", file=sys.stderr)
+        return ExitCode.CONNECTION_FAILED
+    return ExitCode.OK
+
+
+def table(people: Sequence[SpeakerView]) -> str:
+    """Formats people as a table with one line each."""
+    if not people:
+        return "the server knows no voices"
+    rows = [HEADS, *map(_row, people)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+async def run_action(options: argparse.Namespace, address: Address) -> None:
+    """Runs one action against the server and prints the result. Raises EarshotError,
+    CannotConnect."""
+    async with http_session(address) as session:
+        server = ServerApi(address, session)
+        match options.action:
+            case "list":
+                body_bytes = await server.request("GET", PATH)
+                people = msgspec.json.decode(body_bytes, type=SpeakerList).speakers
+                _print(options, table(people), body_bytes)
+            case "remove":
+                person = await _find(server, options.person)
+                body_bytes = await server.request("DELETE", f"{PATH}/{person.id}")
+                _print(options, f"forgotten: {person.name}", body_bytes or b"{}")
+            case _:
+                for file in options.files:
+                    await _send(options, server, file)
+
+
+async def _send(options: argparse.Namespace, server: ServerApi, file: Path) -> None:
+    """Sends one recording, to be learned or tried, and prints the answer."""
+    form = FormData()
+    if options.action == "add":
+        form.add_field("name", options.name)
+    form.add_field("file", _read(file), filename=file.name)
+    if options.action == "add":
+        body_bytes = await server.upload(PATH, form)
+        learned = msgspec.json.decode(body_bytes, type=LearnedVoice)
+        known = f"{learned.speaker.name} has {learned.speaker.samples} recordings"
+        _print(options, f"{file.name}: learned, {_words(learned.quality)}; {known}", body_bytes)
+        return
+    body_bytes = await server.upload(f"{PATH}/try", form)
+    tried = msgspec.json.decode(body_bytes, type=TriedVoice)
+    heard = f"{tried.speaker.name} ({tried.speaker.score:.2f})" if tried.speaker else "a guest"
+    _print(options, f"{file.name}: {heard}, {_words(tried.quality)}", body_bytes)
+
+
+async def _find(server: ServerApi, identifier: str) -> SpeakerView:
+    """Finds a person by id or name. Raises NotFound."""
+    body_bytes = await server.request("GET", PATH)
+    people = msgspec.json.decode(body_bytes, type=SpeakerList).speakers
+    for person in people:
+        if identifier in (person.id, person.name):
+            return person
+    known = ", ".join(person.name for person in people) or "nobody"
+    raise NotFound(f"the server knows no {identifier!r}; it knows {known}")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+
+
+def _print(options: argparse.Namespace, text: str, body_bytes: bytes) -> None:
+    print(body_bytes.decode() if options.json else text, flush=True)
+
+
+def _words(quality: QualityView) -> str:
+    return f"{quality.speech_ms / 1000:.1f} s of speech, {quality.snr_db:.0f} dB above the noise"
+
+
+def _row(person: SpeakerView) -> tuple[str, ...]:
+    since = f"{person.created:%Y-%m-%d}"
+    speech = f"{person.speech_ms / 1000:.0f} s"
+    return person.name, person.id, str(person.samples), speech, since
