@@ -17,6 +17,7 @@ from typing import Literal
 
 from core.audio import Pcm
 from core.items import Item
+from core.speakers import SpeakerMatch
 
 # Rate limits of the language model's server.
 
@@ -210,6 +211,16 @@ class TranscriptionCompleted:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeakerRecognised:
+    """The voice of an item was compared with the voices that the server knows. Only if it knows
+    any. It comes when the comparison is done: usually before the transcript."""
+
+    item_id: str
+    speaker: SpeakerMatch | None
+    "None: a guest."
+
+
+@dataclass(frozen=True, slots=True)
 class TranscriptionFailed:
     """The audio of an item could not be transcribed."""
 
@@ -385,6 +396,8 @@ class TurnTimeline:
     "Mark (`pipeline.shared.turn.TurnMark`) -> ms from the end of speech."
     cut: TruncationPoint | None = None
     "Point at which the answer was cut. None: it was heard to its end, or is not spoken."
+    speaker: SpeakerMatch | None = None
+    "Person who spoke, by the voice; None: a guest, written words, or nobody taught a voice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +444,7 @@ SessionEvent = (
     | ItemRetrieved
     | HypothesisChanged
     | TranscriptionCompleted
+    | SpeakerRecognised
     | TranscriptionFailed
     | ResponseCreated
     | OutputItemAdded

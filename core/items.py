@@ -49,6 +49,8 @@ class MessageItem:
     role: Literal["system", "user", "assistant"]
     parts: tuple[ContentPart, ...] = ()
     status: ItemStatus = "completed"
+    speaker: str = ""
+    "Name that the model sees before the words; empty: none. Clients do not see it."
 
     @property
     def text(self) -> str:

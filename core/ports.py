@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from core.speakers import SpeakerMatch
+
 
 class Clock(Protocol):
     """Source of time. Tests replace it."""
@@ -64,11 +66,13 @@ UNKNOWN_LOCATION = DeviceLocation()
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Conversation, language and place for which a tool runs."""
+    """Conversation, language, place and person for which a tool runs."""
 
     conversation_id: str
     language: str
     place: DeviceLocation = UNKNOWN_LOCATION
+    speaker: SpeakerMatch | None = None
+    "Person who asks, by the voice; None: a guest, written words, or nobody taught a voice."
 
 
 @dataclass(frozen=True, slots=True)

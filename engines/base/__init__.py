@@ -349,6 +349,9 @@ class Message:
     as JSON."""
     images: tuple[ImagePart, ...] = ()
     "Images after the text; only in a user's message, and only for engines that accept images."
+    speaker: str = ""
+    """Name of the person who said the text, by the voice; only in a user's message. Empty: not
+    known, or of no interest because one person only uses the assistant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from engines.base import Message, ToolCall
 EMPTY_USER_TEXT = "..."
 "Text of a user message that is inserted if the assistant spoke first."
 
+SPEAKER_PREFIX = "{} says: "
+"Words before what a known person said, where several people use the assistant."
+
 
 def chat_messages(
     messages: Sequence[Message], *, arguments_as_text: bool = True
@@ -85,10 +88,16 @@ def _merge_messages(dialogue: Sequence[Message]) -> Iterator[Message]:
             if calls and (message.text or message.tool_calls):
                 yield Message(role, _join_lines(texts), calls)
                 texts, calls = [], ()
-            texts.append(message.text)
+            texts.append(_words_of(message))
             images += message.images
             calls = message.tool_calls
         yield Message(role, _join_lines(texts), calls, images=images)
+
+
+def _words_of(message: Message) -> str:
+    """Returns the text, with the name of the person who said it."""
+    is_named = message.speaker and message.text
+    return SPEAKER_PREFIX.format(message.speaker) + message.text if is_named else message.text
 
 
 def _join_lines(texts: Sequence[str]) -> str:

@@ -274,7 +274,9 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
         match item:
             case MessageItem(role=role):
                 if item.text or item.images:
-                    messages.append(Message(role, item.text, images=item.images))
+                    messages.append(
+                        Message(role, item.text, images=item.images, speaker=item.speaker)
+                    )
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
                 messages += _exchange(call_id, name, arguments, results.get(call_id))
             case McpCallItem(id=call_id, known_as=name, arguments=arguments, result=result):

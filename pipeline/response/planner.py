@@ -171,7 +171,9 @@ class ResponsePlanner:
             kept = tuple(item for item in history.items if item.id not in excluded)
             items = _user_message_last(kept, plan.turn.item_id)
         messages = messages_of(items, plan.instructions)
-        return [*messages, Message("user", words)] if words else messages
+        if not words:
+            return messages
+        return [*messages, Message("user", words, speaker=plan.turn.fix_prompt_name())]
 
     def _mcp_offer(
         self, request: ResponseRequest, settings: SessionSettings
@@ -183,7 +185,8 @@ class ResponsePlanner:
 
     def context(self, plan: ResponsePlan) -> ToolContext:
         """Returns the context of tool calls: conversation, language, location."""
-        return ToolContext(self._conversation.key, plan.language, self._conversation.place)
+        conversation = self._conversation
+        return ToolContext(conversation.key, plan.language, conversation.place, plan.turn.speaker)
 
     def draft(
         self,

@@ -39,6 +39,7 @@ from pipeline.shared.turn import Turn
 from pipeline.user_turn.controller import UserTurnController
 from pipeline.user_turn.events import InputActivity
 from pipeline.user_turn.input_filters import InputFilters
+from pipeline.user_turn.speaker import SpeakerListener
 from pipeline.user_turn.speech_detector import SpeechDetector
 from pipeline.user_turn.wake_word import WakeWordGate
 
@@ -112,6 +113,8 @@ class Session:
         "A bug while audio was processed. It ends the session, as a bug in one of its tasks does."
         self._asr_hold = ExitStack()
         "Keeps the recogniser in memory while the session runs."
+        self._speakers, self._speaker_hold = services.speakers, ExitStack()
+        "Recognises people by their voices. Its model is kept in memory while the session runs."
         self._input = InputActivity()
         clock, metrics = services.clock, services.metrics
         self._outbox = SessionOutbox(
@@ -150,6 +153,7 @@ class Session:
             self._clock,
             self._emit,
             self._tasks,
+            SpeakerListener(services.speakers, conversation.owner, self._emit, self._tasks),
         )
         self._items = ConversationItems(
             conversation,
@@ -177,6 +181,9 @@ class Session:
         try:
             async with self._tasks as tasks:
                 self._hold_asr()
+                if self._speakers is not None:
+                    hold = self._speakers.hold(self._conversation.owner)
+                    self._speaker_hold.enter_context(hold)
                 self._responses.mcp_servers.begin(tasks)
                 self.running.set()
                 tasks.create_task(self._user_turns.run(), name="endpoint-timer")
@@ -191,6 +198,7 @@ class Session:
             self._user_turns.close()
             self._responses.close()
             self._asr_hold.close()
+            self._speaker_hold.close()
             self._playout.clear()
             self._playback.close()
             self._conversation.remove_session(self)

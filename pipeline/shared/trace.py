@@ -33,8 +33,18 @@ from core.items import FunctionCallItem, FunctionOutputItem, Item
 from core.ports import UNKNOWN_LOCATION, Clock, DeviceLocation, TraceSink
 from pipeline.shared.settings import PlayoutPacing, SessionSettings
 
-WORDS = ("transcript", "stable", "unstable", "delta", "item", "output", "message", "terms")
-"Fields that hold what people said. Only a trace with words has them."
+WORDS = (
+    "transcript",
+    "stable",
+    "unstable",
+    "delta",
+    "item",
+    "output",
+    "message",
+    "terms",
+    "speaker",
+)
+"Fields that hold what people said, or who they are. Only a trace with words has them."
 
 PRIVATE_SETTINGS = ("instructions", "prompt", "keywords", "prefix", "client_tools")
 "Settings that a client wrote. Only a trace with words or sound has them."

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from core.events import StageSpan, TruncationPoint, TurnTimeline
+from core.speakers import SpeakerMatch
 
 TurnStatus = Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
 "Outcomes of a turn."
@@ -63,12 +64,24 @@ class Turn:
     "True if its timeline was emitted."
     cut: TruncationPoint | None = None
     "Point at which its sound was cut; known when the sound has ended."
+    speaker: SpeakerMatch | None = None
+    "Person whose voice it has; None: a guest, or it is not known yet."
+    prompt_name: str = ""
+    "Name of the speaker that the model sees before the words; empty: none."
+    is_prompt_name_fixed: bool = False
+    """True from the first prompt on. A voice that is recognised later changes the prompt no longer,
+    because the draft of the answer would be of no use then."""
     marks: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
     "Monotonic seconds. The first mark of a kind stays."
 
     def mark(self, mark: TurnMark, now: float) -> None:
         """Sets a mark, if it is not set yet."""
         self.marks.setdefault(mark, now)
+
+    def fix_prompt_name(self) -> str:
+        """Returns the name that the model sees before the words, which stays from now on."""
+        self.is_prompt_name_fixed = True
+        return self.prompt_name
 
     def take(self, marks: Mapping[TurnMark, float]) -> None:
         """Adds the marks of work that was done before the turn was known to be over."""
@@ -130,4 +143,5 @@ class Turn:
             response_latency_ms=self.response_latency_ms() if status == "answered" else None,
             marks=self.marks_ms(),
             cut=self.cut,
+            speaker=self.speaker,
         )

@@ -47,6 +47,7 @@ from pipeline.user_turn.events import (
     UserTurnMaybeOver,
     UserTurnTranscribed,
 )
+from pipeline.user_turn.speaker import SpeakerListener
 from pipeline.user_turn.speech_detector import DetectedFrame, SpeechDetector
 from pipeline.user_turn.turn_detection import TurnDetector
 from pipeline.user_turn.utterance import OpenUtterance, final_result
@@ -83,8 +84,10 @@ class UserTurnController:
         clock: Clock,
         emit: Callable[[SessionEvent], None],
         tasks: asyncio.TaskGroup,
+        speakers: SpeakerListener | None = None,
     ) -> None:
-        """Takes the parts of the session. `activity`: the controller keeps it up to date. `tasks`:
+        """Takes the parts of the session. `activity`: the controller keeps it up to date.
+        `speakers`: recognises people by their voices; None: nobody does. `tasks`:
         the session's group; it must have been entered before the first frame. `settings`: returns
         the settings in force."""
         self._detector, self._engines, self._history = detector, engines, history
@@ -94,6 +97,7 @@ class UserTurnController:
             engines.endpoint, responder.is_unfinished_command, self._set_delay, tasks
         )
         self._endpoint_timer = EndpointTimer(detector, clock)
+        self._speakers = speakers or SpeakerListener(None, None, emit, tasks)
         self._window = ContinuationWindow()
         self._open: OpenUtterance | None = None
         self._uncommitted = 0
@@ -185,6 +189,7 @@ class UserTurnController:
             utterance.provisional = None
             self._turn_detector.end()
             utterance.stream.resume()
+            self._speakers.drop(utterance)
             self._responder.handle(UserSpeechResumed(utterance.turn))
         elif kind is EdgeKind.CANDIDATE:
             self._pause(utterance, detected.edge)
@@ -211,6 +216,7 @@ class UserTurnController:
         """Begins the work that can be done during the pause: a decode of all speech so far, and
         turn detection."""
         detection, heard_until = self._settings().turn_detection, pause.until - utterance.start
+        self._speakers.begin(utterance)
         if detection is None:
             # push to talk: only the client ends the utterance, so no turn detection is needed
             utterance.stream.prepare(heard_until)
@@ -339,6 +345,7 @@ class UserTurnController:
         self._emit(InputCommitted(item.id, previous))
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
+        self._speakers.report(utterance)
         self._activity.utterances_due += 1
         self._tasks.create_task(self._transcribe(utterance), name=f"transcribe-{item.id}")
 
@@ -363,7 +370,8 @@ class UserTurnController:
         self._activity.utterances_due -= 1
         utterance.record.set_text(result.text)
         turn.mark(TurnMark.ASR_FINAL, utterance.known_at(result.text, self._clock.now()))
-        self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
+        name = turn.fix_prompt_name()
+        self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),), speaker=name))
         audio_s = round(samples_to_ms(utterance.record.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
         self._emit(

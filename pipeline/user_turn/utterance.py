@@ -1,5 +1,6 @@
 """The state of an utterance until its transcript is known, and the choice of that transcript."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
@@ -47,6 +48,8 @@ class OpenUtterance:
     "Time marks of the pause that may be its end."
     provisional: ProvisionalTranscript | None = None
     "Transcript that holds if that pause is its end."
+    speaker_task: asyncio.Task[bool] | None = None
+    "Recognises its speaker; None: nobody taught a voice, or it has not begun."
     is_full: bool = False
     "True if it reached the longest length and takes no more audio."
 

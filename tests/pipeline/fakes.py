@@ -43,6 +43,7 @@ from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechMode
 from serving.asr.scheduling import DecodePriority
 from serving.llm_slots import DraftBudget
+from serving.speaker.recognition import SpeakerRecognition
 
 FRAME = 320
 WORDS = {1000: "one", 2000: "two", 3000: "three", 4000: "four", 5000: "noise", 6000: "uh-huh"}
@@ -298,6 +299,7 @@ class World:
     endpoint: EndOfTurnDetector | None = None
     vad: VadEngine = field(default_factory=LoudVads)
     no_speech: NoSpeechMode = "normal"
+    speakers: SpeakerRecognition | None = None
 
     def services(self) -> SessionServices:
         spare = {} if self.spare is None else {"spare": self.spare}
@@ -317,6 +319,7 @@ class World:
             self.metrics,
             logs_words=self.logs_words,
             drafts=self.drafts,
+            speakers=self.speakers,
         )
 
 

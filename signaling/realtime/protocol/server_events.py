@@ -32,6 +32,7 @@ from core.items import (
     MessageItem,
     TextPart,
 )
+from core.speakers import SpeakerMatch
 from signaling.realtime.session.extensions import UNLIMITED
 from signaling.realtime.session.mcp import mcp_item_json
 from signaling.realtime.session.settings import SessionConfiguration, output_json
@@ -171,10 +172,22 @@ def turn_json(timeline: TurnTimeline) -> Json:
             for span in timeline.stages
         ],
         "marks": dict(timeline.marks),
+        "speaker": speaker_json(timeline.speaker),
         "cut": None
         if timeline.cut is None
         else {"words": timeline.cut.words, "by": timeline.cut.by},
     }
+
+
+SPEAKER_EVENT = "conversation.item.speaker"
+"Type of the event that says whose voice an item has."
+
+
+def speaker_json(speaker: SpeakerMatch | None) -> Json | None:
+    """Builds the person whose voice was recognised; None: a guest."""
+    if speaker is None:
+        return None
+    return {"id": speaker.id, "name": speaker.name, "score": speaker.score}
 
 
 def limits_json(limits: RateLimits) -> list[Json]:

@@ -31,6 +31,7 @@ from core.events import (
     ResponseDone,
     ServerToolItem,
     SessionEvent,
+    SpeakerRecognised,
     SpeechDiscarded,
     SpeechStarted,
     SpeechStopped,
@@ -52,11 +53,13 @@ from signaling.realtime.protocol.conversation_events import (
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.protocol.server_events import (
     QUALITY_EVENT,
+    SPEAKER_EVENT,
     Json,
     connection_json,
     error_event,
     event,
     limits_json,
+    speaker_json,
     to_text,
     tool_json,
     turn_json,
@@ -205,6 +208,10 @@ class EventTranslator:
                 return [event(f"mcp_list_tools.{stage}", item_id=item_id)]
             case PlayoutStarted() | PlayoutStopped() | PlayoutCleared():
                 return self._playout(session_event)
+            case SpeakerRecognised(item_id=item_id, speaker=speaker):
+                shown = "earshot.turn" in self.configuration.include
+                heard = event(SPEAKER_EVENT, item_id=item_id, speaker=speaker_json(speaker))
+                return [heard] if shown else []
             case TurnTimeline():
                 shown = "earshot.turn" in self.configuration.include
                 return [event("earshot.turn", turn=turn_json(session_event))] if shown else []

@@ -126,6 +126,21 @@ def test_images_follow_the_text_of_their_message() -> None:
     ]
 
 
+def test_the_name_of_a_speaker_stands_before_their_words() -> None:
+    messages = [
+        Message("user", "turn on the light", speaker="Anna"),
+        Message("user", "and the fan", speaker="Ben"),
+        Message("user", speaker="Ben"),
+        Message("assistant", "Done."),
+        Message("user", "thanks"),
+    ]
+    assert chat_messages(messages) == [
+        {"role": "user", "content": "Anna says: turn on the light\nBen says: and the fan"},
+        said("Done."),
+        {"role": "user", "content": "thanks"},
+    ]
+
+
 def test_arguments_for_templates_are_objects() -> None:
     chat = chat_messages([U("a"), A("", "1"), T("1")], arguments_as_text=False)
     assert chat[1]["tool_calls"][0]["function"]["arguments"] == {"n": 1}

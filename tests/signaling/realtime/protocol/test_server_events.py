@@ -26,6 +26,7 @@ from core.events import (
     ResponseParameters,
     ServerToolItem,
     SessionEvent,
+    SpeakerRecognised,
     SpeechDiscarded,
     SpeechStarted,
     TokenUsage,
@@ -33,6 +34,7 @@ from core.events import (
     WakeStateChanged,
 )
 from core.items import FunctionCallItem, FunctionOutputItem
+from core.speakers import SpeakerMatch
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
@@ -273,10 +275,23 @@ def test_earshot_events_are_sent_only_if_included() -> None:
         "response_latency_ms": 512.3,
         "stages": [{"stage": "asr", "start_ms": 0, "end_ms": 31.5, "is_speculative": True}],
         "marks": {"asr_final": 31.5},
+        "speaker": None,
         "cut": {"words": 3, "by": "word_times"},
     }
     whole = replace(TRACE, cut=None)
     assert asking.to_json(whole)[0]["turn"]["cut"] is None
+
+
+def test_the_speaker_is_named_to_clients_that_ask_for_turns() -> None:
+    anna = SpeakerMatch("spk_1", "Anna", 0.87)
+    recognised, guest = SpeakerRecognised("item_u", anna), SpeakerRecognised("item_u", None)
+    assert translator().to_json(recognised) == []
+    asking, shown = translator("earshot.turn"), {"id": "spk_1", "name": "Anna", "score": 0.87}
+    (said,) = asking.to_json(recognised)
+    assert (said["type"], said["item_id"]) == ("conversation.item.speaker", "item_u")
+    assert said["speaker"] == shown
+    assert asking.to_json(guest)[0]["speaker"] is None
+    assert asking.to_json(replace(TRACE, speaker=anna))[0]["turn"]["speaker"] == shown
 
 
 def test_a_client_without_transcription_gets_no_transcripts() -> None:

@@ -1,0 +1,84 @@
+"""Recognises who speaks in each utterance, at its pauses, beside the decode. No answer waits for
+it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from core.errors import EngineError, OverloadedError
+from core.events import SessionEvent, SpeakerRecognised
+from core.named_key import NamedKey
+from pipeline.shared.turn import Turn
+from pipeline.user_turn.utterance import OpenUtterance
+from serving.speaker.model import SpeakerPriority
+from serving.speaker.recognition import SpeakerRecognition
+
+logger = logging.getLogger(__name__)
+
+MAX_HEARD_MS = 4000
+"""Longest part of an utterance, its end, by which the speaker is recognised. More of it makes the
+answer hardly surer, and costs as much again."""
+
+
+class SpeakerListener:
+    """Recognises the speakers of one session. Does nothing while its key knows no voice."""
+
+    def __init__(
+        self,
+        recognition: SpeakerRecognition | None,
+        key: NamedKey | None,
+        emit: Callable[[SessionEvent], None],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """`recognition`: None if nothing is to be recognised. `key`: whose people are known; None:
+        those of the server's owner."""
+        self._recognition, self._key = recognition, key
+        self._emit, self._tasks = emit, tasks
+
+    def begin(self, utterance: OpenUtterance) -> None:
+        """Begins to recognise the speaker of all speech so far, as the utterance may be over."""
+        self.drop(utterance)
+        if self._recognition is None:
+            return
+        if people := self._recognition.count_people(self._key):
+            pcm = utterance.record.own_pcm()[-ms_to_samples(MAX_HEARD_MS, ASR_RATE_HZ) :]
+            work = self._recognise(self._recognition, utterance.turn, pcm, is_one_of=people)
+            name = f"speaker-{utterance.stream.id}"
+            utterance.speaker_task = self._tasks.create_task(work, name=name)
+
+    def drop(self, utterance: OpenUtterance) -> None:
+        """Drops what was recognised, because the speech goes on."""
+        if utterance.speaker_task is not None:
+            utterance.speaker_task.cancel()
+            utterance.speaker_task = None
+        turn = utterance.turn
+        turn.speaker, turn.prompt_name, turn.is_prompt_name_fixed = None, "", False
+
+    def report(self, utterance: OpenUtterance) -> None:
+        """Reports who spoke once it is known. The utterance is committed now."""
+        if utterance.speaker_task is None:
+            self.begin(utterance)  # push to talk, without a pause before the end
+        if (task := utterance.speaker_task) is not None:
+            work = self._report(task, utterance.turn, utterance.stream.id)
+            self._tasks.create_task(work, name=f"speaker-report-{utterance.stream.id}")
+
+    async def _report(self, task: asyncio.Task[bool], turn: Turn, item_id: str) -> None:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.result():
+            self._emit(SpeakerRecognised(item_id, turn.speaker))
+
+    async def _recognise(
+        self, recognition: SpeakerRecognition, turn: Turn, pcm: Pcm, *, is_one_of: int
+    ) -> bool:
+        """Sets the speaker of the turn. Returns False if the voice could not be compared: there was
+        too little speech, or the model failed."""
+        try:
+            match, result = await recognition.compare(pcm, self._key, SpeakerPriority.TURN)
+        except (EngineError, OverloadedError) as error:
+            logger.warning("! who speaks is not known: %s", error)
+            return False
+        turn.speaker = match
+        if match is not None and is_one_of > 1 and not turn.is_prompt_name_fixed:
+            turn.prompt_name = match.name
+        return bool(result.vector)
