@@ -114,8 +114,7 @@ class AsrOptions:
     hotwords: str = ""
     "Names and terms to expect, as text."
     former_words: str = ""
-    """Words that the beginning of the audio is known to hold: the former utterance of the speaker.
-    The result has only what is spoken after them."""
+    "Words that the audio is known to begin with. The result has only what is spoken after them."
     prefix: str = ""
     """Raw decoder prefix with its special tokens. It replaces language, task, prompt and hotwords:
     `<|startofprev|>words<|startoftranscript|><|zh|><|en|><|transcribe|><|notimestamps|>`."""
@@ -350,8 +349,8 @@ class Message:
     images: tuple[ImagePart, ...] = ()
     "Images after the text; only in a user's message, and only for engines that accept images."
     speaker: str = ""
-    """Name of the person who said the text, by the voice; only in a user's message. Empty: not
-    known, or of no interest because one person only uses the assistant."""
+    """Name of the person who said a user's text, by the voice; empty: not known, or one person only
+    uses the assistant."""
 
 
 @dataclass(frozen=True, slots=True)
