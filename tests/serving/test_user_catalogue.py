@@ -60,6 +60,7 @@ USUAL_FORMATS = {
     "clip": "text_encoder",
     "endpoint": "onnx",
     "llm": "gguf",
+    "speaker": "npz",
 }
 
 
