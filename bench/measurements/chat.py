@@ -213,7 +213,7 @@ async def _client(
     async def answer(callers: int, prompt: str) -> LoadReport:
         kind = _kind(model, prompt, options)
         return await run(
-            LoadPlan(address, kind, callers, options.requests, TIMEOUT_S, is_kept=True)
+            LoadPlan(address, kind, callers, options.requests, TIMEOUT_S, is_kept=False)
         )
 
     await check_server(address, _kind(model, options.prompt, options), TIMEOUT_S)
@@ -310,7 +310,7 @@ def _generate(process: Process, options: argparse.Namespace, *, is_batched: bool
             LoadAnswer(one["took_ms"], first_ms=one["first_ms"], tokens=one["tokens"])
             for one in found["answers"]
         ]
-        plan = LoadPlan(Address(), kind, callers, options.requests, TIMEOUT_S, is_kept=True)
+        plan = LoadPlan(Address(), kind, callers, options.requests, TIMEOUT_S, is_kept=False)
         return LoadReport(plan, found["wall_s"], answers)
 
     return MeasuredChat(process.pid, answer)
