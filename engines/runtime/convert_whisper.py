@@ -13,8 +13,9 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -54,6 +55,9 @@ CHECKPOINT_FILES = ("*.safetensors", "pytorch_model*.bin", "*.pt")
 
 READ_BYTES = 8 << 20
 "Bytes of a file that are read at once. After each of them progress may be reported."
+
+LOADING_BAR = "Loading weights"
+"Title of the progress bar of transformers while it loads a checkpoint."
 
 REPORT_S = 0.1
 "Smallest time between two reports of a stage, in seconds."
@@ -101,17 +105,40 @@ class Progress:
         sys.stdout.flush()
 
 
-def read_weights(checkpoint: Path, progress: Progress) -> None:
-    """Reads the files with weights once. This is the part that waits for the disk: transformers,
-    which reports nothing, then gets them from memory."""
+def read_weights(checkpoint: Path, progress: Progress) -> int:
+    """Reads the files with weights once, and returns their bytes. This is the part that waits for
+    the disk: transformers then gets them from memory."""
     found = (list(checkpoint.glob(pattern)) for pattern in CHECKPOINT_FILES)
     files = next(filter(None, found), [])
-    progress.start("read", sum(file.stat().st_size for file in files))
+    total = sum(file.stat().st_size for file in files)
+    progress.start("read", total)
     for file in files:
         with file.open("rb", buffering=0) as weights:
             while part := weights.read(READ_BYTES):
                 progress.add(len(part))
     progress.finish()
+    return total
+
+
+def count_loading(logging: Any, total: int, progress: Progress) -> None:
+    """Counts the weights that transformers loads. `logging`: its module of that name, whose hook
+    for progress bars exists since release 5; with an older one nothing is counted. Each weight
+    counts as an equal share of `total`, the bytes of the files."""
+
+    def make_bar(factory: Callable[..., Any], args: Any, options: Any) -> Any:
+        is_loading = args and options.get("desc") == LOADING_BAR
+        return counted(args[0]) if is_loading else factory(*args, **options)
+
+    def counted(weights: Collection[Any]) -> Iterator[Any]:
+        progress.start("load", total)
+        shares = [total * number // len(weights) for number in range(len(weights) + 1)]
+        for weight, (before, after) in zip(weights, pairwise(shares), strict=True):
+            yield weight
+            progress.add(after - before)
+        progress.finish()
+
+    if hasattr(logging, "set_tqdm_hook"):
+        logging.set_tqdm_hook(make_bar)
 
 
 def count_weights(model_spec: Any, progress: Progress) -> None:
@@ -159,11 +186,13 @@ def convert(checkpoint: Path, output: Path, quantization: str) -> None:
         import_module(library)
     from ctranslate2.converters import TransformersConverter
     from ctranslate2.specs import model_spec
+    from transformers.utils import logging as transformers_logging
 
     progress = Progress()
     count_weights(model_spec, progress)
-    read_weights(checkpoint, progress)
-    progress.start("load")
+    total = read_weights(checkpoint, progress)
+    progress.start("prepare")  # imports the model's code, for seconds
+    count_loading(transformers_logging, total, progress)
     with TemporaryDirectory() as scratch:
         if file := openai_file(checkpoint):
             checkpoint = from_openai(file, Path(scratch))

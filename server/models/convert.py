@@ -42,6 +42,7 @@ INSTALL_ADVICE = (
 
 STAGES: Mapping[str, str] = {
     "read": "reading the checkpoint",
+    "prepare": "starting transformers",
     "load": "loading the weights",
     "compare": "looking for equal weights",
     "quantize": "changing the number format",

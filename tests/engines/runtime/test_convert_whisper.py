@@ -4,6 +4,8 @@ progress."""
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,6 +106,24 @@ def without_lasting_change(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, name, getattr(kind, name))
 
 
+def load_with_transformers(
+    weights: list[str], total: int, progress: convert_whisper.Progress
+) -> None:
+    """Loads weights as transformers does, which asks a hook for the progress bar of the loop."""
+    hooks: list[Any] = []
+    convert_whisper.count_loading(SimpleNamespace(set_tqdm_hook=hooks.append), total, progress)
+    (hook,) = hooks
+    assert list(hook(list, (["other"],), {"desc": "Some other bar"})) == ["other"]
+    assert list(hook(list, (weights,), {"desc": convert_whisper.LOADING_BAR})) == weights
+
+
+def test_an_older_transformers_loads_without_being_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    convert_whisper.count_loading(SimpleNamespace(), 1500, convert_whisper.Progress())
+    assert not capsys.readouterr().out
+
+
 def test_each_stage_counts_the_bytes_that_it_handles_up_to_all_of_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,18 +135,20 @@ def test_each_stage_counts_the_bytes_that_it_handles_up_to_all_of_them(
     (tmp_path / "optimizer.pt").write_bytes(bytes(9000))
     progress = convert_whisper.Progress()
     convert_whisper.count_weights(model_spec, progress)
-    convert_whisper.read_weights(tmp_path, progress)
-    progress.start("load")
+    total = convert_whisper.read_weights(tmp_path, progress)
+    progress.start("prepare")
+    load_with_transformers(["embedding", "layer", "norm"], total, progress)
     model = Model()
     model.validate()
     model.optimize(quantization="int8")
     model.save(str(tmp_path))
     lines = capsys.readouterr().out.splitlines()
     reports: dict[str, list[tuple[int, int]]] = {}
-    for _, stage, done, total in map(str.split, lines):
-        reports.setdefault(stage, []).append((int(done), int(total)))
+    for _, stage, done, all_bytes in map(str.split, lines):
+        reports.setdefault(stage, []).append((int(done), int(all_bytes)))
     assert reports.pop("read") == [(done, 1500) for done in (0, 400, 800, 1000, 1400, 1500, 1500)]
-    assert reports.pop("load") == reports.pop("compare") == [(0, 0)]
+    assert reports.pop("prepare") == reports.pop("compare") == [(0, 0)]
+    assert reports.pop("load") == [(done, 1500) for done in (0, 500, 1000, 1500, 1500)]
     layer_bytes = 1000 * 250 * 4 + 1000 * 4  # the third layer is an alias of the first one
     assert reports["quantize"][0] == (0, 2 * layer_bytes)
     written_bytes = reports["write"][0][1]
@@ -143,8 +165,8 @@ def test_each_stage_counts_the_bytes_that_it_handles_up_to_all_of_them(
     out = Terminal()
     show_progress([*lines, "a line of some library"], DownloadProgress(out, lambda: 0.0))
     finished = [text for text in out.drawn() if "100%" in text]
-    assert len(finished) == 3
-    for title in ("reading", "loading", "looking", "changing", "writing"):
+    assert len(finished) == 4
+    for title in ("reading", "starting", "loading", "looking", "changing", "writing"):
         assert title in out.getvalue()
 
 
