@@ -32,7 +32,7 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             min_length=1,
-            description="Voice of the answers: default, a voice, an engine, or engine:voice.",
+            description="Voice of the answers: default, a voice, an engine, or engine/voice.",
         ),
     ] = DEFAULT
     speed: Annotated[

@@ -116,8 +116,8 @@ export const SETTING_TEXTS = {
     "Grundanweisung an das Sprachmodell. Sie ersetzt die von Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
     "An: Ein unbekannter Modellname ist ein Fehler (404), der die bekannten nennt. Aus: Ein unbekannter Name bedeutet das Standardmodell des Servers. Namen des Dienstes von OpenAI bedeuten immer das Standardmodell.",
-  "Voice of the answers: default, a voice, an engine, or engine:voice.":
-    "Stimme der Antworten: die automatische, eine Stimme, eine Engine oder Engine:Stimme.",
+  "Voice of the answers: default, a voice, an engine, or engine/voice.":
+    "Stimme der Antworten: die automatische, eine Stimme, eine Engine oder Engine/Stimme.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
     "Wartezeit auf das erste Token, ein zweiter Versuch eingeschlossen. Wer fragt, gibt früher auf, aber ein gerade geladenes Modell ist langsam.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":

@@ -116,8 +116,8 @@ export const SETTING_TEXTS = {
     "Instrucción de base del modelo de lenguaje. Sustituye a la de Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
     "Activado: un nombre de modelo desconocido es un error (404) que enumera los conocidos. Desactivado: un nombre desconocido significa el modelo predeterminado del servidor. Los nombres del servicio de OpenAI significan siempre el predeterminado.",
-  "Voice of the answers: default, a voice, an engine, or engine:voice.":
-    "Voz de las respuestas: automática, una voz, un motor o motor:voz.",
+  "Voice of the answers: default, a voice, an engine, or engine/voice.":
+    "Voz de las respuestas: automática, una voz, un motor o motor/voz.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
     "Espera del primer token, incluido un nuevo intento. Quien espera desiste antes, pero un modelo recién cargado es lento.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":

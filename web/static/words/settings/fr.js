@@ -116,8 +116,8 @@ export const SETTING_TEXTS = {
     "Consigne de base du modèle de langage. Elle remplace celle d’Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
     "Activé : un nom de modèle inconnu est une erreur (404) qui énumère les noms connus. Désactivé : un nom inconnu désigne le modèle par défaut du serveur. Les noms du service d’OpenAI désignent toujours le modèle par défaut.",
-  "Voice of the answers: default, a voice, an engine, or engine:voice.":
-    "Voix des réponses : automatique, une voix, un moteur, ou moteur:voix.",
+  "Voice of the answers: default, a voice, an engine, or engine/voice.":
+    "Voix des réponses : automatique, une voix, un moteur, ou moteur/voix.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
     "Attente du premier jeton, nouvel essai compris. La personne qui attend renonce plus tôt, mais un modèle qui vient d’être chargé est lent.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":

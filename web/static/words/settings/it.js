@@ -116,8 +116,8 @@ export const SETTING_TEXTS = {
     "Istruzione di base del modello linguistico. Sostituisce quella di Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
     "Attivo: un nome di modello sconosciuto è un errore (404) che elenca quelli noti. Spento: un nome sconosciuto indica il modello predefinito del server. I nomi del servizio di OpenAI indicano sempre il modello predefinito.",
-  "Voice of the answers: default, a voice, an engine, or engine:voice.":
-    "Voce delle risposte: automatica, una voce, un motore, oppure motore:voce.",
+  "Voice of the answers: default, a voice, an engine, or engine/voice.":
+    "Voce delle risposte: automatica, una voce, un motore, oppure motore/voce.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
     "Attesa del primo token, nuovo tentativo compreso. Chi aspetta rinuncia prima, ma un modello appena caricato è lento.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":

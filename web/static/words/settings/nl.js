@@ -116,8 +116,8 @@ export const SETTING_TEXTS = {
     "Basisinstructie voor het taalmodel. Ze vervangt die van Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
     "Aan: een onbekende modelnaam is een fout (404) die de bekende noemt. Uit: een onbekende naam betekent het standaardmodel van de server. Namen van de dienst van OpenAI betekenen altijd het standaardmodel.",
-  "Voice of the answers: default, a voice, an engine, or engine:voice.":
-    "Stem van de antwoorden: automatisch, een stem, een engine, of engine:stem.",
+  "Voice of the answers: default, a voice, an engine, or engine/voice.":
+    "Stem van de antwoorden: automatisch, een stem, een engine, of engine/stem.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
     "Wachttijd voor het eerste token, inclusief een tweede poging. Wie wacht, geeft eerder op, maar een pas geladen model is traag.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":

@@ -116,8 +116,8 @@ export const SETTING_TEXTS = {
     "Instrução de base do modelo de linguagem. Substitui a do Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
     "Ligado: um nome de modelo desconhecido é um erro (404) que lista os conhecidos. Desligado: um nome desconhecido significa o modelo predefinido do servidor. Os nomes do serviço da OpenAI significam sempre o modelo predefinido.",
-  "Voice of the answers: default, a voice, an engine, or engine:voice.":
-    "Voz das respostas: automática, uma voz, um motor, ou motor:voz.",
+  "Voice of the answers: default, a voice, an engine, or engine/voice.":
+    "Voz das respostas: automática, uma voz, um motor, ou motor/voz.",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
     "Espera pelo primeiro token, nova tentativa incluída. Quem espera desiste mais cedo, mas um modelo acabado de carregar é lento.",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":

@@ -114,8 +114,8 @@ export const SETTING_TEXTS = {
     "语言模型的系统提示词。它会取代 Earshot 自带的提示词。",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
     "开启：未知的模型名称会报错（404），并列出已知名称。关闭：未知名称表示服务器的默认模型。OpenAI 服务的模型名称始终表示默认模型。",
-  "Voice of the answers: default, a voice, an engine, or engine:voice.":
-    "回答的语音：自动、某个语音、某个引擎，或“引擎:语音”。",
+  "Voice of the answers: default, a voice, an engine, or engine/voice.":
+    "回答的语音：自动、某个语音、某个引擎，或“引擎/语音”。",
   "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow.":
     "等待首个词元的时间，包括一次重试。等待的人会更早放弃，但刚加载的模型较慢。",
   "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty: sessions listen from the start.":
