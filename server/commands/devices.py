@@ -1,21 +1,18 @@
 """`earshot devices ACTION`: manages the devices of a running server over its HTTP API."""
 
 import argparse
-import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
 
 from bench.client.http import Address, http_session
-from bench.client.realtime import CannotConnect
 from core.errors import ConfigError, NotFound
 from devices.api.views import DeviceList, DeviceView
 from server.commands.devices_table import entry_line, table
 from server.commands.exit_codes import ExitCode
 from server.commands.profile_values import profile_value
-from server.commands.server_api import ServerApi, address_of
+from server.commands.server_api import ServerApi, address_of, run_on_server
 from server.config import Config
 
 DEVICES = "/v1/devices"
@@ -24,12 +21,7 @@ DEVICES = "/v1/devices"
 def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:
     """Runs one action and prints the result. Raises EarshotError."""
     address = address_of(options, config, environ)
-    try:
-        asyncio.run(_run_and_print(options, address))
-    except CannotConnect as error:
-        print(f"earshot: {error}", file=sys.stderr)
-        return ExitCode.CONNECTION_FAILED
-    return ExitCode.OK
+    return run_on_server(_run_and_print(options, address))
 
 
 class _DevicesApi(ServerApi):

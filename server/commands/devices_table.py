@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devices.api.views import DeviceView
+from server.commands.columns import align_columns
 
 HEADINGS = ("NAME", "KIND", "AREA", "STATE", "LAST SEEN", "ID")
 
@@ -12,10 +13,7 @@ def table(devices: Sequence[DeviceView]) -> str:
     """Formats devices as a table with one line each."""
     if not devices:
         return "no device has connected yet"
-    rows = [HEADINGS, *map(_row, devices)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "\n".join(lines)
+    return "\n".join(align_columns([HEADINGS, *map(_row, devices)]))
 
 
 def entry_line(entry: Mapping[str, Any]) -> str:

@@ -1,16 +1,20 @@
 """Client for the HTTP API of a running server, as the commands that manage one use it."""
 
 import argparse
-from collections.abc import Mapping
+import asyncio
+import sys
+from collections.abc import Coroutine, Mapping
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import ClientSession, FormData
 
 from bench.client.http import KEY_VARIABLES, Address, connect_errors, parse_address, refusal
-from bench.client.realtime import error_message
+from bench.client.realtime import CannotConnect, error_message
 from core.errors import ConfigError, RequestError
+from server.commands.exit_codes import ExitCode
 from server.config import Config
 from server.net.addresses import is_loopback, is_unspecified, url_host
 from server.runtime.state_dir import read_key
@@ -35,6 +39,16 @@ def address_of(options: argparse.Namespace, config: Config, environ: Mapping[str
         key = config.server.api_key or read_key(config.paths.state_dir)
     # Our own certificate need not name 127.0.0.1, and no other program can listen on that port.
     return Address(address.url, key, options.insecure or (is_configured and is_on_this_machine))
+
+
+def run_on_server(action: Coroutine[Any, Any, None]) -> ExitCode:
+    """Runs an action on a server, and returns the exit code of the command. Raises EarshotError."""
+    try:
+        asyncio.run(action)
+    except CannotConnect as error:
+        print(f"earshot: {error}", file=sys.stderr)
+        return ExitCode.CONNECTION_FAILED
+    return ExitCode.OK
 
 
 def _configured_url(config: Config) -> str:

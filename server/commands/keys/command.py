@@ -1,7 +1,6 @@
 """Runs `earshot keys ACTION` over the HTTP API of a running server."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
@@ -9,12 +8,12 @@ from urllib.parse import quote
 import msgspec
 
 from bench.client.http import Address, http_session
-from bench.client.realtime import CannotConnect
 from core.errors import ConfigError
+from server.commands.columns import align_columns
 from server.commands.exit_codes import ExitCode
 from server.commands.keys.arguments import PROFILE_OPTIONS
 from server.commands.profile_values import profile_value
-from server.commands.server_api import ServerApi, address_of
+from server.commands.server_api import ServerApi, address_of, run_on_server
 from server.config import Config
 from server.http.named_key_views import NamedKeyList, NamedKeyView, NewNamedKey
 
@@ -26,21 +25,14 @@ HEADS = ("NAME", "SCOPES", "SESSIONS", "REQUESTS/MIN", "LAST USE")
 def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:
     """Runs one action and prints the result. Raises EarshotError."""
     address = address_of(options, config, environ)
-    try:
-        asyncio.run(_main(options, address))
-    except CannotConnect as error:
-        print(f"earshot: {error}", file=sys.stderr)
-        return ExitCode.CONNECTION_FAILED
-    return ExitCode.OK
+    return run_on_server(_main(options, address))
 
 
 def table(keys: Sequence[NamedKeyView]) -> str:
     """Formats keys as a table with one line each."""
     if not keys:
         return "there are no named keys"
-    rows = [HEADS, *map(_row, keys)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(align_columns([HEADS, *map(_row, keys)]))
 
 
 async def _main(options: argparse.Namespace, address: Address) -> None:

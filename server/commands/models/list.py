@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from server.commands.columns import align_columns
 from server.models.inventory import USABLE_KINDS, ModelFolder
 from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PIPER_PREFIX
 from serving.catalogue import entries
@@ -19,7 +20,7 @@ def as_table(
     if folders:
         rows: list[tuple[str, ...]] = [("", "NAME", "SIZE", "TYPE", "LANGUAGES", "FOLDER")]
         rows += [_row(folder, folder.path == default_path) for folder in folders]
-        yield from _aligned(rows)
+        yield from align_columns(rows)
         if default_path:
             yield "* is loaded by default"
     else:
@@ -28,7 +29,7 @@ def as_table(
     yield ""
     if show_all:
         yield "Known, for `earshot models pull NAME`:"
-        yield from _aligned(
+        yield from align_columns(
             [
                 (entry.name, entry.kind, f"{entry.size_mb} MB", entry.languages, entry.suits)
                 for entry in entries()
@@ -108,10 +109,3 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
         description,
         str(folder.path),
     )
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()

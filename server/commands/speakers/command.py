@@ -1,8 +1,6 @@
 """Runs `earshot speakers ACTION` over the HTTP API of a running server."""
 
 import argparse
-import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,10 +8,10 @@ import msgspec
 from aiohttp import FormData
 
 from bench.client.http import Address, http_session
-from bench.client.realtime import CannotConnect
 from core.errors import ConfigError, NotFound
+from server.commands.columns import align_columns
 from server.commands.exit_codes import ExitCode
-from server.commands.server_api import ServerApi, address_of
+from server.commands.server_api import ServerApi, address_of, run_on_server
 from server.config import Config
 from server.http.speakers import LearnedVoice, QualityView, SpeakerList, SpeakerView, TriedVoice
 
@@ -25,21 +23,14 @@ HEADS = ("NAME", "ID", "RECORDINGS", "SPEECH", "SINCE")
 def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:
     """Runs one action and prints the result. Raises EarshotError."""
     address = address_of(options, config, environ)
-    try:
-        asyncio.run(run_action(options, address))
-    except CannotConnect as error:
-        print(f"earshot: {error}", file=sys.stderr)
-        return ExitCode.CONNECTION_FAILED
-    return ExitCode.OK
+    return run_on_server(run_action(options, address))
 
 
 def table(people: Sequence[SpeakerView]) -> str:
     """Formats people as a table with one line each."""
     if not people:
         return "the server knows no voices"
-    rows = [HEADS, *map(_row, people)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(align_columns([HEADS, *map(_row, people)]))
 
 
 async def run_action(options: argparse.Namespace, address: Address) -> None:
