@@ -86,7 +86,7 @@ class MeasuredChat:
 
 @dataclass(frozen=True, slots=True)
 class ChatRound:
-    """What one system did in one round."""
+    """Answers of one system in one round, with their processor time."""
 
     report: LoadReport
     used_s: float

@@ -55,9 +55,9 @@ class Trials:
     """Scores of one sound and length."""
 
     own: list[float] = field(default_factory=list)
-    "Of a person's recording with their own profile."
+    "Scores of people's recordings with their own profiles."
     other: list[float] = field(default_factory=list)
-    "Of a guest's recording with each profile."
+    "Scores of guests' recordings with each profile."
     right: int = 0
     "Recordings of people that got the right name."
     wrong: int = 0

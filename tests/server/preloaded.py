@@ -1,4 +1,4 @@
-"""What tests/server/forked.py imports once, in the process that starts `earshot` by forks."""
+"""Imports of the process from which tests/server/forked.py forks `earshot`."""
 
 import gc
 from importlib import import_module

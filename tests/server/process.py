@@ -49,7 +49,7 @@ class Running:
 
     process: ForkedProcess
     output: IO[str]
-    "What it prints, to both streams."
+    "Its standard output and standard error."
     url: str = ""
     said: list[str] = field(default_factory=list)
     _is_ready: Event = field(default_factory=Event)

@@ -1,5 +1,5 @@
-"""Who speaks, in whole sessions in virtual time: the client, the tools and the model learn it, and
-no answer waits for it."""
+"""Recognition of the speaker in whole sessions: the client, the tools and the model learn the name,
+and no answer waits for it. Virtual time."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ class VoiceCard(Struct, frozen=True):
     language: str
     "ISO 639-1 code."
     gender: Gender | None
-    "As the makers of the voice say; null: unknown."
+    "Gender of the voice, as its makers state it; null: unknown."
     engine: str
     sample: str
     "Path of a short sound file (WAV) in which the voice speaks a sentence."

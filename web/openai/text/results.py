@@ -36,7 +36,7 @@ class TextRanking:
     order: list[int]
     "Positions of the documents, the best one first."
     tokens: int
-    "As in `TextVectors`."
+    "Number of tokens, as in `TextVectors`."
 
 
 class _AnswerUsage(Struct):
