@@ -1,6 +1,5 @@
 // Levels, drawn as a ribbon: the user's sound runs from the left into the microphone button, the
-// assistant's voice runs out to the right. The same levels are attributes, for styles and for
-// tests.
+// assistant's voice runs out to the right. The same levels are properties of the button's style.
 
 import { update } from "../view/keyed.js";
 
@@ -8,7 +7,7 @@ import { update } from "../view/keyed.js";
 
 const HISTORY = 90; // bars per side; at 30 a second that is the last three seconds
 const FLOOR_DB = -60; // dBFS; quieter sound counts as silence
-const FRAME_MS = 33; // time between two drawings
+const REST_MS = 25; // after a drawing, until the screen's next frame: with 60 frames a second, every other one
 const BAR_PX = 3;
 const GAP_PX = 2;
 
@@ -53,8 +52,6 @@ export class Ribbon {
     this.meters = { input: null, output: null };
     /** @type {Record<Side, number[]>} levels, the newest first */
     this.history = { input: [], output: [] };
-    /** Time of the last drawing, as `requestAnimationFrame` gives it, in ms. */
-    this.last = 0;
     this.running = false;
     /** @type {import("../view/keyed.js").Styles} */
     this.shown = {};
@@ -74,20 +71,21 @@ export class Ribbon {
     if (!meter) this.#show(side, 0);
     if (!this.running && (this.meters.input || this.meters.output)) {
       this.running = true;
-      requestAnimationFrame((now) => this.#frame(now));
+      this.#next();
     }
   }
 
-  /** @param {number} now */
-  #frame(now) {
-    if (now - this.last >= FRAME_MS) {
-      this.last = now;
-      for (const side of /** @type {const} */ (["input", "output"])) this.#sample(side);
-      this.#draw();
-    }
+  /** Draws again after `REST_MS`. A callback in every frame of the screen would cost twice as much. */
+  #next() {
+    setTimeout(() => requestAnimationFrame(() => this.#frame()), REST_MS);
+  }
+
+  #frame() {
+    for (const side of /** @type {const} */ (["input", "output"])) this.#sample(side);
+    this.#draw();
     const hasSound = [...this.history.input, ...this.history.output].some((level) => level > 0);
     this.running = Boolean(this.meters.input || this.meters.output || hasSound);
-    if (this.running) requestAnimationFrame((next) => this.#frame(next));
+    if (this.running) this.#next();
   }
 
   /** @param {Side} side */
@@ -99,7 +97,7 @@ export class Ribbon {
   }
 
   /**
-   * Publishes a level as a style of the button and as an attribute of the canvas.
+   * Publishes a level as a property of the button's style.
    *
    * @param {Side} side
    * @param {number} level
@@ -107,7 +105,6 @@ export class Ribbon {
   #show(side, level) {
     this.shown = { ...this.shown, [`--${side}`]: level.toFixed(2) };
     update(this.button, { style: this.shown });
-    update(this.canvas, { [`data-${side}`]: level.toFixed(2) });
   }
 
   #draw() {
