@@ -3,6 +3,7 @@
 A test may skip on a laptop, but not in CI, where a missing part must be noticed.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -15,6 +16,8 @@ from tests.processor_time import ProcessorTimes
 from tests.run_limits import limits
 from tests.shared import NEEDS_SHARED
 from tests.tiers import is_left_out, shut_in, tier
+
+gc.disable()  # `pytest_collection_finish` enables it: no garbage comes with the import of test files
 
 NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
@@ -129,6 +132,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(name)
         elif not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.flaky(reruns=1))  # ADR 23
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector look at what tests make, and never at the million objects of all
+    modules and tests."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

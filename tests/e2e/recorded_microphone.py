@@ -50,7 +50,7 @@ def talking(clip: Path, url: str) -> Iterator[Page]:
         f"--use-file-for-fake-audio-capture={clip}%noloop",
         "--autoplay-policy=no-user-gesture-required",
     )
-    with chromium(*flags) as browser:
+    with chromium(*flags, prefers_shell=True) as browser:
         context = browser.new_context(locale="en-GB", viewport={"width": 1360, "height": 900})
         context.grant_permissions(["microphone"])
         context.add_init_script(WATCH_PEERS)

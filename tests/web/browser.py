@@ -11,7 +11,7 @@ from queue import Queue
 from typing import Any, TypeVar
 
 from aiohttp import web as aioweb
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from devices.registry.database import Database, open_database
 from devices.registry.kept_conversations import KeptConversations
@@ -53,16 +53,27 @@ EXPECT_MS = 20_000
 def chromium(
     *flags: str, is_allowed: bool = True, prefers_shell: bool = False
 ) -> Iterator[Browser]:
+    """Starts a browser, as `launched` does, and Playwright, which may run only once at a time."""
+    with (
+        sync_playwright() as playwright,
+        launched(playwright, *flags, is_allowed=is_allowed, prefers_shell=prefers_shell) as browser,
+    ):
+        yield browser
+
+
+@contextmanager
+def launched(
+    playwright: Playwright, *flags: str, is_allowed: bool = True, prefers_shell: bool = False
+) -> Iterator[Browser]:
     """Starts a browser whose microphone is a file or a beep; skips the test without a browser."""
     names = (SHELL, *CHROMIUM) if prefers_shell else CHROMIUM
     path = next(filter(None, map(shutil.which, names)), None)
     require(path, "Chromium")
     expect.set_options(timeout=EXPECT_MS)
-    with sync_playwright() as playwright:
-        args = [*FLAGS, *([ALLOWED] if is_allowed else []), *flags]
-        browser = playwright.chromium.launch(executable_path=path, args=args)
-        yield browser
-        browser.close()
+    args = [*FLAGS, *([ALLOWED] if is_allowed else []), *flags]
+    browser = playwright.chromium.launch(executable_path=path, args=args)
+    yield browser
+    browser.close()
 
 
 class Silent:

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import a_turn, is_in, opened, say
-from tests.web.conftest import FAKE_CALL
+from tests.web.page.calls import a_turn, is_in, opened, say
+from tests.web.page.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
 

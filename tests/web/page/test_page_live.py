@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from pipeline.tools.home.state import TimerState
 from tests.web.browser import Stub
-from tests.web.calls import (
+from tests.web.page.calls import (
     STAGES,
     a_turn,
     answer,
@@ -18,7 +18,7 @@ from tests.web.calls import (
     say,
     sent,
 )
-from tests.web.conftest import FAKE_CALL
+from tests.web.page.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
 

@@ -7,8 +7,8 @@ from msgspec.json import decode
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import Json, a_turn, is_in, opened, say, sent, tool_called
-from tests.web.conftest import FAKE_CALL
+from tests.web.page.calls import Json, a_turn, is_in, opened, say, sent, tool_called
+from tests.web.page.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.web.calls import created, is_in, opened, said, say, sent, spoken
+from tests.web.page.calls import created, is_in, opened, said, say, sent, spoken
 
 pytestmark = pytest.mark.browser
 

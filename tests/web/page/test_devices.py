@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.devices.registry.harness import contact
 from tests.web.browser import Stub, serving
-from tests.web.house import Board, House
+from tests.web.page.house import Board, House
 
 pytestmark = pytest.mark.browser
 

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import a_turn, is_in, opened, say, sent
-from tests.web.conftest import FAKE_CALL
+from tests.web.page.calls import a_turn, is_in, opened, say, sent
+from tests.web.page.conftest import FAKE_CALL
 
 pytestmark = pytest.mark.browser
 

@@ -6,7 +6,17 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import TRANSCRIPTION, Json, answer, created, done, said, spoken, traced, user
+from tests.web.page.calls import (
+    TRANSCRIPTION,
+    Json,
+    answer,
+    created,
+    done,
+    said,
+    spoken,
+    traced,
+    user,
+)
 
 pytestmark = pytest.mark.browser
 

@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web as aioweb
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Playwright, expect
 
 from core.errors import Conflict, RequestError
 from server.settings.language_models import LanguageModelFinder
 from server.settings.routes import SettingsDoor, settings_routes
 from tests.server.settings.harness import Host, service
-from tests.web.browser import Stub, chromium, serving
+from tests.web.browser import Stub, launched, serving
 
 pytestmark = pytest.mark.browser
 
@@ -30,9 +31,9 @@ BASE_URL = "llm.options.model.options.base_url"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def full_browser(playwright: Playwright) -> Iterator[Browser]:
     """Chromium itself: its shell gives the microphones new names at each load of the page."""
-    with chromium() as started:
+    with launched(playwright) as started:
         yield started
 
 
@@ -149,6 +150,18 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def page(browser: Browser, server: Server) -> Iterator[Page]:
+    with page_in(browser, server) as page:
+        yield page
+
+
+@pytest.fixture
+def full_page(full_browser: Browser, server: Server) -> Iterator[Page]:
+    with page_in(full_browser, server) as page:
+        yield page
+
+
+@contextmanager
+def page_in(browser: Browser, server: Server) -> Iterator[Page]:
     context = browser.new_context(
         base_url=server.url, locale="en-GB", color_scheme="light", permissions=["microphone"]
     )
@@ -341,8 +354,8 @@ def test_the_form_fits_a_phone(page: Page) -> None:
     assert wide == 0
 
 
-def test_the_microphone_is_chosen_in_the_browser(page: Page, server: Server) -> None:
-    page.evaluate(
+def test_the_microphone_is_chosen_in_the_browser(full_page: Page, server: Server) -> None:
+    full_page.evaluate(
         """() => {
           window.asked = [];
           const real = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
@@ -352,26 +365,26 @@ def test_the_microphone_is_chosen_in_the_browser(page: Page, server: Server) -> 
           };
         }"""
     )
-    opened(page)
-    microphone = setting(page, "microphone")
+    opened(full_page)
+    microphone = setting(full_page, "microphone")
     expect(microphone.locator("option")).to_have_count(3)
     microphone.select_option(index=2)
     chosen = microphone.input_value()
-    page.keyboard.press("Escape")
-    page.get_by_test_id("mic").click()
-    page.wait_for_function("window.asked.length > 0")
-    assert page.evaluate("window.asked") == [chosen]
-    page.keyboard.press("Escape")
-    page.reload()
-    opened(page)
+    full_page.keyboard.press("Escape")
+    full_page.get_by_test_id("mic").click()
+    full_page.wait_for_function("window.asked.length > 0")
+    assert full_page.evaluate("window.asked") == [chosen]
+    full_page.keyboard.press("Escape")
+    full_page.reload()
+    opened(full_page)
     expect(microphone).to_have_value(chosen)
     assert server.file.read_text() == FILE
 
 
 def test_the_answer_and_the_sample_are_heard_from_the_chosen_speaker(
-    page: Page, server: Server
+    full_page: Page, server: Server
 ) -> None:
-    page.evaluate(
+    full_page.evaluate(
         """() => {
           window.contexts = [];
           const Real = AudioContext;
@@ -381,19 +394,19 @@ def test_the_answer_and_the_sample_are_heard_from_the_chosen_speaker(
           };
         }"""
     )
-    opened(page)
-    speaker = setting(page, "speaker")
+    opened(full_page)
+    speaker = setting(full_page, "speaker")
     expect(speaker.locator("option")).to_have_count(3)
     speaker.select_option(index=2)
     chosen = speaker.input_value()
     assert chosen
-    voice = page.locator("#voice")
+    voice = full_page.locator("#voice")
     expect(voice).to_have_js_property("sinkId", chosen)
-    with page.expect_response("**/v1/audio/voices/*/sample?speed=1"):
-        page.get_by_test_id("voice-sample").click()
-    assert page.evaluate("window.contexts.map((one) => one.sinkId)") == [chosen]
-    later = page.context.new_page()
-    later.goto(page.url)
+    with full_page.expect_response("**/v1/audio/voices/*/sample?speed=1"):
+        full_page.get_by_test_id("voice-sample").click()
+    assert full_page.evaluate("window.contexts.map((one) => one.sinkId)") == [chosen]
+    later = full_page.context.new_page()
+    later.goto(full_page.url)
     expect(later.locator("#voice")).to_have_js_property("sinkId", chosen)
     later.close()
     speaker.select_option(value="")
@@ -401,11 +414,11 @@ def test_the_answer_and_the_sample_are_heard_from_the_chosen_speaker(
     assert server.file.read_text() == FILE
 
 
-def test_a_speaker_that_is_gone_is_replaced_by_that_of_the_system(page: Page) -> None:
-    opened(page)
-    speaker = setting(page, "speaker")
+def test_a_speaker_that_is_gone_is_replaced_by_that_of_the_system(full_page: Page) -> None:
+    opened(full_page)
+    speaker = setting(full_page, "speaker")
     speaker.select_option(index=1)
-    voice = page.locator("#voice")
+    voice = full_page.locator("#voice")
     expect(voice).to_have_js_property("sinkId", speaker.input_value())
     speaker.locator("option").nth(2).evaluate("(one) => { one.value = 'gone'; }")
     speaker.select_option(value="gone")

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import a_turn, created, is_in, opened, said, say, spoken
+from tests.web.page.calls import a_turn, created, is_in, opened, said, say, spoken
 
 pytestmark = pytest.mark.browser
 

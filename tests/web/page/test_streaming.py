@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.web.calls import a_turn, created, opened, said, say, spoken
+from tests.web.page.calls import a_turn, created, opened, said, say, spoken
 
 pytestmark = pytest.mark.browser
 

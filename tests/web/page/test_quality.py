@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import opened, say
+from tests.web.page.calls import opened, say
 
 pytestmark = pytest.mark.browser
 

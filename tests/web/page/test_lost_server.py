@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
 from tests.web.browser import Stub, serving
-from tests.web.calls import is_in
+from tests.web.page.calls import is_in
 
 pytestmark = pytest.mark.browser
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.web.browser import Stub
-from tests.web.calls import a_turn, is_in, opened, say, tool_called
+from tests.web.page.calls import a_turn, is_in, opened, say, tool_called
 
 pytestmark = pytest.mark.browser
 

@@ -1,19 +1,28 @@
-"""One browser per file of page tests: while it runs, no other test can start an event loop."""
+"""One browser for all page tests that a worker runs in a row.
+
+While it runs, no other test can start an event loop.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
-from tests.web.browser import Stub, chromium, serving
+from tests.web.browser import Stub, launched, serving
 
 FAKE_CALL = Path(__file__).with_name("fake_call.js")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium(prefers_shell=True) as started:
+@pytest.fixture(scope="package")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with launched(playwright, prefers_shell=True) as started:
         yield started
 
 

@@ -16,7 +16,7 @@ from server.http.named_keys import NamedKeysDoor, named_key_routes
 from tests.server.process import run
 from tests.server.process import serving as serving_process
 from tests.web.browser import serving
-from tests.web.house import House
+from tests.web.page.house import House
 
 pytestmark = pytest.mark.browser
 
