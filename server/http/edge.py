@@ -109,6 +109,14 @@ def _status_and_close_code(error: EarshotError) -> tuple[HTTPStatus, int]:
     return next(STATUS_BY_CLASS[cls] for cls in type(error).__mro__ if cls in STATUS_BY_CLASS)
 
 
+def _type_of(status: HTTPStatus) -> str:
+    """Returns the type of an error, as OpenAI's service names it."""
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return "rate_limit_error"
+    is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return "server_error" if is_server_error else "invalid_request_error"
+
+
 COMMON_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     # No page of another site can embed it; its scripts can read it by CORS, with the key.
@@ -120,10 +128,9 @@ COMMON_HEADERS: Mapping[str, str] = {
 def error_response(error: EarshotError) -> aioweb.Response:
     """Returns the error as JSON, with `Retry-After` if waiting helps."""
     status = status_of(error)
-    is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     detail = ErrorDetail(
         message=str(error),
-        type="server_error" if is_server_error else "invalid_request_error",
+        type=_type_of(status),
         code=error.code,
         param=getattr(error, "param", None),
     )

@@ -35,7 +35,6 @@ _EMBED = (
     "array_above_max_length",
     "client_gone",
     "empty_string",
-    "engine_busy",
     "engine_crashed",
     "engine_failed",
     "engine_timeout",

@@ -40,7 +40,6 @@ _TEXT_ERRORS = (
     "client_gone",
     "context_length_exceeded",
     "empty_string",
-    "engine_busy",
     "engine_crashed",
     "engine_failed",
     "engine_timeout",

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from core.errors import EngineTimeout
+from core.errors import EngineTimeout, OverloadedError, expected_failure
 from core.limits import CapacityLimit
 
 RETRY_AFTER_S = 2
@@ -33,6 +33,9 @@ class RequestLimit:
         """Holds a place for one request while the `with` block runs, and cancels the block after
         the longest time.
 
+        A model that refuses more work gives the same error as this limit, because clients of these
+        APIs try again after status 429 and give up after others.
+
         Raises OverloadedError too_many_requests, draining; EngineTimeout.
         """
         with self._places.take():
@@ -45,6 +48,13 @@ class RequestLimit:
                     raise  # a time limit inside the work
                 why = f"no answer within {self._timeout_s:g} s"
                 raise EngineTimeout(self._stage, self._work, why) from None
+            except (OverloadedError, ExceptionGroup) as exc:
+                busy = expected_failure(exc)
+                if not isinstance(busy, OverloadedError) or busy.code != "engine_busy":
+                    raise
+                raise OverloadedError(
+                    str(busy), retry_after_s=busy.retry_after_s, code="too_many_requests"
+                ) from exc
 
     async def drain(self) -> None:
         """Takes no new requests and waits until those under way are answered."""

@@ -267,7 +267,6 @@ TEXT_ERRORS = (
     "draining",
     "empty_array",
     "empty_string",
-    "engine_busy",
     "engine_crashed",
     "engine_failed",
     "engine_timeout",

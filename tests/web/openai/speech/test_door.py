@@ -279,7 +279,7 @@ def test_a_request_beyond_the_limit_gets_retry_after() -> None:
         tts.goes_on.clear()
         first = await server.post(response_format="wav")
         refused = await server.post()
-        assert (refused.status, (await error_of(refused))["code"]) == (503, "engine_busy")
+        assert (refused.status, (await error_of(refused))["code"]) == (429, "too_many_requests")
         assert refused.headers["Retry-After"] == "1"
         tts.goes_on.set()
         await first.read()

@@ -66,9 +66,9 @@ def test_errors_have_the_classes_of_the_client() -> None:
             assert (long.value.code, long.value.param) == ("string_above_max_length", "input")
             tts.goes_on.clear()
             held = await server.post(response_format="wav")
-            with pytest.raises(openai.InternalServerError) as busy:
+            with pytest.raises(openai.RateLimitError) as busy:
                 await client.audio.speech.create(model="tts-1", voice="alloy", input="a")
-            assert (busy.value.status_code, busy.value.code) == (503, "engine_busy")
+            assert (busy.value.status_code, busy.value.code) == (429, "too_many_requests")
             tts.goes_on.set()
             await held.read()
 

@@ -215,25 +215,31 @@ def test_a_stream_that_fails_midway_ends_with_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["true", "false"])
 @pytest.mark.parametrize(
-    ("error", "status", "headers"),
+    ("error", "status", "kind", "headers"),
     [
-        (EngineError("asr", "listener", "broken"), 502, {}),
+        (EngineError("asr", "listener", "broken"), 502, "server_error", {}),
         (
             OverloadedError("no room", retry_after_s=7, code="engine_busy"),
-            503,
+            429,
+            "rate_limit_error",
             {"Retry-After": "7"},
         ),
     ],
 )
 def test_an_error_before_the_first_word_has_a_status(
-    stream: str, error: Exception, status: int, headers: Mapping[str, str], tmp_path: Path
+    stream: str,
+    error: Exception,
+    status: int,
+    kind: str,
+    headers: Mapping[str, str],
+    tmp_path: Path,
 ) -> None:
     async def scene(server: Server) -> None:
         server.listener.fails_at = (0, error)
         response = await server.post(file=SPOKEN, stream=stream)
         assert response.status == status
         assert headers.items() <= response.headers.items()
-        assert (await error_of(response))["type"] == "server_error"
+        assert (await error_of(response))["type"] == kind
 
     against(tmp_path, scene)
 

@@ -161,9 +161,9 @@ def test_errors_have_the_classes_of_the_client(tmp_path: Path) -> None:
             await client.audio.transcriptions.create(model="whisper-1", file=("a.wav", b"text"))
         assert (bad.value.code, bad.value.type) == ("unsupported_audio", "invalid_request_error")
         server.listener.fails_at = (0, OverloadedError("full", retry_after_s=1, code="engine_busy"))
-        with pytest.raises(openai.InternalServerError) as busy:
+        with pytest.raises(openai.RateLimitError) as busy:
             await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN)
-        assert (busy.value.status_code, busy.value.code) == (503, "engine_busy")
+        assert (busy.value.status_code, busy.value.code) == (429, "too_many_requests")
 
     with_client(tmp_path, scene)
 
