@@ -56,6 +56,7 @@ class CompletenessWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     stranded: frozenset[str]
     hesitations: frozenset[str]
     wants_more: frozenset[str]
+    wishes: frozenset[str]
     orders: frozenset[str]
     particles: frozenset[str]
     alone: frozenset[str]
@@ -109,7 +110,16 @@ def _by_words(spoken: Sequence[str], words: CompletenessWords) -> float | None:
     if rest[0] in words.orders:
         has_object = any(word not in words.particles for word in rest[1:])
         return WHOLE if has_object else OPEN
-    return WHOLE if is_question else None
+    return WHOLE if is_question or _is_whole_wish(rest, words) else None
+
+
+def _is_whole_wish(spoken: Sequence[str], words: CompletenessWords) -> bool:
+    """Returns whether the words are a wish and its object of two words or more: "I'd like a coffee".
+
+    One word may be a verb, and so only the beginning: "je voudrais allumer".
+    """
+    lengths = range(1, min(LONGEST_PHRASE, len(spoken) - 2) + 1)
+    return any(" ".join(spoken[:length]) in words.wishes for length in lengths)
 
 
 def _by_end(spoken: Sequence[str], words: CompletenessWords) -> float | None:
