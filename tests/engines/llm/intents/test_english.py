@@ -267,6 +267,7 @@ def test_every_beginning_of_a_command_may_become_one() -> None:
         "Explain how photosynthesis works.",
         "could you recommend a restaurant",
         "get me a cappuccino with",
+        "I want an Americano",
     ],
 )
 def test_text_with_a_foreign_word_cannot_become_a_command(text: str) -> None:
