@@ -17,7 +17,7 @@ from tests.run_limits import limits
 from tests.shared import NEEDS_SHARED
 from tests.tiers import is_left_out, shut_in, tier
 
-gc.disable()  # `pytest_collection_finish` enables it: no garbage comes with the import of test files
+gc.disable()  # until `pytest_collection_finish`: the import of test files makes no garbage
 
 NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
