@@ -16,6 +16,7 @@ from msgspec.structs import fields
 from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
 from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
 from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine, WorkerProfile
+from engines.base.codec import CodecModel
 from engines.base.speaker import SpeakerModel
 from engines.base.text import ClipModel, EmbedModel, RerankModel
 from engines.base.wake import WakeWordEngine
@@ -23,7 +24,7 @@ from engines.base.wake import WakeWordEngine
 logger = logging.getLogger(__name__)
 
 EngineKind = Literal[
-    "vad", "wake", "endpoint", "asr", "llm", "tts", "embed", "rerank", "clip", "speaker"
+    "vad", "wake", "endpoint", "asr", "llm", "tts", "embed", "rerank", "clip", "speaker", "codec"
 ]
 "Kinds of engines, named like their folders in `engines/`."
 
@@ -38,6 +39,7 @@ PROTOCOLS: Mapping[EngineKind, type] = {
     "rerank": RerankModel,
     "clip": ClipModel,
     "speaker": SpeakerModel,
+    "codec": CodecModel,
 }
 "Protocol that the object returned by an engine module's `create` must implement, by kind."
 
@@ -79,6 +81,8 @@ def load(kind: Literal["clip"], name: str, options: Mapping[str, Any]) -> ClipMo
 @overload
 def load(kind: Literal["speaker"], name: str, options: Mapping[str, Any]) -> SpeakerModel: ...
 @overload
+def load(kind: Literal["codec"], name: str, options: Mapping[str, Any]) -> CodecModel: ...
+@overload
 def load(
     kind: EngineKind, name: str, options: Mapping[str, Any]
 ) -> (
@@ -92,6 +96,7 @@ def load(
     | RerankModel
     | ClipModel
     | SpeakerModel
+    | CodecModel
 ): ...
 def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
     """Creates an engine. `name` is a module `engines/<kind>/<name>.py`, the entry point

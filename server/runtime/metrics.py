@@ -63,6 +63,7 @@ WORK: Mapping[EngineKind, str] = {
     "rerank": "reranking",
     "clip": "embeddings of texts and images",
     "speaker": "speaker recognition",
+    "codec": "audio codecs",
 }
 "Work of the models of each kind, a noun. A test checks that no kind is missing."
 
@@ -257,6 +258,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
     **_scheduling_metrics("rerank"),
     **_scheduling_metrics("clip"),
     **_scheduling_metrics("speaker"),
+    **_scheduling_metrics("codec"),
     **{
         name: declaration
         for kind in get_args(EngineKind)

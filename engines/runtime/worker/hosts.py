@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -34,6 +35,7 @@ from engines.base import (
     TtsInfo,
     WordMark,
 )
+from engines.base.codec import CodecInfo, CodecItem, CodecModel
 from engines.base.speaker import SpeakerItem, SpeakerModel, SpeakerModelInfo
 from engines.base.text import (
     ClipItem,
@@ -44,7 +46,9 @@ from engines.base.text import (
     RerankModel,
     TextModelInfo,
 )
+from engines.codec.items import convert
 from engines.runtime.worker.payloads import (
+    CONVERT,
     DECODE,
     EMBED,
     FORGET,
@@ -194,7 +198,7 @@ class BatchHost(Generic[ItemT]):
 
     def __init__(
         self,
-        model: EmbedModel | RerankModel | ClipModel | SpeakerModel,
+        model: EmbedModel | RerankModel | ClipModel | SpeakerModel | CodecModel,
         method: str,
         item_type: type[ItemT],
         compute: Callable[[Sequence[ItemT]], Sequence[object]],
@@ -206,7 +210,7 @@ class BatchHost(Generic[ItemT]):
         self._compute, self._send = compute, send
 
     @property
-    def info(self) -> TextModelInfo | SpeakerModelInfo:
+    def info(self) -> TextModelInfo | SpeakerModelInfo | CodecInfo:
         """Properties of the model."""
         return self._model.info
 
@@ -329,6 +333,8 @@ def create_host(kind: str, engine: Any, send: Send) -> EngineHost:
             return BatchHost(engine, EMBED, ClipItem, engine.embed, send)
         case "speaker":
             return BatchHost(engine, EMBED, SpeakerItem, engine.embed, send)
+        case "codec":
+            return BatchHost(engine, CONVERT, CodecItem, partial(convert, engine), send)
         case _:
             return create_llm_host(engine, send)
 

@@ -37,7 +37,7 @@ from engines.runtime.worker.protocol import (
 
 logger = logging.getLogger(__name__)
 
-KINDS = ("asr", "tts", "llm", "embed", "rerank", "clip", "speaker")
+KINDS = ("asr", "tts", "llm", "embed", "rerank", "clip", "speaker", "codec")
 "Kinds of engines that a worker can run."
 
 _RECEIVE_BYTES = 256 * 1024

@@ -11,6 +11,7 @@ results.
 | rerank | `rerank` | a list of `RerankItem` | one list of `RerankResult` |
 | clip | `embed` | a list of `ClipItem` | one list of `ClipResult` |
 | speaker | `embed` | a list of `SpeakerItem` | one list of `SpeakerResult` |
+| codec | `convert` | a list of `CodecItem` | one list of `CodecResult` |
 """
 
 import numpy as np
@@ -36,6 +37,9 @@ DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
 
 EMBED, RERANK = "embed", "rerank"
 "Names of the methods of text models. Models for speakers have `embed`, too."
+
+CONVERT = "convert"
+"Name of the method of codecs: one batch may have clips to encode and clips to decode."
 
 LlmDelta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
 "A piece of an answer, as `Llm.reply` yields it."

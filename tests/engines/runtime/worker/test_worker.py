@@ -155,7 +155,13 @@ def test_a_library_error_fails_one_batch_and_is_logged_with_its_file() -> None:
         ("asr", "faster_whisper", {"model": "/nowhere"}, "engine_missing", "in /nowhere"),
         ("asr", "faster_whisper", {"modle": "x"}, "bad_config", "unknown key 'modle'"),
         ("asr", "nothing", {}, "bad_config", "no engine 'nothing'; there are: faster_whisper"),
-        ("vad", "energy", {}, "bad_config", "tts, llm, embed, rerank, clip, speaker, not 'vad'"),
+        (
+            "vad",
+            "energy",
+            {},
+            "bad_config",
+            "rerank, clip, speaker, codec, not 'vad'",
+        ),
         ("asr", ODD, {"fails_to_load": True}, "engine_failed", "OSError: the disk is confused"),
     ],
 )

@@ -1,0 +1,49 @@
+"""Runs the proofs of a folder (`proof_*.py`) where torch and transformers are installed.
+
+Our own test environment has neither, but vLLM's has both: this makes one that looks into vLLM's
+packages and then into ours. To run proofs yourself, in an environment with the extras `torch` and
+`dev`: `python -m pytest tests/engines/asr/whisper_torch/proof_*.py`.
+"""
+
+import sys
+import venv
+from pathlib import Path
+from subprocess import check_output, run
+from sysconfig import get_path
+
+from engines.llm.vllm.environment import python_of
+from tests.engines.llm.vllm.installation import installed
+from tests.shared import ROOT
+
+PROOF_S = 1500
+"Some proofs take minutes of one core, which other programs may use, too."
+
+PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
+
+
+def torch_python(folder: Path) -> Path:
+    """Makes an environment in `folder` and returns its Python. It prefers vLLM's packages, because
+    its transformers needs those versions."""
+    theirs = check_output([python_of(installed()), "-c", PACKAGES], text=True).strip()
+    venv.create(folder, symlinks=True)
+    made = python_of(folder)
+    own = check_output([made, "-c", PACKAGES], text=True).strip()
+    packages = f"{theirs}\n{get_path('purelib')}\n{ROOT}\n"
+    (Path(own) / "both.pth").write_text(packages, encoding="utf-8")
+    return made
+
+
+def run_proof(python: Path, file: Path) -> None:
+    """Runs one proof. Raises AssertionError with its output if it fails."""
+    command = [str(python), "-m", "pytest", str(file), "-p", "no:cacheprovider", "--timeout=0"]
+    # Threads that spin while they wait would take the cores from each other.
+    done = run(
+        ["env", "OMP_NUM_THREADS=1", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PROOF_S,
+        check=False,
+    )
+    sys.stdout.write(done.stdout[-6000:])
+    assert done.returncode == 0, done.stderr[-4000:]
