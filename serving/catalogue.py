@@ -16,14 +16,15 @@ from msgspec import Meta, Struct, convert
 
 from core.errors import NotFound
 
-CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint", "llm", "speaker"]
+CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec"]
 """Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking. clip: one
 for embeddings of texts and images. endpoint: a model that hears whether a turn is over. llm: a
-language model. speaker: a model that hears who speaks."""
+language model. speaker: a model that hears who speaks. codec: sound to codes and back."""
 
-WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx", "gguf", "npz"]
+WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx", "gguf", "npz", "transformers"]
 """Format of weights: for CTranslate2, OpenAI's .pt file, a text encoder as sentence-transformers
-or transformers writes it, a single ONNX file, a GGUF file of llama.cpp, or arrays of numpy."""
+or transformers writes it, a single ONNX file, a GGUF file of llama.cpp, arrays of numpy, or the
+safetensors of a model of transformers."""
 
 
 class UnknownModelError(NotFound):

@@ -26,6 +26,7 @@ FORMATS: Mapping[CatalogueKind, tuple[WeightsFormat, ...]] = {
     "endpoint": ("onnx",),
     "llm": ("gguf",),
     "speaker": ("npz",),
+    "codec": ("transformers",),
 }
 "Kind of a model -> formats that its engine reads, the usual one first."
 

@@ -1,6 +1,7 @@
 """Codec that computes clips of any length in segments, over memory that is allocated once."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,10 @@ from engines.base.codec import CodecInfo, Codes, Samples
 from engines.codec.segments import ClipSegment, batches, cut, join_codes, join_sound
 from engines.codec.settings import CPU_SEGMENT_S, GPU_ROWS, GPU_SEGMENT_S, Settings
 from engines.codec.streams import StepDecoder, TorchDecodeStreams
+
+MIN_FRAMES = 8
+"""Shortest segment in frames; silence fills shorter ones. EnCodec's first convolution mirrors six
+frames at the start of a clip. With fewer, the result would depend on the other clips."""
 
 
 class CodecNetwork(Protocol):
@@ -36,7 +41,6 @@ class SegmentedCodec:
     def __init__(self, network: CodecNetwork, info: CodecInfo, settings: Settings) -> None:
         """Allocates the buffers. Raises EngineError if an overlap has no whole frame, or a segment
         is not longer."""
-        self.info = info
         self._network = network
         device = resolve_device(settings)
         is_gpu = device != "cpu"
@@ -45,6 +49,7 @@ class SegmentedCodec:
         self._segment = round(segment_s * frames_per_s)
         self._overlap = max(1, round(settings.overlap_s * frames_per_s))
         self._rows = settings.rows or (GPU_ROWS if is_gpu else 1)
+        self.info = replace(info, max_batch=self._rows)
         samples = self._segment * info.frame_samples
         self._sound = torch.zeros(self._rows, 1, samples, device=device)
         "Sound of the segments of one batch. Everything behind a shorter segment is silence."
@@ -65,7 +70,7 @@ class SegmentedCodec:
         codes = [np.zeros((1, codebooks, count), np.int16) for count in frames]
         with torch.inference_mode():
             for batch in self._batches(frames):
-                longest = batch[0].frames
+                longest = max(batch[0].frames, MIN_FRAMES)
                 for row, segment in enumerate(batch):
                     start = segment.start * size
                     piece = clips[segment.clip][start : start + segment.frames * size]
@@ -109,7 +114,7 @@ class SegmentedCodec:
         codebooks: int,
         sound: list[Samples],
     ) -> None:
-        longest = batch[0].frames
+        longest = max(batch[0].frames, MIN_FRAMES)
         for row, segment in enumerate(batch):
             end = segment.start + segment.frames
             piece = clips[segment.clip][0, :, segment.start : end].astype(np.int64)

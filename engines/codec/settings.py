@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -84,3 +84,11 @@ def read_config(folder: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError):
         return None
     return config if isinstance(config, dict) else None
+
+
+def codec_name(folder: Path) -> CodecName | None:
+    """Returns the engine that runs the codec in a folder; None if there is no codec in it."""
+    if not (folder / WEIGHTS_FILE).is_file():
+        return None
+    kind = (read_config(folder) or {}).get("model_type")
+    return next((name for name in get_args(CodecName) if name == kind), None)

@@ -79,6 +79,7 @@ from web.ollama.models import OllamaModels, OllamaModelsDoor
 from web.ollama.routes import ollama_routes
 from web.openai.chat.door import ChatDoor
 from web.openai.chat.models import ASSISTANT, ChatModels
+from web.openai.codec.door import CODEC_UPLOADS, CodecDoor, codec_routes
 from web.openai.limits import RequestLimits
 from web.openai.models import ModelCard
 from web.openai.responses.door import ResponsesDoor
@@ -279,6 +280,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *_text_routes(backend, chat, images, limits, pulls, removal),
             *kserve.routes(has_own_port=False),
             *speech_routes(_speech_door(backend, limits)),
+            *_codec_routes(backend, spools, limits),
         ),
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
@@ -322,6 +324,14 @@ def _speaker_routes(backend: Backend, spools: UploadSpools) -> tuple[Route, ...]
     if recognition is None:
         return ()
     return speaker_routes(SpeakersDoor(people, recognition, spools, decoder))
+
+
+def _codec_routes(
+    backend: Backend, spools: UploadSpools, limits: RequestLimits
+) -> tuple[Route, ...]:
+    """Returns the routes of codecs."""
+    decoder = backend.decoder.share(CODEC_UPLOADS)
+    return codec_routes(CodecDoor(backend.engines.codecs, spools, decoder, limits))
 
 
 def _plugin_services(backend: Backend) -> DoorServices:

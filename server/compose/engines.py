@@ -42,6 +42,7 @@ from server.compose.prompt_size import prompt_size
 from server.config import Config
 from server.models.first_decode import decode_timer, with_benchmarks
 from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
+from serving.codec.model import Codecs, add_codecs
 from serving.model import AnyModel
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
@@ -89,6 +90,8 @@ class Engines:
     "Models for embeddings of texts and images, loaded or not."
     speakers: SpeakerModels
     "Models that hear who speaks, loaded or not."
+    codecs: Codecs
+    "Codecs, loaded or not."
     remote: RemoteModels
     "Models of other servers."
     registry: ModelRegistry = field(repr=False)
@@ -210,6 +213,7 @@ async def run_engines(
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
     text_models = add_text_models(registry, config.paths.models_dir, clock, metrics)
     speakers = add_speaker_models(registry, config.paths.models_dir, clock, metrics)
+    codecs = add_codecs(registry, config.paths.models_dir, clock, metrics)
     remote = RemoteModels([RemoteModel(name, settings) for name, settings in config.remote.items()])
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
@@ -240,6 +244,7 @@ async def run_engines(
             choices,
             *text_models,
             speakers,
+            codecs,
             remote,
             registry,
             languages,

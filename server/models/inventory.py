@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from core.errors import EarshotError, EngineError
+from engines.codec.settings import codec_name
 from engines.runtime.gguf_file import UnreadableGgufError
 from engines.runtime.gguf_folder import check_parts, model_files, part_files
 from engines.runtime.text_encoder.folder import TextModelKind, read_model_kind
@@ -32,14 +33,15 @@ FolderKind = Literal[
     "endpoint",
     "llm",
     "speaker",
+    "codec",
     "checkpoint",
     "partial",
     "broken",
 ]
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
 clip: one that takes images, too. endpoint: a model for turn detection. llm: a language model as a
-GGUF file. speaker: a model that hears who speaks. partial: an interrupted download. broken: files
-are missing or invalid."""
+GGUF file. speaker: a model that hears who speaks. codec: sound to codes and back. partial: an
+interrupted download. broken: files are missing or invalid."""
 
 USABLE_KINDS: tuple[FolderKind, ...] = (
     "model",
@@ -49,11 +51,12 @@ USABLE_KINDS: tuple[FolderKind, ...] = (
     "endpoint",
     "llm",
     "speaker",
+    "codec",
 )
 "Kinds of models that are complete."
 
 PREFERENCE: tuple[FolderKind, ...] = (
-    *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker"),
+    *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec"),
     *("checkpoint", "broken", "partial"),
 )
 "Kinds in the order of preference if a name fits several folders."
@@ -191,6 +194,8 @@ def _classify(folder: Path) -> ModelFolder | None:
         return ModelFolder(name, folder, "endpoint", size_bytes, languages="for turn detection")
     if (folder / WEIGHTS_FILE).is_file():
         return ModelFolder(name, folder, "speaker", size_bytes, languages="for who speaks")
+    if codec_name(folder) is not None:
+        return ModelFolder(name, folder, "codec", size_bytes, languages="sound to codes and back")
     if files := model_files(folder):
         return _gguf_model(name, folder, files[0])
     if (kind := read_model_kind(folder)) is not None:

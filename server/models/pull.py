@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import EngineError
+from engines.codec.settings import codec_name
+from engines.codec.settings import read_info as read_codec_info
 from engines.runtime.gguf_file import UnreadableGgufError
 from engines.runtime.gguf_folder import check_parts, model_files
 from engines.runtime.text_encoder.folder import read_model_kind
@@ -54,6 +56,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "endpoint": "endpoint",
     "llm": "llm",
     "speaker": "speaker",
+    "codec": "codec",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
 
@@ -195,6 +198,8 @@ def _check_content(partial: Path, kind: SourceKind, origin: str) -> None:
             why = f"is a {weights.spec}, not a Whisper model"
     elif kind == "llm":
         why = _gguf_problem(partial)
+    elif kind == "codec":
+        why = _codec_problem(partial)
     elif kind in ("embed", "rerank", "clip"):
         found = read_model_kind(partial)
         if found != kind:
@@ -207,6 +212,18 @@ def _check_content(partial: Path, kind: SourceKind, origin: str) -> None:
     if why:
         shutil.rmtree(partial)
         raise ModelsError(f"{origin} {why}")
+
+
+def _codec_problem(folder: Path) -> str:
+    """Returns why the codec of a folder cannot be used; empty if it can."""
+    name = codec_name(folder)
+    if name is None:
+        return "is no codec"
+    try:
+        read_codec_info(name, folder)
+    except EngineError as error:
+        return f"cannot be used: {error.detail}"
+    return ""
 
 
 def _gguf_problem(folder: Path) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
+from engines.codec.settings import CONFIG_FILE, WEIGHTS_FILE
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
 from server.models.text_files import text_model_files
@@ -14,11 +15,12 @@ from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
 SourceKind = Literal[
-    "ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker"
+    "ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec"
 ]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
 embed, rerank: a model for embeddings or reranking. clip: one that takes images, too. endpoint: a
-model for turn detection. llm: a language model. speaker: a model that hears who speaks."""
+model for turn detection. llm: a language model. speaker: a model that hears who speaks.
+codec: sound to codes and back."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."
@@ -107,6 +109,8 @@ def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
         )
     if entry and entry.kind in ("endpoint", "llm"):
         return DownloadPlan(entry.kind, _select(repository_files, (entry.file,)))
+    if entry and entry.kind == "codec":
+        return DownloadPlan("codec", _select(repository_files, (CONFIG_FILE, WEIGHTS_FILE)))
     if "model.bin" in names:
         files = _select(repository_files, CT2_FILES)
         missing = [name for name in WHISPER_FILES if name not in names]

@@ -73,6 +73,7 @@ def test_names_are_unique_and_complete() -> None:
         assert (entry.format == "onnx") == (entry.kind == "endpoint")
         assert (entry.format == "gguf") == (entry.kind == "llm")
         assert (entry.format == "npz") == (entry.kind == "speaker") == (not entry.is_on_hub)
+        assert (entry.format == "transformers") == (entry.kind == "codec")
         assert (entry.format in ("openai", "onnx", "gguf", "npz")) == bool(entry.file)
         assert entry.is_multilingual != (entry.languages == "English")
     sizes = [entry.size_mb for entry in entries() if entry.is_automatic]

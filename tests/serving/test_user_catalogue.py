@@ -61,6 +61,7 @@ USUAL_FORMATS = {
     "endpoint": "onnx",
     "llm": "gguf",
     "speaker": "npz",
+    "codec": "transformers",
 }
 
 

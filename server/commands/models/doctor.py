@@ -11,7 +11,8 @@ from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import EarshotError
 from engines.base import AsrItem, AsrModel, EndOfTurnDetector, Tts
 from engines.base.text import ClipItem, EmbedItem, RerankItem
-from engines.registry import load
+from engines.codec.settings import codec_name
+from engines.registry import EngineKind, load
 from engines.runtime.gguf_file import read_gguf_header
 from engines.runtime.gguf_folder import model_files
 from server.commands.doctor import print_result
@@ -83,7 +84,9 @@ def check(model: ModelFolder) -> Iterator[ProbeResult]:
             case "llm":
                 yield _language_model_result(model)
             case "speaker":
-                yield from _check_speaker_model(model)
+                yield from _check_loading(model, "speaker", GE2E)
+            case "codec":
+                yield from _check_loading(model, "codec", str(codec_name(model.path)))
             case "endpoint":
                 yield from _check_turn_detector(model)
             case _:
@@ -192,11 +195,11 @@ def _check_turn_detector(model: ModelFolder) -> Iterator[ProbeResult]:
     yield ProbeResult("ok", f"{model.name}: judges a pause in {judge_ms:.0f} ms")
 
 
-def _check_speaker_model(model: ModelFolder) -> Iterator[ProbeResult]:
-    """Loads a model that hears who speaks."""
+def _check_loading(model: ModelFolder, kind: EngineKind, engine: str) -> Iterator[ProbeResult]:
+    """Loads a model and reports the time."""
     began_s = time.monotonic()
     try:
-        load("speaker", GE2E, {"model": str(model.path)})
+        load(kind, engine, {"model": str(model.path)})
     except EarshotError as error:
         yield ProbeResult("fail", f"{model.name}: {error}")
         return

@@ -96,6 +96,7 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
         "endpoint": folder.languages,
         "llm": folder.languages,
         "speaker": folder.languages,
+        "codec": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",
         "broken": f"broken: {folder.problem}",

@@ -1,0 +1,1 @@
+"""Codecs, which turn sound into codes and back."""
