@@ -12,7 +12,7 @@ EPILOG = """exit codes:
      models doctor: a model is damaged or does not load; talk, bench: no answer; replay: different
      words than in the recorded run; devices, keys, speakers: the server refused the request;
      backup, restore: the archive or the state is not as it must be; service: systemd refused, or
-     does not run here; otherwise an internal error
+     does not run here; audio: some recordings cannot be read; otherwise an internal error
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
@@ -80,6 +80,7 @@ OTHER_COMMANDS: Mapping[str, str] = {
     "devices": "list, approve, rename and notify the devices of a running server",
     "keys": "add, list and revoke keys of persons and programs",
     "speakers": "teach a running server the voices of people, list and delete them",
+    "audio": "turn recordings into the codes of a codec, without a server",
     "engines": "install, list and remove engines such as vLLM",
     "extras": "list the optional parts of Earshot and install them",
     "replay": "run the sessions of a trace again, and show what differs from the recorded run",
@@ -127,6 +128,10 @@ def _add_other_commands(
             from server.commands.speakers.arguments import add_actions as add_speakers
 
             add_speakers(parsers["speakers"])
+        case ["audio"]:
+            from server.commands.audio.arguments import add_actions as add_audio
+
+            add_audio(parsers["audio"])
         case ["extras"]:
             from server.commands.extras import add_actions as add_extras
 

@@ -46,14 +46,14 @@ class SegmentedCodec:
         is_gpu = device != "cpu"
         segment_s = settings.segment_s or (GPU_SEGMENT_S if is_gpu else CPU_SEGMENT_S)
         frames_per_s = info.rate_hz / info.frame_samples
-        self._segment = round(segment_s * frames_per_s)
-        self._overlap = max(1, round(settings.overlap_s * frames_per_s))
+        self.segment_frames = round(segment_s * frames_per_s)
+        self.overlap_frames = max(1, round(settings.overlap_s * frames_per_s))
         self._rows = settings.rows or (GPU_ROWS if is_gpu else 1)
         self.info = replace(info, max_batch=self._rows)
-        samples = self._segment * info.frame_samples
+        samples = self.segment_frames * info.frame_samples
         self._sound = torch.zeros(self._rows, 1, samples, device=device)
         "Sound of the segments of one batch. Everything behind a shorter segment is silence."
-        shape = (self._rows, info.codebooks[-1], self._segment)
+        shape = (self._rows, info.codebooks[-1], self.segment_frames)
         self._codes = torch.zeros(shape, dtype=torch.long, device=device)
         "Codes of the segments of one batch."
 
@@ -69,7 +69,7 @@ class SegmentedCodec:
         frames = [-(-len(clip) // size) for clip in clips]
         codes = [np.zeros((1, codebooks, count), np.int16) for count in frames]
         with torch.inference_mode():
-            for batch in self._batches(frames):
+            for batch in self.batches_of(frames):
                 longest = max(batch[0].frames, MIN_FRAMES)
                 for row, segment in enumerate(batch):
                     start = segment.start * size
@@ -93,7 +93,7 @@ class SegmentedCodec:
         with torch.inference_mode():
             for count in codebooks:
                 self._check_codebooks(count)
-                for batch in self._batches(frames):
+                for batch in self.batches_of(frames):
                     self._decode_batch(clips, batch, count, sound)
         return sound
 
@@ -127,8 +127,10 @@ class SegmentedCodec:
         for row, segment in enumerate(batch):
             join_sound(sound[segment.clip], segment, computed[row], self.info.frame_samples)
 
-    def _batches(self, frames: Sequence[int]) -> Iterable[list[ClipSegment]]:
-        segments = cut(frames, self._segment, self._overlap)
+    def batches_of(self, frames: Sequence[int]) -> Iterable[list[ClipSegment]]:
+        """Yields the segments of clips of these lengths, in the batches in which they are
+        computed."""
+        segments = cut(frames, self.segment_frames, self.overlap_frames)
         return batches([segment for segment in segments if segment.frames], self._rows)
 
     def _check_codebooks(self, codebooks: int) -> None:

@@ -100,6 +100,10 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
             from server.commands.speakers.command import run as speakers
 
             return speakers(options, load(os.environ, file=options.config).config, os.environ)
+        case "audio":
+            from server.commands.audio.command import run as audio
+
+            return audio(options, load(os.environ, file=options.config).config)
         case "engines":
             from server.commands.engines.command import run as engines
 

@@ -9,18 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from bench.gpu.random_codecs import random_encodec, random_mimi, write
 from engines.base.codec import Samples
 from engines.codec.encodec import create as create_encodec
 from engines.codec.mimi import create as create_mimi
 from engines.codec.segmented import SegmentedCodec
 from engines.codec.settings import Settings
-from tests.engines.codec.random_codecs import (
-    TINY_ENCODEC,
-    TINY_MIMI,
-    random_encodec,
-    random_mimi,
-    write,
-)
+from tests.engines.codec.tiny_codecs import TINY_ENCODEC, TINY_MIMI
 
 BOOKS, RATE_HZ = 4, 24_000
 SECONDS = (0.5, 3.2, 7.9, 2.0, 0.0, 12.1, 0.01)

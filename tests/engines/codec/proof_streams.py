@@ -10,17 +10,12 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from bench.gpu.random_codecs import random_encodec, random_mimi, write
 from core.errors import EngineError, OverloadedError
 from engines.base.codec import CodecModel
 from engines.codec.encodec import create as create_encodec
 from engines.codec.mimi import Settings, create
-from tests.engines.codec.random_codecs import (
-    TINY_ENCODEC,
-    TINY_MIMI,
-    random_encodec,
-    random_mimi,
-    write,
-)
+from tests.engines.codec.tiny_codecs import TINY_ENCODEC, TINY_MIMI
 
 BOOKS, FRAMES = 8, 40
 TOLERANCE = 1e-4

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.gpu.random_codecs import random_mimi, write
 from engines.base.codec import CodecItem
 from engines.codec.items import codes_from_bytes, samples_from_bytes
 from serving.codec.model import add_codecs
 from serving.registry import ModelRegistry
-from tests.engines.codec.random_codecs import TINY_MIMI, random_mimi, write
+from tests.engines.codec.tiny_codecs import TINY_MIMI
 from tests.pipeline.fakes import Counts, LoopClock
 
 pytestmark = pytest.mark.live

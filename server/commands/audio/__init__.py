@@ -1,0 +1,1 @@
+"""Command `earshot audio`: recordings without a server."""
