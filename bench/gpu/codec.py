@@ -11,7 +11,7 @@ import argparse
 import ctypes
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,8 +25,7 @@ from engines.base.codec import Codes, Samples
 from engines.codec.encodec.network import load as load_encodec
 from engines.codec.items import SAMPLE_SCALE
 from engines.codec.mimi.network import load as load_mimi
-from engines.codec.segmented import CodecNetwork, SegmentedCodec
-from engines.codec.segments import cut
+from engines.codec.segmented import STEP_FRAMES, CodecNetwork, SegmentedCodec
 from engines.codec.settings import CodecName, Settings, read_info
 from engines.codec.streams import TorchDecodeStreams
 from media.files.decode import decode_file
@@ -38,6 +37,8 @@ ROWS = 8
 
 SPREAD = 0.6
 "Standard deviation of the logarithm of the clips' lengths."
+
+SIDES = ("encode", "decode")
 
 STREAMS = (1, 4, 16)
 STREAM_FRAMES = 25
@@ -76,15 +77,17 @@ class CodecBench:
         """Prints a table of all forms, for encoding and decoding."""
         order = range(len(self._clips))
         by_length = sorted(order, key=lambda clip: -self._frames[clip])
-        print(f"\n| {self._name}, form | computed too much | encode, x real time | peak MB "
-              "| decode, x real time | peak MB |\n|---|---|---|---|---|---|")  # fmt: skip
+        sides = "".join(f" {side}, x real time | too much | peak MB |" for side in SIDES)
+        print(f"\n| {self._name} |{sides}\n|{'---|' * 7}")
         self._padded("one by one, no padding", order, 1)
         self._padded(f"naive: {ROWS} clips, padded to the longest", order, ROWS)
         self._padded(f"sorted by length, {ROWS} clips", by_length, ROWS)
         for segment_s, overlap_s in ((10.0, 1.0), (4.0, 0.5)):
             title = f"segments of {segment_s:g} s, {overlap_s:g} s in common, {ROWS} rows"
-            self._segmented(title, rows=ROWS, segment_s=segment_s, overlap_s=overlap_s)
-        self._segmented("default")
+            self._segmented(title, False, rows=ROWS, segment_s=segment_s, overlap_s=overlap_s)
+        if self._info.can_stream:
+            self._segmented(f"state kept from step to step, {ROWS} rows", True, rows=ROWS)
+        self._segmented("default", self._info.can_stream)
 
     def streams(self) -> None:
         """Prints a table of streams that are decoded together and one by one."""
@@ -128,18 +131,20 @@ class CodecBench:
                     codes[row, :, : self._frames[clip]] = self._codes[clip][0]
                 self._network.decode(torch.from_numpy(codes).to(self._device)).cpu()
 
-        self._row(title, computed, encode, decode)
+        self._row(title, (computed, computed), encode, decode)
 
-    def _segmented(self, title: str, **settings: Any) -> None:
+    def _segmented(self, title: str, keeps_state: bool, **settings: Any) -> None:
+        """Measures our own engine. keeps_state: sound is decoded step by step, not in segments."""
         options = Settings(model="random", device=self._device, **settings)
-        codec = SegmentedCodec(self._network, self._info, options)
-        segments = cut(self._frames, codec.segment_frames, codec.overlap_frames)
-        batches = list(codec.batches_of(self._frames))
-        computed = sum(len(batch) * batch[0].frames for batch in batches)
-        assert sum(map(len, batches)) == len(segments)
+        info = replace(self._info, can_stream=keeps_state)
+        codec = SegmentedCodec(self._network, info, options)
+        batches = codec.batches_of(self._frames)
+        computed = in_steps = sum(len(batch) * batch[0].frames for batch in batches)
+        if keeps_state:
+            in_steps = sum(-(-frames // STEP_FRAMES) * STEP_FRAMES for frames in self._frames)
         self._row(
             title,
-            computed,
+            (computed, in_steps),
             lambda: codec.encode(self._clips, CODEBOOKS),
             lambda: codec.decode(self._codes),
         )
@@ -147,18 +152,19 @@ class CodecBench:
     def _row(
         self,
         title: str,
-        computed_frames: int,
+        computed_frames: tuple[int, int],
         encode: Callable[[], object],
         decode: Callable[[], object],
     ) -> None:
-        """Measures a form and prints its line of the table."""
-        waste = computed_frames / sum(self._frames) - 1
+        """Measures a form and prints its line of the table. `computed_frames`: by encoding and by
+        decoding."""
         cells = []
-        for work in (encode, decode):
+        for work, frames in zip((encode, decode), computed_frames, strict=True):
             cost = self._cost(work)
             sound_s = sum(map(len, self._clips)) / RATE_HZ
-            cells += [f"{sound_s / cost.seconds:.1f}", f"{cost.peak_mb:.0f}"]
-        print(f"| {title} | {waste:.0%} | {' | '.join(cells)} |", flush=True)
+            waste = frames / sum(self._frames) - 1
+            cells += [f"{sound_s / cost.seconds:.1f}", f"{waste:.0%}", f"{cost.peak_mb:.0f}"]
+        print(f"| {title} | {' | '.join(cells)} |", flush=True)
 
     def _cost(self, work: Callable[[], object]) -> FormCost:
         with torch.inference_mode():

@@ -1,10 +1,11 @@
 """Codec that computes clips of any length in segments, over memory that is allocated once."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from core.errors import EngineError
@@ -16,6 +17,19 @@ from engines.codec.streams import StepDecoder, TorchDecodeStreams
 MIN_FRAMES = 8
 """Shortest segment in frames; silence fills shorter ones. EnCodec's first convolution mirrors six
 frames at the start of a clip. With fewer, the result would depend on the other clips."""
+
+STEP_FRAMES = 25
+"Frames of one step of a clip that is decoded step by step: two seconds of Mimi."
+
+
+@dataclass(slots=True)
+class ClipPlace:
+    """Place in a clip up to which it is decoded."""
+
+    clip: int
+    "Index of the clip."
+    frame: int = 0
+    "Next frame."
 
 
 class CodecNetwork(Protocol):
@@ -56,11 +70,16 @@ class SegmentedCodec:
         shape = (self._rows, info.codebooks[-1], self.segment_frames)
         self._codes = torch.zeros(shape, dtype=torch.long, device=device)
         "Codes of the segments of one batch."
+        self._streams = (
+            self.open_streams(self._rows, max_frames=STEP_FRAMES) if info.can_stream else None
+        )
+        "Rows in which clips are decoded step by step, if the codec can do that."
 
     @property
     def buffer_bytes(self) -> int:
         """Size of the buffers, which stays as it is from the start."""
-        return sum(int(buffer.nbytes) for buffer in (self._sound, self._codes))
+        state = self._streams.buffers if self._streams else ()
+        return sum(int(buffer.nbytes) for buffer in (self._sound, self._codes, *state))
 
     def encode(self, clips: Sequence[Samples], codebooks: int) -> list[Codes]:
         """Returns the codes of each clip. See `CodecModel.encode`."""
@@ -90,9 +109,12 @@ class SegmentedCodec:
         frames = [clip.shape[2] for clip in clips]
         size = self.info.frame_samples
         sound = [np.zeros(count * size, np.float32) for count in frames]
-        with torch.inference_mode():
-            for count in codebooks:
-                self._check_codebooks(count)
+        for count in codebooks:
+            self._check_codebooks(count)
+            if self._streams is not None:
+                self._decode_in_steps(self._streams, clips, sound)
+                continue
+            with torch.inference_mode():
                 for batch in self.batches_of(frames):
                     self._decode_batch(clips, batch, count, sound)
         return sound
@@ -106,6 +128,34 @@ class SegmentedCodec:
 
     def close(self) -> None:
         """Does nothing: the end of the worker process frees the model."""
+
+    def _decode_in_steps(
+        self, streams: TorchDecodeStreams, clips: Sequence[Codes], sound: list[Samples]
+    ) -> None:
+        """Decodes each clip as a stream that keeps its state from step to step, so that nothing is
+        computed twice and no seam is left. A row whose clip is over takes the next one."""
+        waiting = sorted(range(len(clips)), key=lambda clip: clips[clip].shape[2])
+        active: dict[int, ClipPlace] = {}
+        try:
+            while waiting or active:
+                while waiting and len(active) < self._rows:
+                    active[streams.open()] = ClipPlace(waiting.pop())
+                steps = {
+                    stream: _step_codes(clips[place.clip], place.frame)
+                    for stream, place in active.items()
+                }
+                for stream, computed in streams.step(steps).items():
+                    place = active[stream]
+                    start = place.frame * self.info.frame_samples
+                    rest = sound[place.clip][start:]
+                    rest[: len(computed)] = computed[: len(rest)]
+                    place.frame += STEP_FRAMES
+                    if place.frame >= clips[place.clip].shape[2]:
+                        streams.close(stream)
+                        del active[stream]
+        finally:
+            for stream in active:
+                streams.close(stream)
 
     def _decode_batch(
         self,
@@ -145,3 +195,12 @@ def resolve_device(settings: Settings) -> str:
     if settings.device != "auto":
         return settings.device
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _step_codes(codes: Codes, frame: int) -> npt.NDArray[np.int16]:
+    """Returns the codes of one step, shape (codebooks, STEP_FRAMES). Behind the end of the clip
+    they are 0."""
+    step = np.zeros((codes.shape[1], STEP_FRAMES), np.int16)
+    rest = codes[0, :, frame : frame + STEP_FRAMES]
+    step[:, : rest.shape[1]] = rest
+    return step

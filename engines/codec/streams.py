@@ -35,6 +35,8 @@ class TorchDecodeStreams:
         """`decoder`: has a row for each of the `capacity` streams."""
         self.capacity, self.max_frames = capacity, max_frames
         self._decoder, self._info = decoder, info
+        self.buffers = decoder.buffers
+        "All memory of the streams."
         self._device = decoder.buffers[0].device
         self._rows: dict[int, int] = {}
         """Open stream -> its row. The rows in use are the first ones, so that a step of all streams

@@ -86,7 +86,7 @@ def test_streams_join_wait_and_leave_without_a_trace_in_the_others(
 
 def test_memory_is_allocated_once(codec: CodecModel, codes: npt.NDArray[np.int16]) -> None:
     streams = codec.open_streams(2)
-    before = [buffer.data_ptr() for buffer in streams._decoder.buffers]  # type: ignore[attr-defined]
+    before = [buffer.data_ptr() for buffer in streams.buffers]  # type: ignore[attr-defined]
     for _ in range(3):
         one, two = streams.open(), streams.open()
         for at in range(5):
@@ -94,9 +94,9 @@ def test_memory_is_allocated_once(codec: CodecModel, codes: npt.NDArray[np.int16
         streams.close(one)
         streams.step({two: codes[1, :, 5:6]})
         streams.close(two)
-    after = [buffer.data_ptr() for buffer in streams._decoder.buffers]  # type: ignore[attr-defined]
+    after = [buffer.data_ptr() for buffer in streams.buffers]  # type: ignore[attr-defined]
     assert before == after
-    assert not any(buffer.any() for buffer in streams._decoder.buffers)  # type: ignore[attr-defined]
+    assert not any(buffer.any() for buffer in streams.buffers)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
