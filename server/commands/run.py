@@ -52,17 +52,7 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
     need only a few of the modules."""
     match options.command:
         case "serve":
-            gc.disable()  # what an import creates stays: looking through it for garbage is in vain
-            from server import serve
-            from server.settings.file import SettingsFile
-
-            gc.enable()
-
-            settings = SettingsFile.of(os.environ, options.config, _flags(options))
-            config = _effective(options).config
-            port = serve.run(config, settings, started_s)
-            if port is not None:
-                _start_again(config.server.port, port)
+            _serve(options, started_s)
         case "config":
             from server.config.show import show
 
@@ -130,6 +120,21 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
 
             return extras.run(options)
     return ExitCode.OK
+
+
+def _serve(options: argparse.Namespace, started_s: float) -> None:
+    """Runs the server until it is stopped, and again if it asks for that."""
+    gc.disable()  # what an import creates stays: looking through it for garbage is in vain
+    from server import serve
+    from server.settings.file import SettingsFile
+
+    gc.enable()
+
+    settings = SettingsFile.of(os.environ, options.config, _flags(options))
+    config = _effective(options).config
+    port = serve.run(config, settings, started_s)
+    if port is not None:
+        _start_again(config.server.port, port)
 
 
 def _start_again(wanted_port: int, port: int) -> NoReturn:
