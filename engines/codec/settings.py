@@ -19,9 +19,10 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 CODEBOOKS = (2, 4, 8, 16)
 "Numbers of codebooks that callers may ask for, if the model has so many."
 
-CPU_SEGMENT_S, GPU_SEGMENT_S = 20.0, 5.0
-"""Length of a segment in seconds. On a processor each segment is computed alone, so longer ones
-only take more memory. On a GPU the segments of a batch are as long as the longest."""
+CPU_SEGMENT_S, GPU_SEGMENT_S = 10.0, 5.0
+"""Length of a segment in seconds. Less is computed twice with longer ones. On a processor each is
+computed alone, and takes some 75 MB of memory per second. On a GPU the segments of a batch are as
+long as the longest."""
 
 GPU_ROWS = 16
 "Number of segments that a GPU computes together."
@@ -36,7 +37,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     threads: Annotated[int, Meta(ge=0, le=256)] = 0
     "Threads on a processor; 0: torch decides."
     segment_s: Annotated[float, Meta(ge=2, le=60)] | None = None
-    "Longest sound that is computed at once, in seconds; None: 20 on a processor, 5 on a GPU."
+    "Longest sound that is computed at once, in seconds; None: 10 on a processor, 5 on a GPU."
     overlap_s: Annotated[float, Meta(ge=0.1, le=1)] = 0.5
     "Sound in seconds that two segments of one clip have in common."
     rows: Annotated[int, Meta(ge=1, le=64)] | None = None

@@ -24,11 +24,9 @@ from serving.scheduling.policy import PriorityRule, SchedulingPolicy
 from serving.workers.batch_pool import BatchWorkerPool
 from serving.workers.batch_process import BatchProcess
 
-BASE_MB = 450.0
-"Memory in MB of a worker process without weights: Python, torch and transformers."
-
-WEIGHTS_FACTOR = 1.5
-"Memory of a loaded codec as a multiple of its file: the weights, and what a segment takes."
+BASE_MB = 1150.0
+"""Memory in MB of a worker process without weights: 450 for Python, torch and transformers, and 700
+for the layers' results while a segment of 10 s is computed."""
 
 
 class CodecPriority(IntEnum):
@@ -106,7 +104,7 @@ def _offer(name: CodecName, path: Path) -> LoadableModel:
         name=path.name,
         engine=name,
         workers=({"model": str(path), "device": CPU},),
-        memory_mb={CPU: BASE_MB + WEIGHTS_FACTOR * size_mb},
+        memory_mb={CPU: BASE_MB + size_mb},
         aliases=(known,) if known != path.name else (),
         size_mb=size_mb,
         why="on the processor",

@@ -70,7 +70,7 @@ def _limits() -> RequestLimits:
 
 
 def play(models: Path, scene: Callable[[Client], Awaitable[None]]) -> None:
-    registry = ModelRegistry({"cpu": 1000.0}, Moment(), Counts(), room_setting="asr.memory_mb")
+    registry = ModelRegistry({"cpu": 4000.0}, Moment(), Counts(), room_setting="asr.memory_mb")
     codecs = add_codecs(registry, str(models), Moment(), Counts())
 
     async def use(client: Client) -> None:
