@@ -141,7 +141,7 @@ class CodecBench:
         batches = codec.batches_of(self._frames)
         computed = in_steps = sum(len(batch) * batch[0].frames for batch in batches)
         if keeps_state:
-            in_steps = sum(-(-frames // STEP_FRAMES) * STEP_FRAMES for frames in self._frames)
+            in_steps = _stepped_frames(self._frames, codec.info.max_batch)
         self._row(
             title,
             (computed, in_steps),
@@ -186,6 +186,19 @@ class CodecBench:
             return time.process_time()
         torch.cuda.synchronize()
         return time.perf_counter()
+
+
+def _stepped_frames(frames: Sequence[int], rows: int) -> int:
+    """Returns how many frames are computed if rows take clips of these lengths, the longest first,
+    and all rows make steps of one length."""
+    waiting, active, computed = sorted(frames), list[int](), 0
+    while waiting or active:
+        while waiting and len(active) < rows:
+            active.append(waiting.pop())
+        step = min(STEP_FRAMES, max(*active, 1))
+        computed += step * len(active)
+        active = [rest - step for rest in active if rest > step]
+    return computed
 
 
 def _reset_peak_mb() -> float:

@@ -140,8 +140,10 @@ class SegmentedCodec:
             while waiting or active:
                 while waiting and len(active) < self._rows:
                     active[streams.open()] = ClipPlace(waiting.pop())
+                rests = [clips[place.clip].shape[2] - place.frame for place in active.values()]
+                frames = min(STEP_FRAMES, max(*rests, 1))
                 steps = {
-                    stream: _step_codes(clips[place.clip], place.frame)
+                    stream: _step_codes(clips[place.clip], place.frame, frames)
                     for stream, place in active.items()
                 }
                 for stream, computed in streams.step(steps).items():
@@ -149,7 +151,7 @@ class SegmentedCodec:
                     start = place.frame * self.info.frame_samples
                     rest = sound[place.clip][start:]
                     rest[: len(computed)] = computed[: len(rest)]
-                    place.frame += STEP_FRAMES
+                    place.frame += frames
                     if place.frame >= clips[place.clip].shape[2]:
                         streams.close(stream)
                         del active[stream]
@@ -197,10 +199,10 @@ def resolve_device(settings: Settings) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _step_codes(codes: Codes, frame: int) -> npt.NDArray[np.int16]:
-    """Returns the codes of one step, shape (codebooks, STEP_FRAMES). Behind the end of the clip
-    they are 0."""
-    step = np.zeros((codes.shape[1], STEP_FRAMES), np.int16)
-    rest = codes[0, :, frame : frame + STEP_FRAMES]
+def _step_codes(codes: Codes, frame: int, frames: int) -> npt.NDArray[np.int16]:
+    """Returns the codes of one step, shape (codebooks, frames). Behind the end of the clip they
+    are 0."""
+    step = np.zeros((codes.shape[1], frames), np.int16)
+    rest = codes[0, :, frame : frame + frames]
     step[:, : rest.shape[1]] = rest
     return step
