@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from core.errors import EngineMissing
 from engines.base import WorkerProfile
 from engines.llm.transformers.settings import NAME, Settings
+from engines.runtime.huggingface import ENVIRONMENT
 
 if TYPE_CHECKING:
     from engines.llm.transformers.engine import TransformersLlm
@@ -19,16 +20,6 @@ EXTRA = "torch"
 REQUIRES = {"torch": "torch", "transformers": "transformers"}
 GGUF_LIBRARIES = ("gguf", "accelerate")
 "Libraries with which transformers reads GGUF files; other models do not need them."
-
-ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "OPENBLAS_NUM_THREADS": "0",
-}
-"""Environment variables of the worker. It downloads nothing, and uses no threads for tokenizing,
-because the texts are short. On ARM, torch computes with OpenBLAS; 0 lets the setting `threads`
-decide."""
 
 
 def worker_profile(settings: Settings) -> WorkerProfile:

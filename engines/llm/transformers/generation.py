@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.errors import ContextLengthExceeded, EngineError
-from engines.llm.transformers.sampling import SamplingParameters
 from engines.llm.transformers.settings import NAME, Settings
+from engines.runtime.sampling import SamplingParameters
 
 PREFILL_TOKENS = 256
 "Tokens of a prompt per step. Between steps other answers continue, and cancellations are read."

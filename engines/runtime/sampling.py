@@ -45,11 +45,12 @@ class SamplingParameters:
             requested.repetition_penalty or config.repetition_penalty or 1.0,
         )
 
-    def pick(self, scores: Any, previous_tokens: Sequence[int]) -> int:
+    def pick(self, scores: Any, previous_tokens: Sequence[int] = (), generator: Any = None) -> int:
         """Returns the next token.
 
         scores: logits, tensor of shape (vocabulary,).
         previous_tokens: tokens of the prompt and the answer so far, to which the penalty applies.
+        generator: torch.Generator of the random choices; None: that of the process.
         """
         import torch
 
@@ -65,7 +66,7 @@ class SamplingParameters:
             is_excluded = chances.cumsum(-1) - chances >= self.top_p
             is_excluded[0] = False
             chances[is_excluded] = 0
-        return int(tokens[torch.multinomial(chances, 1)])
+        return int(tokens[torch.multinomial(chances, 1, generator=generator)])
 
     def _penalized(self, scores: Any, previous_tokens: Sequence[int]) -> Any:
         """Applies the penalty of Keskar et al. 2019 (CTRL), as other model servers do.
