@@ -29,7 +29,9 @@ _CLAUSE_ENDS = (
 _SPEAKABLE = re.compile(r"[^\s.,;:!?…\-–—'\"()\[\]]")
 
 
-def clauses_of(chunk: str) -> Iterator[tuple[int, str]]:
+def clauses_of(
+    chunk: str, *, max_clause_chars: int = MAX_CLAUSE_CHARS
+) -> Iterator[tuple[int, str]]:
     """Yields (start in `chunk`, cleaned text) of each clause to speak.
 
     Raises PayloadTooLarge beyond MAX_CHUNK_CHARS.
@@ -38,7 +40,7 @@ def clauses_of(chunk: str) -> Iterator[tuple[int, str]]:
         raise PayloadTooLarge(
             f"the text has {len(chunk)} characters; allowed: up to {MAX_CHUNK_CHARS}"
         )
-    return split_clauses(sanitise(chunk))
+    return split_clauses(sanitise(chunk), max_clause_chars)
 
 
 def sanitise(text: str) -> str:
@@ -50,28 +52,28 @@ def sanitise(text: str) -> str:
     return "".join(" " if unicodedata.category(c) in {"Cc", "Cs", "Cn", "Co"} else c for c in text)
 
 
-def split_clauses(text: str) -> Iterator[tuple[int, str]]:
-    """Yields (start in `text`, clause) for clauses of at most MAX_CLAUSE_CHARS characters.
+def split_clauses(text: str, max_chars: int = MAX_CLAUSE_CHARS) -> Iterator[tuple[int, str]]:
+    """Yields (start in `text`, clause) for clauses of at most `max_chars` characters.
 
     A long text is cut where a speaker would pause. Clauses without words are left out.
     """
     start, end = 0, len(text.rstrip())
     while start < end:
         start += len(text[start:end]) - len(text[start:end].lstrip())
-        cut = start + _cut_index(text[start:end]) if end - start > MAX_CLAUSE_CHARS else end
+        cut = start + _cut_index(text[start:end], max_chars) if end - start > max_chars else end
         clause = text[start:cut].rstrip()
         if _SPEAKABLE.search(clause):
             yield start, clause
         start = cut
 
 
-def _cut_index(text: str) -> int:
-    """Returns the best index to cut a text at, at most MAX_CLAUSE_CHARS."""
+def _cut_index(text: str, max_chars: int) -> int:
+    """Returns the best index to cut a text at, at most `max_chars`."""
     for pattern in _CLAUSE_ENDS:
-        ends = [match.end() for match in pattern.finditer(text, 0, MAX_CLAUSE_CHARS)]
+        ends = [match.end() for match in pattern.finditer(text, 0, max_chars)]
         if ends:
             return ends[-1]
-    return MAX_CLAUSE_CHARS
+    return max_chars
 
 
 def language_voices(info: TtsInfo, language: str) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Speech by an audio language model: Indri."""
