@@ -64,6 +64,7 @@ from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
 from web.engines import EnginesReport, SessionStart
 from web.images import RequestImages
+from web.indri import IndriDoor
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
 from web.kserve.http import KserveHttpDoor, kserve_routes
@@ -83,7 +84,7 @@ from web.openai.codec.door import CODEC_UPLOADS, CodecDoor, codec_routes
 from web.openai.limits import RequestLimits
 from web.openai.models import ModelCard
 from web.openai.responses.door import ResponsesDoor
-from web.openai.routes import chat_routes, response_routes, speech_routes
+from web.openai.routes import chat_routes, indri_routes, response_routes, speech_routes
 from web.openai.routes import routes as openai_routes
 from web.openai.speech.door import SpeechDoor
 from web.openai.text.door import TextDoor, text_routes
@@ -262,6 +263,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     models = ModelsDoor(engines.registry, pulls, models_dir, cards, removal)
     willow = _willow_door(backend, spools, replace(call_settings(), ice=ice), was)
     named_keys.on_revoked.append(willow.calls.end_all_of)
+    speech = _speech_door(backend, limits)
     return Doors(
         routes=(
             *page_routes(
@@ -279,7 +281,8 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *model_routes(models),
             *_text_routes(backend, chat, images, limits, pulls, removal),
             *kserve.routes(has_own_port=False),
-            *speech_routes(_speech_door(backend, limits)),
+            *speech_routes(speech),
+            *indri_routes(IndriDoor(speech, backend.speech_files, limits.speech)),
             *_codec_routes(backend, spools, limits),
         ),
         willow_routes=willow_routes(willow),

@@ -4,6 +4,14 @@ from dataclasses import replace
 
 from core.http.routes import JSON, Route
 from pipeline.speech.voices import VOICES_PATH
+from web.indri import (
+    METRICS_HEADER,
+    IndriDoor,
+    IndriSpeakerFields,
+    IndriSpeakers,
+    IndriSpeakerText,
+    IndriSpeechFields,
+)
 from web.openai.chat.completion import ChatCompletion
 from web.openai.chat.door import ChatDoor, CompletionFields
 from web.openai.chat.fields import ChatFields
@@ -83,6 +91,48 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             scope="talk",
         ),
         *_voice_routes(door),
+    )
+
+
+def indri_routes(door: IndriDoor) -> tuple[Route, ...]:
+    """Returns the routes of Indri's own server."""
+    (speech, *_) = speech_routes(door.speech)
+    return (
+        replace(
+            speech,
+            path="/tts",
+            handler=door.tts,
+            summary="Convert text to an MP3 file for clients of Indri's server; the header"
+            " `x-metrics` has the times.",
+            request=IndriSpeechFields,
+            response_headers={METRICS_HEADER: "Times in seconds and counts, as a JSON object."},
+        ),
+        Route(
+            "GET",
+            "/speakers",
+            door.speakers,
+            "List the voices of the preferred engine for clients of Indri's server.",
+            _TAG,
+            responses={200: IndriSpeakers},
+            scope="talk",
+        ),
+        Route(
+            "POST",
+            "/speaker_text",
+            door.speaker_text,
+            "Get a sentence to try a voice with, for clients of Indri's server.",
+            _TAG,
+            request=IndriSpeakerFields,
+            responses={200: IndriSpeakerText},
+            error_codes=(
+                "invalid_json",
+                "invalid_value",
+                "missing_required_parameter",
+                "unsupported_media_type",
+                "voice_not_found",
+            ),
+            scope="talk",
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from web.openai.json_body import read_json
 from web.openai.limits import RequestLimit
 from web.openai.remote import send_answer
 from web.openai.speech.fields import SpeechFields, SpeechVoiceId, Speed, decode_body
-from web.openai.speech.samples import VoiceSamples
+from web.openai.speech.samples import VoiceSamples, sample_text
 from web.openai.speech.voice_cards import voice_list, voice_model_list
 from web.openai.speech.voice_names import requested_voice
 from web.openai.transcriptions.languages import code_of
@@ -126,16 +126,37 @@ class SpeechDoor:
         """Handles `GET /v1/audio/models`."""
         return _json(voice_model_list(self._speech_files.voices()))
 
+    async def open_file(self, fields: SpeechFields) -> SpeechFile:
+        """Returns the sound file of a text; it is made while it is read.
+
+        Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language.
+        """
+        options = await self._file_options(fields)
+        return self._speech_files.file(
+            single_text(fields.input), options, fields.response_format, RATE_HZ
+        )
+
+    def sample_text(self, voice: str) -> str:
+        """Returns the sentence of a voice's sample. Raises RequestError voice_not_found."""
+        engines = self._speech_files.voices()
+        requested_voice(engines, voice)
+        return sample_text(self._sample_language(voice))
+
+    def _sample_language(self, voice: str) -> str:
+        """Returns the language of a voice's sample: the server's own one if the voice speaks it."""
+        found = find_voices(self._speech_files.voices(), voice)
+        spoken = [code for one in found for code in one.languages]
+        default_language = self._engines.default_language
+        return default_language if default_language in spoken or not spoken else spoken[0]
+
     def _sample_options(self, request: aioweb.Request) -> SpeechFileOptions:
         """Returns voice and language of a sample. Raises RequestError voice_not_found,
         unsupported_language, invalid_value."""
         engines, name = self._speech_files.voices(), request.match_info["id"]
         voice, _ = requested_voice(engines, name)
         spoken = [code for one in find_voices(engines, name) for code in one.languages]
-        default_language = self._engines.default_language
-        own_language = default_language if default_language in spoken or not spoken else spoken[0]
         query_language = request.query.get("language", "")
-        language = code_of(query_language) or query_language or own_language
+        language = code_of(query_language) or query_language or self._sample_language(name)
         if spoken and language not in spoken:
             raise RequestError(
                 f"Invalid value for 'language': {language[:64]!r}. This voice speaks"
@@ -146,10 +167,7 @@ class SpeechDoor:
         return SpeechFileOptions(language, voice, _speed(request.query.get("speed", "1")))
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
-        options = await self._file_options(fields)
-        speech_file = self._speech_files.file(
-            single_text(fields.input), options, fields.response_format, RATE_HZ
-        )
+        speech_file = await self.open_file(fields)
         if fields.stream_format == "sse":
             return await _stream_events(request, fields, speech_file)
         return await _stream_file(request, speech_file)
@@ -212,7 +230,7 @@ async def _stream_file(request: aioweb.Request, speech_file: SpeechFile) -> aiow
                     await response.prepare(request)
                 await send(response, chunk)
             if not response.prepared:
-                raise _nothing_to_speak()
+                raise nothing_to_speak("input")
             await response.write_eof()
     except ConnectionError as exc:
         raise ClientDisconnected from exc
@@ -229,7 +247,7 @@ async def _stream_events(
             async for chunk in chunks:
                 await events.send(AudioDelta(b64encode(chunk).decode()))
             if not events.has_begun:
-                raise _nothing_to_speak()
+                raise nothing_to_speak("input")
             await events.send(AudioDone(_usage(fields.input, speech_file.audio_ms)))
     except ClientDisconnected:
         raise
@@ -240,8 +258,13 @@ async def _stream_events(
     return await events.end(with_done_line=fields.stream_done)
 
 
+def token_counts(text: str, audio_ms: float) -> tuple[int, int]:
+    """Returns the tokens of a text and its sound, as `SpeechUsage` counts them."""
+    return len(text.split()), ceil(audio_ms / TOKEN_MS)
+
+
 def _usage(text: str, audio_ms: float) -> SpeechUsage:
-    input_tokens, output_tokens = len(text.split()), ceil(audio_ms / TOKEN_MS)
+    input_tokens, output_tokens = token_counts(text, audio_ms)
     return SpeechUsage(input_tokens, output_tokens, input_tokens + output_tokens)
 
 
@@ -249,5 +272,6 @@ def _json(body: Struct) -> aioweb.Response:
     return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)
 
 
-def _nothing_to_speak() -> RequestError:
-    return RequestError("Nothing in 'input' can be spoken.", code="invalid_value", param="input")
+def nothing_to_speak(param: str) -> RequestError:
+    """Returns the error for a text without words in the field `param`."""
+    return RequestError(f"Nothing in '{param}' can be spoken.", code="invalid_value", param=param)

@@ -80,22 +80,22 @@ def decode_body(body: bytes) -> SpeechFields:
     string_above_max_length.
     """
     fields = decode_json(body, SpeechFields)
-    _check_length(fields.input)
+    check_length(fields.input, "input")
     return fields
 
 
-def _check_length(text: str) -> None:
-    """Checks the text's length, with OpenAI's error messages."""
+def check_length(text: str, param: str) -> None:
+    """Checks the length of the text in the field `param`, with OpenAI's error messages."""
     if len(text) > MAX_INPUT_CHARS:
         raise RequestError(
-            "Invalid 'input': string too long. Expected a string with maximum length"
+            f"Invalid '{param}': string too long. Expected a string with maximum length"
             f" {MAX_INPUT_CHARS}, but got a string with length {len(text)} instead.",
             code="string_above_max_length",
-            param="input",
+            param=param,
         )
     if not text.strip():
         raise RequestError(
-            "Invalid 'input': string too short. Expected a text with something to say.",
+            f"Invalid '{param}': string too short. Expected a text with something to say.",
             code="empty_string",
-            param="input",
+            param=param,
         )

@@ -19,7 +19,8 @@ from server.config.sections.limits import LimitsConfig
 from serving.remote.models import RemoteModels
 from tests.pipeline.fakes import LoudVads, ToneTts
 from tests.server.http.harness import serving
-from web.openai.routes import speech_routes
+from web.indri import IndriDoor
+from web.openai.routes import indri_routes, speech_routes
 from web.openai.speech.door import SpeechDoor
 
 SPEECH = "/v1/audio/speech"
@@ -109,7 +110,8 @@ async def door(
         RemoteModels(),
         lambda: SessionSettings(voice=voice),
     )
-    async with serving(speech_routes(opened)) as client:
+    indri = IndriDoor(opened, reader, LimitsConfig().as_limits().speech)
+    async with serving((*speech_routes(opened), *indri_routes(indri))) as client:
         yield Server(client, tts, reader)
 
 
