@@ -44,18 +44,43 @@ class DeviceClaims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionProfile:
-    """Settings with which the sessions of a device or of a named key begin. An empty or None value
-    means the server's setting."""
+class AnswerProfile:
+    """Settings of answers, of one person or as part of a session. An empty or None value means the
+    setting that would hold without the profile."""
 
     voice: str = ""
     language: str = ""
-    "Language of the session, in ISO 639-1."
+    "ISO 639-1. In the profile of a session, also the language that is recognised."
     speed: float | None = None
     "Rate of speech of the voice, 0.25 to 1.5; 1 is normal."
+    instructions: str = field(default="", repr=False)
+
+    def apply_to(self, settings: SessionSettings) -> SessionSettings:
+        """Returns the settings with those of the profile in place of their own."""
+        return replace(
+            settings,
+            voice=self.voice or settings.voice,
+            speed=settings.speed if self.speed is None else self.speed,
+            language=self.language or settings.language,
+            instructions=self.instructions or settings.instructions,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonProfile(AnswerProfile):
+    """Settings of answers to one person, who is known by the voice."""
+
+    volume: int | None = None
+    "Volume of the loudspeaker of a device that has one, 0 to 100."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionProfile(AnswerProfile):
+    """Settings with which the sessions of a device or of a named key begin. An empty or None value
+    means the server's setting."""
+
     asr: str = ""
     "Name of the recogniser."
-    instructions: str = field(default="", repr=False)
     answer_temperature: float | None = None
     tools: tuple[str, ...] | None = None
     "Names of the server's tools that may be used; None: all."
@@ -65,12 +90,8 @@ class SessionProfile:
     def apply_to(self, settings: SessionSettings) -> SessionSettings:
         """Returns the settings that a session with this profile begins with."""
         return replace(
-            settings,
-            voice=self.voice or settings.voice,
-            speed=settings.speed if self.speed is None else self.speed,
-            language=self.language or settings.language,
+            AnswerProfile.apply_to(self, settings),
             asr=self.asr or settings.asr,
-            instructions=self.instructions or settings.instructions,
             answer_temperature=(
                 settings.answer_temperature
                 if self.answer_temperature is None
@@ -93,7 +114,7 @@ class DeviceProfile(SessionProfile):
 EMPTY_PROFILE = SessionProfile()
 "The profile that leaves everything to the server's settings."
 
-ProfileT = TypeVar("ProfileT", bound=SessionProfile)
+ProfileT = TypeVar("ProfileT", bound=AnswerProfile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,6 +192,13 @@ def _missing(message: str, param: str) -> NoReturn:
 
 # Services that all sessions of a server share.
 
+ApplyProfile = Callable[[str, SessionSettings], SessionSettings]
+"Function from the id of a person and settings to the settings of answers to this person."
+
+
+def _without_profile(_: str, settings: SessionSettings) -> SessionSettings:
+    return settings
+
 
 @dataclass(frozen=True, slots=True)
 class SessionServices:
@@ -214,6 +221,8 @@ class SessionServices:
     "Instructions for language models where neither client nor operator gives any."
     speakers: SpeakerRecognition | None = None
     "Recognises people by their voices; None: no model can."
+    apply_profile: ApplyProfile = _without_profile
+    "Gives answers the settings of the person who asks."
     mcp_policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
     "Limits on the MCP servers that clients may name."
 

@@ -65,18 +65,14 @@ class DeviceList(Struct, frozen=True):
     "The longest known first."
 
 
-class SessionProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
+class AnswerProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
     """Changes of a profile. Fields that are not given stay; an empty or null value means the
-    server's setting."""
+    setting that would hold without the profile."""
 
     voice: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     language: Annotated[str, Meta(pattern="^([a-z]{2,3})?$")] | UnsetType = UNSET
     speed: Annotated[float, Meta(ge=0.25, le=1.5)] | UnsetType | None = UNSET
-    asr: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     instructions: Annotated[str, Meta(max_length=10_000)] | UnsetType = UNSET
-    answer_temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
-    tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
-    echo: SessionEcho | UnsetType = UNSET
 
     def apply_to(self, profile: ProfileT) -> ProfileT:
         """Returns `profile` with these changes."""
@@ -86,6 +82,22 @@ class SessionProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
             if (value := getattr(self, name)) is not UNSET
         }
         return msgspec.convert({**msgspec.to_builtins(profile), **given}, type(profile))
+
+
+class PersonProfileEdit(AnswerProfileEdit, frozen=True, forbid_unknown_fields=True):
+    """Changes of the profile of a person."""
+
+    volume: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET
+
+
+class SessionProfileEdit(AnswerProfileEdit, frozen=True, forbid_unknown_fields=True):
+    """Changes of the profile of sessions. Fields that are not given stay; an empty or null value
+    means the server's setting."""
+
+    asr: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    answer_temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
+    tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
+    echo: SessionEcho | UnsetType = UNSET
 
 
 class ProfileEdit(SessionProfileEdit, frozen=True, forbid_unknown_fields=True):

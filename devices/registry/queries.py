@@ -18,13 +18,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 from core.errors import NotFound
 from core.ids import new_id
 from devices.directory import (
+    AnswerProfile,
     ApprovalState,
     Device,
     DeviceClaims,
     DeviceKind,
     DeviceProfile,
     ProfileT,
-    SessionProfile,
 )
 from devices.pairing import SHOWS_CODE
 from devices.registry.sanitize import name_of
@@ -170,7 +170,7 @@ def known_profile(stored: object, kind: type[ProfileT], owner: str) -> ProfileT:
     return msgspec.convert(known, kind)
 
 
-def _is_known(kind: type[SessionProfile], name: str, value: object) -> bool:
+def _is_known(kind: type[AnswerProfile], name: str, value: object) -> bool:
     try:
         msgspec.convert({name: value}, kind)
     except msgspec.ValidationError:

@@ -8,22 +8,27 @@ of the house know, too. All vectors are in memory, so that a turn costs no query
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
+import msgspec
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
 from core.errors import Conflict, NotFound, RequestError, StorageError
 from core.ids import new_id
 from core.named_key import CALLER_KEY, NamedKey
 from core.ports import Clock
 from core.speakers import SpeakerProfile, VoiceVector, mean_vector
+from devices.directory import PersonProfile
 from devices.registry.database import Database
 from devices.registry.kept_conversations import check_key
+from devices.registry.queries import known_profile
 from devices.registry.tables import speakers, voice_samples
+from pipeline.shared.settings import SessionSettings
 
 logger = logging.getLogger(__name__)
 
@@ -64,16 +69,18 @@ class EnrolledSpeaker:
     created: datetime
     samples: tuple[VoiceSample, ...]
     "At least one."
+    profile: PersonProfile
 
-    def profile(self, model: str) -> SpeakerProfile | None:
+    def voice(self, model: str) -> SpeakerProfile | None:
         """Returns the person's voice as this model hears it; None if it never heard it."""
         vectors = [sample.vector for sample in self.samples if sample.model == model]
         return SpeakerProfile(self.id, self.name, mean_vector(vectors)) if vectors else None
 
 
 class EnrolledSpeakers:
-    """All people whose voices the server knows. `add`, `list_all` and `delete` are about those of
-    the owner that `CALLER_KEY` names. `run` must be active while the server is up."""
+    """All people whose voices the server knows. `add`, `list_all`, `find`, `edit` and `delete` are
+    about those of the owner that `CALLER_KEY` names. `run` must be active while the server is
+    up."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
@@ -88,8 +95,24 @@ class EnrolledSpeakers:
         """Returns the voices that the sessions of a key know, as `model` hears them. `key`: None
         for the owner's key and for devices."""
         people = self._people.get(OWNER if key is None else key.id, ())
-        profiles = (person.profile(model) for person in people)
-        return [profile for profile in profiles if profile is not None]
+        voices = (person.voice(model) for person in people)
+        return [voice for voice in voices if voice is not None]
+
+    def apply_profile(self, speaker_id: str, settings: SessionSettings) -> SessionSettings:
+        """Returns the settings for answers to a person. Without a profile, and for a person who was
+        deleted meanwhile, they are `settings`."""
+        return self._profile(speaker_id).apply_to(settings)
+
+    def volume_of(self, speaker_id: str) -> int | None:
+        """Returns the volume that a person wants; None: that of the device."""
+        return self._profile(speaker_id).volume
+
+    def _profile(self, speaker_id: str) -> PersonProfile:
+        for people in self._people.values():
+            for person in people:
+                if person.id == speaker_id:
+                    return person.profile
+        return PersonProfile()
 
     def list_all(self) -> Sequence[EnrolledSpeaker]:
         """Returns the caller's people by name."""
@@ -113,6 +136,7 @@ class EnrolledSpeakers:
                 _check_count(connection, is_mine)
                 speaker_id = new_id("spk")
                 row = {"id": speaker_id, "owner": owner, "name": name, "created": now}
+                row["profile"] = {}
                 connection.execute(insert(speakers).values(row))
             of_person = voice_samples.c.speaker_id == speaker_id
             counted = select(func.count()).select_from(voice_samples).where(of_person)
@@ -129,7 +153,50 @@ class EnrolledSpeakers:
         speaker_id = await self._database.run(work)
         await self.load()
         logger.info("= a voice was learned: %s", speaker_id)
-        return self._find(owner, speaker_id)
+        return self.find(speaker_id)
+
+    def find(self, speaker_id: str) -> EnrolledSpeaker:
+        """Returns a person of the caller. Raises NotFound speaker_not_found."""
+        for person in self.list_all():
+            if person.id == speaker_id:
+                return person
+        raise _not_found(speaker_id)
+
+    async def edit(
+        self,
+        speaker_id: str,
+        name: str | None = None,
+        change: Callable[[PersonProfile], PersonProfile] = lambda profile: profile,
+    ) -> EnrolledSpeaker:
+        """Changes a person of the caller. `name`: None leaves it. `change` maps the old profile to
+        the new one, which holds from the person's next utterance on.
+
+        Raises RequestError for a wrong name, NotFound speaker_not_found, Conflict speaker_exists,
+        StorageError.
+        """
+        if name is not None:
+            check_name(name)
+        is_mine = speakers.c.owner == _caller()
+
+        def work(connection: Connection) -> None:
+            where = is_mine & (speakers.c.id == speaker_id)
+            found = connection.execute(select(speakers).where(where).with_for_update())
+            if (row := found.one_or_none()) is None:
+                raise _not_found(speaker_id)
+            new_name = row.name if name is None else name
+            same_name = is_mine & (speakers.c.name == new_name) & (speakers.c.id != speaker_id)
+            if connection.execute(select(speakers.c.id).where(same_name)).first() is not None:
+                raise Conflict(
+                    f"there is a person {new_name!r} already: choose another name",
+                    code="speaker_exists",
+                    param="name",
+                )
+            profile = msgspec.to_builtins(change(_profile(row)))
+            connection.execute(update(speakers).where(where).values(name=new_name, profile=profile))
+
+        await self._database.run(work)
+        await self.load()
+        return self.find(speaker_id)
 
     async def delete(self, speaker_id: str) -> None:
         """Deletes a person of the caller with all vectors. Raises NotFound speaker_not_found,
@@ -158,12 +225,6 @@ class EnrolledSpeakers:
                 await self.load()
             await asyncio.sleep(RELOAD_S)
 
-    def _find(self, owner: str, speaker_id: str) -> EnrolledSpeaker:
-        for person in self._people.get(owner, ()):
-            if person.id == speaker_id:
-                return person
-        raise _not_found(speaker_id)  # somebody deleted the person in this moment
-
 
 def check_name(name: str) -> None:
     """Raises RequestError for a name that a person cannot have here."""
@@ -184,9 +245,14 @@ def _read_all(connection: Connection) -> Mapping[str, tuple[EnrolledSpeaker, ...
         samples.setdefault(row.speaker_id, []).append(sample)
     people: dict[str, tuple[EnrolledSpeaker, ...]] = {}
     for row in connection.execute(select(speakers).order_by(speakers.c.name)):
-        person = EnrolledSpeaker(row.id, row.name, row.created, tuple(samples.get(row.id, ())))
+        heard = tuple(samples.get(row.id, ()))
+        person = EnrolledSpeaker(row.id, row.name, row.created, heard, _profile(row))
         people[row.owner] = (*people.get(row.owner, ()), person)
     return people
+
+
+def _profile(row: Row[Any]) -> PersonProfile:
+    return known_profile(row.profile, PersonProfile, f"person {row.id}")
 
 
 def _check_count(connection: Connection, is_mine: ColumnElement[bool]) -> None:

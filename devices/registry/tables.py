@@ -139,6 +139,7 @@ speakers = Table(
     Column("owner", String(40), nullable=False),  # a named key's id; "": the server's owner
     Column("name", String(64), nullable=False),
     Column("created", UtcDateTime, nullable=False),
+    Column("profile", JSON, nullable=False),  # object with the fields of PersonProfile
     UniqueConstraint("owner", "name", name="speakers_name"),
 )
 

@@ -14,8 +14,9 @@ from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RemoteProtocolError
-from core.events import TurnTimeline
+from core.events import SpeakerRecognised, TurnTimeline
 from core.ports import Clock, Metrics
+from core.speakers import SpeakerMatch
 from devices.directory import Device
 from devices.presence import DeviceActivity, DeviceNotification, Presence
 from devices.xiaozhi.audio import DeviceAudioInput, DeviceAudioOutput
@@ -89,6 +90,8 @@ class XiaozhiContext:
     clock: Clock
     metrics: Metrics
     presence: Presence
+    volume_of: Callable[[str], int | None]
+    "Returns the volume that a person wants, by the person's id; None: that of the device."
     image_url: Callable[[str], Awaitable[str]]
     """Returns the URL of a firmware version, or of the newest one if the version is empty. An empty
     URL means that there is no such image."""
@@ -116,6 +119,8 @@ class XiaozhiConnection:
         )
         self.tools = ConnectionTools(self._ask_tool, context.version)
         self._tool_requests: asyncio.Task[None] | None = None
+        self._volume = context.device.profile.volume
+        "Volume that was set last; None: that of the device's own buttons."
         self._activity_changed = asyncio.Event()
         "Set when there is something to play, or to stop."
         self._ended: asyncio.Future[XiaozhiCloseReason] = asyncio.get_running_loop().create_future()
@@ -159,7 +164,7 @@ class XiaozhiConnection:
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(self._read(tasks), name="xiaozhi-read"),
-                tasks.create_task(self._handle_session_events(), name="xiaozhi-events"),
+                tasks.create_task(self._handle_session_events(tasks), name="xiaozhi-events"),
                 tasks.create_task(self._speak(), name="xiaozhi-speak"),
             ]
             end = await self._ended
@@ -231,16 +236,29 @@ class XiaozhiConnection:
 
     # Events of the session.
 
-    async def _handle_session_events(self) -> None:
+    async def _handle_session_events(self, tasks: asyncio.TaskGroup) -> None:
         device_id, presence = self._context.device.id, self._context.presence
         async for session_event in self._session.events:
             await self._run_actions(self._bridge.take_event(session_event))
             if isinstance(session_event, TurnTimeline):
                 presence.note_turn(device_id)
+            elif isinstance(session_event, SpeakerRecognised):
+                self._set_volume(session_event.speaker, tasks)
             elif code := error_in(session_event):
                 presence.note_error(device_id, code)
         await self._play_out()
         self._end(OVER)
+
+    def _set_volume(self, speaker: SpeakerMatch | None, tasks: asyncio.TaskGroup) -> None:
+        """Sets the volume that the speaker wants, or else that of the device. A device without a
+        volume of its own keeps what its buttons set: there is none to go back to."""
+        own = self._context.device.profile.volume
+        wanted = self._context.volume_of(speaker.id) if speaker is not None else None
+        volume = own if wanted is None else wanted
+        if own is None or volume is None or volume == self._volume:
+            return
+        self._volume = volume
+        tasks.create_task(self.tools.set_volume(volume), name="xiaozhi-volume")
 
     async def _play_out(self) -> None:
         """Waits until the board has played the last word: it falls silent when the connection

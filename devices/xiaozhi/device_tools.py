@@ -71,14 +71,18 @@ class ConnectionTools:
         self._call_lock = asyncio.Lock()
 
     async def run(self, volume: int | None) -> None:
-        """Lists the tools; then sets the loudspeaker's volume, 0 to 100, unless it is None."""
+        """Lists the tools; then sets the loudspeaker's volume unless it is None."""
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 await self._list()
         except TimeoutError:
             logger.info("a xiaozhi device does not list its tools")
-        known = {tool.name for tool in self._tools.values()}
-        if volume is None or SET_VOLUME not in known:
+        if volume is not None:
+            await self.set_volume(volume)
+
+    async def set_volume(self, volume: int) -> None:
+        """Sets the loudspeaker's volume, 0 to 100, of a device that has a tool for it."""
+        if SET_VOLUME not in {tool.name for tool in self._tools.values()}:
             return
         try:
             result = await self._call_in_turn(SET_VOLUME, {"volume": volume})

@@ -1,7 +1,7 @@
 """The xiaozhi door: the check-in of boards over HTTP at every start, and their WebSocket."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -67,8 +67,11 @@ class XiaozhiDoor:
         metrics: Metrics,
         settings: XiaozhiSettings,
         version: str,
+        volume_of: Callable[[str], int | None],
     ) -> None:
-        """version: this server's, which it reports to the devices' MCP."""
+        """version: this server's, which it reports to the devices' MCP. volume_of: see
+        `XiaozhiContext`."""
+        self._volume_of = volume_of
         self._sessions, self._directory, self._presence = sessions, directory, presence
         self._tools, self._clock, self._metrics = tools, clock, metrics
         self._settings, self._version = settings, version
@@ -160,6 +163,7 @@ class XiaozhiDoor:
                 clock=self._clock,
                 metrics=self._metrics,
                 presence=self._presence,
+                volume_of=self._volume_of,
                 image_url=partial(self.images.url, _base(self._url(request)), device.board),
             )
             connection = XiaozhiConnection(ws, session, framing, context)

@@ -50,6 +50,9 @@ class Conversation:
     language: str | None = None
     """Language spoken in it last, ISO 639-1. Announcements, and connections that name no language,
     use it."""
+    person_id: str = ""
+    """Id of the person who spoke last in it, as far as the voice is known; empty: a guest, or
+    nobody. Answers to words without a voice have the profile of this person."""
     place: DeviceLocation = UNKNOWN_LOCATION
     """Location of its last connection: tools may take "the lights" for those of that room."""
     is_named: bool = True

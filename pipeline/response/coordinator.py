@@ -272,7 +272,7 @@ class ResponseCoordinator:
         """Begins a speculative response: the turn may be over, with this transcript."""
         if not (result.text and self._may_speculate()):
             return
-        plan = self._planner.plan(turn, AUTOMATIC, self._planner.language(result.language))
+        plan = self._planner.plan(turn, AUTOMATIC, detected=result.language)
         if plan.refusal is None:
             prompt = self._planner.prompt(
                 plan, *self._retraction.transcript_if_final(turn, result.text)

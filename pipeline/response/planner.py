@@ -68,16 +68,25 @@ class ResponsePlanner:
         self._engines, self._settings = services.engines, settings
         self._fillers = Fillers()
 
-    def plan(self, turn: Turn, request: ResponseRequest, language: str) -> ResponsePlan:
-        """Returns the plan of a response to `turn`, with the settings of this moment."""
-        settings, engines = self._settings(), self._engines
+    def plan(
+        self,
+        turn: Turn,
+        request: ResponseRequest,
+        language: str | None = None,
+        *,
+        detected: str | None = None,
+    ) -> ResponsePlan:
+        """Returns the plan of a response to `turn`, with the settings of this moment. `language`:
+        None: as the method `language` says, to which `detected` goes."""
+        settings, engines = self._settings_for(turn), self._engines
+        language = language or self.language(detected, settings)
         limit, modality = _limit(request, settings), request.modality or settings.modality
-        voice, tts, refusal = self._voice(request, modality, language)
+        voice, tts, refusal = self._voice(request, modality, language, settings)
         return ResponsePlan(
             turn=turn,
             modality=modality,
             language=language,
-            instructions=self._instructions(request, modality, language),
+            instructions=self._instructions(request, modality, language, settings),
             voice=voice,
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
@@ -110,11 +119,20 @@ class ResponsePlanner:
             refusal=refusal,
         )
 
+    def _settings_for(self, turn: Turn) -> SessionSettings:
+        """Returns the settings of the session, with those of the person who asks in their place."""
+        settings, person_id = self._settings(), turn.fix_person(self._conversation.person_id)
+        return self._services.apply_profile(person_id, settings) if person_id else settings
+
     def _voice(
-        self, request: ResponseRequest, modality: Modality, language: str
+        self,
+        request: ResponseRequest,
+        modality: Modality,
+        language: str,
+        settings: SessionSettings,
     ) -> tuple[str, Tts, EarshotError | None]:
         """Returns the voice, its engine, and the error of a response that no voice can speak."""
-        requested, engines = request.voice or self._settings().voice, self._engines
+        requested, engines = request.voice or settings.voice, self._engines
         if request.is_spoken_by_caller:
             return requested, engines.voice, None
         try:
@@ -124,14 +142,20 @@ class ResponsePlanner:
             return requested, engines.voice, exc if modality == "audio" else None
         return choice.voice, choice.tts, None
 
-    def _instructions(self, request: ResponseRequest, modality: Modality, language: str) -> str:
+    def _instructions(
+        self,
+        request: ResponseRequest,
+        modality: Modality,
+        language: str,
+        settings: SessionSettings,
+    ) -> str:
         """Returns the instructions, with the location and, for a spoken response, our own prompt.
 
         Our prompt says that the text will be spoken, so a text response goes without it. It is also
         left out when the client wrote a system item or wants no instructions: it must not
         contradict them. A caller that speaks the text itself always gets it.
         """
-        settings, place = self._settings(), self._conversation.place
+        place = self._conversation.place
         is_given = request.instructions is not None or settings.is_uninstructed
         written = _chosen(request.instructions, settings.instructions)
         omits_prompt = is_given or modality == "text" or self._has_system_item(request)
@@ -152,8 +176,8 @@ class ResponsePlanner:
 
         Later announcements use its language, too.
         """
-        self._conversation.language = self.language()
-        plan = self.plan(turn, request, self._conversation.language)
+        plan = self.plan(turn, request)
+        self._conversation.language = plan.language
         return replace(plan, text=text, refusal=refusal or plan.refusal)
 
     def prompt(
@@ -208,11 +232,11 @@ class ResponsePlanner:
             return None
         return self._fillers.apology(error, self.language())
 
-    def language(self, detected: str | None = None) -> str:
+    def language(self, detected: str | None = None, settings: SessionSettings | None = None) -> str:
         """Returns the ISO 639-1 code of the next response's language. detected: language of the
-        user's latest words, if the recogniser reported one."""
+        user's latest words, if the recogniser reported one. settings: None: the session's own."""
         return (
-            self._settings().language
+            (settings or self._settings()).language
             or detected
             or self._conversation.language
             or self._engines.default_language
@@ -223,7 +247,7 @@ class ResponsePlanner:
 
         None: the model takes any words. Raises EngineError.
         """
-        plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
+        plan = self.plan(Turn(""), ResponseRequest(), detected=language)
         if not isinstance(plan.llm, CommandModel):
             return None
         return await self._ask(plan, plan.llm.understands, words)
@@ -234,7 +258,7 @@ class ResponsePlanner:
 
         None: the model takes any words, or knows no command with these. Raises EngineError.
         """
-        plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
+        plan = self.plan(Turn(""), ResponseRequest(), detected=language)
         if not isinstance(plan.llm, CommandModel):
             return None
         if await self._ask(plan, plan.llm.understands, words):

@@ -153,7 +153,7 @@ class Session:
             self._clock,
             self._emit,
             self._tasks,
-            SpeakerListener(services.speakers, conversation.owner, self._emit, self._tasks),
+            SpeakerListener(services.speakers, conversation, self._emit, self._tasks),
         )
         self._items = ConversationItems(
             conversation,

@@ -68,9 +68,12 @@ class Turn:
     "Person whose voice it has; None: a guest, or it is not known yet."
     prompt_name: str = ""
     "Name of the speaker that the model sees before the words; empty: none."
-    is_prompt_name_fixed: bool = False
-    """True from the first prompt on. A voice that is recognised later changes the prompt no longer,
-    because the draft of the answer would be of no use then."""
+    person_id: str | None = None
+    """Id of the person whose profile the answer has; empty: nobody's. None: the voice was not
+    compared, so it is that of the conversation."""
+    is_speaker_fixed: bool = False
+    """True from the first plan and prompt on. A voice that is recognised later changes the two no
+    longer, because the draft of the answer would be of no use then."""
     marks: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
     "Monotonic seconds. The first mark of a kind stays."
 
@@ -80,8 +83,16 @@ class Turn:
 
     def fix_prompt_name(self) -> str:
         """Returns the name that the model sees before the words, which stays from now on."""
-        self.is_prompt_name_fixed = True
+        self.is_speaker_fixed = True
         return self.prompt_name
+
+    def fix_person(self, last_person_id: str) -> str:
+        """Returns the id of the person whose profile the answer has, which stays from now on.
+        `last_person_id`: person who spoke last in the conversation."""
+        self.is_speaker_fixed = True
+        if self.person_id is None:
+            self.person_id = last_person_id
+        return self.person_id
 
     def take(self, marks: Mapping[TurnMark, float]) -> None:
         """Adds the marks of work that was done before the turn was known to be over."""

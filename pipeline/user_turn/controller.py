@@ -84,12 +84,11 @@ class UserTurnController:
         clock: Clock,
         emit: Callable[[SessionEvent], None],
         tasks: asyncio.TaskGroup,
-        speakers: SpeakerListener | None = None,
+        speakers: SpeakerListener,
     ) -> None:
         """Takes the parts of the session. `activity`: the controller keeps it up to date.
-        `speakers`: recognises people by their voices; None: nobody does. `tasks`:
-        the session's group; it must have been entered before the first frame. `settings`: returns
-        the settings in force."""
+        `speakers`: recognises people by their voices. `tasks`: the session's group; it must have
+        been entered before the first frame. `settings`: returns the settings in force."""
         self._detector, self._engines, self._history = detector, engines, history
         self._settings, self._activity, self._responder = settings, activity, responder
         self._clock, self._emit, self._tasks = clock, emit, tasks
@@ -97,7 +96,7 @@ class UserTurnController:
             engines.endpoint, responder.is_unfinished_command, self._set_delay, tasks
         )
         self._endpoint_timer = EndpointTimer(detector, clock)
-        self._speakers = speakers or SpeakerListener(None, None, emit, tasks)
+        self._speakers = speakers
         self._window = ContinuationWindow()
         self._open: OpenUtterance | None = None
         self._uncommitted = 0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import EngineError, OverloadedError
 from core.events import SessionEvent, SpeakerRecognised
-from core.named_key import NamedKey
+from pipeline.conversation.conversation import Conversation
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.utterance import OpenUtterance
 from serving.speaker.model import SpeakerPriority
@@ -27,13 +27,14 @@ class SpeakerListener:
     def __init__(
         self,
         recognition: SpeakerRecognition | None,
-        key: NamedKey | None,
+        conversation: Conversation,
         emit: Callable[[SessionEvent], None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """`recognition`: None if nothing is to be recognised. `key`: whose people are known; None:
-        those of the server's owner."""
-        self._recognition, self._key = recognition, key
+        """`recognition`: None if nothing is to be recognised. `conversation`: its owner's people
+        are known, and it learns who spoke last."""
+        self._recognition, self._conversation = recognition, conversation
+        self._key = conversation.owner
         self._emit, self._tasks = emit, tasks
 
     def begin(self, utterance: OpenUtterance) -> None:
@@ -53,7 +54,8 @@ class SpeakerListener:
             utterance.speaker_task.cancel()
             utterance.speaker_task = None
         turn = utterance.turn
-        turn.speaker, turn.prompt_name, turn.is_prompt_name_fixed = None, "", False
+        turn.speaker, turn.prompt_name = None, ""
+        turn.person_id, turn.is_speaker_fixed = None, False
 
     def report(self, utterance: OpenUtterance) -> None:
         """Reports who spoke once it is known. The utterance is committed now."""
@@ -66,6 +68,7 @@ class SpeakerListener:
     async def _report(self, task: asyncio.Task[bool], turn: Turn, item_id: str) -> None:
         await asyncio.wait([task])
         if not task.cancelled() and task.result():
+            self._conversation.person_id = turn.speaker.id if turn.speaker else ""
             self._emit(SpeakerRecognised(item_id, turn.speaker))
 
     async def _recognise(
@@ -79,6 +82,7 @@ class SpeakerListener:
             logger.warning("! who speaks is not known: %s", error)
             return False
         turn.speaker = match
-        if match is not None and is_one_of > 1 and not turn.is_prompt_name_fixed:
-            turn.prompt_name = match.name
+        if result.vector and not turn.is_speaker_fixed:
+            turn.person_id = match.id if match else ""
+            turn.prompt_name = match.name if match and is_one_of > 1 else ""
         return bool(result.vector)

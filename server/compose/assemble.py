@@ -150,6 +150,7 @@ async def assemble(
         session_services = replace(
             _session_services(config, engines, toolbox, clock, metrics, trace),
             speakers=SpeakerRecognition(engines.speakers, devices.speakers),
+            apply_profile=devices.speakers.apply_profile,
         )
         if home_assistant is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.

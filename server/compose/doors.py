@@ -13,7 +13,7 @@ from core.http.fetch_policy import HostAllowlist
 from core.http.routes import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
-from devices.directory import DeviceKind, SessionProfile
+from devices.directory import AnswerProfile, DeviceKind
 from devices.ota import FirmwareFolder
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
@@ -326,7 +326,8 @@ def _speaker_routes(backend: Backend, spools: UploadSpools) -> tuple[Route, ...]
     recognition, people = backend.session_services.speakers, backend.devices.speakers
     if recognition is None:
         return ()
-    return speaker_routes(SpeakersDoor(people, recognition, spools, decoder))
+    check = _profile_check(backend)
+    return speaker_routes(SpeakersDoor(people, recognition, spools, decoder, check))
 
 
 def _codec_routes(
@@ -512,7 +513,7 @@ def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder
     )
 
 
-def _profile_check(backend: Backend) -> Callable[[SessionProfile], None]:
+def _profile_check(backend: Backend) -> Callable[[AnswerProfile], None]:
     """Returns the check of profiles, as `check_profile` wants it."""
     # A session may take an unknown name for `default`. A profile is stored, so a typo would stay.
     engines = replace(backend.session_services.engines, is_strict=True)
@@ -578,6 +579,7 @@ def _xiaozhi_door(backend: Backend) -> XiaozhiDoor:
         backend.session_services.metrics,
         backend.config.xiaozhi.as_settings(backend.config.paths.state_dir, backend.server_settings),
         product_version(),
+        backend.devices.speakers.volume_of,
     )
 
 

@@ -1,5 +1,6 @@
 """`/v1/speakers`: people who have taught the server their voices. No recording is kept."""
 
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
 from http import HTTPStatus
@@ -8,14 +9,18 @@ from typing import Annotated
 import msgspec
 import numpy as np
 from aiohttp import web as aioweb
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from core.http.client_connection import while_connected
+from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
 from core.named_key import CALLER_KEY
 from core.speakers import THRESHOLD
+from devices.api.profile_check import PROFILE_ERRORS, check_profile
+from devices.api.views import PersonProfileEdit
+from devices.directory import PersonProfile
 from devices.registry.speakers import EnrolledSpeaker, EnrolledSpeakers, VoiceSample, check_name
 from engines.base.speaker import VoiceQuality
 from media.files.decode import FileDecoder
@@ -80,6 +85,15 @@ class SpeakerView(Struct, frozen=True):
     "Length of the speech in all of them."
     created: datetime
     "ISO 8601 in UTC."
+    profile: PersonProfile
+    "Settings of the answers to this person."
+
+
+class SpeakerEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes of a person. Fields that are not given stay."""
+
+    name: str | UnsetType = UNSET
+    profile: PersonProfileEdit = PersonProfileEdit()
 
 
 class SpeakerList(Struct, frozen=True):
@@ -123,7 +137,10 @@ class SpeakersDoor:
         recognition: SpeakerRecognition,
         spools: UploadSpools,
         decoder: FileDecoder,
+        check: Callable[[PersonProfile], None],
     ) -> None:
+        """check: as `check_profile` wants it."""
+        self._check = check
         self._people, self._recognition = people, recognition
         self._spools, self._decoder = spools, decoder
 
@@ -135,6 +152,13 @@ class SpeakersDoor:
 
     async def recognise(self, request: aioweb.Request) -> aioweb.Response:
         return _json(await while_connected(request, self._recognise(request)))
+
+    async def edit(self, request: aioweb.Request) -> aioweb.Response:
+        body = decode_json_body_or_empty(await request.read(), SpeakerEdit)
+        person = self._people.find(request.match_info["id"])
+        check_profile(body.profile.apply_to(person.profile), self._check)
+        name = None if body.name is UNSET else body.name.strip()
+        return _json(_view(await self._people.edit(person.id, name, body.profile.apply_to)))
 
     async def delete(self, request: aioweb.Request) -> aioweb.Response:
         await self._people.delete(request.match_info["id"])
@@ -240,6 +264,21 @@ def speaker_routes(door: SpeakersDoor) -> tuple[Route, ...]:
             scope="talk",
         ),
         Route(
+            "PATCH",
+            "/v1/speakers/{id}",
+            door.edit,
+            "Change a person's name, and the settings of the answers to this person. Fields that"
+            " are left out keep their values.",
+            _TAG,
+            request=SpeakerEdit,
+            responses={200: SpeakerView},
+            error_codes=(
+                *("invalid_json", "invalid_value", *PROFILE_ERRORS),
+                *("speaker_exists", "speaker_not_found", "storage_failed"),
+            ),
+            scope="talk",
+        ),
+        Route(
             "DELETE",
             "/v1/speakers/{id}",
             door.delete,
@@ -254,7 +293,9 @@ def speaker_routes(door: SpeakersDoor) -> tuple[Route, ...]:
 
 def _view(person: EnrolledSpeaker) -> SpeakerView:
     speech_ms = sum(sample.speech_ms for sample in person.samples)
-    return SpeakerView(person.id, person.name, len(person.samples), speech_ms, person.created)
+    return SpeakerView(
+        person.id, person.name, len(person.samples), speech_ms, person.created, person.profile
+    )
 
 
 def _quality(quality: VoiceQuality) -> QualityView:

@@ -5,6 +5,15 @@ from pathlib import Path
 
 from server.commands.server_arguments import add_server
 
+PROFILE_OPTIONS = (
+    ("voice", "VOICE", "voice of the answers"),
+    ("language", "CODE", "language of the answers, such as en or de"),
+    ("speed", "N", "rate of speech, 0.25 to 1.5; 1 is normal"),
+    ("volume", "N", "volume of a device's loudspeaker, 0 to 100"),
+    ("instructions", "TEXT", "instructions for the assistant"),
+)
+"Field of a person's profile, value and description of its option."
+
 EPILOG = """PERSON is an id (spk_...) or a name. Recordings are files in any common format. The
 server keeps none of them.
 
@@ -28,11 +37,16 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     add = actions.add_parser("add", help=what, description=what)
     add.add_argument("name", metavar="NAME", help="name of the person")
     add.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a recording of the voice")
+    what = "rename a person, or change the settings of the answers to them; '' clears one"
+    change = actions.add_parser("set", help=what, description=what)
+    change.add_argument("person", metavar="PERSON", help="the person to change")
+    for name, metavar, meaning in (("name", "NAME", "new name"), *PROFILE_OPTIONS):
+        change.add_argument(f"--{name}", metavar=metavar, help=meaning)
     what = "forget a person's voice"
     remove = actions.add_parser("remove", help=what, description=what)
     remove.add_argument("person", metavar="PERSON", help="the person to forget")
     what = "say whose voice a recording has"
     attempt = actions.add_parser("try", help=what, description=what)
     attempt.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a recording")
-    for action in (listing, add, remove, attempt):
+    for action in (listing, add, change, remove, attempt):
         add_server(action)

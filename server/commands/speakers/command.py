@@ -11,7 +11,9 @@ from bench.client.http import Address, http_session
 from core.errors import ConfigError, NotFound
 from server.commands.columns import align_columns
 from server.commands.exit_codes import ExitCode
+from server.commands.profile_values import profile_value
 from server.commands.server_api import ServerApi, address_of, run_on_server
+from server.commands.speakers.arguments import PROFILE_OPTIONS
 from server.config import Config
 from server.http.speakers import LearnedVoice, QualityView, SpeakerList, SpeakerView, TriedVoice
 
@@ -43,6 +45,11 @@ async def run_action(options: argparse.Namespace, address: Address) -> None:
                 body_bytes = await server.request("GET", PATH)
                 people = msgspec.json.decode(body_bytes, type=SpeakerList).speakers
                 _print(options, table(people), body_bytes)
+            case "set":
+                changes = _changes(options)
+                person = await _find(server, options.person)
+                body_bytes = await server.request("PATCH", f"{PATH}/{person.id}", changes)
+                _print(options, f"changed: {person.name}", body_bytes)
             case "remove":
                 person = await _find(server, options.person)
                 body_bytes = await server.request("DELETE", f"{PATH}/{person.id}")
@@ -50,6 +57,17 @@ async def run_action(options: argparse.Namespace, address: Address) -> None:
             case _:
                 for file in options.files:
                     await _send(options, server, file)
+
+
+def _changes(options: argparse.Namespace) -> dict[str, object]:
+    """Returns the changes of a person that the options give. Raises ConfigError."""
+    names = [name for name, _, _ in PROFILE_OPTIONS]
+    given = {name: text for name in names if (text := getattr(options, name)) is not None}
+    profile = {name: profile_value(name, text) for name, text in given.items()}
+    if not profile and options.name is None:
+        known = ", ".join(f"--{name}" for name in ("name", *names))
+        raise ConfigError(f"name at least one of {known}")
+    return {"profile": profile, **({} if options.name is None else {"name": options.name})}
 
 
 async def _send(options: argparse.Namespace, server: ServerApi, file: Path) -> None:

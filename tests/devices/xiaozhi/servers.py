@@ -34,6 +34,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.tools.toolbox import Toolbox
 from server.http.auth import AccessGate
 from serving.asr.scheduling import DecodePriority
+from serving.speaker.recognition import SpeakerRecognition
 from tests.devices.xiaozhi.simulated_board import WORDS, Board
 from tests.loop import LoopbackClockLoop, run_virtual
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
@@ -155,6 +156,7 @@ class Scene:
     max_sessions: int = 32
     gate: AccessGate | None = None
     witness: DeviceEventSink | None = None
+    speakers: SpeakerRecognition | None = None
 
     def door(self) -> XiaozhiDoor:
         engines = EngineSet(
@@ -165,7 +167,9 @@ class Scene:
         )
         self.tools, self.presence = DeviceToolProvider(), Presence(self.witness)
         toolbox = Toolbox([Adder(), self.tools], self.metrics)
-        services = SessionServices(engines, toolbox, LoopClock(), self.metrics)
+        services = SessionServices(
+            engines, toolbox, LoopClock(), self.metrics, speakers=self.speakers
+        )
         self.sessions = Sessions(services, self.conversations, self.max_sessions)
         return XiaozhiDoor(
             self.sessions,
@@ -176,6 +180,7 @@ class Scene:
             self.metrics,
             self.settings,
             "1.2.3",
+            {"spk_1": 70}.get,
         )
 
     def with_dialogue(self, **values: Any) -> "Scene":

@@ -15,6 +15,7 @@ from engines.base import TextDelta, ToolCall
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, ToneAsr, against
 from tests.devices.xiaozhi.simulated_board import Board, decoded
 from tests.pipeline.fakes import EchoLlm
+from tests.pipeline.scripted_voices import ANNA, BEN, ScriptedVoices
 
 pytestmark = pytest.mark.live
 
@@ -244,6 +245,24 @@ def test_history_survives_a_reconnect() -> None:
         assert said == ["one", "you said one.", "two"]
 
     against(act)
+
+
+def test_a_person_is_heard_with_a_volume_of_their_own_and_a_guest_with_the_devices() -> None:
+    voices = ScriptedVoices()
+
+    async def act(server: Server) -> None:
+        board = server.board()
+        await board.boot()
+        device = server.scene.directory.known[board.mac]
+        server.scene.directory.change(board.mac, profile=type(device.profile)(volume=30))
+        await board.open()
+        for match in (ANNA, ANNA, None, BEN):
+            voices.match = match
+            await board.turn("one")
+        await board.hang_up()
+        assert [arguments["volume"] for _, arguments in board.calls] == [30, 70, 30]
+
+    against(act, Scene(speakers=voices))
 
 
 def test_each_device_has_its_own_profile_and_area() -> None:

@@ -1,64 +1,23 @@
 """Recognition of the speaker in whole sessions: the client, the tools and the model learn the name,
 and no answer waits for it. Virtual time."""
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from core.audio import ASR_RATE_HZ, Pcm
-from core.errors import EngineCrashed
 from core.events import ResponseDone, SpeakerRecognised, TranscriptionCompleted, TurnTimeline
-from core.named_key import NamedKey
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from core.speakers import SpeakerMatch
-from engines.base.speaker import SpeakerResult, VoiceQuality
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.user_turn.speaker import MAX_HEARD_MS
-from serving.speaker.model import SpeakerPriority
-from serving.speaker.recognition import SpeakerRecognition
 from tests.pipeline.fakes import Adder, Kept, World, names, speak
 from tests.pipeline.scenes import ANSWER_TIME_MS, ONE, SILENCE, counted, of, one_turn, run_session
+from tests.pipeline.scripted_voices import ANNA, BEN, ScriptedVoices
 
-ANNA = SpeakerMatch("spk_1", "Anna", 0.9)
 TURN_MS = ((SILENCE, 200), (4000, 400), (SILENCE, ANSWER_TIME_MS))
-
-
-class ScriptedVoices(SpeakerRecognition):
-    """Hears `match` in every utterance, after `delay_s`."""
-
-    def __init__(
-        self, match: SpeakerMatch | None = ANNA, *, people: int = 2, delay_s: float = 0.02
-    ) -> None:
-        self.match, self.people, self.delay_s = match, people, delay_s
-        self.heard: list[float] = []
-        "Length of each sound that was compared, in seconds."
-        self.held: list[bool] = []
-        self.is_broken = False
-        self.vector = b"\0" * 4
-
-    def count_people(self, key: NamedKey | None) -> int:
-        return self.people
-
-    @contextmanager
-    def hold(self, key: NamedKey | None) -> Iterator[None]:
-        self.held.append(True)
-        yield
-        self.held.append(False)
-
-    async def compare(
-        self, pcm: Pcm, key: NamedKey | None, priority: SpeakerPriority
-    ) -> tuple[SpeakerMatch | None, SpeakerResult]:
-        assert priority is SpeakerPriority.TURN
-        self.heard.append(len(pcm) / ASR_RATE_HZ)
-        await asyncio.sleep(self.delay_s)
-        if self.is_broken:
-            raise EngineCrashed("speaker", "ge2e", "broken on purpose")
-        return self.match, SpeakerResult(self.vector, VoiceQuality(1000, -20.0, 30.0))
 
 
 def _names_in_prompts(world: World) -> list[str]:
@@ -163,6 +122,56 @@ def test_a_tool_learns_who_asks() -> None:
     world = World(speakers=ScriptedVoices(), providers=[Watching()])
     run_session(world, lambda session: speak(session, *TURN_MS))
     assert asked_by == [ANNA]
+
+
+def _settings_of(person_id: str, settings: SessionSettings) -> SessionSettings:
+    instructions = {"spk_1": "Call me Captain.", "spk_2": "Speak slowly."}[person_id]
+    return replace(settings, instructions=instructions, speed=1.2)
+
+
+def _instructions(world: World) -> list[str]:
+    return [messages[0].text.splitlines()[0] for messages in world.llm.asked]
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        # The second person's settings hold from the first utterance on, and a guest has none.
+        ((ANNA, BEN, None), ("Call me Captain.", "Speak slowly.", "The session's.")),
+        # Too little speech is no voice: the one who spoke last goes on.
+        ((ANNA, "too little", "too little"), ("Call me Captain.",) * 3),
+    ],
+)
+def test_each_person_has_settings_of_their_own(
+    heard: Sequence[SpeakerMatch | str | None], expected: Sequence[str]
+) -> None:
+    voices = ScriptedVoices()
+    world = World(speakers=voices)
+    services = replace(world.services(), apply_profile=_settings_of)
+    world.services = lambda services=services: services  # type: ignore[method-assign, misc]
+
+    async def scenario(session: Session) -> None:
+        for voice in heard:
+            voices.match = voice if isinstance(voice, SpeakerMatch) else None
+            voices.vector = b"" if isinstance(voice, str) else b"\0" * 4
+            await one_turn(session)
+
+    run_session(world, scenario, SessionSettings(instructions="The session's."))
+    assert _instructions(world) == list(expected)
+    assert counted(world, "used") == 3  # no draft was made in vain
+
+
+def test_a_person_who_is_known_late_has_the_settings_from_the_next_turn_on() -> None:
+    world = World(speakers=ScriptedVoices(delay_s=0.5))
+    services = replace(world.services(), apply_profile=_settings_of)
+    world.services = lambda services=services: services  # type: ignore[method-assign, misc]
+
+    async def scenario(session: Session) -> None:
+        await one_turn(session)
+        await one_turn(session)
+
+    run_session(world, scenario, SessionSettings(instructions="The session's."))
+    assert _instructions(world) == ["The session's.", "Call me Captain."]
 
 
 def test_only_a_trace_with_words_names_the_speaker() -> None:

@@ -9,15 +9,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from aiohttp import FormData
 
 from bench.client.http import Address
 from core.audio import ASR_RATE_HZ, Pcm
-from core.errors import ConfigError, NotFound
+from core.errors import ConfigError, NotFound, RequestError
 from core.named_key import NamedKey
 from core.speakers import SpeakerProfile
+from devices.directory import PersonProfile
 from devices.registry.database import open_database
 from devices.registry.speakers import EnrolledSpeakers
 from engines.base.speaker import SpeakerItem, SpeakerModelInfo, SpeakerResult
@@ -110,7 +112,11 @@ def play(folder: Path, scene: Callable[[Client], Awaitable[None]]) -> None:
             later.recognition = SpeakerRecognition(found, later.people)
             await scene(client)
 
-    door = SpeakersDoor(later, later, UploadSpools(), ThreadDecoder())
+    def check(profile: PersonProfile) -> None:
+        if profile.voice == "nobody":
+            raise RequestError("no such voice", code="voice_not_found", param="audio.output.voice")
+
+    door = SpeakersDoor(later, later, UploadSpools(), ThreadDecoder(), check)
     with_client(speaker_routes(door), use)
 
 
@@ -157,6 +163,37 @@ def test_a_voice_is_learned_known_listed_and_forgotten(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_a_person_has_a_name_and_settings_that_can_be_changed(tmp_path: Path) -> None:
+    async def scene(client: Client) -> None:
+        anna, ben = [
+            (await (await client.post(URL, data=_form(buzz_pcm(3), name=name))).json())["speaker"]
+            for name in ("Anna", "Ben")
+        ]
+        path = f"{URL}/{anna['id']}"
+
+        async def change(body: object, at: str = path) -> tuple[int, Any]:
+            answer = await client.patch(at, json=body)
+            return answer.status, await answer.json() if answer.ok else await answer.text()
+
+        status, person = await change({"profile": {"voice": "de", "speed": 0.9, "volume": 30}})
+        assert (status, person["name"], person["samples"]) == (200, "Anna", 1)
+        assert (await change({"name": "Ann", "profile": {"speed": None}}))[0] == 200
+        ((ann, _),) = (await (await client.get(URL)).json()).values()
+        assert (ann["id"], ann["name"], ann["profile"]) == (
+            anna["id"],
+            "Ann",
+            {"voice": "de", "language": "", "speed": None, "instructions": "", "volume": 30},
+        )
+        assert await change({"name": "Ben"}) == (400, "speaker_exists")
+        assert await change({"name": "<b>"}) == (400, "invalid_value")
+        assert await change({"profile": {"voice": "nobody"}}) == (400, "voice_not_found")
+        assert await change({"profile": {"volume": 101}}) == (400, "invalid_value")
+        assert (await change({"name": "Cleo"}, f"{URL}/spk_0"))[0] == 404
+        assert (await (await client.get(URL)).json())["speakers"][1]["name"] == ben["name"]
+
+    play(tmp_path, scene)
+
+
 def test_the_command_line_teaches_tries_lists_and_forgets(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +223,11 @@ def test_the_command_line_teaches_tries_lists_and_forgets(
         assert anna.split()[0] == "Anna"
         with pytest.raises(NotFound, match="knows no 'Ben'; it knows Anna"):
             await earshot("remove", "Ben")
+        with pytest.raises(ConfigError, match="name at least one of --name, --voice"):
+            await earshot("set", "Anna")
+        changed = await earshot("set", "Anna", "--name", "Ann", "--speed", "1.2", "--json")
+        assert msgspec.json.decode(changed)["profile"]["speed"] == 1.2
+        assert await earshot("set", "Ann", "--speed", "", "--name", "Anna") == "changed: Ann\n"
         with pytest.raises(ConfigError, match=r"nothing\.wav: No such file"):
             await earshot("try", str(tmp_path / "nothing.wav"))
         assert await earshot("remove", "Anna") == "forgotten: Anna\n"
