@@ -1,8 +1,8 @@
 """Small Protocols through which a lower folder reaches what a higher one implements; connected in
 server/."""
 
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -65,6 +65,23 @@ UNKNOWN_LOCATION = DeviceLocation()
 
 
 @dataclass(frozen=True, slots=True)
+class SpeakerConfirmation:
+    """Result of the strict comparison of a turn's voice."""
+
+    speaker: SpeakerMatch | None = None
+    "Person who spoke all of it; None: a guest, several people, any doubt, or no voice."
+    is_owners: bool = False
+    """True if the person belongs to the server's own key, and not to a named key, whose holder
+    chooses the names."""
+    spoken_codes: frozenset[str] = frozenset()
+    "Names of the guards whose codes were said."
+
+
+async def _nobody() -> SpeakerConfirmation:
+    return SpeakerConfirmation()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """Conversation, language, place and person for which a tool runs."""
 
@@ -73,6 +90,11 @@ class ToolContext:
     place: DeviceLocation = UNKNOWN_LOCATION
     speaker: SpeakerMatch | None = None
     "Person who asks, by the voice; None: a guest, written words, or nobody taught a voice."
+    confirm_speaker: Callable[[], Awaitable[SpeakerConfirmation]] = field(
+        default=_nobody, compare=False, repr=False
+    )
+    """Compares the voice once more, with all of the turn's sound and a stricter threshold, for
+    actions that only some people may do."""
 
 
 @dataclass(frozen=True, slots=True)

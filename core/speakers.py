@@ -15,6 +15,15 @@ Lower, and guests are called by the name of a person of the house; higher, and p
 guests."""
 
 
+GUARD_THRESHOLD = 0.80
+"""Score from which a voice may use what a guard protects; see docs/speakers.md. It is higher than
+THRESHOLD, because a wrong name costs more here."""
+
+GUARD_PART_THRESHOLD = 0.75
+"""Score that each part of an utterance needs for a guard. Parts are shorter, so their scores are
+lower. Words of a second person, or of a television, between those of a known one are found."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpeakerProfile:
     """The voice of one person."""
@@ -39,6 +48,19 @@ def mean_vector(vectors: Sequence[VoiceVector]) -> VoiceVector:
     mean = np.mean(np.stack(vectors), axis=0)
     vector: VoiceVector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
     return vector
+
+
+def confirmed_speaker(
+    parts: Sequence[VoiceVector], profiles: Sequence[SpeakerProfile]
+) -> SpeakerMatch | None:
+    """Returns the person whose voice surely spoke all parts of an utterance; None in any doubt.
+    `parts`: vectors of the parts; none: nobody."""
+    if not parts:
+        return None
+    whole = nearest_speaker(mean_vector(parts), profiles, GUARD_THRESHOLD)
+    matches = [nearest_speaker(part, profiles, GUARD_PART_THRESHOLD) for part in parts]
+    is_one = whole is not None and all(match and match.id == whole.id for match in matches)
+    return whole if is_one else None
 
 
 def nearest_speaker(

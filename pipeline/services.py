@@ -21,6 +21,7 @@ from engines.base.wake import WakeWordEngine, find_wake_word
 from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions
 from pipeline.shared.mcp_servers import ClientMcpPolicy
 from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
+from pipeline.shared.spoken_codes import NO_CODES, SpokenCodes
 from pipeline.shared.trace import SessionTrace
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
@@ -221,6 +222,8 @@ class SessionServices:
     "Instructions for language models where neither client nor operator gives any."
     speakers: SpeakerRecognition | None = None
     "Recognises people by their voices; None: no model can."
+    codes: SpokenCodes = NO_CODES
+    "Codes of guards, which are taken out of transcripts."
     apply_profile: ApplyProfile = _without_profile
     "Gives answers the settings of the person who asks."
     mcp_policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)

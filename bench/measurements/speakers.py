@@ -10,7 +10,9 @@ recorded 5 m away in a synthetic room.
 
 EER: share of errors at the threshold where people are refused as often as others are accepted.
 False rejection: share of people's trials that are refused at the threshold that accepts 1 % of the
-pairs of a guest and a profile. Named: what the server says at its own threshold.
+pairs of a guest and a profile. Named: what the server says at its own threshold. Guard: whom a
+guard would admit, who has to be sure in each part of the utterance. Two more sounds are about
+guards only: `over`, a guest talks all the time, as loudly; `then`, a guest says the second half.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +30,19 @@ from bench.tools.noisy_clips import noise_adder
 from bench.tools.stats import machine, markdown, median_and_range
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import EarshotError
-from core.speakers import SpeakerProfile, VoiceVector, mean_vector, nearest_speaker
+from core.speakers import (
+    SpeakerProfile,
+    VoiceVector,
+    confirmed_speaker,
+    mean_vector,
+    nearest_speaker,
+)
 from engines.base.speaker import SpeakerItem, SpeakerModel
 from engines.registry import load
 from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
 from media.files.decode import decode_file
 from serving.speaker.model import GE2E
+from serving.speaker.recognition import guard_parts
 
 OTHERS = "others"
 "Folder with the guests."
@@ -64,6 +74,10 @@ class Trials:
     "Recordings of people that got another person's name."
     guests_named: int = 0
     "Recordings of guests that got any name."
+    admitted: int = 0
+    "Recordings of people that a guard admits as this person."
+    admitted_wrongly: int = 0
+    "Recordings that a guard admits as another person, or of guests as anybody."
     guests: int = 0
     refused: int = 0
     "Recordings with too little speech for a vector."
@@ -85,11 +99,12 @@ def main() -> int:
     rows = []
     for sound in arguments.sounds:
         for seconds in arguments.seconds:
-            change = sound_change(sound, arguments.data)
+            change = sound_change(sound, arguments.data, guests)
             trials = measure(model, people, guests, profiles, change, seconds)
             rows.append(_row(sound, seconds, trials))
     head = ("sound", "s", "EER %", "false rejection %", "named right, wrong", "guests named")
-    print(markdown((*head, "no vector", "ms of a core"), rows))
+    guard = ("guard admits right", "guard admits wrongly")
+    print(markdown((*head, *guard, "no vector", "ms of a core"), rows))
     return 0
 
 
@@ -98,7 +113,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("model", type=Path, help="folder of the model")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seconds", type=float, nargs="+", default=[1.0, 2.0, 4.0])
-    names = ("clean", "opus", "noise", "far")
+    names = ("clean", "opus", "noise", "far", "over", "then")
     parser.add_argument("--sounds", nargs="+", default=list(names), choices=names)
     return parser.parse_args()
 
@@ -114,7 +129,7 @@ def find_recordings(folder: Path) -> tuple[Mapping[str, Sequence[Pcm]], Sequence
     return people, [decode_file(clip, ASR_RATE_HZ) for clip in guests]
 
 
-def sound_change(name: str, data: Path) -> Callable[[Pcm], Pcm]:
+def sound_change(name: str, data: Path, guests: Sequence[Pcm]) -> Callable[[Pcm], Pcm]:
     """Returns a new change of recordings. Each begins with the first of the noises, so that a row
     does not depend on those before it."""
     match name:
@@ -124,6 +139,12 @@ def sound_change(name: str, data: Path) -> Callable[[Pcm], Pcm]:
             return noise_adder(data, NOISE_DB)
         case "far":
             return make_far
+        case "over":
+            others = cycle(guests)
+            return lambda clip: talked_over(clip, next(others))
+        case "then":
+            others = cycle(guests)
+            return lambda clip: continued_by(clip, next(others))
         case _:
             return unchanged
 
@@ -142,6 +163,21 @@ def through_opus(clip: Pcm) -> Pcm:
     decoder, size = OpusDecoder(ASR_RATE_HZ), ms_to_samples(20, ASR_RATE_HZ)
     frames = [clip[at : at + size] for at in range(0, len(clip) - size + 1, size)]
     return np.concatenate([decoder.decode(encoder.encode(frame)) for frame in frames])
+
+
+def talked_over(clip: Pcm, other: Pcm) -> Pcm:
+    """Returns the recording with another voice of the same level over all of it."""
+    second = cut(other, len(clip) / ASR_RATE_HZ).astype(np.float64)
+    first = clip[: len(second)].astype(np.float64)
+    gain = np.sqrt(np.mean(np.square(first)) / max(1.0, float(np.mean(np.square(second)))))
+    mixed: Pcm = np.clip(first + gain * second, -32768, 32767).astype(np.int16)
+    return mixed
+
+
+def continued_by(clip: Pcm, other: Pcm) -> Pcm:
+    """Returns the first half of the recording, then as much of another."""
+    half = len(clip) // 2
+    return np.concatenate([clip[:half], cut(other, half / ASR_RATE_HZ)])
 
 
 def measure(
@@ -167,6 +203,9 @@ def measure(
         scores = {profile.id: float(vector @ profile.vector) for profile in profiles}
         nearest = nearest_speaker(vector, profiles)
         match = nearest.name if nearest else None
+        admitted = _admitted(model, sound, profiles)
+        trials.admitted += name is not None and admitted == name
+        trials.admitted_wrongly += admitted is not None and admitted != name
         if name is None:
             trials.other.extend(scores.values())
             trials.guests_named += match is not None
@@ -203,6 +242,13 @@ def _vector(model: SpeakerModel, clip: Pcm) -> VoiceVector | None:
     return np.frombuffer(result.vector, "<f4").astype(np.float32) if result.vector else None
 
 
+def _admitted(model: SpeakerModel, sound: Pcm, profiles: Sequence[SpeakerProfile]) -> str | None:
+    """Returns the name of the person whom a guard takes for the speaker; None: nobody."""
+    heard = [_vector(model, part) for part in guard_parts(sound)]
+    match = confirmed_speaker([vector for vector in heard if vector is not None], profiles)
+    return match.name if match else None
+
+
 def _row(sound: str, seconds: float, trials: Trials) -> list[str]:
     rejected = false_rejection(trials.own, trials.other, GUESTS_ACCEPTED)
     return [
@@ -212,6 +258,8 @@ def _row(sound: str, seconds: float, trials: Trials) -> list[str]:
         f"{100 * rejected:.1f}",
         f"{trials.right}, {trials.wrong} of {len(trials.own)}",
         f"{trials.guests_named} of {trials.guests}",
+        f"{trials.admitted} of {len(trials.own)}",
+        f"{trials.admitted_wrongly} of {len(trials.own) + trials.guests}",
         str(trials.refused),
         median_and_range(trials.cpu_ms),
     ]

@@ -14,6 +14,7 @@ from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.services import restoring_calls, service_calls
 from engines.llm.intents import understand
 from engines.llm.intents.home_names import UNDO
+from pipeline.tools.guards import NO_GUARDS, Guards
 from pipeline.tools.home import ChangeJournal, HomeEntity
 
 # Adds the room to a sentence: "Turn on the lights", said in the kitchen, gets "in the kitchen".
@@ -83,6 +84,10 @@ RESTORABLE_KINDS = ("cover", "fan", "light", "media_player", "switch")
 "Kinds of device that these intents may have changed; locks are never touched."
 
 
+QUESTIONS = ("HassGetState", "HassClimateGetTemperature")
+"Intents that change nothing."
+
+
 def wants_room(intent: str, slots: Mapping[str, object]) -> bool:
     """Returns True if a command is meant for the room in which it is said."""
     if slots.get("everywhere") or any(slots.get(key) for key in PLACE_SLOTS):
@@ -147,9 +152,15 @@ class HomeAssistantTools:
     """
 
     def __init__(
-        self, home: HomeAssistantClient, clock: Clock, *, parse: SentenceParser = by_templates
+        self,
+        home: HomeAssistantClient,
+        clock: Clock,
+        *,
+        parse: SentenceParser = by_templates,
+        guards: Guards = NO_GUARDS,
     ) -> None:
         self._home, self._clock, self._parse = home, clock, parse
+        self._guards = guards
         self._conversation_ids = ConversationIds()
         self._changes = ChangeJournal()
         self._house: HomeAssistantHouse | None = None
@@ -188,6 +199,10 @@ class HomeAssistantTools:
         is_follow_up = arguments.get("is_follow_up") is True
         before = self._home.states()
         try:
+            if self._guards.devices:
+                guarded = await self._guarded_call(text.strip(), intent, slots, context)
+                if guarded is not None:
+                    return self._with_undo_id(guarded, before, intent, slots)
             if intent == UNDO:
                 return await self._undo(slots, context)
             outcome = await self._by_services(intent, slots, context) if is_follow_up else None
@@ -223,13 +238,42 @@ class HomeAssistantTools:
             return outcome
         return ToolOutcome({**outcome.data, "undo": self._changes.add(restorable)})
 
-    async def _undo(self, slots: Mapping[str, object], context: ToolContext) -> ToolOutcome:
+    async def _guarded_call(
+        self, text: str, intent: str, slots: dict[str, object], context: ToolContext
+    ) -> ToolOutcome | None:
+        """Runs a call where some devices are guarded, or refuses it. Returns None for a call that
+        may go its usual way.
+
+        Home Assistant may understand a sentence in another way than Earshot. So a command without a
+        guarded device is done by the services that Earshot chose itself, and whoever says a
+        sentence that Earshot does not understand has to be allowed to use every guarded device.
+        """
+        if intent == UNDO:
+            touched = {entity.config.id for entity in self._changes_before(slots)}
+            return await self._guards.refuse_devices(touched, context)
+        if not intent:  # the text comes from a language model
+            specs = self.tools(context)
+            found = await asyncio.to_thread(self._parse, text, context.language, specs)
+            intent, slots = (found[0], dict(found[1])) if found is not None else ("", slots)
+        area = self._home.house.area(context.place.area) if context.place.area else None
+        if area is not None and wants_room(intent, slots):
+            slots = {**slots, "area": area.spoken_name(context.place.area)}
+        calls = service_calls(self._home.house, intent, slots)
+        touched = {entity_id for call in calls for entity_id in call.data["entity_id"]}
+        if calls and touched.isdisjoint(self._guards.devices):
+            return await self._by_services(intent, slots, context)
+        is_question = intent in QUESTIONS
+        wanted = touched or (frozenset() if is_question else self._guards.devices)
+        return await self._guards.refuse_devices(wanted, context)
+
+    def _changes_before(self, slots: Mapping[str, object]) -> Sequence[HomeEntity]:
         changes = slots.get("changes")
-        given = (
-            [str(change_id) for change_id in changes] if isinstance(changes, list | tuple) else []
-        )
-        before = self._changes.before(given)
-        if not given or before is None:
+        given = [str(change) for change in changes] if isinstance(changes, list | tuple) else []
+        return self._changes.before(given) or ()
+
+    async def _undo(self, slots: Mapping[str, object], context: ToolContext) -> ToolOutcome:
+        before = self._changes_before(slots)
+        if not before:
             return ToolOutcome({}, error="cannot_undo")
         for call in restoring_calls(before):
             await self._home.call_service(call.domain, call.service, call.data)

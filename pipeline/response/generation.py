@@ -17,7 +17,7 @@ from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
 from pipeline.tools.fillers import SilenceTimer
 from pipeline.tools.mcp.tool import ApprovalDecision
-from pipeline.tools.results import is_error
+from pipeline.tools.results import is_error, spoken_error
 from pipeline.tools.rounds import (
     McpCallRound,
     ToolAccess,
@@ -95,6 +95,8 @@ class TextGeneration:
         "The prompt, then the tool calls and their results."
         self._failed: set[str] = set()
         "Names of tools that failed and that the model's text has not mentioned since."
+        self._spoken_error: str | None = None
+        "Sentence for the user in the error of a tool that ran last."
         self._has_text = self._has_called = False
 
     async def stream(self) -> AsyncGenerator[GeneratedDelta, None]:
@@ -224,6 +226,7 @@ class TextGeneration:
         results = await run_calls(batch, access, self._silence)
         # text that the model wrote before the calls cannot have mentioned these failures
         self._failed = _still_failed(self._failed, calls, results)
+        self._spoken_error = next(filter(None, map(spoken_error, results)), None)
         self._has_called = True
         for call, result in zip(calls, results, strict=True):
             if call.name not in round_.tools.mcp_tools:
@@ -234,7 +237,7 @@ class TextGeneration:
         """Returns an apology for tools whose failure the model did not mention, or a sentence in
         place of a text that the model did not write. None: the user needs neither."""
         fillers, language = self._access.fillers, self._plan.language
-        if self._failed and (apology := fillers.tool_failure(language)):
+        if self._failed and (apology := self._spoken_error or fillers.tool_failure(language)):
             return f" {apology}" if self._has_text else apology
         is_empty = self._is_new and not (self._has_text or self._has_called)
         return fillers.empty_answer(language) if is_empty and self._awaits_words() else None

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from core.errors import EarshotError, EngineError, OverloadedError, RequestError
 from core.events import Modality, ResponseParameters
 from core.items import Item, ItemReference, MessageItem
-from core.ports import ToolContext, ToolSpec
+from core.ports import SpeakerConfirmation, ToolContext, ToolSpec
 from engines.base import LlmOptions, Message, Tts
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import messages_of
@@ -209,8 +210,20 @@ class ResponsePlanner:
 
     def context(self, plan: ResponsePlan) -> ToolContext:
         """Returns the context of tool calls: conversation, language, location."""
-        conversation = self._conversation
-        return ToolContext(conversation.key, plan.language, conversation.place, plan.turn.speaker)
+        conversation, turn = self._conversation, plan.turn
+        return ToolContext(
+            conversation.key,
+            plan.language,
+            conversation.place,
+            turn.speaker,
+            partial(self._confirm_speaker, turn),
+        )
+
+    async def _confirm_speaker(self, turn: Turn) -> SpeakerConfirmation:
+        confirm = turn.confirm_voice
+        speaker = None if confirm is None else await confirm()
+        is_owners = self._conversation.owner is None
+        return SpeakerConfirmation(speaker, is_owners, turn.spoken_codes)
 
     def draft(
         self,

@@ -154,6 +154,7 @@ class Session:
             self._emit,
             self._tasks,
             SpeakerListener(services.speakers, conversation, self._emit, self._tasks),
+            services.codes,
         )
         self._items = ConversationItems(
             conversation,

@@ -1,6 +1,6 @@
 """Time marks of one turn, and the latencies of its stages. Pure; the caller passes the time."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -71,6 +71,12 @@ class Turn:
     person_id: str | None = None
     """Id of the person whose profile the answer has; empty: nobody's. None: the voice was not
     compared, so it is that of the conversation."""
+    confirm_voice: Callable[[], Awaitable[SpeakerMatch | None]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    "Compares the voice strictly, see `SpeakerRecognition.confirm`; None: there is none to compare."
+    spoken_codes: frozenset[str] = frozenset()
+    "Names of the guards whose codes were said. The words of the turn no longer have the codes."
     is_speaker_fixed: bool = False
     """True from the first plan and prompt on. A voice that is recognised later changes the two no
     longer, because the draft of the answer would be of no use then."""

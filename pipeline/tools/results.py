@@ -57,6 +57,14 @@ def is_error(result: str) -> bool:
     return isinstance(decoded, dict) and "error" in decoded
 
 
+def spoken_error(result: str) -> str | None:
+    """Returns the sentence for the user in a result of `as_json` that is an error; None: it has
+    none."""
+    decoded = json.loads(result)
+    speech = decoded.get("speech") if isinstance(decoded, dict) and "error" in decoded else None
+    return speech if isinstance(speech, str) and speech else None
+
+
 def refused_result(reason: str = "") -> str:
     """Returns the result of a call that the client did not allow. reason: its reason, or empty."""
     message = f"the user did not allow it{': ' if reason else ''}{reason}"

@@ -10,6 +10,7 @@ from core.errors import EarshotError, chain_of
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import Message, ToolCall
 from pipeline.tools.arguments import ArgumentCheck
+from pipeline.tools.guards import NO_GUARDS, Guards
 from pipeline.tools.results import as_json
 from pipeline.tools.selection import relevant_tools
 
@@ -160,16 +161,18 @@ class Toolbox:
         timeout_s: float | None = None,
         override: ToolOverride | None = None,
         offers_all: bool = True,
+        guards: Guards = NO_GUARDS,
     ) -> None:
         """Takes the providers, in the order of precedence for tools of the same name.
 
         timeout_s: longest time of one call, unless its ToolSpec has another; None: TOOL_TIMEOUT_S.
         override: may answer in place of a tool, also of one of a client's MCP servers.
+        guards: refuse calls of tools that only some people may use.
         offers_all: False to offer a model only the tools that the conversation may need.
         """
         self._catalogues = ToolCatalogue(providers)
         self._metrics, self._override = metrics, override
-        self._offers_all = offers_all
+        self._offers_all, self._guards = offers_all, guards
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
     def specs(self, context: ToolContext, allowed: Collection[str] | None = None) -> list[ToolSpec]:
@@ -201,10 +204,13 @@ class Toolbox:
         """Returns True if the call changes nothing, so that it may run before the turn is
         confirmed.
 
-        A call of an unknown tool counts too, because it would be refused.
+        A call of an unknown tool counts too, because it would be refused. One of a guarded tool
+        does not: only the whole turn says who asks.
         """
         tool = self._catalogues.get(context).get(call.name)
-        return tool is None or tool.spec.is_read_only
+        if tool is None:
+            return True
+        return tool.spec.is_read_only and self._guards.tools.isdisjoint((call.name, tool.name))
 
     async def run(
         self,
@@ -265,6 +271,9 @@ class Toolbox:
 
     async def _outcome(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolOutcome:
         timeout_s = self._timeout_s if tool.spec.timeout_s is None else tool.spec.timeout_s
+        refusal = await self._guards.refuse_tool((call.name, tool.name), context)
+        if refusal is not None:
+            return refusal
         try:
             if not tool.spec.checks_arguments:
                 tool.arguments.check(call.arguments)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
@@ -27,6 +28,7 @@ from engines.base import AsrResult
 from pipeline.conversation.history import History
 from pipeline.services import EngineSet
 from pipeline.shared.settings import SessionSettings
+from pipeline.shared.spoken_codes import NO_CODES, SpokenCodes
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.transcription.former_speech import MAX_TOGETHER_MS
 from pipeline.transcription.no_speech import NoSpeechCriterion
@@ -62,6 +64,10 @@ MAX_HELD_MS = 328_000
 event, 15 MiB at 24 kHz, fits in; nobody speaks for longer to an assistant."""
 
 
+CODE_ONLY = "(code)"
+"Words of an utterance that was only a code, which the language model asked for."
+
+
 class UserTurnController:
     """Detects, commits and transcribes the user's utterances of one session.
 
@@ -85,10 +91,12 @@ class UserTurnController:
         emit: Callable[[SessionEvent], None],
         tasks: asyncio.TaskGroup,
         speakers: SpeakerListener,
+        codes: SpokenCodes = NO_CODES,
     ) -> None:
         """Takes the parts of the session. `activity`: the controller keeps it up to date.
-        `speakers`: recognises people by their voices. `tasks`: the session's group; it must have
-        been entered before the first frame. `settings`: returns the settings in force."""
+        `speakers`: recognises people by their voices. `codes`: are taken out of transcripts.
+        `tasks`: the session's group; it must have been entered before the first frame. `settings`:
+        returns the settings in force."""
         self._detector, self._engines, self._history = detector, engines, history
         self._settings, self._activity, self._responder = settings, activity, responder
         self._clock, self._emit, self._tasks = clock, emit, tasks
@@ -96,7 +104,7 @@ class UserTurnController:
             engines.endpoint, responder.is_unfinished_command, self._set_delay, tasks
         )
         self._endpoint_timer = EndpointTimer(detector, clock)
-        self._speakers = speakers
+        self._speakers, self._codes = speakers, codes
         self._window = ContinuationWindow()
         self._open: OpenUtterance | None = None
         self._uncommitted = 0
@@ -231,7 +239,8 @@ class UserTurnController:
         """Takes the transcript of all speech before a pause, before it is known whether the
         utterance is over."""
         provisional = utterance.set_provisional(result, self._clock.now())
-        self._turn_detector.take_words(result.text, result.language)
+        provisional = self._without_codes(utterance.turn, provisional)
+        self._turn_detector.take_words(self._codes.take(result.text)[0], result.language)
         self._responder.handle(UserTurnMaybeOver(utterance.turn, provisional))
 
     def _refuse_more(self, utterance: OpenUtterance) -> None:
@@ -369,6 +378,7 @@ class UserTurnController:
         self._activity.utterances_due -= 1
         utterance.record.set_text(result.text)
         turn.mark(TurnMark.ASR_FINAL, utterance.known_at(result.text, self._clock.now()))
+        result = self._without_codes(turn, result)
         name = turn.fix_prompt_name()
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),), speaker=name))
         audio_s = round(samples_to_ms(utterance.record.samples, ASR_RATE_HZ) / 1000, 3)
@@ -384,6 +394,13 @@ class UserTurnController:
             )
         )
         self._responder.handle(UserTurnTranscribed(turn, result))
+
+    def _without_codes(self, turn: Turn, result: AsrResult) -> AsrResult:
+        """Returns the result without the codes of guards, and notes in the turn which were said."""
+        text, turn.spoken_codes = self._codes.take(result.text)
+        if not turn.spoken_codes:
+            return result
+        return replace(result, text=text or CODE_ONLY, words=(), segments=(), tokens=())
 
     async def _decode_new_audio(self, utterance: OpenUtterance) -> AsrResult:
         """Decodes only the new audio of an utterance that continues another. Raises EngineError,

@@ -4,10 +4,12 @@ it."""
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import EngineError, OverloadedError
 from core.events import SessionEvent, SpeakerRecognised
+from core.speakers import SpeakerMatch
 from pipeline.conversation.conversation import Conversation
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.utterance import OpenUtterance
@@ -19,6 +21,11 @@ logger = logging.getLogger(__name__)
 MAX_HEARD_MS = 4000
 """Longest part of an utterance, its end, by which the speaker is recognised. More of it makes the
 answer hardly surer, and costs as much again."""
+
+
+MAX_CONFIRMED_MS = 20_000
+"""Longest utterance that is compared for a guard. A command is shorter, and each part of it takes
+some 30 ms of a core while the user waits."""
 
 
 class SpeakerListener:
@@ -59,11 +66,24 @@ class SpeakerListener:
 
     def report(self, utterance: OpenUtterance) -> None:
         """Reports who spoke once it is known. The utterance is committed now."""
+        if self._recognition is not None and self._recognition.count_people(self._key):
+            # With what the utterance continues: that may be the words of a guest.
+            pcm = utterance.record.audio.pcm(0)
+            if len(pcm) <= ms_to_samples(MAX_CONFIRMED_MS, ASR_RATE_HZ):
+                utterance.turn.confirm_voice = partial(self._confirm, self._recognition, pcm)
         if utterance.speaker_task is None:
             self.begin(utterance)  # push to talk, without a pause before the end
         if (task := utterance.speaker_task) is not None:
             work = self._report(task, utterance.turn, utterance.stream.id)
             self._tasks.create_task(work, name=f"speaker-report-{utterance.stream.id}")
+
+    async def _confirm(self, recognition: SpeakerRecognition, pcm: Pcm) -> SpeakerMatch | None:
+        """Returns the person who surely spoke; None also if the model fails."""
+        try:
+            return await recognition.confirm(pcm, self._key)
+        except (EngineError, OverloadedError) as error:
+            logger.warning("! who speaks cannot be confirmed: %s", error)
+            return None
 
     async def _report(self, task: asyncio.Task[bool], turn: Turn, item_id: str) -> None:
         await asyncio.wait([task])

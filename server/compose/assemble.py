@@ -19,6 +19,7 @@ from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.speech.file import SpeechFiles
+from pipeline.tools.guards import Guards
 from pipeline.tools.home import Home, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
@@ -31,7 +32,7 @@ from server.compose.llm_and_tts import warm_other_languages
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
 from server.compose.settings import CallerDefaults, RunningEngines, SessionDefaults
-from server.compose.tools import configured_tools
+from server.compose.tools import check_guarded_devices, configured_tools, warn_of_unknown_tools
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import collect_when_idle
@@ -126,7 +127,8 @@ async def assemble(
     async with AsyncExitStack() as stack:
         devices = await stack.enter_async_context(device_services(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
-        skills, demo_home_tools = _skills(home, timers, clock), HomeTools(home)
+        guards = Guards(config.tools.guards, clock)
+        skills, demo_home_tools = _skills(home, timers, clock), HomeTools(home, guards)
         # Names of built-in tools are reserved: a tool of another package must not take one.
         reserved_names = _tool_names((demo_home_tools, *skills), config.language)
         await asyncio.to_thread(log_unused_plugins, config)
@@ -137,20 +139,29 @@ async def assemble(
         for plugin in door_plugins:
             logger.info("door of %s", plugin.label)
         home_assistant = await stack.enter_async_context(
-            run_home_assistant(config.home_assistant, home, clock, metrics)
+            run_home_assistant(config.home_assistant, home, clock, metrics, guards)
         )
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
         providers = (*home_tools, *skills, devices.tools, *configured_providers)
         timeout_s, offers_all = config.tools.timeout_s, config.tools.offered == "all"
         toolbox = Toolbox(
-            providers, metrics, timeout_s=timeout_s, override=tool_override, offers_all=offers_all
+            providers,
+            metrics,
+            timeout_s=timeout_s,
+            override=tool_override,
+            offers_all=offers_all,
+            guards=guards,
         )
+        if home_assistant is None:
+            check_guarded_devices(guards, home)
+        warn_of_unknown_tools(guards, toolbox.names(ToolContext("", config.language)))
         trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
         session_services = replace(
             _session_services(config, engines, toolbox, clock, metrics, trace),
             speakers=SpeakerRecognition(engines.speakers, devices.speakers),
             apply_profile=devices.speakers.apply_profile,
+            codes=guards.codes(),
         )
         if home_assistant is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from core.errors import ConfigError
 from core.ports import Clock, Metrics, ToolProvider
 from devices.home_assistant.client import ConnectionState, HomeAssistantClient
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.tools import HomeAssistantTools
+from pipeline.tools.guards import NO_GUARDS, Guards
 from pipeline.tools.home import Home
 from pipeline.tools.home.state import HomeReachability, OnOff
 from pipeline.tools.mcp import McpToolProvider, mcp_tools
@@ -46,15 +48,24 @@ class HomeAssistantServices:
 
 @asynccontextmanager
 async def run_home_assistant(
-    config: HomeAssistantConfig, demo_home: Home, clock: Clock, metrics: Metrics
+    config: HomeAssistantConfig,
+    demo_home: Home,
+    clock: Clock,
+    metrics: Metrics,
+    guards: Guards = NO_GUARDS,
 ) -> AsyncIterator[HomeAssistantServices | None]:
     """Yields Home Assistant's tools and names, or None if it is not configured. It connects in the
     background; leaving the context disconnects. `demo_home`: the home that the page shows; it
-    mirrors Home Assistant. Raises ConfigError; inside an ExceptionGroup once the context is
-    entered."""
+    mirrors Home Assistant. `guards`: refuse changes of devices. Raises ConfigError; inside an
+    ExceptionGroup once the context is entered."""
     if not config.url:
         yield None
         return
+    if guards.devices and config.use == "tools":
+        raise ConfigError(
+            'tools.guards: devices cannot be guarded with home_assistant.use = "tools", where'
+            ' Home Assistant chooses the devices; name its tools instead, or use "conversation"'
+        )
     client = HomeAssistantClient(
         config.as_settings(), clock, metrics, mirror=EntityMirror(demo_home)
     )
@@ -70,7 +81,7 @@ async def run_home_assistant(
         ]
         await client.wait_for_names(NAMES_WAIT_S)
         yield HomeAssistantServices(
-            (HomeAssistantTools(client, clock), *servers),
+            (HomeAssistantTools(client, clock, guards=guards), *servers),
             lambda: client.house.keywords(config.keywords),
             partial(_switch, client),
         )

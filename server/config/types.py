@@ -12,7 +12,7 @@ MASK = "********"
 PLUGIN_NAME = "^[a-z][a-z0-9_]{0,31}$"
 "Pattern for the name of a tool or a door that another package adds."
 
-SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password"})
+SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password", "code"})
 "Words of secret settings: a setting with one of these words in its name is never printed."
 
 SECRET_TABLES = frozenset({"env", "headers"})

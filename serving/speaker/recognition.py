@@ -6,12 +6,22 @@ from typing import Protocol
 
 import numpy as np
 
-from core.audio import Pcm
+from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import EngineMissing
 from core.named_key import NamedKey
-from core.speakers import SpeakerMatch, SpeakerProfile, VoiceVector, nearest_speaker
+from core.speakers import (
+    SpeakerMatch,
+    SpeakerProfile,
+    VoiceVector,
+    confirmed_speaker,
+    nearest_speaker,
+)
 from engines.base.speaker import SpeakerItem, SpeakerResult
 from serving.speaker.model import GE2E, ServedSpeakerModel, SpeakerModels, SpeakerPriority
+
+GUARD_PART_MS = 2000
+"""Length of the parts of an utterance that a guard compares. Shorter ones have too little speech
+for a voice; in longer ones another person's words would be lost."""
 
 
 class VoiceDirectory(Protocol):
@@ -79,10 +89,26 @@ class SpeakerRecognition:
             return None, result
         return nearest_speaker(vector, self._voices.profiles(key, model)), result
 
+    async def confirm(self, pcm: Pcm, key: NamedKey | None) -> SpeakerMatch | None:
+        """Returns the person who surely spoke all of a recording; None in any doubt.
+
+        `pcm`: 16 kHz. Raises EngineMissing if there is no model, EngineError, OverloadedError.
+        """
+        heard = [await self.listen(part, SpeakerPriority.TURN) for part in guard_parts(pcm)]
+        parts = [vector for _, result in heard if (vector := vector_of(result)) is not None]
+        profiles = self._voices.profiles(key, heard[0][0]) if heard else ()
+        return confirmed_speaker(parts, profiles)
+
     def _model(self) -> ServedSpeakerModel | None:
         usable = (model for name in self._models if (model := self._models.get(name)))
         # Asking by name finds a model that was pulled since the start.
         return next(usable, None) or self._models.get(GE2E)
+
+
+def guard_parts(pcm: Pcm) -> Sequence[Pcm]:
+    """Returns a recording in parts of about GUARD_PART_MS, which are compared one by one."""
+    count = max(1, round(samples_to_ms(len(pcm), ASR_RATE_HZ) / GUARD_PART_MS))
+    return np.array_split(pcm, count) if len(pcm) else ()
 
 
 def vector_of(result: SpeakerResult) -> VoiceVector | None:

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from core.speakers import SpeakerProfile, VoiceVector, mean_vector, nearest_speaker
+from core.speakers import (
+    SpeakerProfile,
+    VoiceVector,
+    confirmed_speaker,
+    mean_vector,
+    nearest_speaker,
+)
 
 
 def _vector(*numbers: float) -> VoiceVector:
@@ -37,3 +43,22 @@ def test_nobody_is_known_where_nobody_taught_a_voice() -> None:
 
 def test_a_profile_shows_no_vector_in_its_repr() -> None:
     assert repr(ANNA) == "SpeakerProfile(id='spk_1', name='Anna')"
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ([_vector(1, 0.1, 0), _vector(1, 0, 0.1)], "Anna"),
+        ([_vector(1, 0.1, 0)], "Anna"),
+        ([], None),
+        ([_vector(1, 0.1, 0), _vector(0.1, 1, 0)], None),  # two people, one after the other
+        ([_vector(1, 0, 0), _vector(1, 0, 0), _vector(0.6, 0, 0.8)], None),  # a guest between
+        ([_vector(1, 1, 0)], None),  # two at once
+        ([_vector(0.77, 0, 0.64)], None),  # good enough for a name
+    ],
+)
+def test_a_guard_needs_one_sure_voice_in_all_parts(
+    parts: list[VoiceVector], name: str | None
+) -> None:
+    match = confirmed_speaker(parts, [ANNA, BEN])
+    assert (match.name if match else None) == name

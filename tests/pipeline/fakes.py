@@ -37,8 +37,9 @@ from engines.base import (
 )
 from pipeline.conversation.conversation import Conversations
 from pipeline.response.speculation import count_waste
-from pipeline.services import EngineSet, SessionServices
+from pipeline.services import ApplyProfile, EngineSet, SessionServices
 from pipeline.session.session import Session
+from pipeline.tools.guards import NO_GUARDS, Guards
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechMode
 from serving.asr.scheduling import DecodePriority
@@ -300,6 +301,8 @@ class World:
     vad: VadEngine = field(default_factory=LoudVads)
     no_speech: NoSpeechMode = "normal"
     speakers: SpeakerRecognition | None = None
+    guards: Guards = NO_GUARDS
+    apply_profile: ApplyProfile = field(default=lambda _, settings: settings)
 
     def services(self) -> SessionServices:
         spare = {} if self.spare is None else {"spare": self.spare}
@@ -314,12 +317,19 @@ class World:
         )
         return SessionServices(
             engines,
-            Toolbox(self.providers, self.metrics, offers_all=self.offers_all_tools),
+            Toolbox(
+                self.providers,
+                self.metrics,
+                offers_all=self.offers_all_tools,
+                guards=self.guards,
+            ),
             LoopClock(),
             self.metrics,
             logs_words=self.logs_words,
             drafts=self.drafts,
             speakers=self.speakers,
+            codes=self.guards.codes(),
+            apply_profile=self.apply_profile,
         )
 
 

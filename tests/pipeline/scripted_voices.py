@@ -25,6 +25,8 @@ class ScriptedVoices(SpeakerRecognition):
         self.match, self.people, self.delay_s = match, people, delay_s
         self.heard: list[float] = []
         "Length of each sound that was compared, in seconds."
+        self.confirmed: list[float] = []
+        "Length of each sound that was compared for a guard, in seconds."
         self.held: list[bool] = []
         self.is_broken = False
         self.vector = b"\0" * 4
@@ -37,6 +39,13 @@ class ScriptedVoices(SpeakerRecognition):
         self.held.append(True)
         yield
         self.held.append(False)
+
+    async def confirm(self, pcm: Pcm, key: NamedKey | None) -> SpeakerMatch | None:
+        self.confirmed.append(len(pcm) / ASR_RATE_HZ)
+        await asyncio.sleep(self.delay_s)
+        if self.is_broken:
+            raise EngineCrashed("speaker", "ge2e", "broken on purpose")
+        return self.match
 
     async def compare(
         self, pcm: Pcm, key: NamedKey | None, priority: SpeakerPriority

@@ -321,7 +321,10 @@ def _answers(
     for position, step in enumerate(command.steps):
         call = _call(step, names)
         result = {} if call is None else next(unused_results, {})
-        # The house tool returns a sentence of its own.
-        speech = result.get("speech") if call is not None and call.name == names.house else None
+        # The house tool returns a sentence of its own, and so does a guard that refuses.
+        has_speech = call is not None and (
+            call.name == names.house or result.get("error") == "not_allowed"
+        )
+        speech = result.get("speech") if has_speech else None
         text = speech if isinstance(speech, str) and speech else answers.answer(step, result)
         yield f" {text}" if position else text

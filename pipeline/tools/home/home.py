@@ -82,6 +82,12 @@ class Home:
         self._reach: HomeReachability = "here"
         self._changed = asyncio.Event()
 
+    def copy(self) -> "Home":
+        """Returns a home of the same devices in the same states, which nobody watches."""
+        home = Home(self.config, language=self._language)
+        home._entities = dict(self._entities)
+        return home
+
     def snapshot(self, language: str | None = None) -> HomeState:
         """Returns the present state of the home. language: of the names; None: the default."""
         language = language or self._language

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
+from pipeline.tools.guards import NO_GUARDS, Guards
 from pipeline.tools.home import ChangeJournal, Home, HomeEntity
 from pipeline.tools.skills.arguments import (
     SkillHandler,
@@ -44,9 +45,12 @@ class HomeTools:
     All handlers are synchronous, so cancelling leaves no call half done.
     """
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._changes = ChangeJournal()
+    def __init__(
+        self, home: Home, guards: Guards = NO_GUARDS, changes: ChangeJournal | None = None
+    ) -> None:
+        """`guards`: refuse changes of devices. `changes`: earlier changes; None: there are none."""
+        self._home, self._guards = home, guards
+        self._changes = ChangeJournal() if changes is None else changes
         self._specs: dict[str, tuple[ToolSpec, ...]] = {}
         self._handlers: Mapping[str, SkillHandler] = {
             "HassTurnOn": self._turn_on,
@@ -77,14 +81,30 @@ class HomeTools:
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
+        if self._guards.devices and name not in QUERIES:
+            allowed: frozenset[str] = frozenset()
+            # Again after each wait: what plays or is on meanwhile decides what a call changes.
+            while (touched := self._guarded(name, arguments, context)) - allowed:
+                if refusal := await self._guards.refuse_devices(touched, context):
+                    return refusal
+                allowed = touched
         before = self._home.entities()
         outcome = run_tool(self._handlers, name, arguments, context)
-        targets = {target["id"] for target in outcome.data.get("targets", ())}
+        targets = _target_ids(outcome)
         if outcome.error or not targets or name in (*QUERIES, "HassUndo"):
             return outcome
         # Devices that already had the state are kept, too: undoing changes nothing for them.
         change = self._changes.add([entity for entity in before if entity.config.id in targets])
         return ToolOutcome({**outcome.data, "undo": change})
+
+    def _guarded(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> frozenset[str]:
+        """Returns the ids of the guarded devices that a call would change, by running it on a copy
+        of the home."""
+        trial = HomeTools(self._home.copy(), changes=self._changes)
+        outcome = run_tool(trial._handlers, name, arguments, context)
+        return _target_ids(outcome) & self._guards.devices
 
     def _targets(
         self, arguments: Mapping[str, object], context: ToolContext, *kinds: str
@@ -301,6 +321,10 @@ class HomeTools:
         if not is_paused:
             raise ToolError("nothing is playing", code="nothing_playing")
         return self._targets({"domain": "media_player"}, context, "media_player")
+
+
+def _target_ids(outcome: ToolOutcome) -> frozenset[str]:
+    return frozenset(target["id"] for target in outcome.data.get("targets", ()))
 
 
 def _brightness(light: HomeEntity) -> int:

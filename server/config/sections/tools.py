@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from pipeline.tools.guards import GuardSettings
 from pipeline.tools.mcp.settings import McpServerSettings
 from server.config.types import PLUGIN_NAME
 
@@ -47,6 +48,16 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
             description=(
                 "Tools of installed packages, by the name that the package gives them, each with"
                 " its own settings. `earshot doctor` lists the installed ones."
+            ),
+        ),
+    ] = field(default_factory=dict)
+    guards: Annotated[
+        dict[Annotated[str, Meta(pattern=PLUGIN_NAME)], GuardSettings],
+        Meta(
+            title="tables with locks, and tools or devices",
+            description=(
+                "Tools and devices that only some people may use, known by their voices: tables by"
+                " name with locks, tools, devices, code."
             ),
         ),
     ] = field(default_factory=dict)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from core.ports import ToolContext
+from core.ports import SpeakerConfirmation, ToolContext
+from core.speakers import SpeakerMatch
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.tools import HomeAssistantTools
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm import intents
+from pipeline.tools.guards import Guards, GuardSettings
 from pipeline.tools.home import Home, HomeConfig
 from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
@@ -271,6 +273,39 @@ def test_arguments_that_are_not_a_sentence_are_refused() -> None:
         assert home.sentences == []
 
     with_talk(main)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentences", "services"),
+    [
+        ("turn on the kitchen lights", 0, 0),  # guarded
+        ("turn on the desk lamp", 0, 1),  # by the service that Earshot chose itself
+        ("make it movie night", 0, 0),  # nobody knows what it does
+        ("is the desk lamp on", 1, 0),
+    ],
+)
+def test_a_guarded_device_is_safe_from_guests_whatever_home_assistant_understands(
+    said: str, sentences: int, services: int
+) -> None:
+    guard = GuardSettings(locks=("anna",), devices=("light.kitchen_lights",))
+
+    async def confirm() -> SpeakerConfirmation:
+        return SpeakerConfirmation(SpeakerMatch("spk_1", "Anna", 0.9), is_owners=True)
+
+    anna = ToolContext("conv_1", "en", confirm_speaker=confirm)
+
+    async def run_it() -> None:
+        async with fake_home(entities=list(ENTITIES), areas=AREAS) as home, client(home) as house:
+            provider = HomeAssistantTools(
+                house, ManualClock(), guards=Guards({"lights": guard}, ManualClock())
+            )
+            answer = await Talk(provider, ENGLISH).say(said)
+            assert ("only for certain people" in answer) == (sentences + services == 0)
+            assert (len(home.sentences), len(home.services)) == (sentences, services)
+            await Talk(provider, anna).say(said)
+            assert len(home.sentences) + len(home.services) == 1 + sentences + services
+
+    run(run_it())
 
 
 def test_follow_ups_call_services_and_undo_restores_the_brightness() -> None:

@@ -7,14 +7,22 @@ from typing import Any
 
 import pytest
 
-from core.events import ResponseDone, SpeakerRecognised, TranscriptionCompleted, TurnTimeline
+from core.events import (
+    OutputTextDelta,
+    ResponseDone,
+    SpeakerRecognised,
+    TranscriptionCompleted,
+    TurnTimeline,
+)
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from core.speakers import SpeakerMatch
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
+from pipeline.tools.guards import Guards, GuardSettings
 from pipeline.user_turn.speaker import MAX_HEARD_MS
-from tests.pipeline.fakes import Adder, Kept, World, names, speak
+from tests.pipeline.fakes import Adder, Kept, ManualClock, World, names, speak
 from tests.pipeline.scenes import ANSWER_TIME_MS, ONE, SILENCE, counted, of, one_turn, run_session
+from tests.pipeline.scripted import ToolLlm, Watched
 from tests.pipeline.scripted_voices import ANNA, BEN, ScriptedVoices
 
 TURN_MS = ((SILENCE, 200), (4000, 400), (SILENCE, ANSWER_TIME_MS))
@@ -146,9 +154,7 @@ def test_each_person_has_settings_of_their_own(
     heard: Sequence[SpeakerMatch | str | None], expected: Sequence[str]
 ) -> None:
     voices = ScriptedVoices()
-    world = World(speakers=voices)
-    services = replace(world.services(), apply_profile=_settings_of)
-    world.services = lambda services=services: services  # type: ignore[method-assign, misc]
+    world = World(speakers=voices, apply_profile=_settings_of)
 
     async def scenario(session: Session) -> None:
         for voice in heard:
@@ -162,9 +168,7 @@ def test_each_person_has_settings_of_their_own(
 
 
 def test_a_person_who_is_known_late_has_the_settings_from_the_next_turn_on() -> None:
-    world = World(speakers=ScriptedVoices(delay_s=0.5))
-    services = replace(world.services(), apply_profile=_settings_of)
-    world.services = lambda services=services: services  # type: ignore[method-assign, misc]
+    world = World(speakers=ScriptedVoices(delay_s=0.5), apply_profile=_settings_of)
 
     async def scenario(session: Session) -> None:
         await one_turn(session)
@@ -172,6 +176,55 @@ def test_a_person_who_is_known_late_has_the_settings_from_the_next_turn_on() -> 
 
     run_session(world, scenario, SessionSettings(instructions="The session's."))
     assert _instructions(world) == ["The session's.", "Call me Captain."]
+
+
+def _guarded(voices: ScriptedVoices, code: str = "") -> tuple[World, Watched]:
+    """Returns a world with a tool that only Anna may use, and the tool."""
+    tool = Watched(is_read_only=True)
+    guards = Guards(
+        {"sum": GuardSettings(locks=("anna",), tools=("add",), code=code)}, ManualClock()
+    )
+    return World(speakers=voices, providers=[tool], llm=ToolLlm(), guards=guards), tool
+
+
+@pytest.mark.parametrize("match", [ANNA, BEN, None])
+def test_a_guarded_tool_runs_only_for_the_confirmed_person(match: SpeakerMatch | None) -> None:
+    voices = ScriptedVoices(match, delay_s=0.3)  # confirmed after the answer was begun
+    world, tool = _guarded(voices)
+    events = run_session(world, one_turn)
+    assert bool(tool.ran) == (match is ANNA)
+    answer = "".join(event.delta for event in of(OutputTextDelta, events))
+    assert ("only for certain people" in answer) == (match is not ANNA)
+    (heard_s,) = voices.confirmed
+    assert heard_s > 1.0  # all of the utterance
+
+
+def test_a_model_that_fails_opens_no_guard() -> None:
+    voices = ScriptedVoices()
+    voices.is_broken = True
+    world, tool = _guarded(voices)
+    run_session(world, one_turn)
+    assert tool.ran == []
+
+
+def test_a_code_reaches_the_guard_and_nobody_else() -> None:
+    kept = Kept()
+    world, tool = _guarded(ScriptedVoices(), code="1231")
+    services = replace(world.services(), trace=kept, traces_words=True)
+    world.services = lambda services=services: services  # type: ignore[method-assign, misc]
+
+    async def scenario(session: Session) -> None:
+        digits = ((ONE, 300), (2000, 300), (3000, 300), (ONE, 300))
+        await speak(session, (SILENCE, 200), *digits, (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(world, scenario)
+    (completed,) = of(TranscriptionCompleted, events)
+    assert completed.transcript == "(code)"
+    assert len(tool.ran) == 1
+    assert [messages[-1].text for messages in world.llm.asked if messages[-1].role == "user"] == []
+    # Only what the client is shown while a person speaks has it, before it is known to be a code.
+    with_code = [record for record in kept.records if "one two three one" in str(record)]
+    assert {record["event"] for record in with_code} <= {"HypothesisChanged"}
 
 
 def test_only_a_trace_with_words_names_the_speaker() -> None:
