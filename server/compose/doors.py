@@ -560,12 +560,14 @@ def _willow_door(
         backend.sessions.key_sessions,
         WillowSettings(
             max_calls=backend.config.server.max_sessions,
+            speaker_threshold=backend.config.willow.sv_threshold,
             peer=peer,
             pages=backend.config.willow.as_page_settings(
                 trusts_this_machine=not backend.config.server.needs_key_here
             ),
         ),
         ConnectedDeviceLookup(was),
+        backend.session_services.speakers,
     )
 
 

@@ -10,6 +10,7 @@ from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import EngineMissing
 from core.named_key import NamedKey
 from core.speakers import (
+    THRESHOLD,
     SpeakerMatch,
     SpeakerProfile,
     VoiceVector,
@@ -76,18 +77,23 @@ class SpeakerRecognition:
         return model.offer.name, await model.compute(item, priority)
 
     async def compare(
-        self, pcm: Pcm, key: NamedKey | None, priority: SpeakerPriority
+        self,
+        pcm: Pcm,
+        key: NamedKey | None,
+        priority: SpeakerPriority,
+        threshold: float = THRESHOLD,
     ) -> tuple[SpeakerMatch | None, SpeakerResult]:
         """Returns the person who speaks, None for a guest and for too little speech; and the
         vector with the quality of the recording.
 
-        `pcm`: 16 kHz. Raises EngineMissing if there is no model, EngineError, OverloadedError.
+        `pcm`: 16 kHz. `threshold`: score from which a voice is known. Raises EngineMissing if there
+        is no model, EngineError, OverloadedError.
         """
         model, result = await self.listen(pcm, priority)
         vector = vector_of(result)
         if vector is None:
             return None, result
-        return nearest_speaker(vector, self._voices.profiles(key, model)), result
+        return nearest_speaker(vector, self._voices.profiles(key, model), threshold), result
 
     async def confirm(self, pcm: Pcm, key: NamedKey | None) -> SpeakerMatch | None:
         """Returns the person who surely spoke all of a recording; None in any doubt.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import EngineCrashed
 from core.named_key import NamedKey
-from core.speakers import SpeakerMatch
+from core.speakers import THRESHOLD, SpeakerMatch
 from engines.base.speaker import SpeakerResult, VoiceQuality
 from serving.speaker.model import SpeakerPriority
 from serving.speaker.recognition import SpeakerRecognition
@@ -25,6 +25,7 @@ class ScriptedVoices(SpeakerRecognition):
         self.match, self.people, self.delay_s = match, people, delay_s
         self.heard: list[float] = []
         "Length of each sound that was compared, in seconds."
+        self.thresholds: list[float] = []
         self.confirmed: list[float] = []
         "Length of each sound that was compared for a guard, in seconds."
         self.held: list[bool] = []
@@ -48,10 +49,15 @@ class ScriptedVoices(SpeakerRecognition):
         return self.match
 
     async def compare(
-        self, pcm: Pcm, key: NamedKey | None, priority: SpeakerPriority
+        self,
+        pcm: Pcm,
+        key: NamedKey | None,
+        priority: SpeakerPriority,
+        threshold: float = THRESHOLD,
     ) -> tuple[SpeakerMatch | None, SpeakerResult]:
         assert priority is SpeakerPriority.TURN
         self.heard.append(len(pcm) / ASR_RATE_HZ)
+        self.thresholds.append(threshold)
         await asyncio.sleep(self.delay_s)
         if self.is_broken:
             raise EngineCrashed("speaker", "ge2e", "broken on purpose")

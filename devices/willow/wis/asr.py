@@ -5,12 +5,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import EarshotError, PayloadTooLarge
 from core.ids import new_id
 from core.ports import Clock
+from core.speakers import SpeakerMatch
 from core.tasks import single_error
 from devices.willow.wis.asr_params import ENGLISH, AsrParams
+from devices.willow.wis.voice_auth import HEARD_SAMPLES
 from engines.base import AsrOptions
 from pipeline.transcription.partials import PartialHypothesis
 from pipeline.transcription.recogniser import Recogniser
@@ -33,6 +37,8 @@ class WisTranscript:
     translation: str | None = None
     model: str = ""
     "Name of the model that recognised it."
+    speaker: SpeakerMatch | None = None
+    "Person who spoke; None: it was not asked for."
 
     @property
     def speedup(self) -> int:
@@ -54,6 +60,12 @@ class WisTranscription:
         self._recordings, self._params, self._model, self._clock = recordings, params, model, clock
         self.max_audio_s = max_audio_s
         self._samples = 0
+        self._beginning: list[Pcm] = []
+
+    @property
+    def beginning(self) -> Pcm:
+        """First HEARD_SAMPLES of the audio, by which the speaker is recognised."""
+        return np.concatenate(self._beginning) if self._beginning else np.zeros(0, np.int16)
 
     @property
     def samples(self) -> int:
@@ -62,6 +74,8 @@ class WisTranscription:
 
     async def push(self, pcm: Pcm) -> None:
         """Adds samples, mono at 16 kHz. Raises PayloadTooLarge beyond `max_audio_s`."""
+        if self._samples < HEARD_SAMPLES:
+            self._beginning.append(pcm[: HEARD_SAMPLES - self._samples])
         self._samples += len(pcm)
         if self._samples > self.max_audio_s * ASR_RATE_HZ:
             limit = f"{self.max_audio_s:g} s, the limit"

@@ -32,6 +32,10 @@ class DeviceAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
     translation: str | None = None
     model: str | None = None
     "Name of the model that recognised it."
+    voice_auth: dict[str, str] | None = None
+    "Name of the person who spoke -> score of the voice, with `voice_auth`."
+    speaker_status: str | None = None
+    "Line that a device shows above the text, with `voice_auth`."
 
 
 class FileAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,7 +71,7 @@ def device_reply(transcript: WisTranscript, *, stats: bool) -> bytes:
     """Encodes the result for a device in at most MAX_REPLY_BYTES. A longer text is cut at a word,
     with an ellipsis."""
     fields: dict[str, object] = {"language": transcript.language, "text": transcript.text}
-    if stats:
+    if stats or transcript.speaker is not None:
         fields["infer_time"] = round(transcript.infer_ms, 3)
         fields["infer_speedup"] = transcript.speedup
         fields["audio_duration"] = round(transcript.audio_ms)
@@ -75,6 +79,9 @@ def device_reply(transcript: WisTranscript, *, stats: bool) -> bytes:
         fields["translation"] = transcript.translation
     if transcript.model:
         fields["model"] = transcript.model
+    if (speaker := transcript.speaker) is not None:
+        fields["voice_auth"] = {speaker.name: f"{speaker.score:.3f}"}
+        fields["speaker_status"] = f"{speaker.name} said:"
     return _bounded(fields)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from aiohttp import web as aioweb
@@ -41,6 +41,7 @@ from devices.willow.wis.upload import (
     transcribe_file,
     transcribe_stream,
 )
+from devices.willow.wis.voice_auth import DEFAULT_THRESHOLD, VoiceAuthorisation
 from media.files.decode import FileDecoder
 from media.files.upload_spool import UploadSpools
 from media.webrtc.peer import PeerSettings
@@ -49,6 +50,7 @@ from pipeline.session.one_shot import OneShotResponses
 from pipeline.speech.file import SpeechFiles, single_text
 from pipeline.transcription.recording import Transcriber
 from serving.asr.scheduling import DecodePriority
+from serving.speaker.recognition import SpeakerRecognition
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,8 @@ class WillowSettings:
     "Limit of an uploaded recording, in seconds."
     max_calls: int = 32
     "Limit of open WebRTC calls, and also of open chat connections."
+    speaker_threshold: float = DEFAULT_THRESHOLD
+    "Score from which the voice of a speaker is known, for requests with `voice_auth`."
     peer: PeerSettings = field(default_factory=call_settings)
     pages: KeylessPageSettings = field(default_factory=KeylessPageSettings)
     "Pages of other sites that may use the door without a key."
@@ -106,7 +110,11 @@ class WillowDoor:
         key_sessions: KeySessions,
         settings: WillowSettings | None = None,
         device_lookup: DeviceLookup | None = None,
+        speakers: SpeakerRecognition | None = None,
     ) -> None:
+        self._voices = VoiceAuthorisation(
+            speakers, (settings or WillowSettings()).speaker_threshold
+        )
         self.settings = settings = settings or WillowSettings()
         self._engines, self._transcriber, self._clock = engines, transcriber, clock
         self._spools, self._decoder = spools, decoder
@@ -151,12 +159,6 @@ class WillowDoor:
     async def device(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /api/willow`."""
         with short_errors():
-            if switch_of(request.query, "voice_auth"):
-                raise RequestError(
-                    "voices cannot be enrolled on this server; leave voice_auth out",
-                    code="unauthorized_voice",
-                    param="voice_auth",
-                )
             stats = switch_of(request.query, "stats")
             if switch_of(request.query, "save_audio"):
                 logger.info("save_audio was asked for; speech is never stored")
@@ -299,7 +301,11 @@ class WillowDoor:
                     async with asyncio.timeout(settings.reply_timeout_s):
                         if not is_pushed:
                             await transcribe_file(transcription, spool, self._decoder)
-                        return await transcription.transcript(since=ended)
+                        speaker = None
+                        if switch_of(request.query, "voice_auth"):
+                            speaker = await self._voices.speaker(transcription.beginning)
+                        transcript = await transcription.transcript(since=ended)
+                        return replace(transcript, speaker=speaker)
                 except TimeoutError:
                     why = f"no text within {settings.reply_timeout_s:g} s"
                     raise EngineTimeout("asr", params.model, why) from None

@@ -101,7 +101,10 @@ def _recognition_routes(door: WillowDoor) -> tuple[Route, ...]:
                 **_RECOGNITION,
                 "stats": "true: also return infer_time, infer_speedup and audio_duration.",
                 "save_audio": "Accepted from old clients without effect: audio is never stored.",
-                "voice_auth": "true is refused, because voices cannot be enrolled.",
+                "voice_auth": (
+                    "true: recognise only people whose voices the server knows, and return their"
+                    " names; 406 for other voices."
+                ),
             },
             error_codes=(*_PARAM_ERRORS, *_UPLOAD_ERRORS, "unauthorized_voice"),
             max_body_bytes=door.max_body_bytes,

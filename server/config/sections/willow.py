@@ -9,6 +9,7 @@ from core.errors import ConfigError
 from core.ip_addresses import IpNetwork
 from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.was.settings import WasSettings
+from devices.willow.wis.voice_auth import DEFAULT_THRESHOLD
 from pipeline.shared.settings import InitialSettings
 from server.config.types import Section
 from server.net.allowlist import listening_host, networks_of
@@ -40,6 +41,17 @@ class WillowConfig(Section, frozen=True):
             ),
         ),
     ] = 0
+    sv_threshold: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description=(
+                "Score from which a voice is known, for requests with voice_auth=true; WIS's"
+                " setting of the same name."
+            ),
+        ),
+    ] = DEFAULT_THRESHOLD
     was_port: Annotated[
         int,
         Meta(

@@ -29,6 +29,7 @@ from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
+from serving.speaker.recognition import SpeakerRecognition
 from tests.loop import LoopbackClockLoop, run_virtual
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
@@ -77,6 +78,7 @@ class Scene:
         default_factory=lambda: UploadSpools(SpoolLimits(MAX_UPLOAD_BYTES))
     )
     key_sessions: KeySessions = field(default_factory=KeySessions)
+    speakers: SpeakerRecognition | None = None
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
 
     async def guard(self, work: Awaitable[None], name: str) -> None:
@@ -110,6 +112,7 @@ class Scene:
             self.exchanges,
             self.key_sessions,
             self.settings,
+            speakers=self.speakers,
         )
 
 

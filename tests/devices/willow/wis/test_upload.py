@@ -16,6 +16,7 @@ from tests.devices.willow.wis.servers import (
 )
 from tests.devices.willow.wis.uploads import ONE_TWO, audio, flac, form, pieces, wav
 from tests.media.files.hostile_files import caf_chunk, monkeys_audio
+from tests.pipeline.scripted_voices import ScriptedVoices
 from tests.server.http.harness import error_of
 from tests.shared import shared_data
 
@@ -215,16 +216,44 @@ def test_audio_without_speech_is_a_short_400(data: bytes, codec: str, code: str)
     against(act, Scene(settings=WillowSettings(max_stream_s=20)))
 
 
-def test_voice_auth_and_save_audio_have_no_effect() -> None:
+def test_save_audio_has_no_effect() -> None:
+    async def act(server: Server) -> None:
+        data = ONE_TWO.tobytes()
+        saved = await server.client.post("/api/willow?save_audio=true", data=pieces(data))
+        assert (await saved.json())["text"] == "one two"
+
+    against(act)
+
+
+@pytest.mark.parametrize("speakers", [None, ScriptedVoices(people=0), ScriptedVoices(None)])
+def test_voice_auth_refuses_voices_that_nobody_taught(speakers: ScriptedVoices | None) -> None:
     async def act(server: Server) -> None:
         data = ONE_TWO.tobytes()
         refused = await server.client.post("/api/willow?voice_auth=true", data=pieces(data))
         assert refused.status == 406
         assert (await error_of(refused))["code"] == "unauthorized_voice"
-        saved = await server.client.post("/api/willow?save_audio=true", data=pieces(data))
-        assert (await saved.json())["text"] == "one two"
+        assert len(await refused.read()) < 2048
+        plain = await server.client.post("/api/willow", data=pieces(data))
+        assert list(await plain.json()) == ["language", "text", "model"]
 
-    against(act)
+    against(act, Scene(speakers=speakers))
+
+
+def test_voice_auth_names_the_speaker_as_wis_does() -> None:
+    voices = ScriptedVoices()
+
+    async def act(server: Server) -> None:
+        data = np.tile(ONE_TWO, 30).tobytes()
+        response = await server.client.post("/api/willow?voice_auth=true", data=pieces(data))
+        found = await response.json()
+        assert found["text"].startswith("one two")
+        assert {"infer_time", "infer_speedup", "audio_duration"} < found.keys()
+        assert found["voice_auth"] == {"Anna": "0.900"}
+        assert found["speaker_status"] == "Anna said:"
+        assert voices.heard == [10.0]  # of a longer recording
+        assert voices.thresholds == [0.75]
+
+    against(act, Scene(speakers=voices))
 
 
 def test_a_file_is_answered_as_wis_does() -> None:
