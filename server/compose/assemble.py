@@ -143,18 +143,9 @@ async def assemble(
         )
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
         providers = (*home_tools, *skills, devices.tools, *configured_providers)
-        timeout_s, offers_all = config.tools.timeout_s, config.tools.offered == "all"
-        toolbox = Toolbox(
-            providers,
-            metrics,
-            timeout_s=timeout_s,
-            override=tool_override,
-            offers_all=offers_all,
-            guards=guards,
-        )
+        toolbox = _toolbox(config, providers, guards, metrics, tool_override)
         if home_assistant is None:
             check_guarded_devices(guards, home)
-        warn_of_unknown_tools(guards, toolbox.names(ToolContext("", config.language)))
         trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
         session_services = replace(
@@ -194,6 +185,25 @@ async def assemble(
         )
         for task in background:
             task.cancel()
+
+
+def _toolbox(
+    config: Config,
+    providers: Sequence[ToolProvider],
+    guards: Guards,
+    metrics: Metrics,
+    override: ToolOverride | None,
+) -> Toolbox:
+    toolbox = Toolbox(
+        providers,
+        metrics,
+        timeout_s=config.tools.timeout_s,
+        override=override,
+        offers_all=config.tools.offered == "all",
+        guards=guards,
+    )
+    warn_of_unknown_tools(guards, toolbox.names(ToolContext("", config.language)))
+    return toolbox
 
 
 def _drain_group(backend: Backend, doors: Doors) -> DrainGroup:

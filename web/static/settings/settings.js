@@ -8,6 +8,7 @@ import { t } from "../words/translate.js";
 import { browserFields, readDevices } from "./browser_devices.js";
 import { HousePanel } from "./home_assistant.js";
 import { ModelPanel } from "./language_model.js";
+import { PeoplePanel } from "./people.js";
 import { RestartPanel } from "./restart.js";
 import { idOf, labelOf, settingField } from "./setting_field.js";
 import { recogniserList, textModelList } from "./model_list.js";
@@ -75,6 +76,11 @@ export class SettingsView {
         if (field) this.#change(field, url);
       },
     });
+    this.people = new PeoplePanel({
+      audio,
+      microphone: () => store.state.choices.microphone,
+      onChange: () => this.#draw(),
+    });
     this.restart = new RestartPanel({
       onChange: () => this.#draw(),
       onBack: (report) => {
@@ -88,6 +94,7 @@ export class SettingsView {
     // Changes that are not saved stay for the next time.
     this.dialog.addEventListener("close", () => {
       this.#preview = this.#note = null;
+      this.people.close();
       router.leave();
     });
     update(byId("settings-form"), {
@@ -122,6 +129,7 @@ export class SettingsView {
     this.#reload();
     this.downloads.look();
     readDevices().then(() => this.#draw());
+    this.people.load();
     this.#voices.load().then(() => this.#draw());
     loadSettingTexts(this.store.state.language).then(() => this.#draw());
   }
@@ -189,6 +197,7 @@ export class SettingsView {
         h("legend", {}, t("set_browser")),
         ...browserFields(this.store.state.choices, this.choose),
       ),
+      this.people.panel(),
       ...others,
       h("p", { key: "file", class: "setting-help" }, t("set_file", { file: report.file })),
     ];
