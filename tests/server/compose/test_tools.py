@@ -11,8 +11,10 @@ import pytest
 from core.errors import ConfigError
 from core.ports import ToolContext
 from engines.base import ToolCall
+from pipeline.tools.guards import Guards
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.toolbox import Toolbox
-from server.compose.tools import configured_tools
+from server.compose.tools import check_guarded_devices, configured_tools, warn_of_unknown_tools
 from server.config.sections.tools import ToolsConfig
 from server.config.types import masked
 from tests.pipeline.fakes import Counts
@@ -80,7 +82,9 @@ import asyncio, sys, threading
 from core.ports import ToolContext
 from pipeline.tools.functions import tool
 from server.config.sections.tools import ToolsConfig
-from server.compose.tools import configured_tools
+from pipeline.tools.guards import Guards
+from pipeline.tools.home import Home, default_home
+from server.compose.tools import check_guarded_devices, configured_tools, warn_of_unknown_tools
 
 begun = threading.Event()
 
@@ -118,3 +122,25 @@ def test_a_hanging_tool_does_not_delay_the_servers_end() -> None:
 def test_wrong_settings_are_named(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=why):
         read(**fields)
+
+
+def test_a_guard_of_an_unknown_device_fails_the_start_and_an_unknown_tool_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def guards(**settings: Any) -> Guards:
+        return Guards(read(guards={"door": {"locks": ["Anna"], **settings}}).guards)
+
+    home = Home(default_home())
+    check_guarded_devices(guards(devices=["lock.hallway_door"]), home)
+    with pytest.raises(ConfigError, match=r"no device 'lock\.front'; it has .*lock\.hallway_door"):
+        check_guarded_devices(guards(devices=["lock.front"]), home)
+    warn_of_unknown_tools(guards(tools=["HassTurnOff", "open_gate"]), ["HassTurnOff"])
+    assert [record.getMessage() for record in caplog.records] == [
+        "! tools.guards: there is no tool 'open_gate' yet; a typo would leave it open"
+    ]
+
+
+def test_the_code_of_a_guard_is_never_shown() -> None:
+    guard = {"locks": ["Anna"], "tools": ["open_gate"], "code": "4711"}
+    config = read(guards={"door": guard})
+    assert "4711" not in str(masked(msgspec.to_builtins(config.guards), "guards"))
