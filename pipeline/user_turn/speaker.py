@@ -67,8 +67,10 @@ class SpeakerListener:
     def report(self, utterance: OpenUtterance) -> None:
         """Reports who spoke once it is known. The utterance is committed now."""
         if self._recognition is not None and self._recognition.count_people(self._key):
-            # With what the utterance continues: that may be the words of a guest.
-            pcm = utterance.record.audio.pcm(0)
+            # With what the utterance continues, which may be the words of a guest, and without the
+            # silence at the end, which would leave its last part with too little speech.
+            last = None if utterance.end is None else utterance.end - utterance.start
+            pcm = utterance.record.audio.pcm(0)[:last]
             if len(pcm) <= ms_to_samples(MAX_CONFIRMED_MS, ASR_RATE_HZ):
                 utterance.turn.confirm_voice = partial(self._confirm, self._recognition, pcm)
         if utterance.speaker_task is None:
