@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from core.speakers import SpeakerMatch
+from core.speakers import HeardVoice, SpeakerMatch
 
 
 class Clock(Protocol):
@@ -77,6 +77,10 @@ class SpeakerConfirmation:
     "Names of the guards whose codes were said."
 
 
+async def _no_voice() -> HeardVoice | None:
+    return None
+
+
 async def _nobody() -> SpeakerConfirmation:
     return SpeakerConfirmation()
 
@@ -95,6 +99,10 @@ class ToolContext:
     )
     """Compares the voice once more, with all of the turn's sound and a stricter threshold, for
     actions that only some people may do."""
+    hear_voice: Callable[[], Awaitable[HeardVoice | None]] = field(
+        default=_no_voice, compare=False, repr=False
+    )
+    "Returns the voice of the turn, to be learned; None: there is none, or too little speech."
 
 
 @dataclass(frozen=True, slots=True)

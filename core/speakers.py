@@ -43,6 +43,17 @@ class SpeakerMatch:
     "Cosine of the two vectors, 0 to 1. 1 is the same recording."
 
 
+@dataclass(frozen=True, slots=True)
+class HeardVoice:
+    """The voice of one utterance."""
+
+    model: str
+    "Name of the model that made the vector."
+    vector: VoiceVector = field(repr=False)
+    speech_ms: int
+    "Length of the speech."
+
+
 def mean_vector(vectors: Sequence[VoiceVector]) -> VoiceVector:
     """Returns the vector of a person of whom there are several recordings; at least one."""
     mean = np.mean(np.stack(vectors), axis=0)

@@ -38,6 +38,10 @@ MAX_SPEAKERS = 50
 MAX_SAMPLES = 20
 "Most recordings of one person. More of them change the mean no longer."
 
+MIN_ENROLMENT_MS = 2000
+"""Shortest speech from which a voice is learned. A vector of less is that of a few sounds rather
+than of a voice."""
+
 NAME_PATTERN = r"\w[\w .'-]{0,39}"
 "Names are read by a language model and stand in log lines: letters of any language, in one line."
 
@@ -116,7 +120,7 @@ class EnrolledSpeakers:
 
     def list_all(self) -> Sequence[EnrolledSpeaker]:
         """Returns the caller's people by name."""
-        return self._people.get(_caller(), ())
+        return self._people.get(caller_of(), ())
 
     async def add(self, name: str, sample: VoiceSample) -> EnrolledSpeaker:
         """Adds a recording of a person, who is new if no person has this name yet.
@@ -125,7 +129,7 @@ class EnrolledSpeakers:
         NotFound key_not_found, StorageError.
         """
         check_name(name)
-        owner, now = _caller(), self._clock.wall()
+        owner, now = caller_of(), self._clock.wall()
 
         def work(connection: Connection) -> str:
             check_key(connection, owner)
@@ -176,7 +180,7 @@ class EnrolledSpeakers:
         """
         if name is not None:
             check_name(name)
-        is_mine = speakers.c.owner == _caller()
+        is_mine = speakers.c.owner == caller_of()
 
         def work(connection: Connection) -> None:
             where = is_mine & (speakers.c.id == speaker_id)
@@ -201,7 +205,7 @@ class EnrolledSpeakers:
     async def delete(self, speaker_id: str) -> None:
         """Deletes a person of the caller with all vectors. Raises NotFound speaker_not_found,
         StorageError."""
-        where = (speakers.c.owner == _caller()) & (speakers.c.id == speaker_id)
+        where = (speakers.c.owner == caller_of()) & (speakers.c.id == speaker_id)
         count = await self._database.run(
             lambda connection: connection.execute(delete(speakers).where(where)).rowcount
         )
@@ -276,7 +280,8 @@ def _row(speaker_id: str, sample: VoiceSample, now: datetime) -> Mapping[str, ob
     }
 
 
-def _caller() -> str:
+def caller_of() -> str:
+    """Returns the owner of the people whom the running task reaches."""
     key = CALLER_KEY.get()
     return OWNER if key is None else key.id
 

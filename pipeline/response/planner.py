@@ -9,6 +9,7 @@ from core.errors import EarshotError, EngineError, OverloadedError, RequestError
 from core.events import Modality, ResponseParameters
 from core.items import Item, ItemReference, MessageItem
 from core.ports import SpeakerConfirmation, ToolContext, ToolSpec
+from core.speakers import HeardVoice
 from engines.base import LlmOptions, Message, Tts
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import messages_of
@@ -217,6 +218,7 @@ class ResponsePlanner:
             conversation.place,
             turn.speaker,
             partial(self._confirm_speaker, turn),
+            partial(_hear_voice, turn),
         )
 
     async def _confirm_speaker(self, turn: Turn) -> SpeakerConfirmation:
@@ -296,6 +298,10 @@ class ResponsePlanner:
         except OverloadedError:
             return False
         return True
+
+
+async def _hear_voice(turn: Turn) -> HeardVoice | None:
+    return None if turn.hear_voice is None else await turn.hear_voice()
 
 
 def _decided(plan: ResponsePlan) -> set[str]:

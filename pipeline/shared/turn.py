@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from core.events import StageSpan, TruncationPoint, TurnTimeline
-from core.speakers import SpeakerMatch
+from core.speakers import HeardVoice, SpeakerMatch
 
 TurnStatus = Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
 "Outcomes of a turn."
@@ -75,6 +75,10 @@ class Turn:
         default=None, compare=False, repr=False
     )
     "Compares the voice strictly, see `SpeakerRecognition.confirm`; None: there is none to compare."
+    hear_voice: Callable[[], Awaitable[HeardVoice | None]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    "Returns the voice, to be learned; None: there is none."
     spoken_codes: frozenset[str] = frozenset()
     "Names of the guards whose codes were said. The words of the turn no longer have the codes."
     is_speaker_fixed: bool = False

@@ -9,12 +9,12 @@ from functools import partial
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import EngineError, OverloadedError
 from core.events import SessionEvent, SpeakerRecognised
-from core.speakers import SpeakerMatch
+from core.speakers import HeardVoice, SpeakerMatch
 from pipeline.conversation.conversation import Conversation
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.utterance import OpenUtterance
 from serving.speaker.model import SpeakerPriority
-from serving.speaker.recognition import SpeakerRecognition
+from serving.speaker.recognition import SpeakerRecognition, vector_of
 
 logger = logging.getLogger(__name__)
 
@@ -66,21 +66,34 @@ class SpeakerListener:
 
     def report(self, utterance: OpenUtterance) -> None:
         """Reports who spoke once it is known. The utterance is committed now."""
-        if self._recognition is not None and self._recognition.count_people(self._key):
+        if self._recognition is not None:
             # With what the utterance continues, which may be the words of a guest, and without the
             # silence at the end, which would leave its last part with too little speech.
             last = None if utterance.end is None else utterance.end - utterance.start
             pcm = utterance.record.audio.pcm(0)[:last]
             if len(pcm) <= ms_to_samples(MAX_CONFIRMED_MS, ASR_RATE_HZ):
                 utterance.turn.confirm_voice = partial(self._confirm, self._recognition, pcm)
+                utterance.turn.hear_voice = partial(self._hear, self._recognition, pcm)
         if utterance.speaker_task is None:
             self.begin(utterance)  # push to talk, without a pause before the end
         if (task := utterance.speaker_task) is not None:
             work = self._report(task, utterance.turn, utterance.stream.id)
             self._tasks.create_task(work, name=f"speaker-report-{utterance.stream.id}")
 
+    async def _hear(self, recognition: SpeakerRecognition, pcm: Pcm) -> HeardVoice | None:
+        """Returns the voice; None also if the model fails."""
+        try:
+            model, result = await recognition.listen(pcm, SpeakerPriority.ENROLMENT)
+        except (EngineError, OverloadedError) as error:
+            logger.warning("! a voice cannot be learned: %s", error)
+            return None
+        vector = vector_of(result)
+        return None if vector is None else HeardVoice(model, vector, result.quality.speech_ms)
+
     async def _confirm(self, recognition: SpeakerRecognition, pcm: Pcm) -> SpeakerMatch | None:
         """Returns the person who surely spoke; None also if the model fails."""
+        if not recognition.count_people(self._key):
+            return None
         try:
             return await recognition.confirm(pcm, self._key)
         except (EngineError, OverloadedError) as error:

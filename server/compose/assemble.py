@@ -142,7 +142,8 @@ async def assemble(
             run_home_assistant(config.home_assistant, home, clock, metrics, guards)
         )
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
-        providers = (*home_tools, *skills, devices.tools, *configured_providers)
+        own_tools = (*home_tools, *skills, devices.tools, devices.voice_learning)
+        providers = (*own_tools, *configured_providers)
         toolbox = _toolbox(config, providers, guards, metrics, tool_override)
         if home_assistant is None:
             check_guarded_devices(guards, home)

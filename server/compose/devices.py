@@ -16,6 +16,7 @@ from devices.registry.named_keys import NamedKeys
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
+from devices.registry.voice_learning import VoiceLearning
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
 from server.config import Config
@@ -37,6 +38,7 @@ class DeviceServices:
     kept_conversations: KeptConversations
     "Conversations that persons keep. They lie in the same database."
     speakers: EnrolledSpeakers
+    voice_learning: VoiceLearning
     "People whose voices the server knows. They lie in the same database."
     presence: Presence
     "Devices that are connected now."
@@ -73,6 +75,7 @@ async def device_services(
             named_keys=named_keys,
             kept_conversations=KeptConversations(database, clock, config.history.days),
             speakers=speakers,
+            voice_learning=VoiceLearning(speakers, clock),
             settings=DatabaseSettingsStore(database),
             presence=presence,
             event_log=event_log,

@@ -327,7 +327,9 @@ def _speaker_routes(backend: Backend, spools: UploadSpools) -> tuple[Route, ...]
     if recognition is None:
         return ()
     check = _profile_check(backend)
-    return speaker_routes(SpeakersDoor(people, recognition, spools, decoder, check))
+    return speaker_routes(
+        SpeakersDoor(people, recognition, spools, decoder, check, backend.devices.voice_learning)
+    )
 
 
 def _codec_routes(

@@ -21,7 +21,14 @@ from core.speakers import THRESHOLD
 from devices.api.profile_check import PROFILE_ERRORS, check_profile
 from devices.api.views import PersonProfileEdit
 from devices.directory import PersonProfile
-from devices.registry.speakers import EnrolledSpeaker, EnrolledSpeakers, VoiceSample, check_name
+from devices.registry.speakers import (
+    MIN_ENROLMENT_MS,
+    EnrolledSpeaker,
+    EnrolledSpeakers,
+    VoiceSample,
+    check_name,
+)
+from devices.registry.voice_learning import MAX_MINUTES, VoiceLearning
 from engines.base.speaker import VoiceQuality
 from media.files.decode import FileDecoder
 from media.files.upload_spool import UploadSpool, UploadSpools
@@ -38,10 +45,6 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 MAX_AUDIO_S = 60
 "Seconds of a recording that are used. More of them change a vector hardly."
-
-MIN_ENROLMENT_MS = 2000
-"""Shortest speech from which a voice is learned. A vector of less is that of a few sounds rather
-than of a voice."""
 
 _TAG = "speakers"
 _UPLOAD_CODES = (
@@ -96,6 +99,20 @@ class SpeakerEdit(Struct, frozen=True, forbid_unknown_fields=True):
     profile: PersonProfileEdit = PersonProfileEdit()
 
 
+class LearningRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Permission to learn voices in conversations."""
+
+    minutes: Annotated[int, Meta(ge=0, le=MAX_MINUTES)] = 5
+    "0: voices are not learned any more."
+
+
+class LearningView(Struct, frozen=True):
+    """Time in which conversations of the key may learn voices."""
+
+    until: datetime
+    "ISO 8601."
+
+
 class SpeakerList(Struct, frozen=True):
     """The people of the key that asks, by name."""
 
@@ -138,8 +155,10 @@ class SpeakersDoor:
         spools: UploadSpools,
         decoder: FileDecoder,
         check: Callable[[PersonProfile], None],
+        learning: VoiceLearning,
     ) -> None:
         """check: as `check_profile` wants it."""
+        self._learning = learning
         self._check = check
         self._people, self._recognition = people, recognition
         self._spools, self._decoder = spools, decoder
@@ -152,6 +171,10 @@ class SpeakersDoor:
 
     async def recognise(self, request: aioweb.Request) -> aioweb.Response:
         return _json(await while_connected(request, self._recognise(request)))
+
+    async def allow_learning(self, request: aioweb.Request) -> aioweb.Response:
+        body = decode_json_body_or_empty(await request.read(), LearningRequest)
+        return _json(LearningView(self._learning.allow(body.minutes)))
 
     async def edit(self, request: aioweb.Request) -> aioweb.Response:
         body = decode_json_body_or_empty(await request.read(), SpeakerEdit)
@@ -261,6 +284,18 @@ def speaker_routes(door: SpeakersDoor) -> tuple[Route, ...]:
             max_body_bytes=MAX_BODY_BYTES,
             responses={200: TriedVoice},
             error_codes=(*_UPLOAD_CODES, "unknown_parameter"),
+            scope="talk",
+        ),
+        Route(
+            "POST",
+            "/v1/speakers/learning",
+            door.allow_learning,
+            "Let conversations of the key learn voices for some minutes: a language model then has"
+            " the tool `learn_my_voice`.",
+            _TAG,
+            request=LearningRequest,
+            responses={200: LearningView},
+            error_codes=("invalid_json", "invalid_value"),
             scope="talk",
         ),
         Route(

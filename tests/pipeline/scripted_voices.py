@@ -41,6 +41,10 @@ class ScriptedVoices(SpeakerRecognition):
         yield
         self.held.append(False)
 
+    async def listen(self, pcm: Pcm, priority: SpeakerPriority) -> tuple[str, SpeakerResult]:
+        assert priority is SpeakerPriority.ENROLMENT
+        return "scripted", SpeakerResult(self.vector, VoiceQuality(1000, -20.0, 30.0))
+
     async def confirm(self, pcm: Pcm, key: NamedKey | None) -> SpeakerMatch | None:
         self.confirmed.append(len(pcm) / ASR_RATE_HZ)
         await asyncio.sleep(self.delay_s)

@@ -42,11 +42,14 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     change.add_argument("person", metavar="PERSON", help="the person to change")
     for name, metavar, meaning in (("name", "NAME", "new name"), *PROFILE_OPTIONS):
         change.add_argument(f"--{name}", metavar=metavar, help=meaning)
+    what = "let conversations learn voices for some minutes: say 'learn my voice'"
+    allow = actions.add_parser("allow", help=what, description=what)
+    allow.add_argument("--minutes", type=int, default=5, metavar="N", help="0 to 60; default: 5")
     what = "forget a person's voice"
     remove = actions.add_parser("remove", help=what, description=what)
     remove.add_argument("person", metavar="PERSON", help="the person to forget")
     what = "say whose voice a recording has"
     attempt = actions.add_parser("try", help=what, description=what)
     attempt.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a recording")
-    for action in (listing, add, change, remove, attempt):
+    for action in (listing, add, change, allow, remove, attempt):
         add_server(action)

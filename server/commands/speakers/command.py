@@ -15,7 +15,14 @@ from server.commands.profile_values import profile_value
 from server.commands.server_api import ServerApi, address_of, run_on_server
 from server.commands.speakers.arguments import PROFILE_OPTIONS
 from server.config import Config
-from server.http.speakers import LearnedVoice, QualityView, SpeakerList, SpeakerView, TriedVoice
+from server.http.speakers import (
+    LearnedVoice,
+    LearningView,
+    QualityView,
+    SpeakerList,
+    SpeakerView,
+    TriedVoice,
+)
 
 PATH = "/v1/speakers"
 
@@ -50,6 +57,11 @@ async def run_action(options: argparse.Namespace, address: Address) -> None:
                 person = await _find(server, options.person)
                 body_bytes = await server.request("PATCH", f"{PATH}/{person.id}", changes)
                 _print(options, f"changed: {person.name}", body_bytes)
+            case "allow":
+                asked = {"minutes": options.minutes}
+                body_bytes = await server.request("POST", f"{PATH}/learning", asked)
+                until = msgspec.json.decode(body_bytes, type=LearningView).until
+                _print(options, f"voices may be learned until {until:%H:%M}", body_bytes)
             case "remove":
                 person = await _find(server, options.person)
                 body_bytes = await server.request("DELETE", f"{PATH}/{person.id}")

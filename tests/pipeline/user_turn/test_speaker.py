@@ -15,7 +15,7 @@ from core.events import (
     TurnTimeline,
 )
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from core.speakers import SpeakerMatch
+from core.speakers import HeardVoice, SpeakerMatch
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.tools.guards import Guards, GuardSettings
@@ -196,9 +196,25 @@ def test_a_guarded_tool_runs_only_for_the_confirmed_person(match: SpeakerMatch |
     answer = "".join(event.delta for event in of(OutputTextDelta, events))
     assert ("only for certain people" in answer) == (match is not ANNA)
     (heard_s,) = voices.confirmed
-    assert (
-        1.0 <= heard_s < 1.4
-    )  # all of the utterance with its pre-roll, without the silence after it
+    assert 1.0 <= heard_s < 1.4  # all of the utterance, without the silence after it
+
+
+def test_a_tool_may_learn_the_voice_of_a_turn_also_where_nobody_is_known() -> None:
+    heard: list[HeardVoice | None] = []
+
+    class Learning(Watched):
+        async def call(
+            self, name: str, arguments: Mapping[str, Any], context: ToolContext
+        ) -> ToolOutcome:
+            heard.append(await context.hear_voice())
+            return await super().call(name, arguments, context)
+
+    voices = ScriptedVoices(people=0)
+    tool = Learning(is_read_only=False)
+    run_session(World(speakers=voices, providers=[tool], llm=ToolLlm()), one_turn)
+    (voice,) = heard
+    assert voice is not None
+    assert (voice.model, voice.speech_ms) == ("scripted", 1000)
 
 
 def test_a_model_that_fails_opens_no_guard() -> None:

@@ -22,6 +22,7 @@ from core.speakers import SpeakerProfile
 from devices.directory import PersonProfile
 from devices.registry.database import open_database
 from devices.registry.speakers import EnrolledSpeakers
+from devices.registry.voice_learning import VoiceLearning
 from engines.base.speaker import SpeakerItem, SpeakerModelInfo, SpeakerResult
 from engines.speaker.ge2e import Settings, create
 from media.files.upload_spool import UploadSpools
@@ -116,7 +117,8 @@ def play(folder: Path, scene: Callable[[Client], Awaitable[None]]) -> None:
         if profile.voice == "nobody":
             raise RequestError("no such voice", code="voice_not_found", param="audio.output.voice")
 
-    door = SpeakersDoor(later, later, UploadSpools(), ThreadDecoder(), check)
+    learning = VoiceLearning(later, Moment())
+    door = SpeakersDoor(later, later, UploadSpools(), ThreadDecoder(), check, learning)
     with_client(speaker_routes(door), use)
 
 
@@ -230,6 +232,9 @@ def test_the_command_line_teaches_tries_lists_and_forgets(
         assert await earshot("set", "Ann", "--speed", "", "--name", "Anna") == "changed: Ann\n"
         with pytest.raises(ConfigError, match=r"nothing\.wav: No such file"):
             await earshot("try", str(tmp_path / "nothing.wav"))
+        assert (await earshot("allow", "--minutes", "2")).startswith("voices may be learned until")
+        with pytest.raises(RequestError, match="answered 400"):
+            await earshot("allow", "--minutes", "61")
         assert await earshot("remove", "Anna") == "forgotten: Anna\n"
         assert (await earshot("try", low)).startswith("low.wav: a guest, ")
 
