@@ -15,6 +15,7 @@ turns errors into HTTP.
     │   └── SupersededError        a newer request of the same utterance came first
     └── EngineError                an engine failed; the turn is lost, the session goes on
         ├── EngineMissing          not installed, or its weights are missing
+        │   └── EngineRefused      its library refuses the model's files or the settings
         ├── EngineCrashed          its worker process died or hung; it is being restarted
         ├── ContextLengthExceeded  the prompt is too long for the model; a shorter one may fit
         ├── EngineUnreachable      no answer at its address, or the connection broke
@@ -133,6 +134,11 @@ class EngineMissing(EngineError):
     """The engine is not installed, or its weights are missing."""
 
     code = "engine_missing"
+
+
+class EngineRefused(EngineMissing):
+    """The engine's library refuses the model's files, or the settings do not fit them. Another try
+    ends the same way."""
 
 
 class EngineCrashed(EngineError):

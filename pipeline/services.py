@@ -15,7 +15,6 @@ from engines.base import (
     Llm,
     Tts,
     VadEngine,
-    fallback_padding,
 )
 from engines.base.wake import WakeWordEngine, find_wake_word
 from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions
@@ -26,7 +25,7 @@ from pipeline.shared.trace import SessionTrace
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, no_speech_criterion
-from pipeline.transcription.options import check_asr_options
+from pipeline.transcription.options import check_asr_options, fallback_padding
 from pipeline.transcription.recogniser import (
     OnWastedWork,
     Recogniser,

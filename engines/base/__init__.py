@@ -17,6 +17,7 @@ from core.audio import AudioFrame, Pcm
 from core.events import RateLimits, TokenUsage
 from core.items import ImagePart
 from core.ports import ToolSpec
+from engines.base.decode_steps import DecodeSteps
 
 
 class Vad(Protocol):
@@ -253,13 +254,11 @@ class AsrInfo:
     decides."""
     rejects_nothing: bool = False
     "True: the settings say that nothing is rejected (`no_speech_threshold` is 1)."
-
-
-def fallback_padding(info: AsrInfo, requested: AsrPadding | None) -> AsrPadding | None:
-    """Returns the padding that replaces `requested` if the weights were not trained for it; None if
-    `requested` can be used as it is."""
-    is_supported = requested is None or not info.paddings or requested in info.paddings
-    return None if is_supported else "longest"
+    lag_ms: float = 0.0
+    """Length of the decoded audio's end whose words a partial may still lack. The final result has
+    all words."""
+    steps: DecodeSteps | None = None
+    "Positions at which an incremental model decodes; None: it decodes all audio that it is given."
 
 
 class AsrModel(Protocol):

@@ -1,22 +1,28 @@
-"""Reads the layers of an ONNX file with their weights, in the order in which they run, and makes
-inner values of a network its outputs.
+"""Reads the layers of an ONNX file with their weights, in the order in which they run, makes inner
+values of a network its outputs, and reads the notes that a file has about itself.
 
 An ONNX file is one protocol buffer; the field numbers below are from `onnx.proto`. We need few of
 them, and the onnx package takes 35 MB with its dependencies.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-_GRAPH = 7  # of ModelProto
-_NODE, _INITIALIZER, _OUTPUT = 1, 5, 12  # of GraphProto
+_GRAPH, _METADATA = 7, 14  # of ModelProto
+_KEY, _VALUE = 1, 2  # of StringStringEntryProto
+_NODE, _INITIALIZER, _INPUT_VALUE, _OUTPUT = 1, 5, 11, 12  # of GraphProto
 _INPUT, _OP_TYPE = 1, 4  # of NodeProto
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # of TensorProto
-_VALUE_NAME = 1  # of ValueInfoProto
+_VALUE_NAME, _VALUE_TYPE = 1, 2  # of ValueInfoProto
+_TENSOR_TYPE = 1  # of TypeProto
+_SHAPE = 2  # of TypeProto.Tensor
+_DIMENSION, _SIZE = 1, 1  # of TensorShapeProto, and of its Dimension
 _FLOAT = 1
 _MAX_VARINT_BITS = 64
 
@@ -28,6 +34,60 @@ class OnnxLayer(NamedTuple):
     "Operator of the node: `Conv`, `LSTM`."
     weights: tuple[npt.NDArray[np.float32], ...]
     "Inputs of the node that are weights, in the operator's order."
+
+
+class OnnxNotes(NamedTuple):
+    """What an ONNX file says about its network, without the weights."""
+
+    metadata: Mapping[str, str]
+    "Notes that whoever exported the network has added, by key."
+    inputs: tuple[str, ...]
+    "Names of the inputs."
+    outputs: tuple[str, ...]
+    "Names of the outputs."
+    last_size: int | None
+    "Last dimension of the first output, such as the number of tokens; None: the file has it open."
+
+
+def read_notes(path: Path) -> OnnxNotes:
+    """Returns the notes of an ONNX file. It reads only some pages of a file of gigabytes.
+
+    Raises OSError if the file cannot be read, ValueError if it is no ONNX file or damaged.
+    """
+    with path.open("rb") as file:
+        return _notes(memoryview(mmap(file.fileno(), 0, access=ACCESS_READ)))
+
+
+def _notes(data: memoryview) -> OnnxNotes:
+    metadata: dict[str, str] = {}
+    inputs: list[str] = []
+    outputs: list[memoryview] = []
+    for number, value in wire_fields(data):
+        if number == _METADATA and isinstance(value, memoryview):
+            key, text = (b"".join(_parts(value, part)).decode() for part in (_KEY, _VALUE))
+            metadata[key] = text
+        elif number == _GRAPH and isinstance(value, memoryview):
+            for part, entry in wire_fields(value):
+                if part == _INPUT_VALUE and isinstance(entry, memoryview):
+                    inputs += map(_text, _parts(entry, _VALUE_NAME))
+                elif part == _OUTPUT and isinstance(entry, memoryview):
+                    outputs.append(entry)
+    if not outputs:
+        raise ValueError("no network with outputs")
+    names = tuple(_text(name) for output in outputs for name in _parts(output, _VALUE_NAME))
+    return OnnxNotes(metadata, tuple(inputs), names, _last_size(outputs[0]))
+
+
+def _last_size(value: memoryview) -> int | None:
+    """Returns the last dimension of an input or output; None if it has no fixed one."""
+    sizes = [
+        _numbers(dimension, _SIZE)
+        for kind in _parts(value, _VALUE_TYPE)
+        for tensor in _parts(kind, _TENSOR_TYPE)
+        for shape in _parts(tensor, _SHAPE)
+        for dimension in _parts(shape, _DIMENSION)
+    ]
+    return sizes[-1][0] if sizes and sizes[-1] else None
 
 
 def layers(data: bytes, kinds: Collection[str]) -> list[OnnxLayer]:
@@ -97,22 +157,27 @@ def _weights(graph: memoryview) -> Iterator[tuple[str, npt.NDArray[np.float32]]]
 
 def _parts(message: memoryview, number: int) -> Iterator[memoryview]:
     """Yields the texts, bytes or inner messages in the fields with this number."""
-    for field, value in _fields(message):
+    for field, value in wire_fields(message):
         if field == number and isinstance(value, memoryview):
             yield value
 
 
 def _numbers(message: memoryview, number: int) -> list[int]:
-    return [value for field, value in _fields(message) if field == number and type(value) is int]
+    return [
+        value for field, value in wire_fields(message) if field == number and type(value) is int
+    ]
 
 
 def _text(value: memoryview) -> str:
     return bytes(value).decode()
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yields (field number, value) of a message. Skips fields of fixed width, which are not needed
-    here."""
+def wire_fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Yields (field number, value) of a protocol buffer: a number, or the bytes of a text, an inner
+    message or a float. Skips fields of 8 bytes.
+
+    Raises ValueError if the message is damaged.
+    """
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -127,7 +192,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             case 1:
                 at += len(_slice(message, at, 8))
             case 5:
-                at += len(_slice(message, at, 4))
+                yield key >> 3, _slice(message, at, 4)
+                at += 4
             case other:
                 raise ValueError(f"a field of wire type {other}")
 

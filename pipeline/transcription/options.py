@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from core.errors import RequestError
 from engines.asr.whisper.prompt import check_prefix
-from engines.base import AsrInfo, AsrOptions
+from engines.base import AsrInfo, AsrOptions, AsrPadding
 
 MAX_PROMPT_CHARS = 4000
 "Longest prompt. Whisper reads the last 223 tokens of a prompt, at most some 1500 characters."
@@ -48,6 +48,13 @@ def check_asr_options(
             )
     if options.prefix:
         check_prefix(options.prefix, info, params.get("prefix", "prefix"))
+
+
+def fallback_padding(info: AsrInfo, requested: AsrPadding | None) -> AsrPadding | None:
+    """Returns the padding that replaces `requested` if the weights were not trained for it; None if
+    `requested` can be used as it is."""
+    is_supported = requested is None or not info.paddings or requested in info.paddings
+    return None if is_supported else "longest"
 
 
 def _check_ranges(options: AsrOptions, params: Mapping[str, str]) -> None:

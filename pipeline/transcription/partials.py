@@ -22,7 +22,9 @@ MAX_BACKOFF_S = 5.0
 class PartialPacing:
     """Paces the partials of one utterance. Each is requested only after the one before returned."""
 
-    def __init__(self) -> None:
+    def __init__(self, usual_s: float = EVERY_S) -> None:
+        """`usual_s`: shortest time between partials, up to EVERY_S."""
+        self._usual_s = min(EVERY_S, usual_s)
         self._requested_at = float("-inf")
         self._cost_s = 0.0
         self._backoff = 1
@@ -32,7 +34,8 @@ class PartialPacing:
     @property
     def every_s(self) -> float:
         """Shortest time between the ends of audio of two partials, in seconds."""
-        return FIRST_EVERY_S if 0 < self._empty < MAX_EMPTY else EVERY_S
+        first_s = min(FIRST_EVERY_S, self._usual_s)
+        return first_s if 0 < self._empty < MAX_EMPTY else self._usual_s
 
     def wait_s(self, now: float) -> float:
         """Returns the seconds until the next partial may be requested."""
@@ -56,8 +59,9 @@ class PartialPacing:
         self._backoff = min(32, self._backoff * 2)
 
     def _spacing_s(self) -> float:
-        is_usual = self.every_s == EVERY_S
-        spacing_s = max(EVERY_S, self._cost_s / SHARE) if is_usual else FIRST_EVERY_S
+        spacing_s = self.every_s
+        if spacing_s == self._usual_s:
+            spacing_s = max(spacing_s, self._cost_s / SHARE)
         return max(spacing_s, min(spacing_s * self._backoff, MAX_BACKOFF_S))
 
 

@@ -91,6 +91,7 @@ class TranscriptStream:
         self._first_partial = min(_FIRST_AUDIO, speech_start + _FIRST_SPEECH)
         "Samples of audio before the first partial."
         self._recogniser, self._options = recogniser, options
+        steps = recogniser.info.steps
         self.former_speech: FormerSpeechSource = no_former_speech
         """Gives the speech with which the first segment is decoded, if the recogniser can continue
         from its words. Called for each decode."""
@@ -116,7 +117,8 @@ class TranscriptStream:
         "Sample up to which a hypothesis was requested last."
         self._has_grown = asyncio.Event()
         self._partials_task: asyncio.Task[None] | None = None
-        self._prefix, self._pacing = StablePrefix(), PartialPacing()
+        self._prefix = StablePrefix()
+        self._pacing = PartialPacing(steps.every_ms / 1000) if steps else PartialPacing()
         self._on_provisional: OnProvisionalResult | None = None
         "Receives the result while a pause lasts and its words are not known yet."
 
@@ -230,12 +232,33 @@ class TranscriptStream:
         return f"{self.id}.{len(self._closed)}" if self._closed else self.id
 
     def _wants_partial(self) -> bool:
-        if self._is_silent or self.audio.end < self._first_partial:
+        if self._is_silent:
+            return False
+        if self._recogniser.info.steps is not None:
+            # A streaming model does not guess, and its words change when a step is complete.
+            decoded = self._decoded(self.audio.end)
+            return decoded > self._decoded(self._requested_end) and self._is_bounded
+        if self.audio.end < self._first_partial:
             return False
         if self._prepared is not None:
             return self._prepared.end > self._requested_end
         grown = self.audio.end - self._requested_end
         return grown >= round(self._pacing.every_s * ASR_RATE_HZ) and self._is_bounded
+
+    def _decoded(self, end: int) -> int:
+        """Returns the sample up to which the recogniser decodes the open segment, of a partial that
+        ends at sample `end`."""
+        steps = self._recogniser.info.steps
+        if steps is None:
+            return end
+        before = self._start or -self._lead
+        audio_ms = samples_to_ms(end - before, ASR_RATE_HZ)
+        return before + ms_to_samples(steps.decoded_ms(audio_ms), ASR_RATE_HZ)
+
+    def _has_all_words(self, segment: SegmentDecode) -> bool:
+        """Returns whether a partial of an incremental recogniser has all words up to the pause."""
+        lag = ms_to_samples(self._recogniser.info.lag_ms, ASR_RATE_HZ)
+        return self._decoded(segment.end) - lag >= self._speech_end > 0
 
     @property
     def _is_bounded(self) -> bool:
@@ -314,7 +337,7 @@ class TranscriptStream:
                 on_hypothesis(self._prefix.push(words), audio_ms)
             else:
                 on_nothing()
-            if self._recogniser.info.is_incremental and segment.end >= self._speech_end > 0:
+            if self._recogniser.info.is_incremental and self._has_all_words(segment):
                 self._report_provisional(segment)
 
     async def _hypothesis(self) -> SegmentDecode:

@@ -29,6 +29,7 @@ EXTRAS: Mapping[str, str] = {
     "piper": "the voices of Piper (GPL-3)",
     "pocketsphinx": "PocketSphinx; compiled where the package index has no wheel of it",
     "postgresql": "PostgreSQL as the database of devices",
+    "sherpa": "models of sherpa-onnx for speech recognition",
     "torch": "Whisper, language models and Indri's voices in torch, and `earshot models convert`",
     "wake": "wake words; its wheels need glibc 2.35",
 }

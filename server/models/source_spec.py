@@ -9,18 +9,30 @@ from urllib.parse import urlsplit
 from engines.codec.settings import CONFIG_FILE, WEIGHTS_FILE
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
+from server.models.sherpa_release import REPOSITORY as SHERPA_REPOSITORY
+from server.models.sherpa_release import release_folder
 from server.models.text_files import text_model_files
 from server.models.voices import voice_of
 from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
 SourceKind = Literal[
-    "ct2", "checkpoint", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec"
+    "ct2",
+    "checkpoint",
+    "voice",
+    "embed",
+    "rerank",
+    "clip",
+    "endpoint",
+    "llm",
+    "speaker",
+    "codec",
+    "sherpa",
 ]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
 embed, rerank: a model for embeddings or reranking. clip: one that takes images, too. endpoint: a
 model for turn detection. llm: a language model. speaker: a model that hears who speaks.
-codec: sound to codes and back."""
+codec: sound to codes and back. sherpa: a recogniser of sherpa-onnx."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."
@@ -62,6 +74,8 @@ class ModelSource:
     "Branch, tag or commit."
     paths: tuple[str, ...] = ()
     "Files of a voice. Only these are fetched."
+    is_archive: bool = False
+    "True: the files come in an archive of a release, and no hub has them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +87,12 @@ class DownloadPlan:
 
 
 def source_of(name: str) -> ModelSource:
-    """Parses a catalogue name, a voice, `organisation/repository` or the address of its page.
-    Raises UnknownModelError or ModelsError."""
+    """Parses a catalogue name, a voice, `sherpa:NAME`, `organisation/repository` or the address of
+    its page. Raises UnknownModelError or ModelsError."""
     if (voice := voice_of(name)) is not None:
         return ModelSource(name, voice.folder, voice.repository, paths=voice.paths)
+    if (folder := release_folder(name)) is not None:
+        return ModelSource(name, folder, SHERPA_REPOSITORY, is_archive=True)
     if "://" in name:
         return _parse_page_address(name)
     if REPOSITORY.fullmatch(name) and find_entry(name) is None:

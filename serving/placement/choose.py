@@ -19,6 +19,7 @@ from serving.placement.ct2_header import (
     read_weights_file,
 )
 from serving.placement.hardware import Hardware
+from serving.placement.sherpa import SCHEME, SHERPA
 from serving.placement.whisper import CPU, asr_memory, place_model
 
 KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
@@ -300,6 +301,11 @@ def _with_model(
         return EnginePreference(preference.model, preference.options)
     if "model" in preference.options:
         raise ConfigError("asr.model and asr.options.model are both set: set only one of them")
+    if preference.model.startswith(SCHEME) or preference.engine == SHERPA:
+        if preference.engine not in (AUTO, SHERPA):
+            raise ConfigError(f"asr.model is for {SHERPA}, and asr.engine is {preference.engine!r}")
+        name = preference.model.removeprefix(SCHEME)
+        return EnginePreference(SHERPA, {**preference.options, "model": name})
     if preference.engine == WHISPER_TORCH and "/" in preference.model:
         folder = str(Path(preference.model).expanduser())
         return EnginePreference(WHISPER_TORCH, {**preference.options, "model": folder})

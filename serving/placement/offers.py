@@ -22,6 +22,7 @@ from serving.placement.choose import (
     worker_count,
 )
 from serving.placement.hardware import Hardware
+from serving.placement.sherpa import SCHEME, SHERPA, SherpaWeights, sherpa_at
 from serving.placement.whisper import CPU, MemoryByDevice, ModelPlacement, asr_memory, place_model
 from serving.placement.whisper_torch import place_torch_model
 
@@ -85,7 +86,9 @@ class OfferInputs:
 
 
 def asr_model_offers(
-    inputs: OfferInputs, weights: Sequence[WhisperWeights]
+    inputs: OfferInputs,
+    weights: Sequence[WhisperWeights],
+    sherpa: Sequence[SherpaWeights] = (),
 ) -> tuple[LoadableModel, ...]:
     """Returns all offers, the chosen model first. The others get the room that it leaves.
 
@@ -106,6 +109,10 @@ def asr_model_offers(
             if str(model.path) != first.options.get("model") and model.name not in offers:
                 aliases = (WHISPER,) if model == best else ()
                 offers[model.name] = _whisper_offer(inputs, model, remaining_mb, shared, 0, aliases)
+    if SHERPA in installed:
+        for found in sherpa:
+            if str(found.path) != first.options.get("model") and found.name not in offers:
+                offers[found.name] = _sherpa_offer(found, {}, 1)
     for name in ONE_AT_A_TIME:
         if name in installed and name not in offers:
             offers[name] = _plain_offer(name, {}, 1)
@@ -135,6 +142,10 @@ def _chosen_offer(inputs: OfferInputs, weights: Sequence[WhisperWeights]) -> Loa
             why=placement.why,
             lanes=placement.rows,
         )
+    if choice.name == SHERPA and "model" in choice.options:
+        model_folder = sherpa_at(Path(choice.options["model"]).expanduser())
+        offer = _sherpa_offer(model_folder, choice.options, preference.workers or 1)
+        return replace(offer, aliases=(*offer.aliases, SHERPA))
     if choice.name != WHISPER or "model" not in choice.options:
         count = preference.workers or worker_count(choice.name, inputs.hardware)
         offer = _plain_offer(choice.name, choice.options, count)
@@ -198,6 +209,20 @@ def _offer(
         size_mb=model.size_mb,
         why=placed.why,
         warnings=placed.warnings,
+    )
+
+
+def _sherpa_offer(
+    model: SherpaWeights, options: Mapping[str, object], workers: int
+) -> LoadableModel:
+    return LoadableModel(
+        name=model.name,
+        engine=SHERPA,
+        workers=({**options, "model": str(model.path)},) * workers,
+        memory_mb={CPU: model.memory_mb * workers},
+        aliases=(f"{SCHEME}{model.name}",),
+        size_mb=model.size_mb,
+        why="on the processor",
     )
 
 

@@ -20,6 +20,7 @@ from core.errors import (
     ConfigError,
     EngineCrashed,
     EngineError,
+    EngineRefused,
     EngineTimeout,
     RemoteProtocolError,
 )
@@ -50,6 +51,10 @@ SILENCE_S = 15.0
 is killed."""
 READ_BYTES = 256 * 1024
 "Largest piece of data that is read at once."
+
+REFUSED_STATUS = 255
+"""Exit status of a library in C++ that ends its process because a model's files are not what it
+expects, as sherpa-onnx does. No signal and no error of Python has it."""
 
 CHILD_ERRORS = (EngineError, ConfigError, RemoteProtocolError, OSError)
 "Errors that end a child, or that say why it does not start."
@@ -111,7 +116,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
 
     async def run(self) -> None:
         """Keeps the child alive until it is cancelled. Raises EngineError or ConfigError when the
-        very first load fails."""
+        very first load fails, EngineRefused also when a later one is refused."""
         backoff = Backoff(BACKOFF_S, STABLE_AFTER_S)
         loop = asyncio.get_running_loop()
         failure: Exception | None = None
@@ -121,7 +126,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 try:
                     await self._run_child()
                 except CHILD_ERRORS as exc:
-                    if not self._has_loaded:
+                    # The same files would be refused again, so another child is of no use.
+                    if not self._has_loaded or isinstance(exc, EngineRefused):
                         failure = exc
                         self._fail_ready(exc)
                         raise
@@ -225,6 +231,12 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 self._writer = None
             await self._reap(process)
             self._process = None
+        if self._is_loading and process.returncode == REFUSED_STATUS:
+            why = (
+                "its library refuses the model's files, or the settings do not fit them; the"
+                " library's own message is in the log"
+            )
+            raise EngineRefused(self._kind, self._name, why)
         phase = "while it loaded" if self._is_loading else "while it served"
         why = f"its worker process died {phase} (exit status {process.returncode})"
         raise EngineCrashed(self._kind, self._name, why)

@@ -49,6 +49,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 HELD_ELSEWHERE = {
     "asr.openai": "tests/engines/asr/test_openai.py, with a server of its own",
+    "asr.sherpa": "tests/engines/asr/sherpa, with models that know tones and no speech",
     "llm.llama_cpp": "tests/engines/llm/llama_cpp/test_engine.py, with a server of its own",
     "llm.transformers": "tests/engines/llm/transformers/test_engine.py, where torch is installed",
     "llm.vllm": "tests/engines/llm/vllm/test_vllm_real.py, in an environment of its own",

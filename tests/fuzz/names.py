@@ -27,6 +27,7 @@ PAIRS = (
 )
 MODELS = (
     *(b"tiny.en", b"all-MiniLM-L6-v2", b"piper:en_US-lessac-medium", b"hibari:emma", b"kokoro"),
+    *(b"sherpa:sherpa-onnx-x", b"sherpa:../x"),
     *(b"a/b", b"https://hub.example/a/b/tree/main", b"../a/b", b"a/..", b".a/b"),
 )
 

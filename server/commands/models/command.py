@@ -27,6 +27,8 @@ from server.models.pull import (
     pull,
     pull_wheel,
 )
+from server.models.sherpa_release import GITHUB, ReleaseHub
+from server.models.sherpa_release import config_lines as asr_lines
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import config_lines
 from server.models.wheel import WheelSource, wheel_of
@@ -110,6 +112,15 @@ def _hub(options: argparse.Namespace) -> Hub | None:
         token=os.environ.get("HF_TOKEN", "").strip(),
         stall_s=options.timeout or STALL_S,
     )
+
+
+def _release_hub(options: argparse.Namespace) -> Hub | None:
+    """Returns the page of releases to fetch from; None if nothing may be fetched."""
+    hub = _hub(options)
+    if hub is None:
+        return None
+    endpoint = (os.environ.get("SHERPA_ENDPOINT") or GITHUB).rstrip("/")
+    return ReleaseHub(endpoint=endpoint, stall_s=hub.stall_s)
 
 
 def _pull_and_report(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
@@ -209,7 +220,9 @@ def _pull_from_index(
 def _pull_from_hub(
     options: argparse.Namespace, source: ModelSource, models_dir: Path, first_answer_s: float | None
 ) -> PullResult:
-    hub = _hub(options)
+    hub = _release_hub(options) if source.is_archive else _hub(options)
+    if source.is_archive and options.revision:
+        raise ModelsError(f"{source.title} has no revisions: it comes from a release")
     if not find_pulled(source, models_dir):
         if hub and first_answer_s and (reason := hub.unreachable(first_answer_s)):
             raise HubUnreachable(f"{hub.endpoint}: {reason}")
@@ -238,6 +251,8 @@ def _print_result(pulled: PullResult) -> None:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
         print(f"To speak with it:\n{config_lines(pulled.folder)}")
+    if pulled.kind == "sherpa":
+        print(f"To recognise with it (`earshot extras add sherpa`):\n{asr_lines(pulled.folder)}")
     if pulled.kind == "llm":
         options = f'options = {{ model = "{pulled.folder.name}" }}'
         print(f'To talk to it:\n[llm]\nengine = "llama_cpp"\n{options}')

@@ -21,6 +21,7 @@ from server.models.download import sha256
 from server.models.inventory import ModelFolder, read_record, turn_detector_file
 from server.models.voices import PIPER, with_pulled
 from serving.placement.choose import SMART_TURN, WHISPER
+from serving.placement.sherpa import SHERPA
 from serving.speaker.model import GE2E
 
 WARM_UP_S = 1.0
@@ -212,10 +213,11 @@ def _noise() -> Pcm:
 
 
 def _check_model(model: ModelFolder) -> Iterator[ProbeResult]:
-    """Loads a Whisper model and decodes a second of noise; reports the times."""
+    """Loads a recogniser and decodes a second of noise; reports the times."""
+    engine = SHERPA if model.kind == "sherpa" else WHISPER
     began_s = time.monotonic()
     try:
-        recogniser = load("asr", WHISPER, {"model": str(model.path)})
+        recogniser: AsrModel = load("asr", engine, {"model": str(model.path)})
         loaded_s = time.monotonic()
         try:
             _warm_up(recogniser)

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import msgspec
 
+from engines.asr.sherpa.releases import releases
 from server.commands.columns import align_columns
 from server.models.inventory import USABLE_KINDS, ModelFolder
+from server.models.sherpa_release import release_columns
 from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PIPER_PREFIX
 from serving.catalogue import entries
+from serving.placement.sherpa import SCHEME
 
 
 def as_table(
@@ -38,6 +41,12 @@ def as_table(
         )
     else:
         yield f"To pull: {', '.join(pullable)} (--all says more)"
+    if show_all:
+        yield ""
+        yield "Recognisers of sherpa-onnx, with the licence of their authors:"
+        yield from align_columns([release_columns(one) for one in releases().values()])
+    else:
+        yield f"Recognisers of sherpa-onnx: {len(releases())}, {SCHEME}NAME (--all lists them)"
     hibari = ", ".join(f"{HIBARI_PREFIX}{name}" for name in HIBARI_FILES)
     piper = f"{PIPER_PREFIX}en_US-lessac-medium"
     yield f"Voices, to pull: {KOKORO}, {hibari}, {piper} and others of Piper"
@@ -97,6 +106,7 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
         "llm": folder.languages,
         "speaker": folder.languages,
         "codec": folder.languages,
+        "sherpa": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",
         "broken": f"broken: {folder.problem}",

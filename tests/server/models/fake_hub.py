@@ -17,7 +17,7 @@ from serving.placement.choose import MULTILINGUAL_TOKENS
 
 TINY = "Systran/faster-whisper-tiny"
 
-LARGE = (".bin", ".safetensors", ".pt")
+LARGE = (".bin", ".safetensors", ".pt", ".bz2")
 "Kept outside git, with a sha256."
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.errors import EngineCrashed, EngineError
+from core.errors import EngineCrashed, EngineError, EngineRefused
 from engines.base import AsrItem, AsrOptions
 from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
 from serving.scheduling.scheduler import Scheduler
@@ -39,6 +39,28 @@ def test_a_child_that_dies_while_loading_fails_the_first_load() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         asyncio.run(main())
     assert caught.group_contains(EngineCrashed, match=r"while it loaded \(exit status 3\)")
+
+
+def test_a_model_that_its_library_refuses_is_not_tried_again(tmp_path: Path) -> None:
+    """Neither at the first load nor when the files were replaced under a running server."""
+    refusing = tmp_path / "refusing"
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", ODD, {"is_refused": str(refusing)}, Counts())
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.run())
+            await worker.ready()
+            refusing.touch()
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+            await asyncio.Event().wait()
+
+    with pytest.raises(BaseExceptionGroup) as later:
+        asyncio.run(main())
+    assert later.group_contains(EngineRefused, match="refuses the model's files")
+    with pytest.raises(BaseExceptionGroup) as first:
+        asyncio.run(main())
+    assert first.group_contains(EngineRefused, match="refuses the model's files")
 
 
 def test_an_idle_child_that_hangs_is_replaced_before_the_next_request(

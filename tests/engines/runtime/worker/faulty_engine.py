@@ -13,6 +13,8 @@ from engines.base import AsrInfo, AsrItem, AsrResult
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     fails_to_load: bool = False
     dies_loading: bool = False
+    is_refused: str = ""
+    "A file; if it exists, the process ends as a library in C++ ends it that is refused a model."
     weights: str = ""
     "A file without which the model does not load."
 
@@ -46,6 +48,8 @@ def create(settings: Settings) -> OddModel:
         raise OSError("the disk is confused")
     if settings.dies_loading:
         os._exit(3)
+    if settings.is_refused and Path(settings.is_refused).is_file():
+        os._exit(255)
     if settings.weights and not Path(settings.weights).is_file():
         raise EngineMissing("asr", "odd", f"no weights in {settings.weights}")
     return OddModel()
