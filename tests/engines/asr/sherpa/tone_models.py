@@ -2,8 +2,14 @@
 
 Nothing is trained. The score of a word is the energy of the features in the mel band of its tone,
 less a threshold, so the text, the times and the order of what the library does can be foretold.
+
+    python -m tests.engines.asr.sherpa.tone_models FOLDER
+
+writes the streaming models and three recordings, for `bench.measurements.streaming_asr`.
 """
 
+import sys
+import wave
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -438,3 +444,19 @@ def _save(path: Path, model: Any, notes: Mapping[str, str]) -> None:
         entry = model.metadata_props.add()
         entry.key, entry.value = key, value
     save(model, path)
+
+
+def write_all(folder: Path) -> None:
+    """Writes the streaming models, each in a folder of its own, and recordings."""
+    for build in (streaming_ctc, streaming_transducer, streaming_nemo):
+        build(folder / build.__name__)
+    for text in ("turn on the light", "turn off", "turn off the light"):
+        with wave.open(str(folder / f"{text.replace(' ', '-')}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(ASR_RATE_HZ)
+            file.writeframes(say(text).astype("<i2").tobytes())
+
+
+if __name__ == "__main__":
+    write_all(Path(sys.argv[1]))
