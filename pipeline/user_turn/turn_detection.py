@@ -114,7 +114,7 @@ def _by_words(spoken: Sequence[str], words: CompletenessWords) -> float | None:
 
 
 def _is_whole_wish(spoken: Sequence[str], words: CompletenessWords) -> bool:
-    """Returns whether the words are a wish and its object of two words or more: "I'd like a coffee".
+    """Returns whether the words are a wish with an object of two words or more: "I'd like a tea".
 
     One word may be a verb, and so only the beginning: "je voudrais allumer".
     """

@@ -1,7 +1,7 @@
 """Creates every door and gives it the shared services."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,6 @@ from devices.wyoming.door import WyomingDoor
 from devices.wyoming.tts import WyomingSynthesizer
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes as xiaozhi_routes
-from engines.registry import EngineKind
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from media.webrtc.call_path import describe_path, has_fast_path
 from media.webrtc.peer import PeerSettings
@@ -42,6 +41,7 @@ from pipeline.tools.skills import HomeControls
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices
 from server.compose.engines import Engines
+from server.compose.model_cards import ModelCards
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.compose.settings import CallerDefaults
 from server.config import Config
@@ -52,8 +52,6 @@ from server.http.speakers import SPEAKER_UPLOADS, SpeakersDoor, speaker_routes
 from server.models.pulls import ModelPulls
 from server.models.routes import FolderRemoval, ModelsDoor, model_routes
 from server.version import product_version
-from serving.registry import ModelListing
-from serving.remote.models import RemoteModel
 from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice_servers import IceDoor, ice_routes
 from signaling.realtime.client_secrets import ClientSecretStore
@@ -82,7 +80,6 @@ from web.openai.chat.door import ChatDoor
 from web.openai.chat.models import ASSISTANT, ChatModels
 from web.openai.codec.door import CODEC_UPLOADS, CodecDoor, codec_routes
 from web.openai.limits import RequestLimits
-from web.openai.models import ModelCard
 from web.openai.responses.door import ResponsesDoor
 from web.openai.routes import chat_routes, indri_routes, response_routes, speech_routes
 from web.openai.routes import routes as openai_routes
@@ -166,65 +163,6 @@ class KserveDoors:
     def metrics_routes(self) -> tuple[Route, ...]:
         """Returns the route of the port for Prometheus."""
         return metrics_routes(self.service.metrics, self.settings)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCards:
-    """Model list of `/v1/models`: the models that can be loaded and unloaded, recognisers first,
-    then the language model, the voice and the assistant."""
-
-    _engines: Engines
-    _is_strict: bool
-    "Setting `models.strict`: unknown model names are refused."
-
-    def cards(self) -> tuple[ModelCard, ...]:
-        """Lists the models."""
-        served = [
-            _card(kind, listing)
-            for kind, listings in self._engines.registry.listing().items()
-            for listing in listings
-            if listing.state != "unusable"
-        ]
-        kinds: tuple[EngineKind, ...] = ("llm", "tts")
-        others = (ModelCard(id=self._engines.choices[kind].name, kind=kind) for kind in kinds)
-        remote = (
-            ModelCard(
-                id=model.name,
-                kind=model.kind,
-                owned_by="remote",
-                is_default=self._is_default(model),
-            )
-            for model in self._engines.remote
-        )
-        # The default language model comes before the assistant.
-        return (*served, *others, *remote, ModelCard(id=ASSISTANT, kind="llm"))
-
-    def _is_default(self, model: RemoteModel) -> bool:
-        """Returns True if requests that name no model get this one of another server."""
-        engines = self._engines
-        if model.kind not in ("embed", "rerank"):
-            return False
-        own: Iterable[str] = engines.embedders if model.kind == "embed" else engines.rerankers
-        return not [*own] and model is engines.remote.first(model.kind)
-
-    def knows(self, name: str) -> bool:
-        """Returns True if requests may use this model name."""
-        return not self._is_strict or self._engines.asr.get(name) is not None
-
-
-def _card(kind: EngineKind, listing: ModelListing) -> ModelCard:
-    return ModelCard(
-        id=listing.offer.name,
-        kind=kind,
-        state=listing.state,
-        is_default=listing.is_default,
-        is_pinned=listing.is_pinned,
-        memory_bytes=round(listing.memory_mb * 2**20),
-        size_bytes=round(listing.offer.size_mb * 1e6),
-        dimensions=listing.dimensions,
-        languages=listing.languages,
-        problem=listing.problem,
-    )
 
 
 def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> Doors:

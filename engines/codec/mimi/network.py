@@ -3,7 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from engines.codec.causal_layers import CausalConvTranspose, CausalTransformer, Rows, causal_layer
+from engines.codec.torch_layers.causal_layers import (
+    CausalConvTranspose,
+    CausalTransformer,
+    Rows,
+    causal_layer,
+)
 
 
 class MimiDecoder:
@@ -45,7 +50,7 @@ def _decoder_parts(model: Any) -> tuple[Any, Any, Any]:
 
 
 class MimiNetwork:
-    """An `engines.codec.segmented.CodecNetwork`."""
+    """An `engines.codec.torch_layers.segmented.CodecNetwork`."""
 
     def __init__(self, model: Any) -> None:
         """`model`: transformers' `MimiModel`, ready to run."""

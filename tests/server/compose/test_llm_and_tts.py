@@ -18,7 +18,6 @@ from engines.llm.hybrid import HybridLlm
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
 from pipeline.tools.toolbox import Toolbox
-from server.compose.doors import ModelCards
 from server.compose.engines import Engines
 from server.compose.llm_and_tts import (
     WARM_UP_AFTER_S,
@@ -27,6 +26,7 @@ from server.compose.llm_and_tts import (
     start_language_model,
     warm_other_languages,
 )
+from server.compose.model_cards import ModelCards
 from serving.placement.choose import KINDS, EngineSelection
 from serving.process_llm import ProcessLlm
 from tests.loop import run_virtual

@@ -9,7 +9,7 @@ import torch
 
 from core.errors import OverloadedError
 from engines.base.codec import CodecInfo, Samples
-from engines.codec.causal_layers import Rows
+from engines.codec.torch_layers.causal_layers import Rows
 
 RETRY_AFTER_S = 1
 "Time after which a refused caller may try again, in seconds: an answer is a few seconds long."

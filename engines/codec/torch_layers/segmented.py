@@ -12,7 +12,7 @@ from core.errors import EngineError
 from engines.base.codec import CodecInfo, Codes, Samples
 from engines.codec.segments import ClipSegment, batches, cut, join_codes, join_sound
 from engines.codec.settings import CPU_SEGMENT_S, GPU_ROWS, GPU_SEGMENT_S, Settings
-from engines.codec.streams import StepDecoder, TorchDecodeStreams
+from engines.codec.torch_layers.streams import StepDecoder, TorchDecodeStreams
 
 MIN_FRAMES = 8
 """Shortest segment in frames; silence fills shorter ones. EnCodec's first convolution mirrors six
