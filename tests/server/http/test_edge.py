@@ -23,6 +23,7 @@ from core.errors import (
     EngineCrashed,
     EngineError,
     EngineMissing,
+    EngineRefused,
     EngineTimeout,
     EngineUnreachable,
     Forbidden,
@@ -75,6 +76,7 @@ TABLE: list[tuple[EarshotError, int, int]] = [
     (EngineMissing("asr", "x"), 501, 1011),
     (EngineCrashed("asr", "x"), 502, 1011),
     (ContextLengthExceeded("llm", "x"), 502, 1011),
+    (EngineRefused("asr", "sherpa", "x"), 501, 1011),
     (EngineUnreachable("llm", "x"), 502, 1011),
     (EngineTimeout("asr", "x"), 504, 1011),
 ]
