@@ -105,15 +105,16 @@ class IndriDoor:
                 sound += chunk
         if not sound:
             raise nothing_to_speak("text")
-        last_s = now() - began
+        last_s = round(now() - began, 4)
         words, pieces = token_counts(fields.text, file.audio_ms)
+        end_s = round(now() - began, 4)
         metrics = IndriMetrics(
-            time_to_first_token=(first_s,),
+            time_to_first_token=(round(first_s, 4),),
             time_to_last_token=(last_s,),
             input_tokens=(words,),
             decoding_tokens=(pieces,),
             generate_end_to_end_time=last_s,
-            end_to_end_time=now() - began,
+            end_to_end_time=end_s,
         )
         headers = {
             METRICS_HEADER: msgspec.json.encode(metrics).decode(),

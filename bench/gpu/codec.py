@@ -26,7 +26,7 @@ from engines.codec.encodec.network import load as load_encodec
 from engines.codec.items import SAMPLE_SCALE
 from engines.codec.mimi.network import load as load_mimi
 from engines.codec.settings import CodecName, Settings, read_info
-from engines.codec.torch_layers.segmented import STEP_FRAMES, CodecNetwork, SegmentedCodec
+from engines.codec.torch_layers.segmented_codec import STEP_FRAMES, CodecNetwork, SegmentedCodec
 from engines.codec.torch_layers.streams import TorchDecodeStreams
 from media.files.decode import decode_file
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 LAYER_SCALE = 0.3
-"So large that an error in the attention is heard."
+"Share of the attention in the sound. With a smaller one, an error in it would not be heard."
 
 
 def random_mimi(**shape: Any) -> Any:

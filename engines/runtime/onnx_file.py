@@ -37,7 +37,7 @@ class OnnxLayer(NamedTuple):
 
 
 class OnnxNotes(NamedTuple):
-    """What an ONNX file says about its network, without the weights."""
+    """Facts about the network of an ONNX file, read without its weights."""
 
     metadata: Mapping[str, str]
     "Notes that whoever exported the network has added, by key."

@@ -50,12 +50,12 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 HELD_ELSEWHERE = {
     "asr.openai": "tests/engines/asr/test_openai.py, with a server of its own",
     "asr.sherpa": "tests/engines/asr/sherpa, with models that know tones and no speech",
-    "codec.encodec": "tests/engines/codec/test_proofs.py, where torch is installed",
-    "codec.mimi": "tests/engines/codec/test_proofs.py, where torch is installed",
+    "codec.encodec": "tests/engines/codec, where torch is installed",
+    "codec.mimi": "tests/engines/codec, where torch is installed",
     "llm.llama_cpp": "tests/engines/llm/llama_cpp/test_engine.py, with a server of its own",
     "llm.transformers": "tests/engines/llm/transformers/test_engine.py, where torch is installed",
     "llm.vllm": "tests/engines/llm/vllm/test_vllm_real.py, in an environment of its own",
-    "tts.indri": "tests/engines/tts/indri/test_proofs.py, where torch is installed",
+    "tts.indri": "tests/engines/tts/indri, where torch is installed",
 }
 "Engines that need what the tests' environment does not have."
 

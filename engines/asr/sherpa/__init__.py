@@ -16,9 +16,9 @@ from msgspec import Meta, Struct
 from core.errors import ConfigError
 from engines.asr.sherpa.hotwords import as_vocabulary
 from engines.asr.sherpa.model_folder import AUTO, SherpaModel, read_model
-from engines.asr.sherpa.offline import OfflineSherpa
+from engines.asr.sherpa.offline_model import OfflineSherpa
 from engines.asr.sherpa.releases import find_release
-from engines.asr.sherpa.streaming import StreamingSherpa
+from engines.asr.sherpa.streaming_model import StreamingSherpa
 from engines.base import AsrInfo
 
 EXTRA = "sherpa"

@@ -20,7 +20,7 @@ one may come after a pause."""
 
 @dataclass(frozen=True, slots=True)
 class DecodedTokens:
-    """What the library says about one utterance."""
+    """Words of one utterance, as the library returns them."""
 
     text: str
     tokens: Sequence[str]

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class EncodecNetwork:
-    """An `engines.codec.torch_layers.segmented.CodecNetwork`."""
+    """An `engines.codec.torch_layers.segmented_codec.CodecNetwork`."""
 
     def __init__(self, model: Any) -> None:
         """`model`: transformers' `EncodecModel`, ready to run."""

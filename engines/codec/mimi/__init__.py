@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engines.codec.settings import CodecName, Settings, read_info
 
 if TYPE_CHECKING:
-    from engines.codec.torch_layers.segmented import SegmentedCodec
+    from engines.codec.torch_layers.segmented_codec import SegmentedCodec
 
 __all__ = ["EXTRA", "REQUIRES", "Settings", "create"]
 
@@ -25,7 +25,7 @@ def create(settings: Settings) -> "SegmentedCodec":
     """Loads the model. Raises EngineMissing or EngineError if its folder cannot be used."""
     info = read_info(NAME, Path(settings.model).expanduser())
     from engines.codec.mimi.network import load
-    from engines.codec.torch_layers.segmented import SegmentedCodec, resolve_device
+    from engines.codec.torch_layers.segmented_codec import SegmentedCodec, resolve_device
 
     network = load(Path(settings.model).expanduser(), resolve_device(settings))
     return SegmentedCodec(network, info, settings)

@@ -50,7 +50,7 @@ def _decoder_parts(model: Any) -> tuple[Any, Any, Any]:
 
 
 class MimiNetwork:
-    """An `engines.codec.torch_layers.segmented.CodecNetwork`."""
+    """An `engines.codec.torch_layers.segmented_codec.CodecNetwork`."""
 
     def __init__(self, model: Any) -> None:
         """`model`: transformers' `MimiModel`, ready to run."""

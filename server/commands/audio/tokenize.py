@@ -18,7 +18,7 @@ LIMITS = FileLimits(MAX_FILE_BYTES, max_duration_s=2 * 3600)
 "Limits of one recording. Two hours of sound take 1 GB while they are encoded."
 
 Outcome = Literal["made", "there already", "failed"]
-"What became of a recording."
+"Outcome of a recording."
 
 
 class RecordingTokenizer:

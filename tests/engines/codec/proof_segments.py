@@ -14,7 +14,7 @@ from engines.base.codec import Samples
 from engines.codec.encodec import create as create_encodec
 from engines.codec.mimi import create as create_mimi
 from engines.codec.settings import Settings
-from engines.codec.torch_layers.segmented import SegmentedCodec
+from engines.codec.torch_layers.segmented_codec import SegmentedCodec
 from tests.engines.codec.tiny_codecs import TINY_ENCODEC, TINY_MIMI
 
 BOOKS, RATE_HZ = 4, 24_000

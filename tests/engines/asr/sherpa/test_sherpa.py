@@ -82,8 +82,8 @@ def test_words_have_their_times(build: Builder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("build", STREAMING)
 def test_words_appear_in_the_step_that_completes_them(build: Builder, tmp_path: Path) -> None:
-    """What `AsrInfo` says of steps and lag holds: no word changes between two steps, and those that
-    ended before the lag are there."""
+    """The steps and the lag of `AsrInfo` are true: between two steps no word changes, and all words
+    that ended before the lag are there."""
     model, pcm = load(build(tmp_path), emission_ms=0), say("turn on the light", tail_ms=1000)
     steps = model.info.steps
     assert model.info.is_incremental

@@ -1,4 +1,4 @@
-"""Runs the proofs of a folder (`proof_*.py`) where torch and transformers are installed.
+"""Runs the proofs of engines (`proof_*.py`), where torch and transformers are installed.
 
 Our own test environment has neither, but vLLM's has both: this makes one that looks into vLLM's
 packages and then into ours. To run proofs yourself, in an environment with the extras `torch` and
@@ -11,9 +11,17 @@ from pathlib import Path
 from subprocess import check_output, run
 from sysconfig import get_path
 
+import pytest
+
 from engines.llm.vllm.environment import python_of
 from tests.engines.llm.vllm.installation import installed
 from tests.shared import ROOT
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
+
+FOLDER = Path(__file__).parent
+
+PROOFS = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("proof_*.py"))
 
 PROOF_S = 1500
 "Some proofs take minutes of one core, which other programs may use, too."
@@ -21,9 +29,11 @@ PROOF_S = 1500
 PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
-def torch_python(folder: Path) -> Path:
-    """Makes an environment in `folder` and returns its Python. It prefers vLLM's packages, because
-    its transformers needs those versions."""
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Makes an environment and returns its Python. It prefers vLLM's packages, because its
+    transformers needs those versions."""
+    folder = tmp_path_factory.mktemp("environment")
     theirs = check_output([python_of(installed()), "-c", PACKAGES], text=True).strip()
     venv.create(folder, symlinks=True)
     made = python_of(folder)
@@ -33,12 +43,12 @@ def torch_python(folder: Path) -> Path:
     return made
 
 
-def run_proof(python: Path, file: Path) -> None:
-    """Runs one proof. Raises AssertionError with its output if it fails."""
-    command = [str(python), "-m", "pytest", str(file), "-p", "no:cacheprovider", "--timeout=0"]
+@pytest.mark.parametrize("proof", PROOFS)
+def test_the_proof_passes(python: Path, proof: str) -> None:
+    command = [str(python), "-m", "pytest", str(FOLDER / proof)]
     # Threads that spin while they wait would take the cores from each other.
     done = run(
-        ["env", "OMP_NUM_THREADS=1", *command],
+        ["env", "OMP_NUM_THREADS=1", *command, "-p", "no:cacheprovider", "--timeout=0"],
         cwd=ROOT,
         capture_output=True,
         text=True,

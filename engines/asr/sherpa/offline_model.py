@@ -8,7 +8,7 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from engines.asr.sherpa.hotwords import phrases
 from engines.asr.sherpa.model_folder import SherpaModel
-from engines.asr.sherpa.streaming import SAMPLE_SCALE
+from engines.asr.sherpa.streaming_model import SAMPLE_SCALE
 from engines.asr.sherpa.words import DecodedTokens, to_result
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 
