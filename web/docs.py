@@ -1,6 +1,8 @@
 """Documentation of the HTTP API: `/openapi.json`, and `/docs` by the package swagger-ui-py."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -67,13 +69,20 @@ DocsFile = tuple[bytes, str]
 def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
     """Returns the routes of the documentation, which describes `routes` and itself.
 
-    Reads the package's files: call it once, at the start.
+    Reads the package's files: call it once, at the start. The description is made when it is asked
+    for, because it takes a tenth of a second and most servers are never asked.
     """
     files = _read_files()
-    description = b""
+
+    @cache
+    def description() -> bytes:
+        api_document = document(
+            (*routes, *own_routes), title=TITLE, version=version, description=DESCRIPTION
+        )
+        return msgspec.json.encode(api_document)
 
     async def openapi(_: aioweb.Request) -> aioweb.Response:
-        return aioweb.Response(body=description, content_type=JSON)
+        return aioweb.Response(body=await asyncio.to_thread(description), content_type=JSON)
 
     async def index(_: aioweb.Request) -> aioweb.Response:
         return _file_response((INDEX_HTML.encode(), "text/html"))
@@ -85,10 +94,6 @@ def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
         return _file_response(files[name])
 
     own_routes = _own_routes(openapi, index, asset)
-    api_document = document(
-        (*routes, *own_routes), title=TITLE, version=version, description=DESCRIPTION
-    )
-    description = msgspec.json.encode(api_document)
     return own_routes
 
 
@@ -129,6 +134,7 @@ def _own_routes(
     )
 
 
+@cache
 def _read_files() -> Mapping[str, DocsFile]:
     """Returns the files of the API page by name. Raises ConfigError without swagger-ui-py."""
     # The package is located and not imported: its code would load a template engine.

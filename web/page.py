@@ -3,6 +3,7 @@ other sites."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class PageFile:
     "Digest of the body in quotes, as the header ETag has it."
 
 
+@cache  # for all ports of a server
 def load(folder: Path = STATIC) -> Mapping[str, PageFile]:
     """Reads all files of the page, by their path below `folder`. Blocking: call it at the start."""
     return {
@@ -82,13 +84,13 @@ def page_routes(folder: Path = STATIC) -> tuple[Route, ...]:
 
 def willow_page_routes() -> tuple[Route, ...]:
     """Returns Willow's pages and their files, for a port that has no other page."""
-    files = load()
+    files = load(STATIC)
     return (*willow_pages(files), _files_route(files))
 
 
 def willow_pages(files: Mapping[str, PageFile] | None = None) -> tuple[Route, ...]:
     """Returns Willow's pages without their files, for a port that also has `page_routes`."""
-    file = (files or load())["willow/index.html"]
+    file = (files or load(STATIC))["willow/index.html"]
     summary = "Show Willow's page: speech to text over WebRTC, and questions to the assistant."
     return tuple(_html_route(path, file, summary) for path in ("/rtc", "/chatbot"))
 

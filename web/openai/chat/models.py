@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any
 
 from core.errors import ContextLengthExceeded, Forbidden, OverloadedError, RequestError
-from core.events import TokenUsage
 from core.named_key import CALLER_KEY
+from core.usage import TokenUsage
 from engines.base import (
     CompletionServerLlm,
     LayeredLlm,

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from core.errors import EarshotError, EngineError
-from core.events import TokenUsage
 from core.ids import new_id
+from core.usage import TokenUsage
 from engines.base import ToolCall
 from web.openai.chat.completion import usage_of
 from web.openai.chat.models import ChatDelta
