@@ -12,42 +12,13 @@ when a turn ends without sound.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from core.audio import Pcm
 from core.items import Item
 from core.speakers import SpeakerMatch
-
-# Rate limits of the language model's server.
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimit:
-    """One rate limit of the language model's server."""
-
-    name: str
-    "Unit that is counted: `requests` or `tokens`."
-    limit: int
-    remaining: int
-    reset_s: float
-    "Seconds until the whole limit is available again."
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """Rate limits as the language model's server reported them with its last answer; at least
-    one."""
-
-    limits: tuple[RateLimit, ...]
-
-    def after(self, elapsed_s: float) -> "RateLimits":
-        """Returns the same limits as they are `elapsed_s` later."""
-        aged = (
-            replace(limit, reset_s=max(0.0, limit.reset_s - elapsed_s)) for limit in self.limits
-        )
-        return RateLimits(tuple(aged))
-
+from core.usage import RateLimits, TokenUsage
 
 # Progress of the MCP servers that the client named.
 
@@ -228,16 +199,6 @@ class TranscriptionFailed:
     code: str
     message: str
     content_index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
-    """Tokens that a response used; 0 where an engine does not count them."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    "Input tokens that the model's server had cached from an earlier request."
 
 
 @dataclass(frozen=True, slots=True)

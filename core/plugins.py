@@ -10,10 +10,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, distributions
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from core.errors import ConfigError, chain_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,8 @@ class Plugin:
 
         Raises ConfigError for anything that the package's code raises. Blocking.
         """
+        from importlib.metadata import EntryPoint  # its import takes a worker process 30 ms
+
         if self.problem:
             raise ConfigError(self.problem)
         try:
@@ -98,6 +102,8 @@ def missing_members(value: object, protocol: type) -> list[str]:
 def _declared() -> tuple[Plugin, ...]:
     """Returns the entry points of all three groups, by name and package. Takes 50 ms where 150
     packages are installed."""
+    from importlib.metadata import distributions
+
     found: dict[tuple[str, str, str], Plugin] = {}
     for distribution in distributions():
         for plugin in _of(distribution):
@@ -106,7 +112,7 @@ def _declared() -> tuple[Plugin, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def _of(distribution: Distribution) -> Iterator[Plugin]:
+def _of(distribution: "Distribution") -> Iterator[Plugin]:
     """Yields the entry points for Earshot that one distribution declares."""
     try:
         # Few packages have entry points for Earshot. This check is faster than parsing all others.

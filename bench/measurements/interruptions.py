@@ -23,8 +23,9 @@ from bench.tools.noisy_clips import in_quiet_room
 from bench.tools.overlap_clips import KINDS, OverlapClip, OverlapKind, overlaps
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, silence
-from core.events import PlayoutCleared, SessionEvent, TokenUsage, TranscriptionCompleted
+from core.events import PlayoutCleared, SessionEvent, TranscriptionCompleted
 from core.ports import ToolSpec
+from core.usage import TokenUsage
 from engines.base import (
     AS_CONFIGURED,
     AsrItem,

@@ -18,8 +18,8 @@ from aiohttp import web
 
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from core.errors import EngineError
-from core.events import TokenUsage
 from core.ports import UNKNOWN_LOCATION, ToolContext, ToolSpec
+from core.usage import TokenUsage
 from engines.base import Llm, Message, ToolFilterLlm
 from engines.llm import hybrid, openai
 from engines.llm.chat_messages import chat_tools

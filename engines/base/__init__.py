@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from core.audio import AudioFrame, Pcm
-from core.events import RateLimits, TokenUsage
 from core.items import ImagePart
 from core.ports import ToolSpec
+from core.usage import RateLimits, TokenUsage
 from engines.base.decode_steps import DecodeSteps
 
 

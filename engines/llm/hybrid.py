@@ -19,8 +19,8 @@ from core.errors import (
     EngineError,
     OverloadedError,
 )
-from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
+from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from core.errors import EarshotError, EngineError, expected_failure
-from core.events import RateLimits, TokenUsage
 from core.items import Item
 from core.ports import ToolContext
+from core.usage import RateLimits, TokenUsage
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan

@@ -6,9 +6,9 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass, field, replace
 
 from core.errors import ContextLengthExceeded, EngineError
-from core.events import RateLimits, TokenUsage
 from core.ids import new_id
 from core.ports import Metrics, ToolSpec
+from core.usage import RateLimits, TokenUsage
 from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
 from pipeline.conversation.context_window import fit_messages, halve_messages, reserve_tokens
 from pipeline.conversation.history import is_after_silence

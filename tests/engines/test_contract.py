@@ -15,7 +15,7 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms, silence
 from core.errors import ConfigError, EngineMissing, RequestError
-from core.events import RateLimits, TokenUsage
+from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AsrModel,
     CallDelta,

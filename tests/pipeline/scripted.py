@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from core.audio import AudioFrame, Pcm
-from core.events import (
-    RateLimits,
-    TokenUsage,
-)
 from core.items import (
     MessageItem,
     TextPart,
 )
 from core.ports import ToolContext, ToolOutcome, ToolSpec
+from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from core.errors import ContextLengthExceeded, EngineError
-from core.events import RateLimit, RateLimits, TokenUsage
 from core.ports import ToolSpec
+from core.usage import RateLimit, RateLimits, TokenUsage
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from core.errors import ContextLengthExceeded, EngineCrashed, EngineError, OverloadedError
-from core.events import TokenUsage
 from core.ports import ToolSpec
+from core.usage import TokenUsage
 from engines.base import CallDelta, ConcurrencyLimitedLlm, LlmOptions, Message, TextDelta
 from engines.registry import load, worker_profile
 from engines.runtime.worker.payloads import LlmDelta

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from core.errors import RemoteProtocolError
-from core.events import TokenUsage
+from core.usage import TokenUsage
 from engines.runtime.openai_http.errors import error_text
 
 DONE = "[DONE]"

@@ -6,7 +6,7 @@ https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
 import re
 from collections.abc import Mapping
 
-from core.events import RateLimit, RateLimits
+from core.usage import RateLimit, RateLimits
 
 QUOTAS = ("requests", "tokens")
 "Quotas whose headers are read."

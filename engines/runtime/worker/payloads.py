@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from core.audio import Pcm
 from core.errors import RemoteProtocolError
-from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
+from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AsrItem,
     AsrOptions,

@@ -16,9 +16,10 @@ from core.errors import (
     EngineUnreachable,
     OverloadedError,
 )
-from core.events import OutputTextDelta, PlayoutStarted, RateLimits, ResponseDone, TokenUsage
+from core.events import OutputTextDelta, PlayoutStarted, ResponseDone
 from core.items import ImagePart
 from core.ports import ToolSpec
+from core.usage import RateLimits, TokenUsage
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import HybridLlm

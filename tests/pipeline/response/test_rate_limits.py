@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from core.events import RateLimit, RateLimits, ResponseDone
+from core.events import ResponseDone
+from core.usage import RateLimit, RateLimits
 from engines.base import TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings

@@ -13,12 +13,12 @@ from core.events import (
     PlayoutStarted,
     ResponseCreated,
     ResponseDone,
-    TokenUsage,
     TranscriptionCompleted,
     TurnTimeline,
 )
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
+from core.usage import TokenUsage
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.response.planner import _user_message_last
 from pipeline.session.session import Session

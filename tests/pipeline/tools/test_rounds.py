@@ -17,7 +17,6 @@ from core.events import (
     ResponseDone,
     SessionEvent,
     SpeechStopped,
-    TokenUsage,
 )
 from core.items import (
     AudioPart,
@@ -28,6 +27,7 @@ from core.items import (
     MessageItem,
 )
 from core.ports import ToolSpec
+from core.usage import TokenUsage
 from engines.base import CallDelta, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice

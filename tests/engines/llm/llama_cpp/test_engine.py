@@ -21,7 +21,7 @@ import httpx2 as httpx
 import pytest
 
 from core.errors import EngineCrashed, EngineError, RequestError
-from core.events import TokenUsage
+from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import llama_cpp
 from engines.llm.llama_cpp.files import PROGRAM_PATH

@@ -9,8 +9,8 @@ import pytest
 import uvloop
 
 from core.errors import EngineError
-from core.events import TokenUsage
 from core.ports import ToolSpec
+from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings

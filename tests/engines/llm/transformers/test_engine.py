@@ -22,8 +22,8 @@ from core.errors import (
     EngineTimeout,
     OverloadedError,
 )
-from core.events import TokenUsage
 from core.ports import ToolSpec
+from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm.transformers import GGUF_LIBRARIES, worker_profile
 from engines.llm.transformers.engine import TransformersLlm

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineMissing, RequestError
-from core.events import TokenUsage
 from core.ports import ToolSpec
+from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import vllm
 from engines.llm.openai.engine import CONTEXT_PER_ANSWER

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from core.events import RateLimit, RateLimits
+from core.usage import RateLimit, RateLimits
 from engines.base import Message, TextDelta
 from engines.runtime.openai_http.rate_limits import read_rate_limits, reset_s
 from tests.engines.llm.openai.completions_server import (

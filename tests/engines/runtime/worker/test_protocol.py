@@ -6,7 +6,7 @@ from msgspec import Raw
 from msgspec.msgpack import decode, encode
 
 from core.errors import RemoteProtocolError
-from core.events import RateLimit, RateLimits, TokenUsage
+from core.usage import RateLimit, RateLimits, TokenUsage
 from engines.base import (
     AsrInfo,
     AsrItem,
