@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.server.process import Running, run, serving
 from tests.web.browser import chromium
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.real, pytest.mark.browser]
 
 KEEPS = {"EARSHOT_HISTORY__DAYS": "30"}
 

@@ -63,6 +63,7 @@ def test_a_spoken_command_turns_on_a_light(server: Running, tmp_path: Path) -> N
         expect(turn.get_by_test_id("latency")).to_contain_text(re.compile(r"\d+ ms"))
 
 
+@pytest.mark.real
 def test_a_timer_rings_with_a_spoken_sentence(server: Running, tmp_path: Path) -> None:
     words = say("set a timer for ten seconds", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=TAIL_MS)
     with talking(write_clip(tmp_path / "mic.wav", words), server.url) as page:
@@ -100,6 +101,7 @@ def test_a_barge_in_stops_the_answer(server: Running, tmp_path: Path) -> None:
         expect(second.get_by_test_id("reply")).to_contain_text(re.compile("kitchen lights?"))
 
 
+@pytest.mark.real
 def test_a_recorded_human_voice_is_understood(server: Running, tmp_path: Path) -> None:
     pcm = decode_file(shared_data("speech", "en", "ha_turn_on_lamp.wav"), RATE_HZ)
     words = joined(silence(LEAD_MS, RATE_HZ), pcm, silence(TAIL_MS, RATE_HZ))

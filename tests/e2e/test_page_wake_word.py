@@ -15,7 +15,7 @@ from tests.speech import say
 if not {one.name: one.installed for one in available("wake")}["micro"]:
     pytest.skip("pymicro-wakeword has no wheel for this machine", allow_module_level=True)
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("talkers")]
+pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.xdist_group("talkers")]
 
 
 @pytest.fixture(scope="module")

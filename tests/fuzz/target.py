@@ -18,7 +18,7 @@ class Target:
     is_json: bool = False
     "Each line is one JSON value, which half of the mutations change as JSON."
     few: int = 10_000
-    "Inputs of `make test-real`; `make test` tries a fifth of them."
+    "Inputs of `make test-real`; `make test` tries a twentieth of them."
     many: int = 1_000_000
     "Inputs of `make soak`."
     max_bytes: int = 4096

@@ -27,9 +27,9 @@ SEED = os.environ.get("EARSHOT_FUZZ_SEED", "7")
 MAX_LOG_CHARS = 4000
 "The part of the log's end that a failure shows; the traceback comes last."
 
-QUICK_SHARE = 5
-"""`make test` divides the `few` inputs of each target by this: all of them take half a minute more
-of processor time, and `make test-real` tries them."""
+QUICK_SHARE = 20
+"""`make test` divides the `few` inputs of each target by this: all of them take a minute more of
+processor time, and `make test-real` tries them."""
 
 
 @dataclass(frozen=True, slots=True)

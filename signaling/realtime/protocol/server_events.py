@@ -9,11 +9,9 @@ from msgspec.json import encode
 from core.connection_stats import AudioFlowStats, ConnectionStats
 from core.events import (
     Modality,
-    RateLimits,
     ResponseCreated,
     ResponseDone,
     ServerToolItem,
-    TokenUsage,
     TranscriptionCompleted,
     TurnTimeline,
     WakeStateChanged,
@@ -33,6 +31,7 @@ from core.items import (
     TextPart,
 )
 from core.speakers import SpeakerMatch
+from core.usage import RateLimits, TokenUsage
 from signaling.realtime.session.extensions import UNLIMITED
 from signaling.realtime.session.mcp import mcp_item_json
 from signaling.realtime.session.settings import SessionConfiguration, output_json

@@ -26,7 +26,6 @@ from core.events import (
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
-    RateLimits,
     ResponseCreated,
     ResponseDone,
     ServerToolItem,
@@ -41,6 +40,7 @@ from core.events import (
     TurnTimeline,
     WakeStateChanged,
 )
+from core.usage import RateLimits
 from engines.base import AsrPadding
 from signaling.realtime.protocol.beta import is_beta_update, to_beta, to_ga
 from signaling.realtime.protocol.client_events import ClientEvent

@@ -110,6 +110,7 @@ def start_of(
     return interruption(talk(echoes, far, scene, vad, person).starts, person)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("level_db", [-20, -10])
 def test_a_person_can_interrupt_and_is_transcribed(
     level_db: float, far: Pcm, vad: VadEngine

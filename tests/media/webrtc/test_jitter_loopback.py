@@ -16,6 +16,7 @@ def third_quartile(values: list[float]) -> float:
     return sorted(values)[len(values) * 3 // 4]
 
 
+@pytest.mark.real
 @pytest.mark.alone
 def test_our_buffer_has_a_low_delay_whatever_is_lost() -> None:
     found = asyncio.run(measure(depth=1))

@@ -20,7 +20,7 @@ from pipeline.user_turn.speech_detector import SpeechDetector
 from pipeline.user_turn.speech_offset import AudibleEnd, SpeechOffset
 from tests.shared import shared_data
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.real
 
 LEAD_MS, TAIL_MS = 500, 1000
 EVERY = 4

@@ -20,8 +20,6 @@ from core.events import (
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
-    RateLimit,
-    RateLimits,
     ResponseCreated,
     ResponseDone,
     ResponseParameters,
@@ -32,7 +30,6 @@ from core.events import (
     SpeechStopped,
     StageSpan,
     TimeoutTriggered,
-    TokenUsage,
     TranscriptionCompleted,
     TranscriptionFailed,
     TruncationPoint,
@@ -47,6 +44,7 @@ from core.items import (
     MessageItem,
     TextPart,
 )
+from core.usage import RateLimit, RateLimits, TokenUsage
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
 
 USER = MessageItem("item_u", "user", (AudioPart(),))

@@ -13,7 +13,7 @@ from engines.llm.intents import phrases
 from media.files.decode import decode_file
 from tests.shared import shared_data
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.real
 
 NOISE = [
     "noise/freesound_573577.wav",
@@ -49,7 +49,6 @@ def test_recorded_noise_gives_no_text(model: PocketSphinx, name: str) -> None:
     assert heard(model, decode_file(shared_data(*name.split("/")))) == ""
 
 
-@pytest.mark.real
 def test_recorded_commands_are_understood(model: PocketSphinx) -> None:
     data = shared_data("commands").parent
     clips = list(commands(model, data, is_opus=False))

@@ -12,14 +12,12 @@ from core.events import (
     OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,
-    RateLimit,
-    RateLimits,
     ResponseCreated,
     ResponseDone,
     ResponseParameters,
-    TokenUsage,
 )
 from core.items import AudioPart, FunctionCallItem, ImagePart, MessageItem, TextPart
+from core.usage import RateLimit, RateLimits, TokenUsage
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.server_events import item_json

@@ -29,12 +29,12 @@ from core.events import (
     SpeakerRecognised,
     SpeechDiscarded,
     SpeechStarted,
-    TokenUsage,
     TranscriptionCompleted,
     WakeStateChanged,
 )
 from core.items import FunctionCallItem, FunctionOutputItem
 from core.speakers import SpeakerMatch
+from core.usage import TokenUsage
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
