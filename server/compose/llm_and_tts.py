@@ -3,9 +3,10 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from time import process_time
 
 from msgspec import convert
 
@@ -39,6 +40,10 @@ HOME_LANGUAGES = ("en", "de", "fr", "es")
 WARM_UP_AFTER_S = 20.0
 """Time without a session before the other languages are warmed up, in seconds. A user who has just
 started the server talks to it sooner."""
+
+QUIET_S = 1.0
+"""Processor time of this process in that time, up to which nobody uses the server: requests without
+a session take some, too."""
 
 
 async def load_language_model(
@@ -158,7 +163,11 @@ def check_wake_word(name: str, wake: WakeWordEngine) -> None:
 
 
 async def warm_other_languages(
-    llm: Llm, language: str, toolbox: Toolbox, sessions: Sessions
+    llm: Llm,
+    language: str,
+    toolbox: Toolbox,
+    sessions: Sessions,
+    used_s: Callable[[], float] = process_time,
 ) -> None:
     """Warms up the home's other languages before a client needs them, in a quiet moment after the
     start.
@@ -166,14 +175,12 @@ async def warm_other_languages(
     It takes some two seconds of processor time, which the first conversations would miss. What is
     loaded stays for good, so it is frozen for the garbage collector: a full collection over it
     would stop the event loop for some 50 ms, more than two frames of audio. If the model fails
-    meanwhile, that is only logged.
+    meanwhile, that is only logged. `used_s`: returns the processor time of this process so far.
     """
     _freeze()
     if not isinstance(llm, WarmableLlm):
         return
-    await asyncio.sleep(WARM_UP_AFTER_S)
-    while sessions.count:
-        await sessions.wait_until_unused(WARM_UP_AFTER_S)
+    await _quiet_moment(sessions, used_s)
     try:
         for code in HOME_LANGUAGES:
             if code != language and (code in llm.languages or isinstance(llm, HybridLlm)):
@@ -181,6 +188,17 @@ async def warm_other_languages(
     except EngineError as exc:  # each turn tries again, and the other engines can go on
         logger.warning("%s", exc)
     _freeze()
+
+
+async def _quiet_moment(sessions: Sessions, used_s: Callable[[], float]) -> None:
+    """Waits until there was no session, and hardly any other work, for `WARM_UP_AFTER_S`."""
+    is_quiet = False
+    while not is_quiet:
+        before_s = used_s()
+        await asyncio.sleep(WARM_UP_AFTER_S)
+        while sessions.count:
+            await sessions.wait_until_unused(WARM_UP_AFTER_S)
+        is_quiet = used_s() - before_s < QUIET_S
 
 
 def _freeze() -> None:

@@ -105,6 +105,18 @@ def test_other_languages_wait_until_nobody_talks() -> None:
     assert warmed_at == pytest.approx([WARM_UP_AFTER_S])
 
 
+def test_other_languages_wait_while_requests_without_a_session_are_answered() -> None:
+    model = Model("de", "en")
+    used_s = iter([0.0, 9.0, 9.0, 18.0, 18.0, 18.5])  # before and after each wait
+
+    async def main() -> float:
+        await warm_other_languages(model, "en", toolbox(), no_sessions(), used_s.__next__)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main()) == pytest.approx(3 * WARM_UP_AFTER_S)
+    assert model.warmed == ["de"]
+
+
 def test_a_model_that_never_loads_fails_the_start() -> None:
     model = Model(failure=EngineError("llm", "scripted", "no weights"))
 
