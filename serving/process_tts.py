@@ -1,11 +1,13 @@
 """A voice in a worker process, used through the interface `Tts`."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
 
 from core.audio import AudioFrame, samples_to_ms
 from core.errors import EngineCrashed
 from engines.base import TtsInfo, WordMark
+from engines.base.listener import SOUND_UNTIL_S
 from engines.runtime.worker.payloads import SPEAK, SpeakArguments, SpeechMessage, pcm_from_bytes
 from engines.tts.text import check_speed, choose_voice, clauses_of
 from serving.workers.engine_process import EngineProcess
@@ -47,7 +49,9 @@ class ProcessTts:
             for begin, clause in clauses_of(chunk):
                 if not (self._waits or self._process.is_ready):
                     raise EngineCrashed("tts", self.info.name, "its process is being restarted")
-                arguments = SpeakArguments(clause, language, chosen, factor, on_word is not None)
+                arguments = SpeakArguments(
+                    clause, language, chosen, factor, on_word is not None, _ahead_ms()
+                )
                 base_ms = samples_to_ms(start, self.info.rate_hz)
                 parts = self._process.stream(SPEAK, arguments, SpeechMessage)
                 async with aclosing(parts):
@@ -60,6 +64,12 @@ class ProcessTts:
                             yield AudioFrame(pcm, self.info.rate_hz, start)
                             start += len(pcm)
             chunk_index += 1
+
+
+def _ahead_ms() -> float:
+    """Returns how much sound the listener of the current speech still has to hear."""
+    now_s = asyncio.get_running_loop().time()
+    return 1000 * (SOUND_UNTIL_S.get(now_s) - now_s)
 
 
 def _moved(word: WordMark, chunk: int, begin: int, base_ms: float) -> WordMark:

@@ -6,10 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import count
+from queue import PriorityQueue
 
 from core.audio import AudioFrame, Pcm, samples_to_ms
 from core.errors import EarshotError, EngineError
 from engines.base import TtsInfo, WordMark
+from engines.base.listener import SOUND_UNTIL_S
 from engines.tts.text import clauses_of
 
 VOICE_NICE = 5
@@ -102,12 +105,17 @@ an EngineError."""
 class ThreadedSynthesis:
     """Runs the synthesis of all sessions in a few threads, one job per clause.
 
-    Jobs never wait for a session: one that reads slowly delays only its own next clause.
+    Jobs never wait for a session: one that reads slowly delays only its own next clause. The job
+    whose listener runs out of sound first comes first. So an answer that begins does not wait for
+    the later clauses of others, whose listeners still have seconds to hear.
     """
 
     def __init__(self, info: TtsInfo, *, threads: int = 1) -> None:
         self._info = info
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=info.name)
+        self._jobs: PriorityQueue[tuple[float, int, Callable[[], None]]] = PriorityQueue()
+        "Jobs by the time until which their listener has sound; equal ones in their order."
+        self._numbers = count()
 
     async def speak(
         self,
@@ -151,10 +159,15 @@ class ThreadedSynthesis:
                 error = EngineError("tts", self._info.name, f"failed with {type(exc).__name__}")
             receiver.end(error)
 
-        future = self._threads.submit(job)
+        now_s = asyncio.get_running_loop().time()
+        self._jobs.put((SOUND_UNTIL_S.get(now_s), next(self._numbers), job))
+        self._threads.submit(self._run_most_urgent)
         try:
             while (part := await receiver.get()) is not None:
                 yield part
         finally:
             receiver.cancel()
-            future.cancel()
+
+    def _run_most_urgent(self) -> None:
+        *_, job = self._jobs.get_nowait()  # there are as many jobs as calls of this
+        job()

@@ -11,6 +11,7 @@ import numpy as np
 from core.audio import Pcm, ms_to_samples
 from core.ports import Metrics
 from engines.base import Tts, WordMark
+from engines.base.listener import SOUND_UNTIL_S
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.speech.chunker import ClauseChunker
@@ -82,6 +83,25 @@ class SpeechPlan:
     "Speed of speech; 1.0 is the voice's own."
 
 
+class _SoundUntil:
+    """Keeps SOUND_UNTIL_S for a speech that begins now, and is played from its first sound on."""
+
+    def __init__(self, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        self._now = asyncio.get_running_loop().time
+        self._until_s = self._now()
+        self._has_begun = False
+        SOUND_UNTIL_S.set(self._until_s)
+
+    def add(self, pcm: Pcm) -> None:
+        """Takes the next sound."""
+        now_s = self._now()
+        begins_s = max(self._until_s, now_s) if self._has_begun else now_s
+        self._has_begun = True
+        self._until_s = begins_s + len(pcm) / self._rate_hz
+        SOUND_UNTIL_S.set(self._until_s)
+
+
 ClauseContext = Callable[[str], AbstractAsyncContextManager[None]]
 """Makes the context in which the voice speaks a clause. It is entered when the voice takes the
 clause, and left when the voice asks for the next. It gets the clause as the model wrote it."""
@@ -124,6 +144,7 @@ class SpeechSynthesis:
         Raises what the voice raises: EngineError, RequestError.
         """
         plan, source = self._plan, self._speakable()
+        until = _SoundUntil(plan.tts.info.rate_hz)
         with plugin_errors("tts", plan.tts.info.name, self._metrics):
             frames = plan.tts.speak(
                 source,
@@ -134,6 +155,7 @@ class SpeechSynthesis:
             )
             async with aclosing(source), aclosing(frames):
                 async for frame in frames:
+                    until.add(frame.pcm)
                     yield frame.pcm
 
     def take_words(self) -> list[WordMark]:

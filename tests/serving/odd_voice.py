@@ -10,6 +10,7 @@ from msgspec import Struct
 from core.audio import AudioFrame
 from core.errors import ConfigError, OverloadedError
 from engines.base import TtsInfo, WordMark, WorkerProfile
+from engines.base.listener import SOUND_UNTIL_S
 
 RATE_HZ = 16_000
 WORD_SAMPLES = RATE_HZ // 10
@@ -45,6 +46,9 @@ class OddVoice:
                         self._cancelled += 1
                 case "how many were cancelled":
                     yield _frame(self._cancelled, 0)
+                case "how many ms of sound are ahead":
+                    ahead_s = SOUND_UNTIL_S.get() - asyncio.get_running_loop().time()
+                    yield _frame(round(1000 * ahead_s), 0)
                 case "long":
                     yield AudioFrame(np.zeros(3 * RATE_HZ, np.int16), RATE_HZ, 0)
                 case "hang":

@@ -24,6 +24,7 @@ from core.errors import (
     RequestError,
 )
 from engines.base import Tts, TtsInfo, WordMark
+from engines.base.listener import SOUND_UNTIL_S
 from engines.registry import load, worker_profile
 from engines.runtime.worker.hosts import CHUNK_MS
 from serving.process_tts import ProcessTts
@@ -109,6 +110,20 @@ def test_an_abandoned_clause_is_cancelled_in_the_process() -> None:
         assert not process._pending
 
     with_voice(scenario)
+
+
+def test_the_process_knows_until_when_the_listener_has_sound() -> None:
+    found: list[int] = []
+
+    async def scenario(voice: ProcessTts, _: EngineProcess[TtsInfo]) -> None:
+        for ahead_s in (20.0, -10.0):
+            SOUND_UNTIL_S.set(asyncio.get_running_loop().time() + ahead_s)
+            (frame,) = await spoken(voice, "how many ms of sound are ahead")
+            found.append(int(frame.pcm[0]))
+
+    with_voice(scenario)
+    late_ms = [told - real for told, real in zip(found, (20_000, -10_000), strict=True)]
+    assert all(-5000 < each <= 0 for each in late_ms), found
 
 
 def test_clauses_of_several_sessions_do_not_wait_for_each_other() -> None:

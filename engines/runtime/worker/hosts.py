@@ -36,6 +36,7 @@ from engines.base import (
     WordMark,
 )
 from engines.base.codec import CodecInfo, CodecItem, CodecModel
+from engines.base.listener import SOUND_UNTIL_S
 from engines.base.speaker import SpeakerItem, SpeakerModel, SpeakerModelInfo
 from engines.base.text import (
     ClipItem,
@@ -345,6 +346,7 @@ def create_voice_host(tts: Tts, send: Send) -> StreamHost:
     async def speak(request: CallRequest[Raw]) -> AsyncGenerator[SpeechMessage, None]:
         arguments = decode_payload(request.payload, SpeakArguments)
         words: list[WordMark] = []
+        SOUND_UNTIL_S.set(asyncio.get_running_loop().time() + arguments.ahead_ms / 1000)
         frames = tts.speak(
             _single_text(arguments.text),
             language=arguments.language,

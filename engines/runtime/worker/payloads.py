@@ -81,6 +81,8 @@ class SpeakArguments(Struct, frozen=True):
     speed: float
     needs_words: bool
     "True: the times of the words are needed."
+    ahead_ms: float = 0.0
+    "Sound that the listener still has to hear, in ms; negative if he waits for this clause."
 
 
 class SpeechMessage(Struct, frozen=True, omit_defaults=True):

@@ -1,13 +1,25 @@
-"""The merging of a voice's small chunks, in virtual time."""
+"""The merging of a voice's small chunks, and what a voice knows of its listener."""
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from typing import Any
 
 import numpy as np
+import pytest
 
-from core.audio import Pcm
+from core.audio import AudioFrame, Pcm
 from engines.base import WordMark
-from pipeline.speech.synthesis import GATHERED_MS, SpeechOutput, SpokenClause, merge_chunks
+from engines.base.listener import SOUND_UNTIL_S
+from pipeline.speech.synthesis import (
+    GATHERED_MS,
+    SpeechOutput,
+    SpeechPlan,
+    SpeechSynthesis,
+    SpokenClause,
+    merge_chunks,
+)
 from tests.loop import run_virtual
+from tests.pipeline.fakes import ToneTts
 
 RATE_HZ = 8000
 MOST = RATE_HZ * GATHERED_MS // 1000
@@ -71,3 +83,41 @@ def test_a_chunk_is_returned_without_waiting_for_the_next() -> None:
         assert [left async for left in got] == []
 
     run_virtual(main())
+
+
+class ListenerTts(ToneTts):
+    """Notes how much sound the listener still has when each clause is asked for, in seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_s: list[float] = []
+
+    async def speak(
+        self, text: AsyncIterable[str], **options: Any
+    ) -> AsyncGenerator[AudioFrame, None]:
+        async def noted() -> AsyncIterator[str]:
+            async for clause in text:
+                self.ahead_s.append(SOUND_UNTIL_S.get() - asyncio.get_running_loop().time())
+                yield clause
+
+        async for frame in super().speak(noted(), **options):
+            yield frame
+
+
+def test_the_voice_can_read_until_when_the_listener_has_sound() -> None:
+    tts = ListenerTts()
+
+    async def clauses() -> AsyncGenerator[str, None]:
+        yield "One."
+        yield "Two."
+        await asyncio.sleep(4)
+        yield "Three."
+
+    async def main() -> None:
+        plan = SpeechPlan(tts, "en")
+        for _ in range(2):  # the second speech begins anew
+            assert [len(pcm) async for pcm in SpeechSynthesis(plan, clauses()).stream()]
+
+    run_virtual(main())
+    # A clause of one second is made in 0.1 s, and heard from its first piece after 0.01 s on.
+    assert tts.ahead_s == pytest.approx(2 * [0.0, 0.91, 1.81 - 4], abs=0.001)
