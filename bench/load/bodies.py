@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -46,6 +46,11 @@ SEED = 1
 "Seed of the texts. Two runs send the same texts, and no two requests of a run are equal."
 
 
+AnswerForm = Literal["results", "text", "sound"]
+"""How an answer is read: results in one JSON object; text in server-sent events; 16-bit PCM of
+24 kHz, as it is made."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadKind:
     """One kind of load: the path and the bodies of its requests."""
@@ -55,9 +60,9 @@ class LoadKind:
     "Path of the URL."
     body: Callable[[int], dict[str, object]]
     "Returns the body of a request, by its number."
-    expected: int
+    expected: int = 0
     "Number of results that an answer must have; 0 for a stream."
-    is_streamed: bool = False
+    form: AnswerForm = "results"
 
 
 def embeddings(model: str, *, words: int, inputs: int) -> LoadKind:
@@ -101,8 +106,29 @@ def chat(model: str, *, prompt: str, max_tokens: int) -> LoadKind:
             "stream": True,
             "stream_options": {"include_usage": True},
         },
-        0,
-        is_streamed=True,
+        form="text",
+    )
+
+
+def speech(model: str, *, words: int, voice: str, seed: int) -> LoadKind:
+    """Returns the load of `/v1/audio/speech`. Each request has a sentence of three words, and one
+    of `words` words. Two runs with other seeds have other texts: servers keep what they spoke."""
+
+    def text(number: int) -> str:
+        source = random.Random(seed * 1_000_003 + number)
+        sentences = (source.choices(WORDS, k=count) for count in (3, words))
+        return " ".join(f"{' '.join(some).capitalize()}." for some in sentences)
+
+    return LoadKind(
+        "tts",
+        "/v1/audio/speech",
+        lambda number: {
+            "model": model,
+            "input": text(number),
+            "voice": voice,
+            "response_format": "pcm",
+        },
+        form="sound",
     )
 
 

@@ -14,6 +14,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, T
 
 from bench.client.http import Address, connect_errors, refusal
 from bench.load.bodies import ChunkReport, LoadKind, count_results
+from bench.load.played_sound import PlayedSound
 from core.errors import RemoteProtocolError
 from engines.runtime.openai_http.sse import SseReader
 
@@ -42,8 +43,12 @@ class LoadAnswer:
     error: str = ""
     "HTTP status or kind of the failure; empty for success."
     first_ms: float | None = None
-    "Time until the first text of a stream; None without a stream or text."
+    "Time until the first text or sound of a stream; None without a stream, or if nothing came."
     tokens: int = 0
+    sound_s: float = 0.0
+    "Length of the sound."
+    gap_ms: float = 0.0
+    "Time for which a player, which starts with the first sound, had nothing to play."
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,11 @@ class LoadReport:
         return len(self.answered) / self.wall_s
 
     @property
+    def sound_per_s(self) -> float:
+        """Seconds of sound of all answers per second of the wall time."""
+        return sum(answer.sound_s for answer in self.answered) / self.wall_s
+
+    @property
     def tokens_per_s(self) -> float:
         """Tokens of all answers per second of the wall time."""
         return sum(answer.tokens for answer in self.answered) / self.wall_s
@@ -78,7 +88,7 @@ class LoadReport:
 
 async def check_server(address: Address, kind: LoadKind, timeout_s: float) -> None:
     """Sends one request, which also loads the model. Raises CannotConnect if it is not answered."""
-    async with _session(address, timeout_s, is_kept=False) as session:
+    async with open_session(address, timeout_s, is_kept=False) as session:
         with connect_errors(address):
             async with _post(session, address, kind, kind.body(-1)) as response:
                 if response.status != HTTPStatus.OK:
@@ -100,7 +110,7 @@ async def run(
     numbers = takewhile(
         lambda _: is_over is None or not is_over.is_set(), iter(range(plan.requests))
     )
-    async with _session(plan.address, plan.timeout_s, is_kept=plan.is_kept) as session:
+    async with open_session(plan.address, plan.timeout_s, is_kept=plan.is_kept) as session:
         began_s = perf_counter()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(min(plan.clients, plan.requests)):
@@ -117,21 +127,29 @@ async def _run_client(
     on_answer: Callable[[], object],
 ) -> None:
     for number in numbers:
-        answer = await _send(plan, session, plan.kind.body(number))
+        answer = await send(plan, session, plan.kind.body(number))
         answers.append(answer)
         on_answer()
 
 
-async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, object]) -> LoadAnswer:
+async def send(plan: LoadPlan, session: ClientSession, body: dict[str, object]) -> LoadAnswer:
+    """Sends one request, and reads its answer to the end."""
     began_s = perf_counter()
     first_ms: float | None = None
-    chunk_report, error = ChunkReport(), ""
+    chunk_report, sound, error = ChunkReport(), PlayedSound(), ""
     try:
         async with _post(session, plan.address, plan.kind, body) as response:
             if response.status != HTTPStatus.OK:
                 error = str(response.status)
                 await response.read()
-            elif plan.kind.is_streamed:
+            elif plan.kind.form == "sound":
+                async for data in response.content.iter_any():
+                    sound.push(data, perf_counter())
+                if sound.first_s is None:
+                    error = "no sound"
+                else:
+                    first_ms = 1000 * (sound.first_s - began_s)
+            elif plan.kind.form == "text":
                 first_s = await _read_stream(response, chunk_report)
                 first_ms = None if first_s is None else 1000 * (first_s - began_s)
                 error = chunk_report.error or ("" if chunk_report.text_chunks else "no text")
@@ -143,7 +161,14 @@ async def _send(plan: LoadPlan, session: ClientSession, body: dict[str, object])
         error = type(failure).__name__
     except (msgspec.DecodeError, RemoteProtocolError):
         error = "unreadable answer"
-    return LoadAnswer(1000 * (perf_counter() - began_s), error, first_ms, chunk_report.tokens)
+    return LoadAnswer(
+        1000 * (perf_counter() - began_s),
+        error,
+        first_ms,
+        chunk_report.tokens,
+        sound.length_s,
+        1000 * sound.gap_s,
+    )
 
 
 async def _read_stream(response: ClientResponse, chunk_report: ChunkReport) -> float | None:
@@ -160,7 +185,7 @@ async def _read_stream(response: ClientResponse, chunk_report: ChunkReport) -> f
     return first_s
 
 
-def _session(address: Address, timeout_s: float, *, is_kept: bool) -> ClientSession:
+def open_session(address: Address, timeout_s: float, *, is_kept: bool) -> ClientSession:
     connector = TCPConnector(limit=0, force_close=not is_kept, ssl=address.ssl())
     return ClientSession(
         connector=connector, headers=address.headers, timeout=ClientTimeout(total=timeout_s)

@@ -1,4 +1,4 @@
-"""`earshot bench embeddings`, `rerank` and `chat` as their users run them, against real servers."""
+"""`earshot bench embeddings`, `rerank`, `chat` and `tts` as users run them, on real servers."""
 
 import argparse
 import json
@@ -80,6 +80,35 @@ def test_chat_counts_the_tokens_that_the_server_reports(server: Running, tmp_pat
     for run in runs:
         assert run["tokens_per_s"] == pytest.approx(4 * 7 / run["wall_s"])
         assert all(0 < one["first_ms"] <= one["took_ms"] for one in run["answers"])
+
+
+def test_speech_is_measured_by_what_a_listener_hears(server: Running, tmp_path: Path) -> None:
+    code, output, _ = bench(
+        tmp_path,
+        server.url,
+        *("tts", "--clients", "2", "--requests", "4", "--words", "4", "--json"),
+    )
+    assert code == 0
+    (run,) = json.loads(output)["runs"]
+    for one in run["answers"]:
+        assert 0 < one["first_ms"] <= one["took_ms"]
+        assert 1 < one["sound_s"] < 5
+    assert run["sound_per_s"] == pytest.approx(
+        sum(one["sound_s"] for one in run["answers"]) / run["wall_s"]
+    )
+
+
+def test_a_ramp_of_speech_writes_its_files(server: Running, tmp_path: Path) -> None:
+    ramp = ("--qps-ramp", "2:4:2", "--hold", "1", "--output", str(tmp_path / "ramp"))
+    code, output, _ = bench(tmp_path, server.url, "tts", "--words", "1", *ramp)
+    assert (code, [row[:4] for row in rows(output)]) == (
+        0,
+        [["2", "2", "2", "0"], ["4", "4", "4", "0"]],
+    )
+    names = {"config.json", "detailed_results.csv", "time_series_metrics.csv", "ramp.svg"}
+    assert {path.name for path in (tmp_path / "ramp").iterdir()} == names
+    code, _, why = bench(tmp_path, server.url, "tts", "--qps-ramp", "5:1:1")
+    assert (code, "FROM:TO:STEP" in why) == (2, True)
 
 
 def test_a_refusal_of_the_first_request_ends_the_run(server: Running, tmp_path: Path) -> None:
