@@ -100,4 +100,6 @@ def _rank(item: pytest.Item) -> int:
     group = item.get_closest_marker("xdist_group")
     if group and group.args == (_REAL_TIME_GROUP,):
         return 0
-    return {"": 1, "many": 2, "unit": 3}[tier(item)]
+    if item.get_closest_marker("late"):
+        return 2
+    return {"": 1, "many": 3, "unit": 4}[tier(item)]

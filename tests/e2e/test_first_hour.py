@@ -29,7 +29,7 @@ from tests.shared import ROOT
 from tests.speech import say
 from tests.web.browser import chromium
 
-pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.late]
 
 START_S = 600
 ANSWER_MS = 120_000

@@ -17,7 +17,7 @@ from engines.llm.vllm.environment import python_of
 from tests.engines.llm.vllm.installation import installed
 from tests.shared import ROOT
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.real, pytest.mark.late]
 
 FOLDER = Path(__file__).parent
 

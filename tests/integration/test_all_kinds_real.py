@@ -24,7 +24,7 @@ from tests.engines.llm.vllm.installation import installed, tiny_llama
 from tests.real_models import minilm, tiny_en
 from tests.server.process import serving
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.real, pytest.mark.late]
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S, ANSWER_TIMEOUT_S = 600, 300

@@ -22,7 +22,7 @@ from tests.engines.llm.vllm.installation import installed
 
 pytest.importorskip("PIL", reason="the extra clip is not installed")
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.real, pytest.mark.late]
 
 PROGRAM = Path(__file__).parent / "transformers_reference" / "vectors.py"
 REFERENCE_TIMEOUT_S = 600.0

@@ -16,7 +16,7 @@ from tests.engines.llm.vllm.installation import STATE, installed
 from tests.real_models import minilm
 from tests.server.process import TIMEOUT_S, serving
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.real, pytest.mark.late]
 
 PROGRAM = Path(__file__).parent / "sentence_transformers"
 LIBRARIES = STATE / "sentence-transformers"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.live
 
 EVERY_NTH = 200
 "The normal run uses one of this many recordings: two for each case, a dozen in all."
-REAL_SHARE = 3
+REAL_SHARE = 6
 "`make test-real` uses one of this many recordings, and `make soak` all: they take half an hour."
 
 
@@ -55,7 +55,7 @@ def test_words_equal_those_of_faster_whisper(
 @pytest.mark.parametrize(
     "share",
     [
-        pytest.param(REAL_SHARE, marks=(pytest.mark.real, pytest.mark.long), id="a third"),
+        pytest.param(REAL_SHARE, marks=(pytest.mark.real, pytest.mark.long), id="a sixth"),
         pytest.param(1, marks=pytest.mark.soak, id="all"),
     ],
 )

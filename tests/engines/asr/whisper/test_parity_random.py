@@ -16,7 +16,7 @@ from tests.engines.asr.whisper.reference import CASES, Clip, clips, differences,
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
-SHARE = 8
+SHARE = 16
 "Only one of this many recordings is used, because a window takes the tiny model a second."
 
 
@@ -43,10 +43,10 @@ def every_clip() -> list[Clip]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_words_equal_those_of_faster_whisper_on_an_eighth_of_the_recordings(
+def test_words_equal_those_of_faster_whisper_on_a_sixteenth_of_the_recordings(
     engine: FasterWhisper, reference: WhisperModel, every_clip: list[Clip], name: str
 ) -> None:
-    """Greedy decoding runs on one eighth, and the other cases share another."""
+    """Greedy decoding runs on one sixteenth, and the other cases share another."""
     others = [other for other in CASES if other != "greedy"]
     own = slice(None, None, SHARE)
     if name != "greedy":

@@ -19,7 +19,7 @@ from engines.runtime.external_server.program import ServerProgram, http_health, 
 from server.commands.engines.pip import pip
 from tests.engines.llm.vllm.installation import installed, tiny_llama
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.real, pytest.mark.late]
 
 START_S = 600
 HOST = "127.0.0.1"

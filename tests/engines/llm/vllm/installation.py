@@ -6,8 +6,12 @@
 import fcntl
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from subprocess import run
+from zlib import crc32
 
 from engines.llm.vllm.environment import python_of
 from tests.server.process import environment
@@ -38,20 +42,33 @@ def earshot(*arguments: str, timeout_s: float = 300) -> str:
     return done.stdout
 
 
+@cache
 def installed() -> Path:
     """Returns the environment, installed by the first test that needs it; other workers' tests
     wait."""
-    STATE.mkdir(parents=True, exist_ok=True)
-    with (STATE / "vllm-tests.lock").open("w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with used_by_one_test():
         earshot("engines", "install", "vllm", "--cpu", timeout_s=INSTALL_S)
     return ENVIRONMENT
 
 
+@contextmanager
+def used_by_one_test() -> Iterator[None]:
+    """No other worker's test installs anything meanwhile."""
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / "vllm-tests.lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def tiny_llama() -> Path:
-    """Writes the model with vLLM's Python, because our own environment has no torch."""
-    folder = STATE / "tiny-llama"
+    """Writes the model once, with vLLM's Python, because our own environment has no torch."""
+    python = python_of(installed())
     script = ROOT / "tests" / "tiny_llama.py"
-    python = python_of(ENVIRONMENT)
-    run([str(python), "-I", str(script), str(folder)], check=True, capture_output=True, timeout=600)
+    folder = STATE / f"tiny-llama-{crc32(script.read_bytes()):08x}"
+    with used_by_one_test():
+        if not folder.exists():
+            made = folder.with_suffix(".part")
+            command = [str(python), "-I", str(script), str(made)]
+            run(command, check=True, capture_output=True, timeout=600)
+            made.rename(folder)
     return folder

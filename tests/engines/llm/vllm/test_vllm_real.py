@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from urllib.request import urlopen
 
 import psutil
@@ -31,6 +32,7 @@ from tests.engines.llm.vllm.installation import (
     earshot,
     installed,
     tiny_llama,
+    used_by_one_test,
 )
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.xdist_group("vllm")]
@@ -111,11 +113,11 @@ def read(url: str) -> str:
         return text
 
 
-def engine_of() -> ServerLlm:
+def engine_of(model: Path) -> ServerLlm:
     overrides = json.dumps({"max_position_embeddings": CONTEXT_TOKENS})
     return vllm.create(
         vllm.Settings(
-            model=str(tiny_llama()),
+            model=str(model),
             environment=str(ENVIRONMENT),
             max_model_len=CONTEXT_TOKENS,
             cpu_cache_gb=1,
@@ -130,8 +132,7 @@ def engine_of() -> ServerLlm:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    installed()
-    engine = engine_of()
+    engine = engine_of(tiny_llama())
     with asyncio.Runner() as runner:
 
         async def begin() -> tuple[asyncio.Task[None], asyncio.Event]:
@@ -172,15 +173,15 @@ def test_our_command_installs_vllm_once() -> None:
 
 
 def test_an_incomplete_environment_is_not_used() -> None:
-    installed()
-    marker = ENVIRONMENT / MARKER
-    hidden = marker.rename(marker.with_suffix(".hidden"))
-    try:
-        with pytest.raises(EngineMissing, match="earshot engines install vllm"):
-            engine_of()
-        assert "partly installed" in earshot("engines", "list")
-    finally:
-        hidden.rename(marker)
+    model, marker = tiny_llama(), ENVIRONMENT / MARKER
+    with used_by_one_test():
+        hidden = marker.rename(marker.with_suffix(".hidden"))
+        try:
+            with pytest.raises(EngineMissing, match="earshot engines install vllm"):
+                engine_of(model)
+            assert "partly installed" in earshot("engines", "list")
+        finally:
+            hidden.rename(marker)
 
 
 def test_an_answer_streams(served: Served) -> None:
@@ -309,8 +310,7 @@ def core_of(server: psutil.Process) -> psutil.Process:
 
 
 def test_stopping_leaves_no_process() -> None:
-    installed()
-    engine = engine_of()
+    engine = engine_of(tiny_llama())
 
     async def scenario() -> list[psutil.Process]:
         async with engine.running():
@@ -328,7 +328,6 @@ def test_stopping_leaves_no_process() -> None:
 
 
 def test_a_failed_start_is_reported_with_the_last_output() -> None:
-    installed()
     broken = vllm.create(
         vllm.Settings(
             model=str(tiny_llama()),
