@@ -1,17 +1,23 @@
 """Serves the calls of Indri's own server: text and a speaker in, a sound file and timings out."""
 
 from asyncio import get_running_loop
+from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import aclosing
+from random import choice
+from typing import Literal, Protocol
 
 import msgspec
 from aiohttp import web as aioweb
 from msgspec import Struct
 
+from core.errors import NotFound
 from core.http.client_connection import while_connected
 from core.http.routes import JSON
+from core.ids import new_id
 from pipeline.shared.settings import DEFAULT
 from pipeline.speech.file import SpeechFiles
-from pipeline.speech.voices import list_voices
+from pipeline.speech.voices import VoiceRating, list_voices
 from web.openai.json_body import decode_json, read_json
 from web.openai.limits import RequestLimit
 from web.openai.speech.door import SpeechDoor, nothing_to_speak, token_counts
@@ -19,7 +25,12 @@ from web.openai.speech.fields import SpeechFields, check_length
 
 METRICS_HEADER = "x-metrics"
 
+SAMPLE_HEADER = "x-sample-id"
+
 FILE_NAME = "speech_completion.mp3"
+
+MAX_SAMPLES = 256
+"Most samples whose voices are known for an opinion about them. The oldest is forgotten first."
 
 
 class IndriSpeechFields(Struct, frozen=True):
@@ -50,6 +61,39 @@ class IndriSpeakerText(Struct, frozen=True):
     speaker_text: str
 
 
+class IndriFeedback(Struct, frozen=True):
+    """Body of `POST /audio_feedback`."""
+
+    id: str
+    "Header `x-sample-id` of the sample."
+    feedback: Literal[1, -1]
+    "1: the voice is good; -1: it is not."
+
+
+class IndriRating(Struct, frozen=True):
+    """What the caller thinks of a voice."""
+
+    voice: str
+    good: int
+    bad: int
+
+
+class IndriRatings(Struct, frozen=True):
+    """What the caller thinks of voices."""
+
+    ratings: tuple[IndriRating, ...]
+
+
+class VoiceOpinions(Protocol):
+    """Keeps what people think of voices; `devices.registry.voice_ratings.VoiceRatings`."""
+
+    async def rate(self, voice: str, *, is_good: bool) -> None:
+        """Counts one more opinion of the caller. `voice`: its id. Raises EarshotError."""
+
+    async def ratings(self) -> Mapping[str, VoiceRating]:
+        """Returns the caller's counts by the ids of the voices. Raises StorageError."""
+
+
 class IndriMetrics(Struct, frozen=True, kw_only=True):
     """Times in seconds since the request was read, and counts; one number for each text."""
 
@@ -71,8 +115,17 @@ class IndriMetrics(Struct, frozen=True, kw_only=True):
 class IndriDoor:
     """Handles the requests of Indri's clients with all voices of this server."""
 
-    def __init__(self, speech: SpeechDoor, files: SpeechFiles, limit: RequestLimit) -> None:
+    def __init__(
+        self,
+        speech: SpeechDoor,
+        files: SpeechFiles,
+        limit: RequestLimit,
+        opinions: VoiceOpinions,
+    ) -> None:
         self.speech, self._files, self._limit = speech, files, limit
+        self._opinions = opinions
+        self._samples: OrderedDict[str, str] = OrderedDict()
+        "Id of a sample -> id of its voice."
 
     async def speakers(self, _: aioweb.Request) -> aioweb.Response:
         """Handles `GET /speakers`: the voices of the preferred engine."""
@@ -83,6 +136,43 @@ class IndriDoor:
         """Handles `POST /speaker_text`. Raises RequestError voice_not_found."""
         fields = decode_json(await read_json(request), IndriSpeakerFields)
         return _json(IndriSpeakerText(self.speech.sample_text(fields.speaker)))
+
+    async def sample_audio(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `GET /sample_audio`: a sentence by any voice of the preferred engine.
+
+        Raises OverloadedError, EngineError.
+        """
+        voices = list_voices(self._files.voices())
+        voice = choice([one.id for one in voices if one.engine == voices[0].engine])
+        fields = IndriSpeechFields(self.speech.sample_text(voice), voice)
+        async with self._limit.take():
+            response = await while_connected(request, self._make(fields))
+        sample_id = new_id("sample")
+        self._samples[sample_id] = voice
+        if len(self._samples) > MAX_SAMPLES:
+            self._samples.popitem(last=False)
+        response.headers[SAMPLE_HEADER] = sample_id
+        return response
+
+    async def feedback(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `POST /audio_feedback`. Raises RequestError; NotFound sample_not_found, also for
+        the second opinion of one sample; StorageError."""
+        fields = decode_json(await read_json(request), IndriFeedback)
+        if (voice := self._samples.get(fields.id)) is None:
+            raise NotFound(
+                f"no sample has the id {fields.id[:64]!r}, or an opinion of it was given",
+                code="sample_not_found",
+                param="id",
+            )
+        await self._opinions.rate(voice, is_good=fields.feedback > 0)
+        self._samples.pop(fields.id, None)
+        return aioweb.Response()
+
+    async def ratings(self, _: aioweb.Request) -> aioweb.Response:
+        """Handles `GET /audio_feedback`. Raises StorageError."""
+        found = await self._opinions.ratings()
+        rows = (IndriRating(voice, each.good, each.bad) for voice, each in found.items())
+        return _json(IndriRatings(tuple(rows)))
 
     async def tts(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /tts`. The file is sent as a whole, because its headers have the times.

@@ -21,7 +21,13 @@ from core.items import utf8_bytes
 from core.named_key import CALLER_KEY
 from core.ports import Clock
 from devices.registry.database import Database
-from devices.registry.tables import kept_conversations, kept_turns, named_keys, speakers
+from devices.registry.tables import (
+    kept_conversations,
+    kept_turns,
+    named_keys,
+    speakers,
+    voice_ratings,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -250,6 +256,7 @@ def delete_of_key(connection: Connection, key_id: str) -> None:
     """Deletes what a named key keeps, in the transaction that revokes the key."""
     connection.execute(delete(kept_conversations).where(_kept.owner == key_id))
     connection.execute(delete(speakers).where(speakers.c.owner == key_id))
+    connection.execute(delete(voice_ratings).where(voice_ratings.c.owner == key_id))
 
 
 def _caller() -> str:

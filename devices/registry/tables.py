@@ -159,3 +159,12 @@ voice_samples = Table(
     Column("added", UtcDateTime, nullable=False),
     Index("voice_samples_by_speaker", "speaker_id"),
 )
+
+voice_ratings = Table(
+    "voice_ratings",
+    metadata,
+    Column("owner", String(40), primary_key=True),  # a named key's id; "": the server's owner
+    Column("voice", String(128), primary_key=True),  # an id as `GET /v1/audio/voices` lists it
+    Column("good", Integer, nullable=False),
+    Column("bad", Integer, nullable=False),
+)

@@ -25,6 +25,14 @@ MAX_SHOWN_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
+class VoiceRating:
+    """How often people called samples of a voice good and bad."""
+
+    good: int
+    bad: int
+
+
+@dataclass(frozen=True, slots=True)
 class VoiceChoice:
     """A TTS engine, and one of its voices."""
 

@@ -17,6 +17,7 @@ from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
 from devices.registry.voice_learning import VoiceLearning
+from devices.registry.voice_ratings import VoiceRatings
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
 from server.config import Config
@@ -38,6 +39,8 @@ class DeviceServices:
     kept_conversations: KeptConversations
     "Conversations that persons keep. They lie in the same database."
     speakers: EnrolledSpeakers
+    voice_ratings: VoiceRatings
+    "What people think of voices. It lies in the same database."
     voice_learning: VoiceLearning
     "People whose voices the server knows. They lie in the same database."
     presence: Presence
@@ -75,6 +78,7 @@ async def device_services(
             named_keys=named_keys,
             kept_conversations=KeptConversations(database, clock, config.history.days),
             speakers=speakers,
+            voice_ratings=VoiceRatings(database),
             voice_learning=VoiceLearning(speakers, clock),
             settings=DatabaseSettingsStore(database),
             presence=presence,

@@ -189,7 +189,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     )
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
-    limits = config.limits.as_limits()
+    limits, ratings = config.limits.as_limits(), backend.devices.voice_ratings
     images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
@@ -220,7 +220,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *_text_routes(backend, chat, images, limits, pulls, removal),
             *kserve.routes(has_own_port=False),
             *speech_routes(speech),
-            *indri_routes(IndriDoor(speech, backend.speech_files, limits.speech)),
+            *indri_routes(IndriDoor(speech, backend.speech_files, limits.speech, ratings)),
             *_codec_routes(backend, spools, limits),
         ),
         willow_routes=willow_routes(willow),

@@ -50,6 +50,29 @@ def test_the_speakers_are_ids_with_a_sentence_each() -> None:
     against(scene)
 
 
+def test_a_sample_can_be_judged_once() -> None:
+    async def scene(server: Server) -> None:
+        rated: dict[str, list[int]] = {}
+        for feedback in (1, -1, 1):
+            async with server.client.get("/sample_audio") as response:
+                assert (response.status, response.content_type) == (200, "audio/mpeg")
+                sample = response.headers["x-sample-id"]
+                assert len(decode_file(await response.read()))
+            body = {"id": sample, "feedback": feedback}
+            async with server.client.post("/audio_feedback", json=body) as response:
+                assert response.status == 200
+            async with server.client.post("/audio_feedback", json=body) as response:
+                assert response.status == 404
+                assert (await error_of(response))["code"] == "sample_not_found"
+            async with server.client.get("/audio_feedback") as response:
+                ratings = (await response.json())["ratings"]
+            rated = {one["voice"]: [one["good"], one["bad"]] for one in ratings}
+        assert set(rated) <= {"tone/low", "tone/high", "tone/tief"}
+        assert [sum(counts) for counts in zip(*rated.values(), strict=True)] == [2, 1]
+
+    against(scene)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "code"),
     [
@@ -59,9 +82,11 @@ def test_the_speakers_are_ids_with_a_sentence_each() -> None:
         ("/tts", {"text": "a" * 4097, "speaker": "low"}, "string_above_max_length"),
         ("/tts", {"text": "...", "speaker": "low"}, "invalid_value"),
         ("/speaker_text", {"speaker": "nobody"}, "voice_not_found"),
+        ("/audio_feedback", {"id": "sample_1", "feedback": 2}, "invalid_value"),
+        ("/audio_feedback", {"feedback": 1}, "missing_required_parameter"),
     ],
 )
-def test_a_wrong_request_is_refused(path: str, body: dict[str, str], code: str) -> None:
+def test_a_wrong_request_is_refused(path: str, body: dict[str, object], code: str) -> None:
     async def scene(server: Server) -> None:
         async with server.client.post(path, json=body) as response:
             assert response.status == 400

@@ -6,7 +6,10 @@ from core.http.routes import JSON, Route
 from pipeline.speech.voices import VOICES_PATH
 from web.indri import (
     METRICS_HEADER,
+    SAMPLE_HEADER,
     IndriDoor,
+    IndriFeedback,
+    IndriRatings,
     IndriSpeakerFields,
     IndriSpeakers,
     IndriSpeakerText,
@@ -131,6 +134,41 @@ def indri_routes(door: IndriDoor) -> tuple[Route, ...]:
                 "unsupported_media_type",
                 "voice_not_found",
             ),
+            scope="talk",
+        ),
+        replace(
+            speech,
+            method="GET",
+            path="/sample_audio",
+            handler=door.sample_audio,
+            summary="Hear a sentence by any voice of the preferred engine, for clients of Indri's"
+            " server.",
+            request=None,
+            response_headers={SAMPLE_HEADER: "Id with which an opinion can be given."},
+        ),
+        Route(
+            "POST",
+            "/audio_feedback",
+            door.feedback,
+            "Say whether the voice of a sample is good, for clients of Indri's server.",
+            _TAG,
+            request=IndriFeedback,
+            error_codes=(
+                "invalid_json",
+                "invalid_value",
+                "missing_required_parameter",
+                "sample_not_found",
+                "unsupported_media_type",
+            ),
+            scope="talk",
+        ),
+        Route(
+            "GET",
+            "/audio_feedback",
+            door.ratings,
+            "List what the caller thinks of voices.",
+            _TAG,
+            responses={200: IndriRatings},
             scope="talk",
         ),
     )

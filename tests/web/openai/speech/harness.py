@@ -1,7 +1,14 @@
 """The speech API behind the real error handling, with a scripted voice that can be held."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -15,6 +22,7 @@ from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.voices import VoiceRating
 from server.config.sections.limits import LimitsConfig
 from serving.remote.models import RemoteModels
 from tests.pipeline.fakes import LoudVads, ToneTts
@@ -94,6 +102,20 @@ class Server:
         return AsyncOpenAI(api_key="key", base_url=f"{self.url}/v1", max_retries=0)
 
 
+class Opinions:
+    """Keeps opinions of voices in memory."""
+
+    def __init__(self) -> None:
+        self._ratings: dict[str, VoiceRating] = {}
+
+    async def rate(self, voice: str, *, is_good: bool) -> None:
+        before = self._ratings.get(voice, VoiceRating(0, 0))
+        self._ratings[voice] = VoiceRating(before.good + is_good, before.bad + (not is_good))
+
+    async def ratings(self) -> Mapping[str, VoiceRating]:
+        return self._ratings
+
+
 @asynccontextmanager
 async def door(
     tts: HeldTts, max_parallel: int, *, spare: HeldTts | None = None, voice: str = DEFAULT
@@ -110,7 +132,7 @@ async def door(
         RemoteModels(),
         lambda: SessionSettings(voice=voice),
     )
-    indri = IndriDoor(opened, reader, LimitsConfig().as_limits().speech)
+    indri = IndriDoor(opened, reader, LimitsConfig().as_limits().speech, Opinions())
     async with serving((*speech_routes(opened), *indri_routes(indri))) as client:
         yield Server(client, tts, reader)
 
