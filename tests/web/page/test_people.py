@@ -31,6 +31,7 @@ class Server(Stub):
         app = super().app()
         app.router.add_get("/v1/settings", self.settings)
         app.router.add_get("/v1/speakers", self.list_people)
+        app.router.add_post("/v1/speakers/learning", self.allow_learning)
         app.router.add_post("/v1/speakers", self.learn)
         app.router.add_post("/v1/speakers/try", self.compare)
         app.router.add_patch("/v1/speakers/{id}", self.rename)
@@ -39,6 +40,10 @@ class Server(Stub):
 
     async def settings(self, _: aioweb.Request) -> aioweb.Response:
         return aioweb.json_response({"file": "", "etag": "", "read_only": "", "fields": []})
+
+    async def allow_learning(self, request: aioweb.Request) -> aioweb.Response:
+        assert await request.json() == {"minutes": 5}
+        return aioweb.json_response({"until": "2026-11-28T12:05:00Z"})
 
     async def list_people(self, _: aioweb.Request) -> aioweb.Response:
         return aioweb.json_response({"speakers": self.people})
@@ -138,3 +143,5 @@ def test_a_voice_is_learned_tried_renamed_and_forgotten(page: Page, server: Serv
     page.get_by_test_id("person-delete-sure").click()
     expect(person).to_have_count(0)
     assert server.people == []
+    page.get_by_test_id("people-allow").click()
+    expect(note).to_contain_text('For 5 minutes, say "Learn my voice"')

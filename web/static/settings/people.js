@@ -15,6 +15,7 @@ import { canRecord, VoiceTake } from "./voice_take.js";
 
 const API = "/v1/speakers";
 const ANSWER_MS = 60_000; // the first recording may have to wait until the model is loaded
+const LEARNING_MINUTES = 5; // `people_allowed` names them
 const ENOUGH_MS = 2_000; // speech in a recording that the server learns from
 
 export class PeoplePanel {
@@ -150,7 +151,18 @@ export class PeoplePanel {
       h("input", { ...nameField(learn), id: "person-name", "data-testid": "person-name" }),
       button("people_learn", "person-learn", learn, "strong"),
       button("people_try", "person-try", () => this.#begin("try", "")),
+      button("people_allow", "people-allow", () => this.#allow()),
     );
+  }
+
+  /** Lets the assistant learn voices in conversations, for some minutes. */
+  async #allow() {
+    try {
+      await change("learning", "POST", { minutes: LEARNING_MINUTES });
+      this.#say(t("people_allowed"));
+    } catch (error) {
+      this.#refused(error);
+    }
   }
 
   /** @param {Task} task */
@@ -360,7 +372,7 @@ async function send(path, file, name) {
 
 /**
  * @param {string} id
- * @param {"PATCH" | "DELETE"} method
+ * @param {"PATCH" | "DELETE" | "POST"} method
  * @param {object} [body]
  */
 const change = (id, method, body) =>

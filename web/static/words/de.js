@@ -383,6 +383,9 @@ export const DE = {
   people_quality: "{speech} s Sprache · Pegel {level} dB · {snr} dB über dem Rauschen",
   people_next: "Gelernt. Bitte der nächste Satz.",
   people_learned: "{name} ist jetzt bekannt. Probieren Sie es aus.",
+  people_allow: "Im Gespräch lernen",
+  people_allowed:
+    "In den nächsten 5 Minuten: Sag im Gespräch „Lerne meine Stimme“. Dazu ist ein Sprachmodell nötig.",
   people_recordings: "{n} Aufnahmen",
   people_try: "Ausprobieren",
   people_say: "Sagen Sie ein, zwei Sätze.",

@@ -375,6 +375,9 @@ export const EN = {
   people_quality: "{speech} s of speech · level {level} dB · {snr} dB above the noise",
   people_next: "Learned. The next sentence, please.",
   people_learned: "{name} is known now. Try it.",
+  people_allow: "Learn in a conversation",
+  people_allowed:
+    'For 5 minutes, say "Learn my voice" in a conversation. It needs a language model.',
   people_recordings: "{n} recordings",
   people_try: "Try it",
   people_say: "Say a sentence or two.",

@@ -380,6 +380,9 @@ export const ES = {
   people_quality: "{speech} s de voz · nivel {level} dB · {snr} dB sobre el ruido",
   people_next: "Aprendida. La frase siguiente, por favor.",
   people_learned: "Ya conozco a {name}. Pruébelo.",
+  people_allow: "Aprender en una conversación",
+  people_allowed:
+    "Durante 5 minutos, diga «Aprende mi voz» en una conversación. Hace falta un modelo de lenguaje.",
   people_recordings: "{n} grabaciones",
   people_try: "Probar",
   people_say: "Diga una o dos frases.",

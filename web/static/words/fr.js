@@ -381,6 +381,9 @@ export const FR = {
   people_quality: "{speech} s de parole · niveau {level} dB · {snr} dB au-dessus du bruit",
   people_next: "C'est appris. La phrase suivante, s'il vous plaît.",
   people_learned: "{name} est maintenant connu. Essayez.",
+  people_allow: "Apprendre en conversation",
+  people_allowed:
+    "Pendant 5 minutes, dites « Apprends ma voix » dans une conversation. Il faut un modèle de langage.",
   people_recordings: "{n} enregistrements",
   people_try: "Essayer",
   people_say: "Dites une ou deux phrases.",

@@ -379,6 +379,9 @@ export const IT = {
   people_quality: "{speech} s di parlato · livello {level} dB · {snr} dB sopra il rumore",
   people_next: "Imparata. La prossima frase, per favore.",
   people_learned: "Ora conosco {name}. Provi.",
+  people_allow: "Impara in una conversazione",
+  people_allowed:
+    "Per 5 minuti, dica «Impara la mia voce» in una conversazione. Serve un modello linguistico.",
   people_recordings: "{n} registrazioni",
   people_try: "Prova",
   people_say: "Dica una o due frasi.",

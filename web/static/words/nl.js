@@ -380,6 +380,9 @@ export const NL = {
   people_quality: "{speech} s spraak · niveau {level} dB · {snr} dB boven de ruis",
   people_next: "Geleerd. Nu de volgende zin.",
   people_learned: "{name} is nu bekend. Probeer het.",
+  people_allow: "In een gesprek leren",
+  people_allowed:
+    "Zeg de komende 5 minuten in een gesprek „Leer mijn stem”. Er is een taalmodel voor nodig.",
   people_recordings: "{n} opnamen",
   people_try: "Proberen",
   people_say: "Zeg een of twee zinnen.",

@@ -381,6 +381,9 @@ export const PT = {
   people_quality: "{speech} s de fala · nível {level} dB · {snr} dB acima do ruído",
   people_next: "Aprendida. A frase seguinte, por favor.",
   people_learned: "{name} já é conhecido. Experimente.",
+  people_allow: "Aprender numa conversa",
+  people_allowed:
+    "Durante 5 minutos, diga «Aprende a minha voz» numa conversa. É preciso um modelo de linguagem.",
   people_recordings: "{n} gravações",
   people_try: "Experimentar",
   people_say: "Diga uma ou duas frases.",

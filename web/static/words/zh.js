@@ -365,6 +365,8 @@ export const ZH = {
   people_quality: "语音 {speech} 秒 · 电平 {level} dB · 高于噪声 {snr} dB",
   people_next: "学会了。请读下一句。",
   people_learned: "现在认识{name}了。试一试吧。",
+  people_allow: "在对话中学习",
+  people_allowed: "5分钟内，在对话中说“学习我的声音”。这需要语言模型。",
   people_recordings: "{n} 段录音",
   people_try: "试一试",
   people_say: "请说一两句话。",
