@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 RATES = {"small": 10_000, "large": 500}
 "Events a second: the large ones have 60 kB, and as much comes back."
-FLOOD_S = 4.0
+FLOOD_S = 2.5
 
 ASKED, TIMES = 40, 3
 """Round trips of the other client per try, and the number of tries. The best of three is compared,
