@@ -20,6 +20,8 @@ class VoiceCard(Struct, frozen=True):
     "Name for people. The engine's own; other engines may have the same."
     language: str
     "ISO 639-1 code."
+    languages: tuple[str, ...]
+    "Codes of all languages that it speaks: mostly ISO 639-1; eSpeak has more."
     gender: Gender | None
     "Gender of the voice, as its makers state it; null: unknown."
     engine: str
@@ -65,6 +67,7 @@ def voice_list(
             one.id,
             one.name,
             language or _main_language(one.languages, default_language),
+            one.languages,
             one.gender,
             one.engine,
             sample_path(one.id, language if len(one.languages) > 1 else ""),
@@ -96,8 +99,9 @@ def _default_card(engines: Mapping[str, Tts], language: str) -> VoiceCard | None
     except RequestError:
         return None
     (voice, *_) = find_voices({choice.engine: choice.tts}, choice.voice)
+    spoken = tuple(sorted({code for tts in engines.values() for code in tts.info.voices}))
     path = sample_path(DEFAULT)
-    return VoiceCard(DEFAULT, DEFAULT, language, voice.gender, voice.engine, path)
+    return VoiceCard(DEFAULT, DEFAULT, language, spoken, voice.gender, voice.engine, path)
 
 
 def _main_language(languages: tuple[str, ...], default: str) -> str:

@@ -42,11 +42,13 @@ def test_each_voice_of_each_engine_is_listed_spoken_and_heard() -> None:
                 "id": "spare/high",
                 "name": "high",
                 "language": "en",
+                "languages": ["en"],
                 "gender": "female",
                 "engine": "spare",
                 "sample": "/v1/audio/voices/spare/high/sample",
             }
             assert (voices[0]["engine"], voices[0]["gender"]) == ("tone", "male")
+            assert voices[0]["languages"] == ["de", "en"]
             assert voices[-1]["gender"] is None
             for voice in voices:
                 said = await server.post(voice=voice["id"], response_format="pcm")
