@@ -27,6 +27,7 @@ import { Downloads } from "./server/downloads.js";
 import { SettingsView } from "./settings/settings.js";
 import { Choices } from "./state/choices.js";
 import { Store } from "./state/store.js";
+import { StudioView } from "./studio/studio.js";
 import { byId } from "./view/keyed.js";
 import { scrollableByKeyboard } from "./view/scrolling.js";
 import { speakLanguage } from "./words/translate.js";
@@ -145,6 +146,7 @@ class Page {
     new DevicesView(store, this.devicesFeed, router);
     new KioskView(store, router, () => this.assistant.toggle());
     new KeysView(store, router);
+    new StudioView(store, router);
     this.settings = new SettingsView(store, router, {
       choose: (changes) => this.#choose(changes),
       audio: () => this.speaker.context(),

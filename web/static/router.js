@@ -1,7 +1,7 @@
 // The open view stands in the page's address after `#`, so that links and the back button work. The path
 // before it belongs to the server.
 
-const PATHS = new Set(["/", "/devices", "/keys", "/settings", "/kiosk"]);
+const PATHS = new Set(["/", "/devices", "/keys", "/settings", "/kiosk", "/studio"]);
 
 /** Returns the path of the open view. Anything else after `#`, such as `key=...`, is not a view. */
 function pathNow() {

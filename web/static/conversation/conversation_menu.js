@@ -4,6 +4,7 @@ import { copy } from "../view/copying.js";
 import { icon } from "../view/icon.js";
 import { byId, update } from "../view/keyed.js";
 import { Popover } from "../view/popover.js";
+import { save } from "../view/saving.js";
 import { t } from "../words/translate.js";
 import { Recording } from "./recording.js";
 import { isShown } from "./reducer.js";
@@ -105,19 +106,3 @@ export class ConversationMenu {
 
 /** @param {Event} event of a switch */
 const isOn = ({ target }) => /** @type {HTMLInputElement} */ (target).checked;
-
-/**
- * Lets the browser save a file.
- *
- * @param {string} ending
- * @param {string} type
- * @param {string | Blob} content
- */
-function save(ending, type, content) {
-  const link = /** @type {HTMLAnchorElement} */ (byId("download"));
-  const address = URL.createObjectURL(new Blob([content], { type }));
-  const day = new Date().toISOString().slice(0, 10);
-  update(link, { href: address, download: `earshot-${day}.${ending}` });
-  link.click();
-  URL.revokeObjectURL(address);
-}

@@ -12,12 +12,14 @@ export class Refused extends Error {
    * @param {string} code
    * @param {string} message
    * @param {number | null} [retryAfterS]
+   * @param {string | null} [param] name of the field that the server refused
    */
-  constructor(status, code, message, retryAfterS = null) {
+  constructor(status, code, message, retryAfterS = null, param = null) {
     super(message);
     this.status = status;
     this.code = code;
     this.retryAfterS = retryAfterS;
+    this.param = param;
   }
 }
 
@@ -55,6 +57,29 @@ export async function getJson(path, options) {
   const deadline = new Deadline(options?.limitMs ?? ANSWER_MS, options?.signal);
   const response = await ask(path, options, deadline);
   return deadline.guard(response.json());
+}
+
+/**
+ * Yields the bytes of an answer as they come. Rejects as `request` does, also if the next bytes take
+ * longer than `limitMs`.
+ *
+ * @param {string} path
+ * @param {Options} options
+ */
+export async function* bytesOf(path, { limitMs = ANSWER_MS, ...options }) {
+  const deadline = new Deadline(limitMs, options.signal);
+  try {
+    const { body } = await ask(path, options, deadline);
+    const reader = /** @type {ReadableStream<Uint8Array>} */ (body).getReader();
+    for (;;) {
+      deadline.extend(limitMs);
+      const { value, done } = await deadline.guard(reader.read());
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    deadline.end(new Refused(0, "closed", ""));
+  }
 }
 
 /**
@@ -249,7 +274,7 @@ function parseBlock(block) {
 /** Returns the error of a response that is not 2xx. @param {Response} response */
 async function refusal(response) {
   const retryAfter = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
-  /** @type {{ code?: string, message?: string }} */
+  /** @type {{ code?: string, message?: string, param?: string | null }} */
   let error = {};
   try {
     error = (await response.json()).error ?? {};
@@ -261,5 +286,6 @@ async function refusal(response) {
     error.code ?? `http_${response.status}`,
     error.message ?? response.statusText,
     Number.isFinite(retryAfter) ? retryAfter : null,
+    error.param,
   );
 }

@@ -7,6 +7,8 @@ const SPEAK_MS = 30_000; // a neural voice may have to load first
 export class SampleVoice {
   /** @type {AudioBufferSourceNode | null} */
   #playing = null;
+  /** What is asked for now; null: nothing. @type {object | null} */
+  #asked = null;
 
   /**
    * @param {() => AudioContext} audio returns the page's AudioContext
@@ -17,6 +19,12 @@ export class SampleVoice {
     this.audio = audio;
     this.speaker = speaker;
     this.onFailed = onFailed;
+  }
+
+  /** Stops what is spoken now, and what has not come yet. */
+  stop() {
+    this.#playing?.stop();
+    this.#playing = this.#asked = null;
   }
 
   /**
@@ -43,14 +51,15 @@ export class SampleVoice {
   async hear(path, options) {
     /** @type {AudioContext & { setSinkId?: (id: string) => Promise<void> }} */
     const context = this.audio();
-    this.#playing?.stop();
-    this.#playing = null;
+    this.stop();
+    const asked = (this.#asked = { path });
     try {
       // Without the chosen speaker, as in Firefox, the system's is heard.
       await context.setSinkId?.(this.speaker()).catch(() => undefined);
       const response = await request(path, { limitMs: SPEAK_MS, ...options });
       const source = context.createBufferSource();
       source.buffer = await context.decodeAudioData(await response.arrayBuffer());
+      if (this.#asked !== asked) return; // stopped meanwhile
       source.connect(context.destination);
       source.start();
       this.#playing = source;

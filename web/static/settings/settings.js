@@ -130,7 +130,11 @@ export class SettingsView {
     this.downloads.look();
     readDevices().then(() => this.#draw());
     this.people.load();
-    this.#voices.load().then(() => this.#draw());
+    // Without the list the settings keep the names that the server gave them.
+    this.#voices.load().then(
+      () => this.#draw(),
+      () => undefined,
+    );
     loadSettingTexts(this.store.state.language).then(() => this.#draw());
   }
 

@@ -6,21 +6,23 @@ import { languageName, t } from "../words/translate.js";
 const VOICES = "/v1/audio/voices";
 
 /**
- * @typedef {{ id: string, name: string, language: string, gender: "female" | "male" | null,
- *   engine: string }} Voice as the server lists it
+ * @typedef {{ id: string, name: string, language: string, languages: string[],
+ *   gender: "female" | "male" | null, engine: string }} Voice as the server lists it
  */
 
 export class VoiceList {
   /** @type {Map<string, Voice>} by id; empty until they are loaded, or if the key may not speak */
   #voices = new Map();
 
+  /** Loads the voices. Rejects with `Refused`; then those of the last time stay. */
   async load() {
-    try {
-      const { voices } = await getJson(VOICES);
-      this.#voices = new Map(voices.map((/** @type {Voice} */ one) => [one.id, one]));
-    } catch {
-      // The settings name the voices, too: the server's names stay.
-    }
+    const { voices } = await getJson(VOICES);
+    this.#voices = new Map(voices.map((/** @type {Voice} */ one) => [one.id, one]));
+  }
+
+  /** Returns all voices, the server's own choice first. */
+  all() {
+    return [...this.#voices.values()];
   }
 
   /**
@@ -37,14 +39,22 @@ export class VoiceList {
   }
 }
 
-/** Returns the path of a voice's sample. @param {string} voice @param {number} speed */
-export function samplePath(voice, speed) {
+/**
+ * Returns the path of a voice's sample.
+ *
+ * @param {string} voice
+ * @param {number} speed
+ * @param {string} [language] of the sentence, for a voice that speaks several; empty: its own
+ */
+export function samplePath(voice, speed, language) {
   const id = voice.split("/").map(encodeURIComponent).join("/");
-  return `${VOICES}/${id}/sample?speed=${speed}`;
+  const path = `${VOICES}/${id}/sample?speed=${speed}`;
+  return language ? `${path}&language=${language}` : path;
 }
 
+/** Returns engine and gender of a voice. @param {Voice} voice */
+export const aboutVoice = ({ engine, gender }) =>
+  [engine, gender && t(`voice_${gender}`)].filter(Boolean).join(", ");
+
 /** @param {Voice} voice */
-function named({ name, language, gender, engine }) {
-  const about = [engine, gender && t(`voice_${gender}`)].filter(Boolean).join(", ");
-  return `${languageName(language)}: ${name} (${about})`;
-}
+const named = (voice) => `${languageName(voice.language)}: ${voice.name} (${aboutVoice(voice)})`;

@@ -118,9 +118,14 @@ export function formatSeconds(seconds) {
   return new Intl.NumberFormat(current, { style: "unit", unit }).format(value);
 }
 
-/** Returns a number with at most one decimal, as the language writes it. @param {number} value */
-export function formatNumber(value) {
-  return new Intl.NumberFormat(current, { maximumFractionDigits: 1 }).format(value);
+/**
+ * Returns a number as the language writes it.
+ *
+ * @param {number} value
+ * @param {number} [decimals] at most so many
+ */
+export function formatNumber(value, decimals = 1) {
+  return new Intl.NumberFormat(current, { maximumFractionDigits: decimals }).format(value);
 }
 
 /** Returns a moment today as its time, an older one as its date. @param {string} iso */

@@ -116,11 +116,11 @@ class Opinions:
         return self._ratings
 
 
-@asynccontextmanager
-async def door(
+def speech_door(
     tts: HeldTts, max_parallel: int, *, spare: HeldTts | None = None, voice: str = DEFAULT
-) -> AsyncIterator[Server]:
-    """Runs the door. spare: a second engine. voice: that of the caller's key."""
+) -> tuple[SpeechDoor, SpeechFiles]:
+    """Returns a door, and what makes its files. spare: a second engine. voice: that of the caller's
+    key."""
     voices = {"default": tts, "tone": tts} | ({"spare": spare} if spare else {})
     engines = EngineSet(LoudVads(), {}, {}, voices)
     reader = SpeechFiles(engines, max_parallel=max_parallel)
@@ -132,6 +132,15 @@ async def door(
         RemoteModels(),
         lambda: SessionSettings(voice=voice),
     )
+    return opened, reader
+
+
+@asynccontextmanager
+async def door(
+    tts: HeldTts, max_parallel: int, *, spare: HeldTts | None = None, voice: str = DEFAULT
+) -> AsyncIterator[Server]:
+    """Runs a door; the arguments are those of `speech_door`."""
+    opened, reader = speech_door(tts, max_parallel, spare=spare, voice=voice)
     indri = IndriDoor(opened, reader, LimitsConfig().as_limits().speech, Opinions())
     async with serving((*speech_routes(opened), *indri_routes(indri))) as client:
         yield Server(client, tts, reader)
