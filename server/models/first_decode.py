@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from core.audio import Pcm
-from core.errors import EarshotError, EngineError, expected_failure
+from core.errors import EarshotError
 from core.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrItem
 from server.commands.models.bench import SENTENCES, synthesize
 from server.compose.choices import PlacementInputs, choose_one, find_offers, offer_inputs
 from server.config import Config
+from server.models.one_worker import run_one_worker
 from serving.asr.model import AsrWorkerPool
 from serving.asr.scheduling import DecodePriority
 from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
@@ -102,19 +103,8 @@ def decode_timer(clock: Clock, metrics: Metrics) -> DecodeTimer:
 
     async def time_decode(offer: LoadableModel) -> float:
         pcm = await synthesize(SENTENCES[1])
-        pool = AsrWorkerPool(replace(offer, workers=offer.workers[:1]), clock, metrics)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                running = tasks.create_task(pool.run(), name="first-decode")
-                fastest_s = await _faster_decode_s(pool, pcm, clock)
-                running.cancel()
-        except ExceptionGroup as group:
-            # The worker and the call that waits for it fail with the same error.
-            error = expected_failure(group)
-            if error is None:
-                raise
-            raise EngineError("asr", offer.name, str(error)) from group
-        return 1000 * fastest_s
+        async with run_one_worker(offer, clock, metrics) as pool:
+            return 1000 * await _faster_decode_s(pool, pcm, clock)
 
     return time_decode
 
