@@ -26,7 +26,7 @@ from serving.placement.choose import (
 )
 from serving.placement.hardware import Hardware, detect_hardware
 from serving.placement.offers import LoadableModel, OfferInputs, asr_model_offers
-from serving.placement.sherpa import SHERPA, find_sherpa, with_folder
+from serving.placement.sherpa import SHERPA, SherpaWeights, find_sherpa, with_folder
 
 INSTALLED_LLMS = {"llama_cpp": "installation", "vllm": "environment"}
 "Language models that `earshot engines install` installs -> option that names their folder."
@@ -47,6 +47,8 @@ class PlacementInputs:
     "Whisper models found in the models folder."
     engines: Mapping[EngineKind, list[EngineAvailability]] = field(repr=False)
     "Engines by kind, installed or not."
+    sherpa: tuple[SherpaWeights, ...] = ()
+    "Models of sherpa-onnx found in the models folder."
 
 
 def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInputs:
@@ -56,6 +58,7 @@ def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInp
         detect_hardware(os.environ.get("CUDA_VISIBLE_DEVICES")),
         find_whisper(_folder(models_dir)),
         {kind: available(kind) for kind in kinds},
+        find_sherpa(_folder(models_dir)),
     )
 
 
@@ -81,7 +84,9 @@ def choose_one(config: Config, kind: EngineKind, inputs: PlacementInputs) -> Eng
     wanted = preference(config, kind)
     if kind == "endpoint" and wanted.engine in (AUTO, SMART_TURN):
         wanted = replace(wanted, options=_with_turn_detector(wanted.options, models_dir))
-    choice = select_engine(kind, wanted, inputs.engines[kind], inputs.weights, inputs.hardware)
+    choice = select_engine(
+        kind, wanted, inputs.engines[kind], inputs.weights, inputs.hardware, inputs.sherpa
+    )
     match kind:
         case "tts":
             options = with_pulled(choice.name, choice.options, models_dir)

@@ -52,10 +52,14 @@ def read_benchmarks(models_dir: Path) -> dict[str, ModelBenchmark]:
 
 def save_benchmark(models_dir: Path, name: str, benchmark: ModelBenchmark) -> None:
     """Adds the benchmark of one model to the file, or replaces it. Raises OSError."""
-    benchmarks = {**read_benchmarks(models_dir), name: benchmark}
-    file = models_dir / FILE
+    replace_json(models_dir / FILE, {**read_benchmarks(models_dir), name: benchmark})
+
+
+def replace_json(file: Path, value: object) -> None:
+    """Writes a value as JSON. The file has the old or the new content at any time. Raises
+    OSError."""
     new_file = file.with_suffix(".new")
-    new_file.write_bytes(format_json(encode_json(benchmarks)))
+    new_file.write_bytes(format_json(encode_json(value)))
     new_file.replace(file)
 
 

@@ -19,7 +19,12 @@ from serving.placement.ct2_header import (
     read_weights_file,
 )
 from serving.placement.hardware import Hardware
-from serving.placement.sherpa import SCHEME, SHERPA
+from serving.placement.recordings import (
+    RecordingsBenchmark,
+    benchmark_of,
+    read_recordings_benchmarks,
+)
+from serving.placement.sherpa import SCHEME, SHERPA, SherpaWeights
 from serving.placement.whisper import CPU, asr_memory, place_model
 
 KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
@@ -112,6 +117,8 @@ class WhisperWeights:
     "False: it knows English only."
     damage: str = ""
     "Why its file cannot be loaded; empty if nothing is known against it."
+    on_recordings: RecordingsBenchmark | None = None
+    "Word errors and times on the user's recordings; None: it was not measured with any."
 
     @property
     def is_candidate(self) -> bool:
@@ -183,11 +190,19 @@ def find_whisper(models_dir: Path) -> tuple[WhisperWeights, ...]:
         folders = sorted(models_dir.iterdir())
     except OSError as error:
         raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
-    measured = read_benchmarks(models_dir)
-    return tuple(
-        replace(weights_at(folder), measured=measured.get(folder.name))
+    measured, on_recordings = read_benchmarks(models_dir), read_recordings_benchmarks(models_dir)
+    found = [
+        weights_at(folder)
         for folder in folders
         if not folder.name.startswith(".") and _has_whisper(folder)
+    ]
+    return tuple(
+        replace(
+            model,
+            measured=measured.get(model.name),
+            on_recordings=benchmark_of(on_recordings, model.path, model.size_mb),
+        )
+        for model in found
     )
 
 
@@ -237,9 +252,10 @@ def select_engine(
     engines: Sequence[EngineAvailability],
     weights: Sequence[WhisperWeights],
     hardware: Hardware,
+    sherpa: Sequence[SherpaWeights] = (),
 ) -> EngineSelection:
     """Returns the engine for one kind. `engines`: the result of `registry.available(kind)`.
-    `weights`: the result of `find_whisper`.
+    `weights`: the result of `find_whisper`. `sherpa`: that of `find_sherpa`.
 
     Raises EngineMissing when the engine, or everything that `auto` could choose, is not installed;
     ConfigError for an unknown model.
@@ -252,7 +268,10 @@ def select_engine(
     candidates = [model for model in weights if model.is_candidate]
     if kind == "asr" and candidates and installed.get(WHISPER):
         has_torch = installed.get(WHISPER_TORCH, False) and not preference.options
-        return _select_whisper(preference, candidates, hardware, has_torch=has_torch)
+        choice = _select_whisper(preference, candidates, hardware, has_torch=has_torch)
+        if not installed.get(SHERPA) or preference.options:
+            return choice
+        return _better_sherpa(choice, preference.language, weights, hardware, sherpa) or choice
     path_needing = {engine.name for engine in engines if engine.needs_path}
     for name, why in PREFERRED[kind]:
         if name == ENGLISH_VOICE and preference.language != ENGLISH:
@@ -383,6 +402,36 @@ def _select_whisper(
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
         return EngineSelection("asr", WHISPER_TORCH, {"model": benchmark.checkpoint}, why)
     return EngineSelection("asr", WHISPER, {"model": str(best.path), **preference.options}, why)
+
+
+def _better_sherpa(
+    choice: EngineSelection,
+    language: str,
+    weights: Sequence[WhisperWeights],
+    hardware: Hardware,
+    sherpa: Sequence[SherpaWeights],
+) -> EngineSelection | None:
+    """Returns the model of sherpa-onnx that did better than the chosen Whisper on the user's own
+    recordings; None if none did, or if the two were not measured alike."""
+    whisper = next((model for model in weights if str(model.path) == choice.options["model"]), None)
+    if choice.name != WHISPER or whisper is None or whisper.on_recordings is None:
+        return None
+    former = whisper.on_recordings
+    if (former.language, former.device) != (language, device_name(hardware)):
+        return None
+    better = [
+        (model, found)
+        for model in sherpa
+        if (found := model.on_recordings) is not None and found.is_better_than(former)
+    ]
+    if not better:
+        return None
+    best, found = min(better, key=lambda pair: (pair[1].word_errors_percent, pair[1].p50_ms))
+    why = (
+        f"measured on your recordings: {best.name} makes {found.summary()} per utterance,"
+        f" {whisper.name} {former.summary()}"
+    )
+    return EngineSelection("asr", SHERPA, {"model": str(best.path)}, why)
 
 
 class WhisperChoice(NamedTuple):

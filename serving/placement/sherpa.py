@@ -1,11 +1,16 @@
 """Models of sherpa-onnx in the models folder: how they are found and named, and their memory."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import ConfigError
 from engines.asr.sherpa.releases import PREFIX
+from serving.placement.recordings import (
+    RecordingsBenchmark,
+    benchmark_of,
+    read_recordings_benchmarks,
+)
 
 SHERPA = "sherpa"
 "Name of the engine that runs models of sherpa-onnx."
@@ -27,6 +32,8 @@ class SherpaWeights:
     path: Path
     size_mb: float
     "Size of its weights on disk."
+    on_recordings: RecordingsBenchmark | None = None
+    "Word errors and times on the user's recordings; None: it was not measured with any."
 
     @property
     def name(self) -> str:
@@ -52,10 +59,15 @@ def find_sherpa(models_dir: Path) -> tuple[SherpaWeights, ...]:
         folders = sorted(models_dir.iterdir())
     except OSError as error:
         raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
-    return tuple(
+    benchmarks = read_recordings_benchmarks(models_dir)
+    found = [
         sherpa_at(folder)
         for folder in folders
         if not folder.name.startswith(".") and holds_sherpa(folder)
+    ]
+    return tuple(
+        replace(model, on_recordings=benchmark_of(benchmarks, model.path, model.size_mb))
+        for model in found
     )
 
 
