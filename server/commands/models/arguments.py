@@ -26,15 +26,33 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     bench = _action(
         actions,
         "bench",
-        ("measure both Whisper engines with a model; the setting auto then selects the faster one"),
+        (
+            "measure both Whisper engines with a model, or with --recordings all recognisers; the"
+            " setting auto then selects the better one"
+        ),
     )
-    bench.add_argument("name", metavar="NAME")
+    bench.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        default="",
+        help="name of the model; with --recordings default: all recognisers",
+    )
     bench.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
         nargs="?",
         default="",
         help="the checkpoint of the same model, for whisper_torch",
+    )
+    bench.add_argument(
+        "--recordings",
+        type=Path,
+        metavar="FOLDER",
+        help=(
+            "folder with recordings and transcripts.tsv (path, perhaps language, text): measure"
+            " word errors, times and memory with them (needs the extra bench)"
+        ),
     )
     _add_json_option(bench)
     doctor = _action(actions, "doctor", "check whether models are complete, load and decode")

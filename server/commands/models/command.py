@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitC
             case "convert":
                 return _convert(options, _models_dir(options, read_config))
             case "bench":
-                return _bench(options, _models_dir(options, read_config))
+                return _bench(options, read_config())
             case "rm":
                 return _remove(options, _models_dir(options, read_config))
             case _:
@@ -381,7 +381,12 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     return ExitCode.OK
 
 
-def _bench(options: argparse.Namespace, models_dir: Path) -> ExitCode:
+def _bench(options: argparse.Namespace, config: Config) -> ExitCode:
+    models_dir = _models_dir(options, lambda: config)
+    if options.recordings is not None:
+        return _bench_recordings(options, config, models_dir)
+    if not options.name:
+        raise ConfigError("bench: name a model, or give --recordings FOLDER")
     from server.commands.models.bench import as_lines, measure
 
     progress = ProgressBar(sys.stderr, "utterances")
@@ -391,6 +396,30 @@ def _bench(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     else:
         print("\n".join(as_lines(result)))
     return ExitCode.OK
+
+
+def _bench_recordings(options: argparse.Namespace, config: Config, models_dir: Path) -> ExitCode:
+    if options.checkpoint:
+        raise ConfigError("bench: --recordings takes one NAME at most, and no CHECKPOINT")
+    try:
+        from server.commands.models.recordings import as_lines, measure
+    except ModuleNotFoundError as error:
+        from bench.cli import EXTRA
+
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA:
+            raise
+        raise ModelsError(
+            f"bench --recordings needs the package {missing}: `earshot extras add bench`"
+        ) from error
+    progress = ProgressBar(sys.stderr, "utterances")
+    report = measure(config, models_dir, options.recordings.expanduser(), options.name, progress)
+    if options.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        print("\n".join(as_lines(report)))
+    has_result = any(result.measured is not None for result in report.models)
+    return ExitCode.OK if has_result else ExitCode.CANNOT_RUN
 
 
 def _doctor(options: argparse.Namespace, models_dir: Path) -> ExitCode:
