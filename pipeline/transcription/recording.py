@@ -1,7 +1,7 @@
 """Transcribes whole recordings, for every door that takes audio as a file or an upload."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -46,6 +46,9 @@ MAX_ATTEMPTS = 4
 """Attempts for a segment that is refused while others of its recording have results, whose work
 would otherwise be lost."""
 
+
+SegmentListener: TypeAlias = Callable[[AudioSegment], Awaitable[None]]
+"Called with each segment of a recording, in order."
 
 _Outcome: TypeAlias = AsrResult | EngineError | OverloadedError
 "Result of a decode, or the error that its reader raises: raised in a task, it would end the group."
@@ -111,6 +114,10 @@ class Transcriber:
         Raises NotFound model_not_found."""
         return self._engines.fallback_padding(model, options.padding)
 
+    def has_word_times(self, model: str) -> bool:
+        """Returns whether the model gives the times of words. Raises NotFound model_not_found."""
+        return "timestamps" in self._engines.recogniser(model, param="model").info.supports
+
     def name_of(self, model: str) -> str:
         """Returns the recogniser's own name, for replies. Raises NotFound model_not_found."""
         return self._engines.recogniser_name(model)
@@ -123,12 +130,15 @@ class Transcriber:
         *,
         priority: DecodePriority = DecodePriority.BATCH,
         eager: bool = False,
+        on_segment: SegmentListener | None = None,
     ) -> AsyncIterator["RecordingTranscription"]:
         """Opens a recording to push audio into. Leaving the context early cancels unfinished
         decodes.
 
-        `eager`: for audio that arrives as it is spoken; see `PauseDecoder`. Raises the errors of
-        `check`, and OverloadedError when the wait would be too long or the server is draining.
+        `eager`: for audio that arrives as it is spoken; see `PauseDecoder`. `on_segment`: gets each
+        segment before it is recognised, and holds the recording up while it waits. Raises the
+        errors of `check`, and OverloadedError when the wait would be too long or the server is
+        draining.
         """
         self._under_way.check_open()
         self.check(model, options)
@@ -150,6 +160,7 @@ class Transcriber:
                     tasks,
                     criterion=criterion,
                     is_eager=eager,
+                    on_segment=on_segment,
                 )
                 try:
                     yield recording
@@ -172,9 +183,11 @@ class RecordingTranscription:
         *,
         criterion: NoSpeechCriterion,
         is_eager: bool,
+        on_segment: SegmentListener | None,
     ) -> None:
         self._recogniser, self._options, self._priority = recogniser, options, priority
         self._segmenter, self._tasks, self._is_eager = segmenter, tasks, is_eager
+        self._on_segment = on_segment
         self._block = ms_to_samples(EAGER_BLOCK_MS if is_eager else BLOCK_MS, ASR_RATE_HZ)
         self._waiting: list[Pcm] = []
         self._samples = 0
@@ -280,6 +293,8 @@ class RecordingTranscription:
 
     async def _recognise(self, segment: AudioSegment) -> None:
         self._raise_if_failed()
+        if self._on_segment is not None:
+            await self._on_segment(segment)
         if self._criterion is NoSpeechCriterion.BOTH and segment.evidence.is_none:
             result = None
         else:

@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 
@@ -56,6 +57,10 @@ def missing_lead(before_speech: int) -> int:
     return max(0, _LEAD - before_speech)
 
 
+VadFrame: TypeAlias = tuple[int, int, float]
+"A frame that a VAD judged: its first sample, one past its last, the probability of speech."
+
+
 @dataclass(frozen=True, slots=True)
 class AudioSegment:
     """A part of a recording that is recognised in one call."""
@@ -69,6 +74,8 @@ class AudioSegment:
     "VAD evidence of speech in it."
     lead: int
     "Samples of silence to add before it."
+    vad_frames: tuple[VadFrame, ...] = ()
+    "The VAD's judgement of its frames, and maybe of some before it."
 
 
 class Segmenter:
@@ -103,8 +110,8 @@ class Segmenter:
         "First sample of the recording that the VAD took for speech; None: none yet."
         self._last_end = 0
         "Sample at which the last segment ended."
-        self._vad_frames: deque[tuple[int, int, float]] = deque()
-        "VAD probability of each frame that is in no segment yet: start, end, probability."
+        self._vad_frames: deque[VadFrame] = deque()
+        "Frames that are in no segment yet."
 
     @property
     def total(self) -> int:
@@ -139,21 +146,24 @@ class Segmenter:
         kept_end = self._runs[-1][1]
         end = min(kept_end + _PAD, self.total)
         pcm = self._slice(self._begin(), end)
-        return self._segment(self._begin(), pcm, kept_end, self._evidence(end))
+        return self._segment(self._begin(), pcm, kept_end, end)
 
     def whole(self) -> AudioSegment | None:
         """Returns all audio so far as one segment; None once it exceeds the window."""
         if self.total > self._window:
             return None
-        return self._segment(0, self._buffer, self._speech_end, self._evidence(self.total))
+        return self._segment(0, self._buffer, self._speech_end, self.total)
 
-    def _segment(
-        self, start: int, pcm: Pcm, speech_end: int, evidence: NoSpeechFilter
-    ) -> AudioSegment:
-        """Returns the segment with the silence that it lacks. Only a recording itself is cut
-        tightly: later segments keep some of the pause."""
+    def _segment(self, start: int, pcm: Pcm, speech_end: int, end: int) -> AudioSegment:
+        """Returns the segment, which ends at the sample `end`, with the VAD's evidence and the
+        silence that it lacks. Only a recording itself is cut tightly: later segments keep some of
+        the pause."""
         before = _LEAD if start or self._speech_start is None else self._speech_start
-        return AudioSegment(start, pcm, speech_end, evidence, missing_lead(before))
+        frames = tuple(frame for frame in self._vad_frames if frame[0] < end)
+        evidence = NoSpeechFilter()
+        for first, last, probability in frames:
+            evidence.push(probability, last - first)
+        return AudioSegment(start, pcm, speech_end, evidence, missing_lead(before), frames)
 
     def _listen(self) -> None:
         size = self._vad.frame_samples
@@ -220,19 +230,11 @@ class Segmenter:
         inside = [(a, min(b, end)) for a, b in self._runs if a < end]
         self._runs = [(max(a, end), b) for a, b in self._runs if b > end]
         pcm = self._slice(begin, end).copy()  # a view would keep the whole buffer
-        evidence = self._evidence(end)
+        is_click = sum(b - a for a, b in inside) < _MIN_SPEECH
+        segments = [] if is_click else [self._segment(begin, pcm, inside[-1][1], end)]
         self._last_end = end
         self._forget(end)
-        is_click = sum(b - a for a, b in inside) < _MIN_SPEECH
-        return [] if is_click else [self._segment(begin, pcm, inside[-1][1], evidence)]
-
-    def _evidence(self, end: int) -> NoSpeechFilter:
-        """Returns the VAD's evidence for the audio up to `end` that is in no segment yet."""
-        evidence = NoSpeechFilter()
-        for first, last, probability in self._vad_frames:
-            if first < end:
-                evidence.push(probability, last - first)
-        return evidence
+        return segments
 
     def _slice(self, start: int, end: int) -> Pcm:
         return self._buffer[start - self._base : end - self._base]

@@ -39,6 +39,8 @@ class SpeakerPriority(IntEnum):
     "An utterance of a conversation."
     ENROLMENT = 1
     "A recording by which the server learns a voice."
+    RECORDING = 2
+    "One of the many parts of a recording whose speakers are told apart."
 
 
 SPEAKER_SCHEDULING: SchedulingPolicy[SpeakerItem] = SchedulingPolicy(
@@ -49,6 +51,8 @@ SPEAKER_SCHEDULING: SchedulingPolicy[SpeakerItem] = SchedulingPolicy(
         SpeakerPriority.TURN: PriorityRule(wait_limit_s=2.0, deadline_s=4.0),
         # HTTP clients and proxies wait for a minute.
         SpeakerPriority.ENROLMENT: PriorityRule(wait_limit_s=15.0, deadline_s=60.0),
+        # Each recording has one such request at a time, and may take an hour.
+        SpeakerPriority.RECORDING: PriorityRule(wait_limit_s=60.0, deadline_s=300.0),
     },
 )
 

@@ -38,6 +38,23 @@ class VoiceDirectory(Protocol):
         ...
 
 
+class RecordingVoices:
+    """Turns the voices of one recording into vectors, all by the same model."""
+
+    def __init__(self, model: ServedSpeakerModel, profiles: Sequence[SpeakerProfile]) -> None:
+        self._model = model
+        self.profiles = profiles
+        "People whose voices the key of the request knows."
+
+    async def vector(self, pcm: Pcm) -> VoiceVector | None:
+        """Returns the vector of a voice; None if there is too little speech.
+
+        `pcm`: 16 kHz. Raises EngineError, OverloadedError.
+        """
+        item = SpeakerItem(pcm.astype("<i2", copy=False).tobytes())
+        return vector_of(await self._model.compute(item, SpeakerPriority.RECORDING))
+
+
 class SpeakerRecognition:
     """Compares recordings with known voices, by the first usable model of the models folder.
 
@@ -64,15 +81,20 @@ class SpeakerRecognition:
         with model.hold():
             yield
 
+    @contextmanager
+    def open_recording(self, key: NamedKey | None) -> Iterator[RecordingVoices]:
+        """Opens the model for the many vectors of one recording, and keeps it in memory meanwhile.
+        Raises EngineMissing if there is no model."""
+        model = self._usable_model()
+        with model.hold():
+            yield RecordingVoices(model, self._voices.profiles(key, model.offer.name))
+
     async def listen(self, pcm: Pcm, priority: SpeakerPriority) -> tuple[str, SpeakerResult]:
         """Returns the name of the model, and the vector and the quality of a recording.
 
         `pcm`: 16 kHz. Raises EngineMissing if there is no model, EngineError, OverloadedError.
         """
-        model = self._model()
-        if model is None:
-            why = "there is no model that hears who speaks; `earshot models pull ge2e` fetches one"
-            raise EngineMissing("speaker", GE2E, why)
+        model = self._usable_model()
         item = SpeakerItem(pcm.astype("<i2", copy=False).tobytes())
         return model.offer.name, await model.compute(item, priority)
 
@@ -104,6 +126,13 @@ class SpeakerRecognition:
         parts = [vector for _, result in heard if (vector := vector_of(result)) is not None]
         profiles = self._voices.profiles(key, heard[0][0]) if heard else ()
         return confirmed_speaker(parts, profiles)
+
+    def _usable_model(self) -> ServedSpeakerModel:
+        model = self._model()
+        if model is None:
+            why = "there is no model that hears who speaks; `earshot models pull ge2e` fetches one"
+            raise EngineMissing("speaker", GE2E, why)
+        return model
 
     def _model(self) -> ServedSpeakerModel | None:
         usable = (model for name in self._models if (model := self._models.get(name)))

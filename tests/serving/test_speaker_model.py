@@ -52,6 +52,14 @@ def test_a_worker_computes_the_vector_of_an_utterance(tmp_path: Path) -> None:
             result = await model.compute(_item(2), SpeakerPriority.TURN)
             nothing = await model.compute(_item(0.1), SpeakerPriority.TURN)
             assert model.state == "loaded"
+            with SpeakerRecognition(models, NobodyKnown()).open_recording(None) as voices:
+                vector = await voices.vector(buzz_pcm(2))
+                assert await voices.vector(buzz_pcm(0.1)) is None
+                assert list(voices.profiles) == []
+                assert model.uses == 1  # it is held between two vectors
+            assert model.uses == 0
+        assert vector is not None
+        assert vector.astype("<f4").tobytes() == result.vector
         assert len(result.vector) == 4 * 8
         assert result.quality.speech_ms >= 1800
         assert nothing.vector == b""
@@ -70,5 +78,7 @@ def test_a_server_without_the_weights_has_no_such_model(tmp_path: Path) -> None:
         assert recognition.count_people(None) == 0
         with pytest.raises(EngineMissing, match="`earshot models pull ge2e` fetches one"):
             await recognition.listen(np.zeros(ASR_RATE_HZ, np.int16), SpeakerPriority.TURN)
+        with pytest.raises(EngineMissing), recognition.open_recording(None):
+            pytest.fail("it was opened")
 
     asyncio.run(main())

@@ -1,0 +1,1 @@
+"""Finds out who speaks when in a recording."""
