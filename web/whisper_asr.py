@@ -66,7 +66,8 @@ class WhisperServiceQuery(Struct, frozen=True, kw_only=True):
     word_timestamps: bool = False
     encode: bool = True
     diarize: Annotated[
-        bool, Meta(description="true is refused, because no engine here distinguishes speakers.")
+        bool,
+        Meta(description="true is refused: only `diarized_json` of OpenAI's API has speakers."),
     ] = False
 
 
@@ -205,7 +206,8 @@ def _read_query(parameters: Mapping[str, str]) -> WhisperServiceQuery:
     )
     if query.diarize:
         raise RequestError(
-            "No engine here distinguishes speakers: leave 'diarize' out.",
+            "This path does not tell speakers apart. Leave 'diarize' out, or use"
+            " /v1/audio/transcriptions with response_format=diarized_json.",
             code="unsupported_parameter",
             param="diarize",
         )

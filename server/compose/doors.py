@@ -318,6 +318,7 @@ def _transcription_door(
         decoder,
         limits.transcriptions,
         backend.engines.remote,
+        backend.session_services.speakers,
     )
 
 

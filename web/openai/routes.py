@@ -330,8 +330,8 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/audio/transcriptions",
             door.transcriptions,
-            "Convert speech to text. `response_format` selects JSON, plain text or subtitles;"
-            " `stream` selects server-sent events.",
+            "Convert speech to text. `response_format` selects JSON, plain text, subtitles, or"
+            " JSON that says who speaks; `stream` selects server-sent events.",
             _TAG,
             request=TranscriptionForm,
             request_content_types=(FORM,),

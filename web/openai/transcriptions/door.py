@@ -19,6 +19,7 @@ from media.files.decode import FileDecoder, FileLimits
 from media.files.upload_spool import UploadSpool, UploadSpools
 from pipeline.transcription.recording import RecordingTranscription, Transcriber
 from serving.remote.models import RemoteModel, RemoteModels, RemotePath
+from serving.speaker.recognition import SpeakerRecognition
 from web.openai.limits import RequestLimit
 from web.openai.models import ModelCardSource, model, model_list
 from web.openai.remote import send_answer
@@ -31,6 +32,7 @@ from web.openai.transcriptions.multipart import (
     read_form,
 )
 from web.openai.transcriptions.request import TranscriptionRequest, transcription, translation
+from web.openai.transcriptions.speakers import SpeakersOfRequests
 from web.openai.transcriptions.sse import stream_transcription
 from web.openai.transcriptions.validation import is_known
 from web.whisper_asr import WhisperServiceDoor
@@ -64,16 +66,19 @@ class AudioDoor:
         decoder: FileDecoder,
         limit: RequestLimit,
         remote: RemoteModels,
+        recognition: SpeakerRecognition | None,
         *,
         max_duration_s: float = 2 * 3600,
     ) -> None:
         """Takes the parts that handle an upload.
 
         remote: models of other servers, which come before our own of the same name.
+        recognition: recognises speakers by their voices; None: not at all.
         max_duration_s: longest recording that is accepted, in seconds.
         """
         self._transcriber, self._models, self._spools = transcriber, models, spools
         self._decoder, self._limit, self._remote = decoder, limit, remote
+        self._speakers = SpeakersOfRequests(recognition, spools, decoder)
         self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
         self.whisper_service = WhisperServiceDoor(transcriber, spools, decoder, self._limits, limit)
 
@@ -124,18 +129,28 @@ class AudioDoor:
     async def _transcribe(
         self, request: aioweb.Request, spool: UploadSpool, job: TranscriptionRequest
     ) -> aioweb.StreamResponse:
+        is_diarized = job.response_format == "diarized_json"
+        if is_diarized and not self._transcriber.has_word_times(job.model):
+            # Then each segment of the recogniser counts as one speaker's.
+            job = replace(job, options=replace(job.options, timestamps="segment"))
         self._check(job)
         used_padding = self._transcriber.fallback_padding(job.model, job.options)
         job = replace(job, used_padding=used_padding)
         headers = self._headers(job)
-        async with self._transcriber.open(job.model, job.options) as recording:
+        async with (
+            self._speakers.open(job) as speakers,
+            self._transcriber.open(
+                job.model, job.options, on_segment=speakers.take if speakers else None
+            ) as recording,
+        ):
             feed = self._feed(recording, spool)
             if job.is_streamed:
-                return await stream_transcription(request, job, recording, feed, headers)
+                return await stream_transcription(request, job, recording, feed, headers, speakers)
             async with TaskGroup() as tasks:
                 tasks.create_task(feed)
                 transcript = await recording.transcript()
-        body, content_type = answer(job, transcript)
+            times = await speakers.finish() if speakers else None
+        body, content_type = answer(job, transcript, times)
         return aioweb.Response(
             body=body, content_type=content_type, charset="utf-8", headers=headers
         )

@@ -10,8 +10,16 @@ from pipeline.transcription.options import MAX_BEAM_SIZE
 MAX_KEYWORDS = 100
 "Largest number of keywords in one request."
 
-ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
+MAX_KNOWN_SPEAKERS = 4
+"Largest number of voices that a request names, as with OpenAI's service."
+
+MAX_SPEAKER_NAME_CHARS = 64
+"Longest name of a speaker. It is repeated in each segment."
+
+TranslationFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
+ResponseFormat = Literal[TranslationFormat, "diarized_json"]
 Granularity = Literal["segment", "word"]
+Included = Literal["logprobs", "earshot.speaker"]
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Milliseconds = Annotated[int, Meta(ge=0, le=10_000)]
@@ -49,7 +57,6 @@ class CommonFields(Struct, frozen=True, kw_only=True):
             )
         ),
     ]
-    response_format: ResponseFormat = "json"
     prompt: Annotated[
         str,
         Meta(
@@ -98,10 +105,13 @@ class CommonFields(Struct, frozen=True, kw_only=True):
 class TranslationFields(CommonFields, frozen=True, kw_only=True):
     """Fields of `POST /v1/audio/translations`: any language, which is detected, into English."""
 
+    response_format: TranslationFormat = "json"
+
 
 class TranscriptionFields(CommonFields, frozen=True, kw_only=True):
     """Fields of `POST /v1/audio/transcriptions`."""
 
+    response_format: ResponseFormat = "json"
     language: Annotated[
         str,
         Meta(
@@ -122,11 +132,30 @@ class TranscriptionFields(CommonFields, frozen=True, kw_only=True):
         Meta(description="`word` only with verbose_json. Default: `segment`."),
     ] = field(default=(), name="timestamp_granularities[]")
     include: Annotated[
-        tuple[Literal["logprobs"], ...],
-        Meta(description="Additional data in the response. Only with json."),
+        tuple[Included, ...],
+        Meta(
+            description=(
+                "Additional data in the response: `logprobs` with json, `earshot.speaker` with"
+                " verbose_json."
+            )
+        ),
     ] = field(default=(), name="include[]")
+    known_speaker_names: Annotated[
+        tuple[Annotated[str, Meta(max_length=MAX_SPEAKER_NAME_CHARS)], ...],
+        Meta(
+            max_length=MAX_KNOWN_SPEAKERS,
+            description="Names of the voices in `known_speaker_references[]`.",
+        ),
+    ] = field(default=(), name="known_speaker_names[]")
+    known_speaker_references: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=MAX_KNOWN_SPEAKERS,
+            description="Recordings of single voices, 2 to 10 s each, as data URLs.",
+        ),
+    ] = field(default=(), name="known_speaker_references[]")
     stream: Annotated[
-        bool, Meta(description="Return server-sent events. Only with json and text.")
+        bool, Meta(description="Return server-sent events. Only with json, text, diarized_json.")
     ] = False
     chunking_strategy: Annotated[
         Literal["auto"] | VadChunkingStrategy,

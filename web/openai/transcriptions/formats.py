@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from engines.base import AsrPadding, Segment, TokenLogprob, Word
+from pipeline.transcription.diarisation.segments import SpeakerTimes, spoken_segments
 from pipeline.transcription.recording import Transcript
 from web.openai.transcriptions.languages import name_of
 from web.openai.transcriptions.request import TranscriptionRequest
@@ -108,6 +109,8 @@ class VerboseSegment(Struct, frozen=True):
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
+    speaker: str | UnsetType = UNSET
+    "Person who speaks longest in it, if that was asked for. Extension of Earshot."
 
 
 class VerboseWord(Struct, frozen=True):
@@ -116,6 +119,20 @@ class VerboseWord(Struct, frozen=True):
     word: str
     start: float
     end: float
+    speaker: str | UnsetType = UNSET
+    "Person who says it, if that was asked for. Extension of Earshot."
+
+
+class DiarizedSegment(Struct, frozen=True, tag="transcript.text.segment"):
+    """Words that one person said without a break. Also the event for them in a stream. Times are in
+    seconds."""
+
+    id: str
+    start: float
+    end: float
+    text: str
+    speaker: str
+    "Name of a known voice; A, B, ... for others, in the order in which they first speak."
 
 
 class TranscriptionResponse(Struct, frozen=True, kw_only=True):
@@ -139,8 +156,22 @@ class TranscriptionResponse(Struct, frozen=True, kw_only=True):
     usage: DurationUsage
 
 
-def answer(job: TranscriptionRequest, transcript: Transcript) -> tuple[bytes, str]:
-    """Returns the body and its content type."""
+class DiarizedResponse(Struct, frozen=True):
+    """Answer in JSON with `diarized_json`."""
+
+    task: Literal["transcribe"]
+    duration: float
+    text: str
+    segments: tuple[DiarizedSegment, ...]
+    usage: DurationUsage
+    padding: AsrPadding | UnsetType = UNSET
+    "As in `TranscriptionResponse`."
+
+
+def answer(
+    job: TranscriptionRequest, transcript: Transcript, speakers: SpeakerTimes | None = None
+) -> tuple[bytes, str]:
+    """Returns the body and its content type. `speakers`: who speaks when, if that was asked for."""
     match job.response_format:
         case "text":
             return f"{transcript.text}\n".encode(), TEXT
@@ -151,7 +182,26 @@ def answer(job: TranscriptionRequest, transcript: Transcript) -> tuple[bytes, st
         case "json":
             return msgspec.json.encode(_plain(job, transcript)), JSON
         case "verbose_json":
-            return msgspec.json.encode(_verbose(job, transcript)), JSON
+            return msgspec.json.encode(_verbose(job, transcript, speakers)), JSON
+        case "diarized_json":
+            assert speakers is not None
+            return msgspec.json.encode(_diarized(job, transcript, speakers)), JSON
+
+
+def diarized_segments(
+    segments: Sequence[Segment], words: Sequence[Word], speakers: SpeakerTimes
+) -> tuple[DiarizedSegment, ...]:
+    """Returns the segments in the form of `diarized_json`."""
+    return tuple(
+        DiarizedSegment(
+            f"seg_{number:03}",
+            _seconds(segment.start_ms),
+            _seconds(segment.end_ms),
+            segment.text,
+            segment.speaker,
+        )
+        for number, segment in enumerate(spoken_segments(segments, words, speakers), 1)
+    )
 
 
 def usage(audio_ms: float) -> DurationUsage:
@@ -185,12 +235,28 @@ def _plain(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionRe
     )
 
 
-def _verbose(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionResponse:
+def _diarized(
+    job: TranscriptionRequest, transcript: Transcript, speakers: SpeakerTimes
+) -> DiarizedResponse:
+    return DiarizedResponse(
+        "transcribe",
+        _seconds(transcript.audio_ms),
+        transcript.text,
+        diarized_segments(transcript.segments, transcript.words, speakers),
+        usage(transcript.audio_ms),
+        job.used_padding or UNSET,
+    )
+
+
+def _verbose(
+    job: TranscriptionRequest, transcript: Transcript, speakers: SpeakerTimes | None
+) -> TranscriptionResponse:
     task = job.options.task
     segments = tuple(
-        segment_json(index, segment) for index, segment in enumerate(transcript.segments)
+        segment_json(index, segment, _speaker(segment, speakers))
+        for index, segment in enumerate(transcript.segments)
     )
-    words = tuple(word_json(word) for word in transcript.words)
+    words = tuple(word_json(word, _speaker(word, speakers)) for word in transcript.words)
     return TranscriptionResponse(
         task=task,
         language=ENGLISH if task == "translate" else name_of(transcript.language),
@@ -203,7 +269,11 @@ def _verbose(job: TranscriptionRequest, transcript: Transcript) -> Transcription
     )
 
 
-def segment_json(index: int, segment: Segment) -> VerboseSegment:
+def _speaker(part: Segment | Word, speakers: SpeakerTimes | None) -> str | UnsetType:
+    return UNSET if speakers is None else speakers.speaker(part.start_ms, part.end_ms)
+
+
+def segment_json(index: int, segment: Segment, speaker: str | UnsetType = UNSET) -> VerboseSegment:
     """Returns a segment in the form of `verbose_json`. index: number of the segment, from 0."""
     return VerboseSegment(
         id=index,
@@ -216,12 +286,14 @@ def segment_json(index: int, segment: Segment) -> VerboseSegment:
         avg_logprob=segment.avg_logprob,
         compression_ratio=segment.compression_ratio,
         no_speech_prob=segment.no_speech_prob,
+        speaker=speaker,
     )
 
 
-def word_json(word: Word) -> VerboseWord:
+def word_json(word: Word, speaker: str | UnsetType = UNSET) -> VerboseWord:
     """Returns a word in the form of `verbose_json`."""
-    return VerboseWord(word.text.strip(), _seconds(word.start_ms), _seconds(word.end_ms))
+    start, end = _seconds(word.start_ms), _seconds(word.end_ms)
+    return VerboseWord(word.text.strip(), start, end, speaker)
 
 
 def _seconds(ms: float) -> float:

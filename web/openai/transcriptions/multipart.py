@@ -18,9 +18,15 @@ FILE_FIELD = "file"
 MAX_FIELD_BYTES = 64 * 1024
 "Largest field in bytes. A long prompt has 2 KiB."
 
-MAX_OTHER_FIELDS_BYTES = 2 * 1024 * 1024
-"""Largest size in bytes of all fields except the audio. Ignored fields count, too, such as ten
-seconds of a speaker's voice as a reference."""
+MAX_REFERENCE_BYTES = 1536 * 1024
+"""Largest recording of a speaker's voice in bytes, as a data URL: 10 s of 16-bit sound at 48 kHz
+have 1250 KiB."""
+
+LONG_FIELDS = {"known_speaker_references": MAX_REFERENCE_BYTES}
+"Largest size in bytes of fields that may be longer than MAX_FIELD_BYTES, by their names."
+
+MAX_OTHER_FIELDS_BYTES = 6 * 1024 * 1024
+"""Largest size in bytes of all fields except the audio: four voices. Ignored fields count, too."""
 
 MAX_PARTS = 1000
 """Largest number of parts of a form, the same as in aiohttp. A request with a hundred keywords has
@@ -121,13 +127,14 @@ class _MultipartReader:
         """Returns the text of a field. Only known fields have a limit of their own and must be
         text."""
         data, is_known = bytearray(), self._is_known(name)
+        max_bytes = LONG_FIELDS.get(name.partition("[")[0], MAX_FIELD_BYTES)
         while not part.at_eof():
             chunk = await part.read_chunk(_CHUNK_BYTES)
             self._count_bytes(len(chunk))
             data += chunk
-            if is_known and len(data) > MAX_FIELD_BYTES:
+            if is_known and len(data) > max_bytes:
                 raise PayloadTooLarge(
-                    f"'{name}' has more than {MAX_FIELD_BYTES} bytes, the limit", param=name
+                    f"'{name}' has more than {max_bytes} bytes, the limit", param=name
                 )
         return data.decode(errors="strict" if is_known else "replace")
 

@@ -10,14 +10,18 @@ from msgspec import UNSET, Struct, UnsetType
 from core.errors import EarshotError, RequestError, first_error
 from core.http.client_connection import ClientDisconnected
 from core.http.streaming import send
-from engines.base import AsrPadding, TokenLogprob
+from engines.base import AsrPadding, Segment, TokenLogprob, Word
+from pipeline.transcription.diarisation.recording import RecordingSpeakers
+from pipeline.transcription.diarisation.segments import SpeakerTimes
 from pipeline.transcription.recording import RecordingTranscription
 from pipeline.transcription.stitching import join_texts
 from web.openai.transcriptions.formats import (
+    DiarizedSegment,
     DurationUsage,
     LanguageCode,
     Logprob,
     detected_languages,
+    diarized_segments,
     logprobs,
     usage,
 )
@@ -101,17 +105,24 @@ async def stream_transcription(
     recording: RecordingTranscription,
     feed: Coroutine[None, None, float],
     headers: Mapping[str, str],
+    speakers: RecordingSpeakers | None = None,
 ) -> aioweb.StreamResponse:
-    """Answers with the text of each segment as soon as it is known.
+    """Answers with the text of each segment as soon as it is known, and at the end with the
+    segments of each speaker: who speaks is sure only when all voices were heard.
 
-    feed: pushes the audio into `recording` and returns its length in ms.
+    feed: pushes the audio into `recording` and returns its length in ms. speakers: those of the
+    recording; None if they are not asked for.
     """
     events = SseResponse(request, headers)
     try:
         async with TaskGroup() as tasks:
             feed_task = tasks.create_task(feed)
             transcript = await _send_segments(events, job, recording)
-            await events.send(transcript.done(job, await feed_task))
+            audio_ms = await feed_task
+            if speakers is not None:
+                for segment in transcript.diarized(await speakers.finish()):
+                    await events.send(segment)
+            await events.send(transcript.done(job, audio_ms))
     except* EarshotError as group:
         if not events.has_begun:
             raise
@@ -125,6 +136,8 @@ class _SentTranscript:
     def __init__(self) -> None:
         self.text, self.language = "", ""
         self.tokens: list[TokenLogprob] = []
+        self.segments: list[Segment] = []
+        self.words: list[Word] = []
 
     def add(self, text: str, language: str) -> str:
         """Adds the text of a segment and returns the delta: the text, after a space if one is
@@ -133,6 +146,9 @@ class _SentTranscript:
         self.language = self.language or language
         previous_text, self.text = self.text, join_texts([self.text, text])
         return self.text[len(previous_text) :]
+
+    def diarized(self, times: SpeakerTimes) -> tuple[DiarizedSegment, ...]:
+        return diarized_segments(self.segments, self.words, times)
 
     def done(self, job: TranscriptionRequest, audio_ms: float) -> TranscriptTextDone:
         return TranscriptTextDone(
@@ -152,6 +168,8 @@ async def _send_segments(
         if result.text:
             delta = transcript.add(result.text, result.language)
             transcript.tokens += result.tokens
+            transcript.segments += result.segments
+            transcript.words += result.words
             await events.send(
                 TranscriptTextDelta(delta, logprobs(result.tokens) if job.has_logprobs else UNSET)
             )

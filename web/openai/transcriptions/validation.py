@@ -125,6 +125,8 @@ def _describe_schema(schema: Mapping[str, Any]) -> str:
             return f"a whole number from {minimum} to {maximum}"
         case {"type": "number", "minimum": minimum, "maximum": maximum}:
             return f"a number from {minimum} to {maximum}"
+        case {"type": "string", "maxLength": maximum}:
+            return f"text of at most {maximum} characters"
         case {"type": "boolean"}:
             return "true, false"
         case {"$ref": _}:

@@ -2,8 +2,8 @@
 
 import asyncio
 import wave
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +13,9 @@ import numpy as np
 from aiohttp import ClientResponse, ClientSession, FormData
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
+from core.errors import EngineError, EngineMissing
+from core.named_key import NamedKey
+from core.speakers import SpeakerProfile, VoiceVector
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.services import EngineSet
@@ -20,6 +23,7 @@ from pipeline.transcription.recording import Transcriber
 from server.config.sections.limits import LimitsConfig
 from serving.asr.scheduling import DecodePriority
 from serving.remote.models import RemoteModels
+from serving.speaker.recognition import RecordingVoices, SpeakerRecognition
 from tests.media.files.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads, words_of
 from tests.server.http.harness import serving
@@ -119,6 +123,45 @@ def _heard(item: AsrItem) -> AsrResult:
     )
 
 
+class LevelVoices(SpeakerRecognition):
+    """Hears a voice in each level, and both in a piece with two. It waits while `is_open` is not
+    set."""
+
+    def __init__(self) -> None:
+        self.is_missing = self.is_broken = False
+        self.profiles: list[SpeakerProfile] = []
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.under_way = 0
+
+    @contextmanager
+    def open_recording(self, key: NamedKey | None) -> Iterator[RecordingVoices]:
+        if self.is_missing:
+            raise EngineMissing("speaker", "ge2e", "`earshot models pull ge2e` fetches a model")
+        opened: Any = self
+        yield opened
+
+    async def vector(self, pcm: Pcm) -> VoiceVector | None:
+        self.under_way += 1
+        try:
+            await self.is_open.wait()
+        finally:
+            self.under_way -= 1
+        if self.is_broken:
+            raise EngineError("speaker", "ge2e", "broken")
+        return voice_of(pcm)
+
+
+def voice_of(pcm: Pcm) -> VoiceVector | None:
+    """Returns the vector of sound: an axis for each level. None: less than half a second."""
+    levels = (np.abs(pcm[np.abs(pcm) >= 500]) / 1000).round().astype(np.intp)
+    if samples_to_ms(len(levels), ASR_RATE_HZ) < 500:
+        return None
+    lengths = np.bincount(levels, minlength=10).astype(np.float32)
+    vector: VoiceVector = lengths / np.linalg.norm(lengths)
+    return vector
+
+
 class Cards:
     """The models that `/v1/models` lists."""
 
@@ -137,6 +180,7 @@ class Server:
     client: ClientSession
     listener: Listener
     spools: UploadSpools
+    voices: LevelVoices
 
     @property
     def url(self) -> str:
@@ -161,13 +205,14 @@ class Server:
 
     def is_idle(self) -> bool:
         """Whether nothing is kept for any client."""
-        return (self.spools.count, self.spools.used_bytes, self.listener.under_way) == (0, 0, 0)
+        under_way = self.listener.under_way + self.voices.under_way
+        return (self.spools.count, self.spools.used_bytes, under_way) == (0, 0, 0)
 
 
 @asynccontextmanager
 async def door(folder: Path, **limits: int) -> AsyncIterator[Server]:
     spools = UploadSpools(SpoolLimits(**{"max_bytes": MAX_UPLOAD_BYTES, **limits}), folder)
-    listener = Listener()
+    listener, voices = Listener(), LevelVoices()
     engines = EngineSet(
         LoudVads(), {"default": listener, "listener": listener, "other": listener}, {}, {}
     )
@@ -178,10 +223,11 @@ async def door(folder: Path, **limits: int) -> AsyncIterator[Server]:
         ThreadDecoder(),
         LimitsConfig().as_limits().transcriptions,
         RemoteModels(),
+        voices,
         max_duration_s=MAX_DURATION_S,
     )
     async with serving(routes(opened)) as client:
-        yield Server(client, listener, spools)
+        yield Server(client, listener, spools, voices)
 
 
 Runner = Callable[[Coroutine[Any, Any, None]], None]

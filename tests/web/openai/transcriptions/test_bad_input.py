@@ -35,13 +35,6 @@ SPOKEN = wav(recording(ONE))
         ({"languages__": ["de", "xx"]}, 400, "unsupported_language", "languages[]", "de, el, en"),
         ({"languages__": ["de", "fr"]}, 400, "unsupported_language", "languages[]", "en, de"),
         ({"response_format": "xml"}, 400, "invalid_value", "response_format", "verbose_json, vtt"),
-        (
-            {"response_format": "diarized_json"},
-            400,
-            "unsupported_parameter",
-            "response_format",
-            "speakers",
-        ),
         ({"beam_size": "0"}, 400, "invalid_value", "beam_size", "from 1 to 10"),
         ({"beam_size": "1000"}, 400, "invalid_value", "beam_size", "from 1 to 10"),
         ({"beam_size": "two"}, 400, "invalid_value", "beam_size", "from 1 to 10"),

@@ -115,6 +115,7 @@ def test_the_api_description_contains_the_fields() -> None:
         ThreadDecoder(),
         LimitsConfig().as_limits().transcriptions,
         RemoteModels(),
+        None,
     )
     described = json.loads(
         msgspec.json.encode(document(routes(door), title="t", version="1", description="d"))
@@ -125,6 +126,7 @@ def test_the_api_description_contains_the_fields() -> None:
     assert form["properties"]["file"]["format"] == "binary"
     assert {"timestamp_granularities[]", "stream", "beam_size"} < set(form["properties"])
     assert form["properties"]["response_format"]["enum"] == [
+        "diarized_json",
         "json",
         "srt",
         "text",
