@@ -1,15 +1,26 @@
 """A voice in a worker process, used through the interface `Tts`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from contextlib import aclosing
 
-from core.audio import AudioFrame, samples_to_ms
-from core.errors import EngineCrashed
+from msgspec.structs import replace
+
+from core.audio import AudioFrame, Pcm, samples_to_ms
+from core.errors import EngineCrashed, EngineError, RequestError
 from engines.base import TtsInfo, WordMark
 from engines.base.listener import SOUND_UNTIL_S
-from engines.runtime.worker.payloads import SPEAK, SpeakArguments, SpeechMessage, pcm_from_bytes
-from engines.tts.text import check_speed, choose_voice, clauses_of
+from engines.runtime.worker.payloads import (
+    CONDITION,
+    FORGET_VOICE,
+    SPEAK,
+    SpeakArguments,
+    SpeechMessage,
+    VoiceMessage,
+    pcm_from_bytes,
+    pcm_to_bytes,
+)
+from engines.tts.text import UNKNOWN_VOICE, check_speed, choose_voice, clauses_of
 from serving.workers.engine_process import EngineProcess
 
 
@@ -47,14 +58,11 @@ class ProcessTts:
         start = chunk_index = 0
         async for chunk in text:
             for begin, clause in clauses_of(chunk):
-                if not (self._waits or self._process.is_ready):
-                    raise EngineCrashed("tts", self.info.name, "its process is being restarted")
                 arguments = SpeakArguments(
                     clause, language, chosen, factor, on_word is not None, _ahead_ms()
                 )
                 base_ms = samples_to_ms(start, self.info.rate_hz)
-                parts = self._process.stream(SPEAK, arguments, SpeechMessage)
-                async with aclosing(parts):
+                async with aclosing(self._parts(arguments)) as parts:
                     async for part in parts:
                         for word in part.words if on_word is not None else ():
                             assert on_word is not None
@@ -64,6 +72,65 @@ class ProcessTts:
                             yield AudioFrame(pcm, self.info.rate_hz, start)
                             start += len(pcm)
             chunk_index += 1
+
+    async def speak_clause(
+        self,
+        clause: str,
+        *,
+        language: str,
+        voice: str,
+        condition: Callable[[], Awaitable[bytes]],
+        speed: float = 1,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        """Streams one clause in a voice that was made of a recording.
+
+        `voice`: a name that no other voice ever has. `condition`: reads the voice's condition. It
+        is only called when the worker does not hold the voice. Raises EngineError, RequestError,
+        and the errors of `condition`.
+        """
+        arguments = SpeakArguments(clause, language, voice, check_speed(speed), False, _ahead_ms())
+        start = 0
+        try:
+            async with aclosing(self._frames(arguments)) as frames:
+                async for frame in frames:
+                    yield frame
+                    start = frame.end
+            return
+        except RequestError as error:
+            if error.code != UNKNOWN_VOICE or start:
+                raise
+        arguments = replace(arguments, condition=await condition())
+        async with aclosing(self._frames(arguments)) as frames:
+            async for frame in frames:
+                yield frame
+
+    async def voice_condition(self, pcm: Pcm) -> bytes:
+        """Returns the condition of the voice in a recording (see `CloningTts`)."""
+        parts = self._process.stream(CONDITION, pcm_to_bytes(pcm), VoiceMessage)
+        async with aclosing(parts):
+            async for part in parts:
+                return part.condition
+        raise EngineError("tts", self.info.name, "it made no voice of the recording")
+
+    def forget_voice(self, voice: str) -> None:
+        """Drops a voice that was made of a recording from the worker's memory. A worker that is
+        down holds none."""
+        self._process.notify(FORGET_VOICE, voice)
+
+    async def _frames(self, arguments: SpeakArguments) -> AsyncGenerator[AudioFrame, None]:
+        start = 0
+        async with aclosing(self._parts(arguments)) as parts:
+            async for part in parts:
+                pcm = pcm_from_bytes(part.pcm)
+                yield AudioFrame(pcm, self.info.rate_hz, start)
+                start += len(pcm)
+
+    async def _parts(self, arguments: SpeakArguments) -> AsyncGenerator[SpeechMessage, None]:
+        if not (self._waits or self._process.is_ready):
+            raise EngineCrashed("tts", self.info.name, "its process is being restarted")
+        async with aclosing(self._process.stream(SPEAK, arguments, SpeechMessage)) as parts:
+            async for part in parts:
+                yield part
 
 
 def _ahead_ms() -> float:

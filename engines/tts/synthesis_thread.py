@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
 from queue import PriorityQueue
+from typing import TypeVar
 
 from core.audio import AudioFrame, Pcm, samples_to_ms
 from core.errors import EarshotError, EngineError
@@ -97,6 +98,8 @@ class ClauseReceiver:
             self._is_cancelled = True
 
 
+T = TypeVar("T")
+
 ClauseSynthesizer = Callable[[str, ClauseReceiver], None]
 """Function that synthesises one clause, blocking. An exception that is not an EarshotError becomes
 an EngineError."""
@@ -141,6 +144,10 @@ class ThreadedSynthesis:
                             yield AudioFrame(part.pcm, self._info.rate_hz, start)
                             start += len(part.pcm)
             index += 1
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Runs other blocking work of the engine in its threads, between clauses."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _parts(
         self, clause: str, synthesise: ClauseSynthesizer

@@ -16,6 +16,9 @@ MAX_CHUNK_CHARS = 20_000
 UNSPEAKABLE = "unspeakable_text"
 "Code of the RequestError for a text that the voice cannot read."
 
+UNKNOWN_VOICE = "unknown_voice"
+"Code of the RequestError for a voice that the engine does not have."
+
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 "Range of speeds that callers may request; 1 is normal."
 
@@ -100,7 +103,7 @@ def choose_voice(info: TtsInfo, language: str, voice: str | None) -> str:
     if voice not in voices:
         raise RequestError(
             f"{info.name} has no voice {voice!r}; for {language} it has {', '.join(voices)}",
-            code="unknown_voice",
+            code=UNKNOWN_VOICE,
             param="voice",
         )
     return voice

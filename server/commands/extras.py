@@ -28,6 +28,7 @@ EXTRAS: Mapping[str, str] = {
     "mic": "the microphone of `earshot talk --mic`; needs PortAudio too",
     "piper": "the voices of Piper (GPL-3)",
     "pocketsphinx": "PocketSphinx; compiled where the package index has no wheel of it",
+    "pocket": "the voices of Pocket TTS, and voices of your own, in torch",
     "postgresql": "PostgreSQL as the database of devices",
     "sherpa": "models of sherpa-onnx for speech recognition",
     "torch": "Whisper, language models and Indri's voices in torch, and `earshot models convert`",

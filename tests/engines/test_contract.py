@@ -56,6 +56,7 @@ HELD_ELSEWHERE = {
     "llm.transformers": "tests/engines/llm/transformers/test_engine.py, where torch is installed",
     "llm.vllm": "tests/engines/llm/vllm/test_vllm_real.py, in an environment of its own",
     "tts.indri": "tests/engines/tts/indri, where torch is installed",
+    "tts.pocket": "tests/engines/tts/pocket, where pocket-tts is installed",
 }
 "Engines that need what the tests' environment does not have."
 

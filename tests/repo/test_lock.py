@@ -17,7 +17,7 @@ pytestmark = pytest.mark.live
 
 TEXT = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-FREE = {"scale", "torch"}
+FREE = {"pocket", "scale", "torch"}
 "Extras that are not locked."
 MACHINES = [
     {

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable
 import numpy as np
 from msgspec import Struct
 
-from core.audio import AudioFrame
-from core.errors import ConfigError, OverloadedError
+from core.audio import AudioFrame, Pcm
+from core.errors import ConfigError, OverloadedError, RequestError
 from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.base.listener import SOUND_UNTIL_S
 
@@ -24,8 +24,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 class OddVoice:
     def __init__(self) -> None:
-        self.info = TtsInfo("odd", RATE_HZ, {"en": ("ann", "bob")}, has_word_times=True)
+        voices = {"en": ("ann", "bob")}
+        self.info = TtsInfo("odd", RATE_HZ, voices, has_word_times=True, can_clone=True)
         self._cancelled = 0
+        self._held = dict[str, bytes]()
 
     async def speak(
         self,
@@ -36,8 +38,15 @@ class OddVoice:
         speed: float = 1,
         on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
+        condition = None if voice in (None, "ann", "bob") else self._held.get(voice or "")
+        if voice not in (None, "ann", "bob") and condition is None:
+            raise RequestError(f"no voice {voice}", code="unknown_voice")
         async for chunk in text:
             match chunk:
+                case "whose voice" if condition is not None:
+                    yield _frame(int(condition), 0)
+                case "how many voices":
+                    yield _frame(len(self._held), 0)
                 case "endless":
                     try:
                         yield _frame(1, 0)
@@ -66,6 +75,16 @@ class OddVoice:
                             on_word(WordMark(0, end, ms, ms + 100))
                         yield _frame(len(word), start)
                         start += WORD_SAMPLES
+
+    async def voice_condition(self, pcm: Pcm) -> bytes:
+        """Makes the condition of the loudest sample."""
+        return str(int(pcm.max())).encode()
+
+    def hold_voice(self, voice: str, condition: bytes) -> None:
+        self._held[voice] = condition
+
+    def forget_voice(self, voice: str) -> None:
+        self._held.pop(voice, None)
 
 
 def _hang() -> None:

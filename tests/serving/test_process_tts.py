@@ -221,3 +221,36 @@ def test_a_neural_voice_speaks_the_same_samples_as_in_the_gateway(
         assert np.array_equal(_sound(there), _sound(here))
 
     with_voice(scenario, name, **options)
+
+
+def test_a_voice_of_a_recording_is_sent_to_the_worker_once_and_again_after_a_restart() -> None:
+    asked = list[str]()
+
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
+        made = await tts.voice_condition(np.array([7, 5], np.int16))
+        assert made == b"7"
+
+        async def condition() -> bytes:
+            asked.append("condition")
+            return made
+
+        async def first_sample(text: str) -> int:
+            speech = tts.speak_clause(text, language="en", voice="voice_1", condition=condition)
+            async with aclosing(speech) as frames:
+                return int((await anext(frames)).pcm[0])
+
+        assert [await first_sample("whose voice") for _ in range(3)] == [7, 7, 7]
+        assert len(asked) == 1
+        async with aclosing(tts.speak(given("endless"), language="en")) as frames:
+            await anext(frames)
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            with pytest.raises(EngineCrashed):
+                await anext(frames)
+        assert await first_sample("whose voice") == 7
+        assert len(asked) == 2
+        tts.forget_voice("voice_1")
+        (frame,) = await spoken(tts, "how many voices", voice="ann")
+        assert frame.pcm[0] == 0
+
+    with_voice(scenario)

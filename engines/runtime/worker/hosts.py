@@ -28,6 +28,7 @@ from engines.base import (
     AsrItem,
     AsrModel,
     AsrResult,
+    CloningTts,
     ClosableEngine,
     ConcurrentAsrModel,
     Llm,
@@ -49,10 +50,12 @@ from engines.base.text import (
 )
 from engines.codec.items import convert
 from engines.runtime.worker.payloads import (
+    CONDITION,
     CONVERT,
     DECODE,
     EMBED,
     FORGET,
+    FORGET_VOICE,
     REPLY,
     RERANK,
     SPEAK,
@@ -61,6 +64,8 @@ from engines.runtime.worker.payloads import (
     ReplyArguments,
     SpeakArguments,
     SpeechMessage,
+    VoiceMessage,
+    pcm_from_bytes,
     pcm_to_bytes,
 )
 from engines.runtime.worker.protocol import (
@@ -345,6 +350,8 @@ def create_voice_host(tts: Tts, send: Send) -> StreamHost:
 
     async def speak(request: CallRequest[Raw]) -> AsyncGenerator[SpeechMessage, None]:
         arguments = decode_payload(request.payload, SpeakArguments)
+        if arguments.condition and isinstance(tts, CloningTts):
+            tts.hold_voice(arguments.voice, arguments.condition)
         words: list[WordMark] = []
         SOUND_UNTIL_S.set(asyncio.get_running_loop().time() + arguments.ahead_ms / 1000)
         frames = tts.speak(
@@ -362,7 +369,24 @@ def create_voice_host(tts: Tts, send: Send) -> StreamHost:
         if words:
             yield SpeechMessage(b"", words)
 
-    return StreamHost(tts, tts.info.name, tts.info, {SPEAK: speak}, send)
+    methods: dict[str, StreamMethod] = {SPEAK: speak}
+    if isinstance(tts, CloningTts):
+        methods |= _cloning_methods(tts)
+    return StreamHost(tts, tts.info.name, tts.info, methods, send)
+
+
+def _cloning_methods(tts: CloningTts) -> Mapping[str, StreamMethod]:
+    """Returns the methods of a voice that also speaks in voices made of recordings."""
+
+    async def condition(request: CallRequest[Raw]) -> AsyncGenerator[VoiceMessage, None]:
+        pcm = pcm_from_bytes(decode_payload(request.payload, bytes))
+        yield VoiceMessage(await tts.voice_condition(pcm))
+
+    async def forget(request: CallRequest[Raw]) -> AsyncGenerator[VoiceMessage, None]:
+        tts.forget_voice(decode_payload(request.payload, str))
+        yield VoiceMessage()
+
+    return {CONDITION: condition, FORGET_VOICE: forget}
 
 
 def create_llm_host(llm: Llm, send: Send) -> StreamHost:

@@ -6,6 +6,8 @@ results.
 | asr | `decode` | `AsrBatch` | one list of `AsrResult` |
 | asr | `forget` | the id of an utterance | None |
 | tts | `speak` | `SpeakArguments` | a stream of `SpeechMessage` |
+| tts | `condition` | samples, as bytes | a stream of one `VoiceMessage` |
+| tts | `forget_voice` | the name of a voice | a stream of one `VoiceMessage` |
 | llm | `reply` | `ReplyArguments` | a stream of `DeltaMessage` |
 | embed | `embed` | a list of `EmbedItem` | one list of `EmbedResult` |
 | rerank | `rerank` | a list of `RerankItem` | one list of `RerankResult` |
@@ -34,6 +36,9 @@ from engines.base import (
 
 DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
 "Names of the methods of speech recognition, voices and language models."
+
+CONDITION, FORGET_VOICE = "condition", "forget_voice"
+"Names of the further methods of voices that are made of recordings."
 
 EMBED, RERANK = "embed", "rerank"
 "Names of the methods of text models. Models for speakers have `embed`, too."
@@ -83,6 +88,8 @@ class SpeakArguments(Struct, frozen=True):
     "True: the times of the words are needed."
     ahead_ms: float = 0.0
     "Sound that the listener still has to hear, in ms; negative if he waits for this clause."
+    condition: bytes = b""
+    "Condition of a voice that the engine may not hold; empty: it is expected to know the voice."
 
 
 class SpeechMessage(Struct, frozen=True, omit_defaults=True):
@@ -92,6 +99,13 @@ class SpeechMessage(Struct, frozen=True, omit_defaults=True):
     "Little-endian int16 samples at the voice's rate, mono."
     words: list[WordMark] = []
     "Words with their times and indices, counted from the start of the clause."
+
+
+class VoiceMessage(Struct, frozen=True, omit_defaults=True):
+    """A voice that was made of a recording."""
+
+    condition: bytes = b""
+    "Its condition, in the engine's own form. Empty: the voice was forgotten."
 
 
 class ReplyArguments(Struct, frozen=True):
