@@ -10,14 +10,15 @@ EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
   1  doctor: the server cannot answer with these settings; setup: not confirmed, nothing written;
      models doctor: a model is damaged or does not load; talk, bench: no answer; replay: different
-     words than in the recorded run; devices, keys, speakers: the server refused the request;
-     backup, restore: the archive or the state is not as it must be; service: systemd refused, or
-     does not run here; audio: some recordings cannot be read; otherwise an internal error
+     words than in the recorded run; devices, keys, speakers, voices: the server refused the
+     request; backup, restore: the archive or the state is not as it must be; service: systemd
+     refused, or does not run here; audio: some recordings cannot be read; otherwise an internal
+     error
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
-  5  talk, devices, keys, speakers: the connection failed, was refused or was lost; models: the hub
-     cannot be reached; engines, extras: the package index cannot be reached
+  5  talk, devices, keys, speakers, voices: the connection failed, was refused or was lost; models:
+     the hub cannot be reached; engines, extras: the package index cannot be reached
   130  interrupted
   141  the reader of the output has ended, as `head` does
 
@@ -80,6 +81,7 @@ OTHER_COMMANDS: Mapping[str, str] = {
     "devices": "list, approve, rename and notify the devices of a running server",
     "keys": "add, list and revoke keys of persons and programs",
     "speakers": "teach a running server the voices of people, list and delete them",
+    "voices": "make voices of recordings on a running server, list and delete them",
     "audio": "turn recordings into the codes of a codec, without a server",
     "engines": "install, list and remove engines such as vLLM",
     "extras": "list the optional parts of Earshot and install them",
@@ -128,6 +130,10 @@ def _add_other_commands(
             from server.commands.speakers.arguments import add_actions as add_speakers
 
             add_speakers(parsers["speakers"])
+        case ["voices"]:
+            from server.commands.voices.arguments import add_actions as add_voices
+
+            add_voices(parsers["voices"])
         case ["audio"]:
             from server.commands.audio.arguments import add_actions as add_audio
 

@@ -25,6 +25,7 @@ from devices.registry.tables import (
     kept_conversations,
     kept_turns,
     named_keys,
+    own_voices,
     speakers,
     voice_ratings,
 )
@@ -257,6 +258,7 @@ def delete_of_key(connection: Connection, key_id: str) -> None:
     connection.execute(delete(kept_conversations).where(_kept.owner == key_id))
     connection.execute(delete(speakers).where(speakers.c.owner == key_id))
     connection.execute(delete(voice_ratings).where(voice_ratings.c.owner == key_id))
+    connection.execute(delete(own_voices).where(own_voices.c.owner == key_id))
 
 
 def _caller() -> str:

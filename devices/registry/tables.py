@@ -143,6 +143,19 @@ speakers = Table(
     UniqueConstraint("owner", "name", name="speakers_name"),
 )
 
+own_voices = Table(
+    "own_voices",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("owner", String(40), nullable=False),  # a named key's id; "": the server's owner
+    Column("name", String(32), nullable=False),
+    Column("language", String(8), nullable=False),
+    Column("consent", Text, nullable=False),  # text to which the person agreed
+    Column("created", UtcDateTime, nullable=False),  # also the time of the consent
+    Column("condition", LargeBinary, nullable=False),  # in the engine's own form
+    UniqueConstraint("owner", "name", name="own_voices_name"),
+)
+
 voice_samples = Table(
     "voice_samples",
     metadata,

@@ -578,9 +578,7 @@ class Tts(Protocol):
     """Streaming text to speech."""
 
     @property
-    def info(self) -> TtsInfo:
-        """Properties of the loaded voices."""
-        ...
+    def info(self) -> TtsInfo: ...
 
     def speak(
         self,
@@ -598,25 +596,5 @@ class Tts(Protocol):
 
         `language`: ISO 639-1. `voice`: a name from `TtsInfo.voices`; None: the language's default.
         `speed`: factor, 1 is normal. `on_word`: is called with each word before the frame in which
-        the word ends. Raises EngineError, RequestError.
-        """
-        ...
-
-
-@runtime_checkable
-class CloningTts(Protocol):
-    """A `Tts` that also speaks in voices made of recordings, once it holds them."""
-
-    async def voice_condition(self, pcm: Pcm) -> bytes:
-        """Returns the condition of the voice in a recording: all that the engine needs in order to
-        speak in it. `pcm`: speech at `TtsInfo.rate_hz`. Raises EngineError."""
-        ...
-
-    def hold_voice(self, voice: str, condition: bytes) -> None:
-        """Keeps a voice in memory, so that `speak` knows it by this name. Few are kept: the least
-        recently used ones are dropped. Raises EngineError for a condition of another model."""
-        ...
-
-    def forget_voice(self, voice: str) -> None:
-        """Drops a voice. Does nothing for one that is not held."""
+        the word ends. Raises EngineError, RequestError."""
         ...

@@ -18,7 +18,7 @@ from pipeline.response.draft import ResponseDraft
 from pipeline.response.plan import ResponsePlan
 from pipeline.services import SessionServices
 from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.shared.settings import ResponseRequest, SessionSettings
+from pipeline.shared.settings import DEFAULT, ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.speech.voices import choose_voice, fallback_voice
 from pipeline.tools.fillers import Fillers
@@ -141,6 +141,9 @@ class ResponsePlanner:
             choice = choose_voice(engines.tts, language, requested)
         # no voice speaks this language; the response can still be written
         except RequestError as exc:
+            if exc.code == "voice_not_found" and not request.voice and requested != DEFAULT:
+                # the voice was deleted after it had been chosen
+                return self._voice(request, modality, language, replace(settings, voice=DEFAULT))
             return requested, engines.voice, exc if modality == "audio" else None
         return choice.voice, choice.tts, None
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from core.audio import AudioFrame
 from core.errors import EarshotError, EngineError, RequestError
 from core.ports import Metrics
-from engines.base import Tts, WordMark
+from engines.base import Tts, TtsInfo, WordMark
 from engines.tts.text import UNSPEAKABLE, clauses_of
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
@@ -29,9 +29,13 @@ class FallbackTts:
         self, tts: Tts, fallback: Tts, languages: TextLanguageDetector, metrics: Metrics
     ) -> None:
         """`languages`: finds the language of a text that `tts` refuses."""
-        self.info = tts.info
         self._tts, self._fallback = tts, fallback
         self._languages, self._metrics = languages, metrics
+
+    @property
+    def info(self) -> TtsInfo:
+        """Properties of the first voice. They change where each caller has voices of their own."""
+        return self._tts.info
 
     async def speak(
         self,

@@ -90,6 +90,10 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
             from server.commands.speakers.command import run as speakers
 
             return speakers(options, load(os.environ, file=options.config).config, os.environ)
+        case "voices":
+            from server.commands.voices.command import run as voices
+
+            return voices(options, load(os.environ, file=options.config).config, os.environ)
         case "audio":
             from server.commands.audio.command import run as audio
 

@@ -19,6 +19,7 @@ from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.speech.file import SpeechFiles
+from pipeline.speech.own_voices import OwnVoices
 from pipeline.tools.guards import Guards
 from pipeline.tools.home import Home, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
@@ -29,6 +30,7 @@ from server.compose.doors import Backend, Doors, KserveDoors, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
 from server.compose.llm_and_tts import warm_other_languages
+from server.compose.own_voices import with_own_voices
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
 from server.compose.settings import CallerDefaults, RunningEngines, SessionDefaults
@@ -150,7 +152,7 @@ async def assemble(
         trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
         session_services = replace(
-            _session_services(config, engines, toolbox, clock, metrics, trace),
+            _session_services(config, engines, devices, toolbox, clock, metrics, trace),
             speakers=SpeakerRecognition(engines.speakers, devices.speakers),
             apply_profile=devices.speakers.apply_profile,
             codes=guards.codes(),
@@ -230,6 +232,7 @@ def _start_background(
         "device-changes": devices.registry.run(),
         "named-keys": devices.named_keys.run(devices.registry.changed),
         "kept-conversations": devices.kept_conversations.run(),
+        "own-voices": devices.own_voices.run(),
         "speakers": devices.speakers.run(),
         "idle-gc": collect_when_idle(sessions),
         "llm-warm-up": warm_up,
@@ -241,6 +244,7 @@ def _start_background(
 def _session_services(
     config: Config,
     engines: Engines,
+    devices: DeviceServices,
     toolbox: Toolbox,
     clock: Clock,
     metrics: Metrics,
@@ -248,6 +252,9 @@ def _session_services(
 ) -> SessionServices:
     """Builds the services that every session uses."""
     engine_set = engines.engine_set(config.language, is_strict=config.models.strict)
+    if (cloning_voice := engines.cloning_voice) is not None:
+        store, languages = devices.own_voices, engines.languages
+        engine_set = with_own_voices(engine_set, cloning_voice, store, languages, metrics)
     return SessionServices(
         replace(
             engine_set,
@@ -279,6 +286,8 @@ def _backend(
 ) -> Backend:
     """Builds the services that the doors share."""
     initial_settings = CallerDefaults(defaults, devices.named_keys)
+    cloning_voice = engines.cloning_voice
+    own_voices = OwnVoices(cloning_voice, devices.own_voices) if cloning_voice else None
     return Backend(
         config=config,
         engines=engines,
@@ -292,6 +301,7 @@ def _backend(
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines),
+        own_voices=own_voices,
         languages=engines.languages,
         one_shot_responses=OneShotResponses(
             session_services, conversations, engines.languages, default_settings=initial_settings

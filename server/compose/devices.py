@@ -13,6 +13,7 @@ from devices.presence import Presence
 from devices.registry.database import open_database, sqlite_url
 from devices.registry.kept_conversations import KeptConversations
 from devices.registry.named_keys import NamedKeys
+from devices.registry.own_voices import OwnVoiceTable
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
@@ -38,6 +39,8 @@ class DeviceServices:
     "Keys of persons and programs. They lie in the same database."
     kept_conversations: KeptConversations
     "Conversations that persons keep. They lie in the same database."
+    own_voices: OwnVoiceTable
+    "Voices that people made of recordings. They lie in the same database."
     speakers: EnrolledSpeakers
     voice_ratings: VoiceRatings
     "What people think of voices. It lies in the same database."
@@ -71,12 +74,17 @@ async def device_services(
         named_keys.on_revoked.append(speakers.forget_owned)
         with suppress(StorageError):  # `EnrolledSpeakers.run` tries again
             await speakers.load()
+        own_voices = OwnVoiceTable(database, clock)
+        named_keys.on_revoked.append(own_voices.forget_owned)
+        with suppress(StorageError):  # `OwnVoiceTable.run` tries again
+            await own_voices.load()
         event_log = DeviceEventLog(clock)
         presence = Presence(event_log)
         yield DeviceServices(
             registry=registry,
             named_keys=named_keys,
             kept_conversations=KeptConversations(database, clock, config.history.days),
+            own_voices=own_voices,
             speakers=speakers,
             voice_ratings=VoiceRatings(database),
             voice_learning=VoiceLearning(speakers, clock),

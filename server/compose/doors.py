@@ -36,6 +36,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import InitialSettings, SessionSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.own_voices import OwnVoices
 from pipeline.tools.home import Home
 from pipeline.tools.skills import HomeControls
 from pipeline.transcription.recording import Transcriber
@@ -84,6 +85,7 @@ from web.openai.responses.door import ResponsesDoor
 from web.openai.routes import chat_routes, indri_routes, response_routes, speech_routes
 from web.openai.routes import routes as openai_routes
 from web.openai.speech.door import SpeechDoor
+from web.openai.speech.own_voices import VOICE_UPLOADS, OwnVoicesDoor, own_voice_routes
 from web.openai.text.door import TextDoor, text_routes
 from web.openai.transcriptions.door import AudioDoor
 from web.plugin_doors import DoorServices, RunsInBackground
@@ -114,6 +116,8 @@ class Backend:
     "Turns recordings into text."
     speech_files: SpeechFiles
     "Turns text into sound files."
+    own_voices: OwnVoices | None
+    "Makes voices of recordings; None: they are off."
     languages: TextLanguageDetector
     "Finds the language of a text."
     one_shot_responses: OneShotResponses
@@ -220,6 +224,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *_text_routes(backend, chat, images, limits, pulls, removal),
             *kserve.routes(has_own_port=False),
             *speech_routes(speech),
+            *own_voice_routes(_own_voices_door(backend, spools)),
             *indri_routes(IndriDoor(speech, backend.speech_files, limits.speech, ratings)),
             *_codec_routes(backend, spools, limits),
         ),
@@ -320,6 +325,10 @@ def _transcription_door(
         backend.engines.remote,
         backend.session_services.speakers,
     )
+
+
+def _own_voices_door(backend: Backend, spools: UploadSpools) -> OwnVoicesDoor:
+    return OwnVoicesDoor(backend.own_voices, spools, backend.decoder.share(VOICE_UPLOADS))
 
 
 def _speech_door(backend: Backend, limits: RequestLimits) -> SpeechDoor:
@@ -509,6 +518,7 @@ def _willow_door(
         ),
         ConnectedDeviceLookup(was),
         backend.session_services.speakers,
+        backend.own_voices,
     )
 
 

@@ -19,6 +19,7 @@ from engines.registry import EngineKind, load
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
 from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.own_voices import OWN_VOICES
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import (
     PlacementInputs,
@@ -32,6 +33,7 @@ from server.compose.choices import (
 from server.compose.llm_and_tts import (
     check_voice,
     check_wake_word,
+    load_cloning_voice,
     load_language_model,
     load_voices,
     start_language_model,
@@ -46,6 +48,7 @@ from serving.codec.model import Codecs, add_codecs
 from serving.model import AnyModel
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
+from serving.process_tts import ProcessTts
 from serving.registry import ModelRegistry, ModelsOfKind
 from serving.remote.models import RemoteModel, RemoteModels
 from serving.speaker.model import SpeakerModels, add_speaker_models
@@ -96,6 +99,8 @@ class Engines:
     "Models of other servers."
     registry: ModelRegistry = field(repr=False)
     "Models that are loaded and unloaded while the server runs."
+    cloning_voice: ProcessTts | None
+    "Engine that makes voices of recordings; None: there is none."
     languages: TextLanguageDetector = field(repr=False)
     "Finds the language of a text; shared, because it takes 100 MB."
     _inputs: PlacementInputs = field(repr=False)
@@ -222,15 +227,19 @@ async def run_engines(
     ):
         stack.push_async_callback(remote.aclose)
         voice = await start_voice(choices["tts"], metrics, stack)
-        (vad, wake, endpoint), llm, voices, _, _ = await asyncio.gather(
+        own_voices = config.tts.own_voices
+        (vad, wake, endpoint), llm, voices, cloning_voice, _, _ = await asyncio.gather(
             _load_frame_engines(choices),
             load_language_model(choices["llm"], metrics, stack),
             load_voices(choices["tts"], inputs, languages, metrics, stack, voice),
+            load_cloning_voice(own_voices, choices["tts"], voice, metrics, stack),
             _load_at_start(recognisers, registry, config, choices, remote),
             asyncio.to_thread(recognisers.read_all),
         )
         choices["tts"] = voices.choice
-        check_voice(config.assistant.voice, voices.engines, config.language)
+        # Voices of recordings are in the database, and may be deleted at any time.
+        if cloning_voice is None or not config.assistant.voice.startswith(f"{OWN_VOICES}/"):
+            check_voice(config.assistant.voice, voices.engines, config.language)
         check_wake_word(config.assistant.wake_word, wake)
         await start_language_model(llm, config.language, toolbox, stack)
         _warn_about_prompt_size(config, llm, toolbox)
@@ -247,6 +256,7 @@ async def run_engines(
             codecs,
             remote,
             registry,
+            cloning_voice,
             languages,
             inputs,
         )

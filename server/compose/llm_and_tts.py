@@ -24,6 +24,7 @@ from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import PlacementInputs
+from server.config.sections.tts import OwnVoicesConfig
 from serving.placement.choose import EngineSelection
 from serving.process_llm import ProcessLlm
 from serving.process_tts import ProcessTts
@@ -141,6 +142,34 @@ async def load_voices(
         return LoadedVoices(replacement, {FALLBACK_TTS: fallback})
     tts = FallbackTts(primary, fallback, languages, metrics)
     return LoadedVoices(choice, {choice.name: tts, FALLBACK_TTS: fallback})
+
+
+async def load_cloning_voice(
+    config: OwnVoicesConfig,
+    choice: EngineSelection,
+    process: EngineProcess[TtsInfo] | None,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> ProcessTts | None:
+    """Returns the engine that makes voices of recordings; None if there shall be none, or if it
+    does not load. `choice` and `process`: the engine of the answers; it is shared if it is the same
+    one. Raises ConfigError for an engine that cannot make voices."""
+    if not config.engine:
+        return None
+    if process is None or (config.engine, config.options) != (choice.name, choice.options):
+        own = EngineSelection("tts", config.engine, config.options, "tts.own_voices")
+        process = await start_voice(own, metrics, stack)
+    try:
+        info = None if process is None else await process.ready()
+    except EngineError as error:
+        logger.warning("! %s; there are no voices of one's own", error)
+        return None
+    if process is None or info is None or not info.can_clone:
+        raise ConfigError(
+            f"tts.own_voices.engine: {config.engine} makes no voices of recordings; allowed:"
+            " pocket, and engines of other packages that can"
+        )
+    return ProcessTts(process, info, waits=False)
 
 
 def check_voice(voice: str, voices: Mapping[str, Tts], language: str) -> None:

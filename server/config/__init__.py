@@ -18,6 +18,7 @@ from server.config.sections.kserve import KserveConfig
 from server.config.sections.limits import LimitsConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
 from server.config.sections.tools import ToolsConfig
+from server.config.sections.tts import OwnVoicesConfig
 from server.config.sections.turn import TurnConfig
 from server.config.sections.willow import WillowConfig
 from server.config.sections.wyoming import WyomingConfig
@@ -208,6 +209,12 @@ class EngineConfig(Section, frozen=True):
         dict[str, Any],
         Meta(description="Settings of the engine itself; the engine checks them."),
     ] = field(default_factory=dict)
+
+
+class TtsConfig(EngineConfig, frozen=True):
+    """Settings of the voices."""
+
+    own_voices: OwnVoicesConfig = OwnVoicesConfig()
 
 
 class AsrConfig(EngineConfig, frozen=True):
@@ -405,7 +412,7 @@ class Config(Section, frozen=True):
     models: ModelsConfig = ModelsConfig()
     limits: LimitsConfig = LimitsConfig()
     llm: EngineConfig = EngineConfig()
-    tts: EngineConfig = EngineConfig()
+    tts: TtsConfig = TtsConfig()
     turn: TurnConfig = TurnConfig()
     assistant: AssistantConfig = AssistantConfig()
     tools: ToolsConfig = ToolsConfig()

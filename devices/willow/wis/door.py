@@ -21,6 +21,7 @@ from devices.willow.wis.chat_params import check_site
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.chatbot_ws import ChatbotSocket
 from devices.willow.wis.device_utterance import DeviceLookup, DeviceUtterance
+from devices.willow.wis.own_voices import WisSpeakerDoor
 from devices.willow.wis.params import switch_of
 from devices.willow.wis.rtc.calls import WillowCalls, call_settings
 from devices.willow.wis.sts import SpeechToSpeech
@@ -48,6 +49,7 @@ from media.webrtc.peer import PeerSettings
 from pipeline.services import EngineSet
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.speech.file import SpeechFiles, single_text
+from pipeline.speech.own_voices import OwnVoices
 from pipeline.transcription.recording import Transcriber
 from serving.asr.scheduling import DecodePriority
 from serving.speaker.recognition import SpeakerRecognition
@@ -111,6 +113,7 @@ class WillowDoor:
         settings: WillowSettings | None = None,
         device_lookup: DeviceLookup | None = None,
         speakers: SpeakerRecognition | None = None,
+        own_voices: OwnVoices | None = None,
     ) -> None:
         self._voices = VoiceAuthorisation(
             speakers, (settings or WillowSettings()).speaker_threshold
@@ -126,6 +129,7 @@ class WillowDoor:
         self.speech_to_speech = SpeechToSpeech(
             engines, self.chatbot, speech_files, self._transcribe_upload
         )
+        self.speaker_door = WisSpeakerDoor(own_voices, spools, decoder, self.max_body_bytes)
         self._params_reader = AsrParamsReader(engines, transcriber)
         self.calls = WillowCalls(
             transcriber,

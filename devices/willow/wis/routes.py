@@ -6,6 +6,7 @@ from core.http.routes import Route
 from devices.willow.wis.asr_reply import DeviceAsrReply, FileAsrReply
 from devices.willow.wis.chatbot import ChatbotReply
 from devices.willow.wis.door import WillowDoor, WisPong, WisSessionDescription
+from devices.willow.wis.own_voices import speaker_routes
 from devices.willow.wis.upload import FORM
 from media.files.encode import FORMATS
 
@@ -82,6 +83,7 @@ def routes(door: WillowDoor) -> tuple[Route, ...]:
         *(replace(route, admits_page=door.settings.pages.admits) for route in for_pages),
         *_assistant_routes(door),
         _speech_to_speech(door),
+        *speaker_routes(door.speaker_door, upload_errors=_UPLOAD_ERRORS),
         *_info_routes(door),
     )
 

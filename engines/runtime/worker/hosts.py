@@ -28,7 +28,6 @@ from engines.base import (
     AsrItem,
     AsrModel,
     AsrResult,
-    CloningTts,
     ClosableEngine,
     ConcurrentAsrModel,
     Llm,
@@ -36,6 +35,7 @@ from engines.base import (
     TtsInfo,
     WordMark,
 )
+from engines.base.cloning import CloningTts
 from engines.base.codec import CodecInfo, CodecItem, CodecModel
 from engines.base.listener import SOUND_UNTIL_S
 from engines.base.speaker import SpeakerItem, SpeakerModel, SpeakerModelInfo

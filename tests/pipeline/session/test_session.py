@@ -28,7 +28,7 @@ from core.events import (
 )
 from core.ids import new_id
 from core.items import MessageItem, TextPart
-from engines.base import WordMark
+from engines.base import TtsInfo, WordMark
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
@@ -460,6 +460,18 @@ def test_impossible_settings_are_refused_and_the_old_ones_stay(
         assert session.settings is before
 
     run_session(World(), scenario)
+
+
+def test_the_default_voice_speaks_in_place_of_one_that_was_deleted_since() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        world.tts.info = TtsInfo("tone", 24_000, {"en": ("high",)})
+        await one_turn(session)
+
+    settings = SessionSettings(voice="low", turn_detection=TurnDetection())
+    run_session(world, scenario, settings)
+    assert set(world.tts.voices_asked) == {"high"}
 
 
 def test_an_unsupported_language_fails_the_transcription_and_names_the_allowed() -> None:

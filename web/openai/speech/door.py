@@ -17,6 +17,7 @@ from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT, InitialSettings, SessionSettings
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.own_voices import OWN_VOICES
 from pipeline.speech.voices import find_voices
 from serving.remote.models import RemoteModels
 from web.openai.json_body import read_json
@@ -113,13 +114,16 @@ class SpeechDoor:
         """Handles `GET /v1/audio/voices/{id}/sample`. Raises RequestError, OverloadedError,
         EngineError."""
         options = self._sample_options(request)
+        is_own = self._is_own(options.voice)
         sound = self._samples.kept(options)
-        if sound is None:
+        if sound is None or is_own:
             async with self._limit.take():
-                sound = await while_connected(request, self._samples.make(options))
+                making = self._samples.make(options, keeps=not is_own)
+                sound = await while_connected(request, making)
         if not sound:
             raise RequestError("This voice has no sample.", code="invalid_value", param="id")
-        headers = {"Cache-Control": f"private, max-age={SAMPLE_MAX_AGE_S}"}
+        kept = "no-store" if is_own else f"private, max-age={SAMPLE_MAX_AGE_S}"
+        headers = {"Cache-Control": kept}
         return aioweb.Response(body=sound, content_type="audio/wav", headers=headers)
 
     async def models(self, _: aioweb.Request) -> aioweb.Response:
@@ -141,6 +145,12 @@ class SpeechDoor:
         engines = self._speech_files.voices()
         requested_voice(engines, voice)
         return sample_text(self._sample_language(voice))
+
+    def _is_own(self, voice: str | None) -> bool:
+        """Returns True for a voice of the caller's own. It leaves no copy in a cache, because
+        another key may have a voice of the same name, and it may be deleted."""
+        found = find_voices(self._speech_files.voices(), voice) if voice else ()
+        return bool(found) and found[0].engine == OWN_VOICES
 
     def _sample_language(self, voice: str) -> str:
         """Returns the language of a voice's sample: the server's own one if the voice speaks it."""

@@ -46,8 +46,8 @@ class VoiceSamples:
         self._samples.move_to_end(options)
         return self._samples[options]
 
-    async def make(self, options: SpeechFileOptions) -> bytes:
-        """Makes the WAV file of a voice, and keeps it; empty if the voice says nothing.
+    async def make(self, options: SpeechFileOptions, *, keeps: bool = True) -> bytes:
+        """Makes the WAV file of a voice, and keeps it if wanted; empty if the voice says nothing.
 
         Raises OverloadedError, EngineError, RequestError.
         """
@@ -58,6 +58,8 @@ class VoiceSamples:
         if not sound:
             return sound
         sample = fix_wav_sizes(sound)
+        if not keeps:
+            return sample
         self._bytes += len(sample) - len(self._samples.pop(options, b""))
         self._samples[options] = sample
         while self._bytes > self._max_bytes:

@@ -1,0 +1,1 @@
+"""`earshot voices`: voices that are made of recordings, on a running server."""
