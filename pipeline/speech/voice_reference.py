@@ -24,7 +24,7 @@ that the voice says."""
 
 MIN_SOFT_SHARE = 0.25
 """Least part of soft frames. Of 16 pieces of music of 12 s, the highest has 0.22; of recordings of
-30 readers, the lowest has 0.29: syllables are separated by softer sound."""
+14 readers, the lowest has 0.29: syllables are separated by softer sound."""
 
 MAX_CLIPPED_SHARE = 0.001
 "Largest part of the samples that may be cut off at full scale: distortion becomes part, too."
