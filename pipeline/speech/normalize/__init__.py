@@ -21,33 +21,35 @@ class ClauseNormalizer:
         One without a table gets only what all languages share.
         """
         self._language = language
-        self._months = months(language)
         self._in_code = False
 
-    def read(self, clause: str) -> NormalizedText:
+    def read(self, clause: str, language: str | None = None) -> NormalizedText:
         """Returns the clause as it is read aloud.
 
-        Code blocks are left out: they cannot be listened to.
+        Code blocks are left out: they cannot be listened to. language: that of this clause. None:
+        that of the response.
         """
+        language = language or self._language
         text, written, start = MappedText("", ()), MappedText.of(clause), 0
         for line in clause.splitlines(keepends=True):
             end = start + len(line)
             if FENCE.match(line):
                 self._in_code = not self._in_code
             elif not self._in_code:
-                text += self._line(written.part(start, end))
+                text += _line(written.part(start, end), language)
             start = end
         return tidy(text).spoken(clause)
-
-    def _line(self, line: MappedText) -> MappedText:
-        has_break = line.text.endswith(("\n", "\r", "\u2028"))
-        rest = line.part(len(line.text) - 1, len(line.text)) if has_break else MappedText("", ())
-        text = line.part(0, len(line.text) - len(rest.text))
-        text = read_marks(read_addresses(read_links(read_block(text, self._months))))
-        text = tidy(drop_emoji(text))
-        return tidy(read_words(text, self._language)) + rest
 
 
 def speakable(clause: str, language: str) -> str:
     """Returns one clause, taken alone, as a voice reads it."""
     return ClauseNormalizer(language).read(clause).text
+
+
+def _line(line: MappedText, language: str) -> MappedText:
+    has_break = line.text.endswith(("\n", "\r", "\u2028"))
+    rest = line.part(len(line.text) - 1, len(line.text)) if has_break else MappedText("", ())
+    text = line.part(0, len(line.text) - len(rest.text))
+    text = read_marks(read_addresses(read_links(read_block(text, months(language)))))
+    text = tidy(drop_emoji(text))
+    return tidy(read_words(text, language)) + rest

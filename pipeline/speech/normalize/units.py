@@ -1,48 +1,20 @@
 """Units, money and symbols as words, from one table per language. Pure."""
 
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-
-from msgspec import Struct, convert
 
 from pipeline.speech.normalize.mapped_text import MappedText, Replacement, TextPiece
+from pipeline.speech.normalize.numbers import fraction_steps, number_steps
+from pipeline.speech.normalize.table import LANGUAGES, SpokenFormTable, spoken_form_table
 
-LANGUAGES = ("de", "en", "es", "fr")
-"Languages with a table. In others, symbols are left to the voice."
-
-_NUMBER = r"(?<![\w.,])(\d+(?:[.,\u00a0\u202f ]\d{3})*(?:[.,]\d+)?[½¼¾]?|[½¼¾])"
+_NUMBER = r"(?<![\w.,/])([1-3]/[234]|\d+(?:[.,\u00a0\u202f ]\d{3})*(?:[.,]\d+)?[½⅓⅔¼¾]?|[½⅓⅔¼¾])"
+FORMS_OF_COUNT = 4
+"Number of forms in a language whose words depend on more than singular and plural."
+FEW, MANY, FRACTION = 1, 2, 3
+"Places of these forms."
 _THOUSANDS = re.compile(r"[.,\s]\d{3}(?!\d)")
 _MONEY = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "CHF": "CHF"}
-
-
-class SpokenFormTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """Table of spoken forms of one language. A pair is the singular and the plural."""
-
-    units: dict[str, tuple[str, str]]
-    "Units after a number, as they are written."
-    money: dict[str, tuple[str, str]]
-    "Names of currencies by ISO 4217 code."
-    magnitudes: tuple[str, ...]
-    "Words between an amount and its currency: `$3 million` is 3 million dollars."
-    magnitude_link: str
-    "Word between a magnitude and the currency (`3 millions d'euros`)."
-    symbols: dict[str, str]
-    "Symbols that are replaced everywhere."
-    operators: dict[str, str]
-    "Symbols between two numbers, or between words if there are spaces around them."
-    before_number: dict[str, str]
-    "Symbols that are replaced only right before a digit."
-    abbreviations: dict[str, str]
-    "Abbreviations with their full stops. The text may leave out their spaces."
-    range: str
-    "Word for a dash between two numbers."
-    months: tuple[str, ...]
-    "Names of the months, for `3. Mai`."
-    singular_below: float
-    "Numbers below this, and 1, take the singular."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +41,10 @@ def read_words(text: MappedText, language: str) -> MappedText:
 
 @cache
 def _rules(language: str) -> _SpokenFormRules:
-    data = (Path(__file__).parent / f"{language}.toml").read_text(encoding="utf-8")
-    table = convert(tomllib.loads(data), SpokenFormTable)
+    table = spoken_form_table(language)
     steps = (
         *((_abbreviation(short), _ending(long)) for short, long in table.abbreviations.items()),
+        *number_steps(table),
         (re.compile(r"(?<=[\w.+-])@(?=[\w-]+\.)"), _word(table.symbols["@"])),
         (re.compile(r"(?<=\d)\s?[–—]\s?(?=\d+(?![\d.]*[–—-]))"), _word(table.range)),
         (re.compile(r"(?<![\w.,)])[-−](?=\d)|−(?=\s?\d)"), _word(table.before_number["-"])),
@@ -81,25 +53,27 @@ def _rules(language: str) -> _SpokenFormRules:
         *((re.compile(re.escape(sign)), _word(word)) for sign, word in table.symbols.items()),
         *((_between(sign), _word(word)) for sign, word in table.operators.items()),
         *((_before(sign), _word(word)) for sign, word in table.before_number.items()),
+        *fraction_steps(table),
     )
     return _SpokenFormRules(steps, frozenset(month.lower() for month in table.months))
 
 
 def _money_steps(table: SpokenFormTable) -> tuple[tuple[re.Pattern[str], Replacement], ...]:
-    forms = {sign: table.money[code] for sign, code in _MONEY.items()}
+    forms = {sign: table.money[code] for sign, code in {**_MONEY, **table.signs}.items()}
     forms |= {code: table.money[code] for code in table.money}
     signs = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
     magnitude = rf"(\s(?:{'|'.join(table.magnitudes)})(?!\w))?"
-    number = _NUMBER.replace(r"(?<![\w.,])", "")
+    number = _NUMBER.replace(r"(?<![\w.,/])", "")
     before = re.compile(rf"(?<![\w$€£¥₹])({signs})\s?{number}{magnitude}(?![\d])")
     after = re.compile(rf"{_NUMBER}{magnitude}\s?({signs})(?!\w)")
 
+    many = MANY if any(len(words) == FORMS_OF_COUNT for words in forms.values()) else 1
+
     def read(number: str, group: int, scale: str | None, sign: str) -> tuple[TextPiece, ...]:
-        one, several = forms[sign]
         if scale:
-            return (group, group + 1, f" {table.magnitude_link}{several}")
+            return (group, group + 1, f" {table.magnitude_link}{forms[sign][many]}")
         whole, cents = _cents(number)
-        word = one if _is_singular(whole or number, table) else several
+        word = _form(whole or number, forms[sign], table)
         if whole is None:
             return (group, f" {word}")
         return (f"{whole} {word}{f' {cents}' if cents else ''}",)
@@ -120,18 +94,30 @@ def _unit_step(table: SpokenFormTable) -> tuple[re.Pattern[str], Replacement]:
     units = "|".join(map(re.escape, sorted(table.units, key=len, reverse=True)))
 
     def read(match: re.Match[str]) -> tuple[TextPiece, ...]:
-        one, several = table.units[match[2]]
-        return (1, f" {one if _is_singular(match[1], table) else several}")
+        return (1, f" {_form(match[1], table.units[match[2]], table)}")
 
     # Not units: the 1990s, a 5K run. Units: 5 s, 5 K.
     return re.compile(rf"{_NUMBER}(?:[\s\u00a0\u202f-]|(?![sK]\b))({units})(?![\w²³/°])"), read
 
 
+def _form(number: str, forms: tuple[str, ...], table: SpokenFormTable) -> str:
+    """Returns the form of a word behind a number. forms: see `SpokenFormTable`."""
+    if len(forms) < FORMS_OF_COUNT:
+        return forms[0] if _is_singular(number, table) else forms[1]
+    whole = _THOUSANDS.sub(lambda match: match[0][1:], number)
+    if not whole.isdigit():
+        return forms[FRACTION]
+    if whole == "1":
+        return forms[0]
+    is_few = whole[-1] in "234" and whole[-2:-1] != "1"
+    return forms[FEW] if is_few else forms[MANY]
+
+
 def _is_singular(number: str, table: SpokenFormTable) -> bool:
     if _THOUSANDS.search(number):
         return False
-    if number[-1] in "½¼¾":
-        return len(number) == 1
+    if "/" in number or number[-1] in "½⅓⅔¼¾":
+        return len(number) == 1 or "/" in number
     value = float(number.replace(",", "."))
     return value == 1 or value < table.singular_below
 
