@@ -22,6 +22,7 @@ from pipeline.shared.mcp_servers import ClientMcpPolicy
 from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
 from pipeline.shared.spoken_codes import NO_CODES, SpokenCodes
 from pipeline.shared.trace import SessionTrace
+from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, no_speech_criterion
@@ -221,6 +222,8 @@ class SessionServices:
     "Instructions for language models where neither client nor operator gives any."
     speakers: SpeakerRecognition | None = None
     "Recognises people by their voices; None: no model can."
+    languages: TextLanguageDetector | None = None
+    "Finds sentences of an answer in another language; None: they are not looked for."
     codes: SpokenCodes = NO_CODES
     "Codes of guards, which are taken out of transcripts."
     apply_profile: ApplyProfile = _without_profile

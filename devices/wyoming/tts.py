@@ -13,8 +13,9 @@ from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import MAX_TEXT_CHARS, VoiceRequest
 from media.files.encode import RAW
 from pipeline.services import EngineSet
-from pipeline.speech.file import SpeechFileOptions, SpeechFiles, single_text
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.requested_text import RequestedText
 
 RATE_HZ = 22_050
 """Sample rate of eSpeak and Piper. It is fixed: Home Assistant writes the header of its WAV file at
@@ -60,16 +61,19 @@ class WyomingSynthesizer:
         self._engines, self._speech_files, self._languages = engines, speech_files, languages
 
     async def text(self, wire: WyomingStream, text: str, voice_request: VoiceRequest) -> None:
-        """Speaks a text; without a given language it is detected.
+        """Speaks a text or an SSML document; without a given language it is detected.
 
         Raises EngineError, OverloadedError, RequestError, ConnectionError.
         """
+        requested = RequestedText.of(text)
         default_language = self._engines.default_language
         spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
-        language = voice_request.language or await self._languages.detect(
-            text, default_language, spoken
+        language = (
+            voice_request.language
+            or requested.language
+            or await self._languages.detect(requested.plain_text, default_language, spoken)
         )
-        await self._speak(wire, single_text(text), SpeechFileOptions(language, voice_request.voice))
+        await self._speak(wire, requested, SpeechFileOptions(language, voice_request.voice))
 
     async def stream(
         self, wire: WyomingStream, texts: TextChunkQueue, voice_request: VoiceRequest
@@ -79,23 +83,26 @@ class WyomingSynthesizer:
         Raises the same errors as `text`.
         """
         language = voice_request.language or self._engines.default_language
-        await self._speak(wire, texts.pieces(), SpeechFileOptions(language, voice_request.voice))
+        async with aclosing(texts.pieces()) as pieces:
+            await self._speak(wire, pieces, SpeechFileOptions(language, voice_request.voice))
         await wire.send(SynthesizeStopped())
 
     async def _speak(
-        self, wire: WyomingStream, texts: AsyncGenerator[str, None], options: SpeechFileOptions
+        self,
+        wire: WyomingStream,
+        text: AsyncGenerator[str, None] | RequestedText,
+        options: SpeechFileOptions,
     ) -> None:
-        async with aclosing(texts):
-            file = self._speech_files.file(texts, options, RAW, RATE_HZ)
-            await wire.send(AudioStart(rate=RATE_HZ, width=WIDTH_BYTES, channels=CHANNELS))
-            sent_bytes = 0
-            async with aclosing(file.chunks()) as chunks:
-                async for chunk in chunks:
-                    for start in range(0, len(chunk), CHUNK_BYTES):
-                        piece = chunk[start : start + CHUNK_BYTES]
-                        await wire.send(_chunk(piece, sent_bytes))
-                        sent_bytes += len(piece)
-            await wire.send(AudioStop(timestamp=_ms(sent_bytes)))
+        file = self._speech_files.file(text, options, RAW, RATE_HZ)
+        await wire.send(AudioStart(rate=RATE_HZ, width=WIDTH_BYTES, channels=CHANNELS))
+        sent_bytes = 0
+        async with aclosing(file.chunks()) as chunks:
+            async for chunk in chunks:
+                for start in range(0, len(chunk), CHUNK_BYTES):
+                    piece = chunk[start : start + CHUNK_BYTES]
+                    await wire.send(_chunk(piece, sent_bytes))
+                    sent_bytes += len(piece)
+        await wire.send(AudioStop(timestamp=_ms(sent_bytes)))
 
 
 def _chunk(audio: bytes, before_bytes: int) -> AudioChunk:

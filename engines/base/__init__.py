@@ -4,8 +4,7 @@ An implementation fits a Protocol by its members; it does not inherit from it. E
 module `engines/<kind>/<name>.py` with `Settings` (a frozen msgspec struct that forbids unknown
 fields) and `create(settings)`. Heavy libraries are imported inside `create`.
 
-`AsrModel` works on batches. `pipeline/transcription/stream.py` turns it into a stream, in the same
-way for every door. The Protocols of wake-word engines are in `engines/base/wake.py`.
+`AsrModel` works on batches; `pipeline/transcription/stream.py` makes streams of it.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
@@ -21,8 +20,7 @@ from engines.base.decode_steps import DecodeSteps
 
 
 class Vad(Protocol):
-    """Voice activity detector of one audio stream. It has state, is cheap, and each session has its
-    own."""
+    """Voice activity detector of one audio stream. It has state; each session has its own."""
 
     frame_samples: int
     "Number of samples that each call of `push` takes, at 16 kHz."
@@ -572,6 +570,10 @@ class TtsInfo:
     "Gender by voice name, for the voices whose makers state it."
     can_clone: bool = False
     "True: the engine is a `CloningTts`, and also speaks in voices that are made of recordings."
+    ends_with_pause: bool = True
+    "False: the sound of a clause ends with its last word, and the caller makes the pause."
+    loudness_lufs: float | None = None
+    "Loudness of the voices by ITU-R BS.1770. None: not known."
 
 
 class Tts(Protocol):
@@ -591,8 +593,7 @@ class Tts(Protocol):
     ) -> AsyncGenerator[AudioFrame, None]:
         """Speaks each chunk of text as it arrives, and yields the sound.
 
-        Frames have any length. Their `start` counts on from 0 without gaps. The first frame comes
-        as early as possible. Closing the generator stops the synthesis at once.
+        `start` of the frames counts on from 0 without gaps. Closing stops the synthesis at once.
 
         `language`: ISO 639-1. `voice`: a name from `TtsInfo.voices`; None: the language's default.
         `speed`: factor, 1 is normal. `on_word`: is called with each word before the frame in which

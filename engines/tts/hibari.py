@@ -36,6 +36,9 @@ REQUIRES = {"hibari": "hibari-tts"}
 RATE_HZ = 24_000
 "Sample rate of the voice."
 
+LOUDNESS_LUFS = -26.0
+"Loudness of the voice of the package. The others were not measured."
+
 LANGUAGE = "en"
 "The only language of the voice."
 
@@ -198,6 +201,7 @@ class HibariTts:
             {LANGUAGE: tuple(voices)},
             has_word_times=True,
             genders={name: VOICES[name]["gender"] for name in voices},
+            loudness_lufs=LOUDNESS_LUFS,
         )
         self._voices = voices
         self._settings = settings

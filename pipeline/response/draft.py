@@ -5,7 +5,7 @@ it, no tool changes anything, and no more than the first clause is spoken.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,14 +19,17 @@ from pipeline.response.plan import ResponsePlan
 from pipeline.services import SessionServices
 from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
+from pipeline.speech.clause_language import in_own_languages
 from pipeline.speech.synthesis import (
     ClauseQueue,
     SpeechOutput,
     SpeechPlan,
+    SpeechStep,
     SpeechSynthesis,
     SpokenClause,
     speak_sentence,
 )
+from pipeline.speech.voices import choose_voice
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.mcp.call_steps import McpCallStep
 from pipeline.tools.rounds import ToolAccess
@@ -103,6 +106,7 @@ class ResponseDraft:
         after its first part."""
         self._toolbox, self._context, self._fillers = services.toolbox, context, fillers
         self._clock, self._metrics = services.clock, services.metrics
+        self._voices, self._languages = services.engines.tts, services.languages
         self._slots = services.drafts.slots(plan.llm)
         self._slot_holder = SlotHolder(give_up)
         self.work = WorkTime(services.clock)
@@ -271,8 +275,13 @@ class ResponseDraft:
 
     async def _speak(self, clauses: ClauseQueue) -> None:
         """Makes the sound of the clauses, with the times of their words."""
+        steps: AsyncGenerator[SpeechStep, None] = clauses.clauses()
+        if self._languages is not None:
+            steps = in_own_languages(
+                steps, self.plan.language, self._languages, self._speech_in_language
+            )
         synthesis = SpeechSynthesis(
-            self.plan.speech, clauses.clauses(), self._metrics, self._spoken_clause, has_words=True
+            self.plan.speech, steps, self._metrics, self._spoken_clause, has_words=True
         )
         async with aclosing(synthesis.stream()) as sounds:
             async for pcm in sounds:
@@ -282,6 +291,11 @@ class ResponseDraft:
                 await self._add_sound(pcm)
         for word in synthesis.take_words():
             await self._add_sound(word)
+
+    def _speech_in_language(self, language: str) -> SpeechPlan:
+        """Returns how a clause in another language is spoken. Raises RequestError."""
+        choice = choose_voice(self._voices, language, self.plan.voice)
+        return SpeechPlan(choice.tts, language, choice.voice, self.plan.speed)
 
     @asynccontextmanager
     async def _spoken_clause(self, clause: str) -> AsyncIterator[None]:

@@ -13,6 +13,7 @@ from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.speech.cache import ClauseRequest
 from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.loudness import matching_gain, scaled
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class FallbackTts:
         """Yields the fallback engine's sound of a clause, at the first engine's sample rate."""
         start = clause.start
         resampler = Resampler(self._fallback.info.rate_hz, self.info.rate_hz)
+        gain = matching_gain(self._fallback.info, self.info)
         frames = self._fallback.speak(
             clause.alone(),
             language=language,
@@ -112,7 +114,7 @@ class FallbackTts:
         async with aclosing(frames):
             async for frame in frames:
                 if len(pcm := resampler.push(frame.pcm)):
-                    yield AudioFrame(pcm, self.info.rate_hz, start)
+                    yield AudioFrame(scaled(pcm, gain), self.info.rate_hz, start)
                     start += len(pcm)
         if start > clause.start and len(pcm := resampler.flush()):
-            yield AudioFrame(pcm, self.info.rate_hz, start)
+            yield AudioFrame(scaled(pcm, gain), self.info.rate_hz, start)

@@ -1,8 +1,8 @@
 """Makes sound files of texts, for every door that gives speech without a session."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from core.audio import Pcm, samples_to_ms
@@ -10,11 +10,23 @@ from core.errors import NotFound
 from core.limits import CapacityLimit
 from core.tasks import run_in_thread
 from engines.base import Tts
+from engines.tts.text import MAX_SPEED, MIN_SPEED
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
 from media.resample import Resampler
 from pipeline.shared.settings import DEFAULT, own_model
-from pipeline.speech.synthesis import SpeechPlan, SpeechSynthesis, clauses_of
-from pipeline.speech.voices import choose_voice
+from pipeline.speech.clause_language import in_own_languages
+from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.requested_text import RequestedText
+from pipeline.speech.ssml import SpeechManner
+from pipeline.speech.synthesis import (
+    Pause,
+    PlannedClause,
+    SpeechPlan,
+    SpeechStep,
+    SpeechSynthesis,
+    clauses_of,
+)
+from pipeline.speech.voices import choose_voice, find_voices
 
 MAX_PARALLEL = 16
 """Most texts that are spoken at once. A clause takes eSpeak some milliseconds of a core, a neural
@@ -39,6 +51,8 @@ class SpeechFileOptions:
     "Speed of speech; 1.0 is the voice's normal one."
     engine: str = DEFAULT
     "Name of a TTS engine that alone may speak. DEFAULT: any."
+    is_one_language: bool = False
+    "True: every sentence is in `language`. False: a sentence in another one gets another voice."
 
 
 class VoiceEngines(Protocol):
@@ -56,8 +70,15 @@ class VoiceEngines(Protocol):
 class SpeechFiles:
     """Makes sound files of texts. All doors share one instance, so that its limit holds for all."""
 
-    def __init__(self, engines: VoiceEngines, *, max_parallel: int = MAX_PARALLEL) -> None:
-        self._engines = engines
+    def __init__(
+        self,
+        engines: VoiceEngines,
+        languages: TextLanguageDetector | None = None,
+        *,
+        max_parallel: int = MAX_PARALLEL,
+    ) -> None:
+        """`languages`: finds sentences in another language. None: they are not looked for."""
+        self._engines, self._languages = engines, languages
         self._places = CapacityLimit(
             max_parallel,
             "{limit} texts are being read, the limit",
@@ -94,19 +115,77 @@ class SpeechFiles:
         return {engine: every[engine]}
 
     def file(
-        self, texts: AsyncGenerator[str, None], options: SpeechFileOptions, kind: str, rate_hz: int
+        self,
+        text: AsyncGenerator[str, None] | RequestedText,
+        options: SpeechFileOptions,
+        kind: str,
+        rate_hz: int,
     ) -> "SpeechFile":
         """Returns the sound file of a text; it is made while it is read.
 
-        texts: pieces of one text as they come.
+        text: one that a client sent, or pieces of a text as they come.
         kind: file format, by the names in `media.files.encode`.
         rate_hz: sample rate of the file.
 
         Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language.
         """
-        choice = choose_voice(self.voices(options.engine), options.language, options.voice)
-        plan = SpeechPlan(choice.tts, options.language, choice.voice, options.speed)
-        return SpeechFile(self._places, plan, texts, kind, rate_hz)
+        engines = self.voices(options.engine)
+        plan = _plan(engines, options, SpeechManner())
+        if isinstance(text, RequestedText) and text.is_ssml:
+            parts = text.planned_parts(
+                options.language, lambda manner: _plan(engines, options, manner)
+            )
+            return SpeechFile(self._places, plan, _document_steps(parts), kind, rate_hz)
+        texts = single_text(text.written) if isinstance(text, RequestedText) else text
+        steps = self._steps(texts, plan, options, engines)
+        return SpeechFile(self._places, plan, steps, kind, rate_hz)
+
+    def _steps(
+        self,
+        texts: AsyncGenerator[str, None],
+        plan: SpeechPlan,
+        options: SpeechFileOptions,
+        engines: Mapping[str, Tts],
+    ) -> AsyncGenerator[SpeechStep, None]:
+        clauses = clauses_of(texts, plan.language)
+        if self._languages is None or options.is_one_language:
+            return clauses
+        return in_own_languages(
+            clauses,
+            plan.language,
+            self._languages,
+            lambda language: _plan(engines, replace(options, language=language), SpeechManner()),
+        )
+
+
+def _plan(
+    engines: Mapping[str, Tts], options: SpeechFileOptions, manner: SpeechManner
+) -> SpeechPlan:
+    """Returns how a text is spoken. Raises RequestError voice_not_found, unsupported_language."""
+    language, voice = manner.language or options.language, manner.voice or options.voice
+    if manner.voice and not manner.language:
+        known = find_voices(engines, manner.voice)
+        if known and not any(language in one.languages for one in known):
+            language = known[0].languages[0]
+    choice = choose_voice(engines, language, voice)
+    speed = options.speed
+    if manner.rate != 1:
+        speed = min(max(speed * manner.rate, MIN_SPEED), MAX_SPEED)
+    return SpeechPlan(choice.tts, language, choice.voice, speed, manner.volume)
+
+
+async def _document_steps(
+    parts: Sequence[tuple[str, SpeechPlan] | Pause],
+) -> AsyncGenerator[SpeechStep, None]:
+    """Yields the clauses and pauses of a document."""
+    for part in parts:
+        if isinstance(part, Pause):
+            yield part
+            continue
+        text, plan = part
+        async with aclosing(clauses_of(single_text(text), plan.language)) as clauses:
+            async for clause in clauses:
+                yield PlannedClause(clause, plan)
 
 
 class SpeechFile:
@@ -116,13 +195,13 @@ class SpeechFile:
         self,
         places: CapacityLimit,
         plan: SpeechPlan,
-        texts: AsyncGenerator[str, None],
+        steps: AsyncGenerator[SpeechStep, None],
         kind: str,
         rate_hz: int,
     ) -> None:
         self.content_type = content_type_of(kind)
         self._places, self._plan = places, plan
-        self._synthesis = SpeechSynthesis(plan, clauses_of(texts, plan.language))
+        self._synthesis = SpeechSynthesis(plan, steps)
         self._kind, self._rate_hz = kind, rate_hz
         self._samples = 0
 

@@ -8,13 +8,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from core.audio import Pcm, ms_to_samples
+from core.audio import Pcm, ms_to_samples, samples_to_ms
 from core.ports import Metrics
 from engines.base import Tts, WordMark
 from engines.base.listener import SOUND_UNTIL_S
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.speech.chunker import ClauseChunker
+from pipeline.speech.chunker import (
+    CLOSERS,
+    SENTENCE_ENDS,
+    WIDE_SENTENCE_ENDS,
+    ClauseChunker,
+)
+from pipeline.speech.loudness import matching_gain, scaled
 from pipeline.speech.normalize import ClauseNormalizer, NormalizedText
 
 MAX_WAITING_CLAUSES = 32
@@ -24,6 +30,13 @@ GATHERED_MS = 400
 """Most ms of sound that are passed on as one chunk. A chunk of this length costs a twentieth of the
 work of 20 ms chunks, here and at the client. Nothing is delayed: only chunks that wait already are
 joined."""
+
+
+SENTENCE_PAUSE_MS, PAUSE_MS = 300.0, 150.0
+"""Pauses after a sentence and after another clause, for a voice that makes none. They are those of
+eSpeak inside a text."""
+
+ENDS_OF_SENTENCES = tuple(SENTENCE_ENDS + WIDE_SENTENCE_ENDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,8 @@ class SpeechPlan:
     "Name of a voice of `tts`. None: its voice for the language."
     speed: float = 1.0
     "Speed of speech; 1.0 is the voice's own."
+    volume: float = 1.0
+    "Factor on the samples; 1.0 is the voice's own."
 
 
 class _SoundUntil:
@@ -102,6 +117,25 @@ class _SoundUntil:
         SOUND_UNTIL_S.set(self._until_s)
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedClause:
+    """A clause that is spoken in a manner of its own: in another language, voice or speed."""
+
+    text: str
+    "As it was written."
+    plan: SpeechPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Silence between two clauses."""
+
+    duration_ms: float
+
+
+SpeechStep = str | PlannedClause | Pause
+"""One step of a speech. A string is a clause in the manner of the whole text."""
+
 ClauseContext = Callable[[str], AbstractAsyncContextManager[None]]
 """Makes the context in which the voice speaks a clause. It is entered when the voice takes the
 clause, and left when the voice asks for the next. It gets the clause as the model wrote it."""
@@ -120,7 +154,7 @@ class SpeechSynthesis:
     def __init__(
         self,
         plan: SpeechPlan,
-        clauses: AsyncGenerator[str, None],
+        clauses: AsyncGenerator[SpeechStep, None],
         metrics: Metrics | None = None,
         around_clause: ClauseContext = lambda _: nullcontext(),
         *,
@@ -134,29 +168,41 @@ class SpeechSynthesis:
         """
         self._plan, self._clauses, self._metrics = plan, clauses, metrics
         self._around_clause, self._has_words = around_clause, has_words
+        self._next: SpeechStep | None = None
+        "Step that comes next. None: the text is over."
+        self._samples = 0
+        "Length of the sound so far."
+        self._normalizer = ClauseNormalizer(plan.language)
+        self._paused_ms: list[float] = []
+        "Sum of the pauses before each clause that the voice has taken."
+        self._due_pause_ms = 0.0
+        "Pause that the last clause asks for, if its voice did not make it."
         self._spoken: list[NormalizedText] = []
         "Clauses that the voice has taken so far."
         self._words: list[WordMark] = []
 
     async def stream(self) -> AsyncGenerator[Pcm, None]:
-        """Yields the sound. Closing it stops the voice and closes the clauses.
+        """Yields the sound at the sample rate of the plan's voice. Closing it stops the voice and
+        closes the clauses.
 
-        Raises what the voice raises: EngineError, RequestError.
+        Clauses that follow each other in one manner are one request to the voice. Raises what the
+        voice raises: EngineError, RequestError.
         """
-        plan, source = self._plan, self._speakable()
-        until = _SoundUntil(plan.tts.info.rate_hz)
-        with plugin_errors("tts", plan.tts.info.name, self._metrics):
-            frames = plan.tts.speak(
-                source,
-                language=plan.language,
-                voice=plan.voice,
-                speed=plan.speed,
-                on_word=self._words.append if self._has_words else None,
-            )
-            async with aclosing(source), aclosing(frames):
-                async for frame in frames:
-                    until.add(frame.pcm)
-                    yield frame.pcm
+        until = _SoundUntil(self._plan.tts.info.rate_hz)
+        async with aclosing(self._clauses):
+            await self._advance()
+            while self._next is not None:
+                if isinstance(self._next, Pause):
+                    sounds = self._silence(self._next.duration_ms)
+                    self._due_pause_ms = 0.0
+                    await self._advance()
+                else:
+                    sounds = self._passage(self._plan_of(self._next))
+                async with aclosing(sounds):
+                    async for pcm in sounds:
+                        self._samples += len(pcm)
+                        until.add(pcm)
+                        yield pcm
 
     def take_words(self) -> list[WordMark]:
         """Returns the words that have ended since the last call.
@@ -171,21 +217,80 @@ class SpeechSynthesis:
         self._words.clear()
         return words
 
-    async def _speakable(self) -> AsyncGenerator[str, None]:
-        """Yields clauses for the voice.
+    async def _advance(self) -> None:
+        self._next = await anext(self._clauses, None)
+
+    def _plan_of(self, clause: str | PlannedClause) -> SpeechPlan:
+        return self._plan if isinstance(clause, str) else clause.plan
+
+    async def _silence(self, duration_ms: float) -> AsyncGenerator[Pcm, None]:
+        rate_hz = self._plan.tts.info.rate_hz
+        left, most = (ms_to_samples(length_ms, rate_hz) for length_ms in (duration_ms, GATHERED_MS))
+        while left > 0:
+            yield np.zeros(min(left, most), np.int16)
+            left -= most
+
+    async def _passage(self, plan: SpeechPlan) -> AsyncGenerator[Pcm, None]:
+        """Yields the sound of the next clauses that have this plan."""
+        info, first = plan.tts.info, self._plan.tts.info
+        gain = plan.volume * matching_gain(info, first)
+        before, before_ms = len(self._spoken), samples_to_ms(self._samples, first.rate_hz)
+        paused_before_ms = self._paused_ms[-1] if self._paused_ms else 0.0
+        made_ms = paused_before_ms
+
+        def add_word(word: WordMark) -> None:
+            chunk = before + word.chunk
+            shift_ms = before_ms + self._paused_ms[chunk] - paused_before_ms
+            start_ms, end_ms = shift_ms + word.start_ms, shift_ms + word.end_ms
+            self._words.append(WordMark(chunk, word.end_char, start_ms, end_ms))
+
+        source = self._speakable(plan)
+        resampler = Resampler(info.rate_hz, first.rate_hz)
+        with plugin_errors("tts", info.name, self._metrics):
+            frames = plan.tts.speak(
+                source,
+                language=plan.language,
+                voice=plan.voice,
+                speed=plan.speed,
+                on_word=add_word if self._has_words else None,
+            )
+            async with aclosing(source), aclosing(frames):
+                async for frame in frames:
+                    if self._paused_ms and self._paused_ms[-1] > made_ms:
+                        if len(pcm := resampler.flush()):
+                            yield scaled(pcm, gain)
+                        async for pcm in self._silence(self._paused_ms[-1] - made_ms):
+                            yield pcm
+                        made_ms = self._paused_ms[-1]
+                    if len(pcm := resampler.push(frame.pcm)):
+                        yield scaled(pcm, gain)
+            if len(pcm := resampler.flush()):
+                yield scaled(pcm, gain)
+
+    async def _speakable(self, plan: SpeechPlan) -> AsyncGenerator[str, None]:
+        """Yields the next clauses that have this plan, for the voice.
 
         When it asks for the next, the one before has been spoken.
         """
-        normalizer = ClauseNormalizer(self._plan.language)
-        async with aclosing(self._clauses):
-            async for clause in self._clauses:
-                spoken = normalizer.read(clause)
-                # code and emoji are not read aloud
-                if not spoken.text:
-                    continue
+        while isinstance(self._next, str | PlannedClause) and self._plan_of(self._next) == plan:
+            clause = self._next if isinstance(self._next, str) else self._next.text
+            spoken = self._normalizer.read(clause, plan.language)
+            # code and emoji are not read aloud
+            if spoken.text:
                 async with self._around_clause(clause):
-                    self._spoken.append(spoken)
+                    self._take(spoken, plan)
                     yield spoken.text
+            await self._advance()
+
+    def _take(self, spoken: NormalizedText, plan: SpeechPlan) -> None:
+        """Notes that the voice takes a clause, and the pauses before and after it."""
+        paused_ms = self._paused_ms[-1] if self._paused_ms else 0.0
+        self._spoken.append(spoken)
+        self._paused_ms.append(paused_ms + self._due_pause_ms)
+        self._due_pause_ms = 0.0
+        if not plan.tts.info.ends_with_pause:
+            is_sentence = spoken.text.rstrip(CLOSERS).endswith(ENDS_OF_SENTENCES)
+            self._due_pause_ms = (SENTENCE_PAUSE_MS if is_sentence else PAUSE_MS) / plan.speed
 
 
 async def clauses_of(texts: AsyncGenerator[str, None], language: str) -> AsyncGenerator[str, None]:

@@ -155,6 +155,7 @@ async def assemble(
             _session_services(config, engines, devices, toolbox, clock, metrics, trace),
             speakers=SpeakerRecognition(engines.speakers, devices.speakers),
             apply_profile=devices.speakers.apply_profile,
+            languages=engines.languages,
             codes=guards.codes(),
         )
         if home_assistant is not None:
@@ -300,7 +301,7 @@ def _backend(
         conversations=conversations,
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
-        speech_files=SpeechFiles(session_services.engines),
+        speech_files=SpeechFiles(session_services.engines, engines.languages),
         own_voices=own_voices,
         languages=engines.languages,
         one_shot_responses=OneShotResponses(

@@ -15,6 +15,7 @@ from tests.fuzz import (
     names,
     ollama,
     realtime,
+    ssml,
     streams,
     was,
     willow,
@@ -27,7 +28,7 @@ TARGETS = tuple(
         module.TARGETS
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
-            *(files, streams, ingrain, llama_cpp, kserve, images, ollama),
+            *(files, streams, ingrain, llama_cpp, kserve, images, ollama, ssml),
         )
     )
 )

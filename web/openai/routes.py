@@ -80,6 +80,7 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
                 "engine_timeout",
                 "engine_unreachable",
                 "invalid_json",
+                "invalid_ssml",
                 "invalid_value",
                 "missing_required_parameter",
                 "model_not_found",

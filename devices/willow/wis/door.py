@@ -48,8 +48,9 @@ from media.files.upload_spool import UploadSpools
 from media.webrtc.peer import PeerSettings
 from pipeline.services import EngineSet
 from pipeline.session.one_shot import OneShotResponses
-from pipeline.speech.file import SpeechFiles, single_text
+from pipeline.speech.file import SpeechFiles
 from pipeline.speech.own_voices import OwnVoices
+from pipeline.speech.requested_text import RequestedText
 from pipeline.transcription.recording import Transcriber
 from serving.asr.scheduling import DecodePriority
 from serving.speaker.recognition import SpeakerRecognition
@@ -232,15 +233,13 @@ class WillowDoor:
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `GET /api/tts`."""
         check_site(request)
-        text = read_text(request.query)
+        text = RequestedText.of(read_text(request.query), "text")
         wanted = read_tts_params(request.query, self._engines)
-        language = read_language(request.query) or wanted.voice_language
+        language = read_language(request.query) or text.language or wanted.voice_language
         language = spoken_language(language, self._engines)
         if head := head_only(request, wanted):
             return head
-        file = self._speech_files.file(
-            single_text(text), file_options(wanted, language), wanted.kind, RATE_HZ
-        )
+        file = self._speech_files.file(text, file_options(wanted, language), wanted.kind, RATE_HZ)
         return await while_connected(request, speak(request, file, is_sized=wanted.kind == "wav"))
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:

@@ -176,6 +176,7 @@ def _speech_routes(door: WillowDoor) -> tuple[Route, ...]:
             error_codes=(
                 *_SPEECH_ERRORS,
                 "forbidden_origin",
+                "invalid_ssml",
                 "invalid_value",
                 "missing_required_parameter",
                 "unsupported_language",

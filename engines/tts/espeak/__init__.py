@@ -24,6 +24,9 @@ from engines.tts.text import check_speed, language_voices
 
 REQUIRES = {"espeakng_loader": "espeakng-loader"}
 
+LOUDNESS_LUFS = -21.0
+"Loudness of English, German, French and Spanish: -20.2 to -22.3."
+
 _WORDS_PER_MINUTE = (80, 450)
 "Limits of the library."
 
@@ -120,5 +123,7 @@ def create(settings: Settings) -> EspeakTts:
         library.voices,
         has_word_times=True,
         genders=library.genders,
+        ends_with_pause=False,
+        loudness_lufs=LOUDNESS_LUFS,
     )
     return EspeakTts(info, library, settings)

@@ -13,14 +13,16 @@ from core.errors import EngineError, NotFound, OverloadedError, RequestError
 from engines.base import TtsInfo
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFileOptions, SpeechFiles, single_text
+from pipeline.speech.requested_text import RequestedText
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoudVads, ToneTts
 
 ENGLISH = SpeechFileOptions("en")
 
 
-def reader(tts: ToneTts, **more: int) -> SpeechFiles:
-    return SpeechFiles(EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts}), **more)
+def reader(tts: ToneTts, max_parallel: int = 4) -> SpeechFiles:
+    engines = EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts})
+    return SpeechFiles(engines, max_parallel=max_parallel)
 
 
 class SilentTts(ToneTts):
@@ -169,3 +171,63 @@ def test_the_voice_follows_the_engine_the_name_and_the_language() -> None:
     with pytest.raises(RequestError) as refused:
         one.file(single_text("Hello."), SpeechFileOptions("en", engine="german"), "pcm", 16_000)
     assert refused.value.code == "unsupported_language"
+
+
+def document(inside: str) -> RequestedText:
+    return RequestedText.of(f"<speak>{inside}</speak>")
+
+
+def test_a_document_is_spoken_by_its_voices_with_its_pauses() -> None:
+    tone, german = ToneTts(1000), GermanTts(500)
+    one = SpeechFiles(
+        EngineSet(LoudVads(), {}, {}, {"default": tone, "tone": tone, "german": german})
+    )
+    text = document(
+        'One.<break time="300ms"/><voice name="high">Two.</voice>'
+        '<voice name="german/klar">Drei.</voice> <lang xml:lang="de">Vier.</lang>'
+    )
+
+    async def main() -> None:
+        sound = one.file(text, ENGLISH, "pcm", 16_000)
+        chunks = [chunk async for chunk in sound.chunks()]
+        assert sound.audio_ms == 1000 + 300 + 1000 + 500 + 1000
+        pcm = np.frombuffer(b"".join(chunks), "<i2")
+        assert not pcm[16_200:20_600].any()
+        assert (tone.voices_asked, german.voices_asked) == (["low", "high", "tief"], ["klar"])
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("inside", "code"),
+    [
+        ('<voice name="nobody">Hi</voice>', "voice_not_found"),
+        ('<lang xml:lang="xx">Hi</lang>', "unsupported_language"),
+    ],
+)
+def test_a_document_that_no_voice_can_speak_is_refused_before_any_sound(
+    inside: str, code: str
+) -> None:
+    with pytest.raises(RequestError) as refused:
+        reader(ToneTts()).file(document(f"Hello.{inside}"), ENGLISH, "pcm", 16_000)
+    assert refused.value.code == code
+    assert "allowed: " in str(refused.value)
+
+
+def test_a_broken_document_names_the_field() -> None:
+    with pytest.raises(RequestError) as refused:
+        RequestedText.of("<speak>Hello", "input")
+    assert (refused.value.code, refused.value.param) == ("invalid_ssml", "input")
+
+
+def test_text_that_a_model_writes_is_never_ssml() -> None:
+    async def written() -> AsyncGenerator[str, None]:
+        yield '<speak>One.<break time="10s"/><voice name="high">Two.</voice></speak>'
+
+    async def main() -> None:
+        tts = ToneTts()
+        sound = reader(tts).file(written(), ENGLISH, "pcm", 16_000)
+        assert b"".join([chunk async for chunk in sound.chunks()])
+        assert (sound.audio_ms, tts.voices_asked) == (1000, ["low"])
+
+    run_virtual(main())

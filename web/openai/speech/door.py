@@ -15,9 +15,10 @@ from core.http.routes import JSON
 from core.http.streaming import send
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT, InitialSettings, SessionSettings
-from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
+from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OWN_VOICES
+from pipeline.speech.requested_text import RequestedText
 from pipeline.speech.voices import find_voices
 from serving.remote.models import RemoteModels
 from web.openai.json_body import read_json
@@ -133,12 +134,14 @@ class SpeechDoor:
     async def open_file(self, fields: SpeechFields) -> SpeechFile:
         """Returns the sound file of a text; it is made while it is read.
 
-        Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language.
+        Raises NotFound model_not_found; RequestError invalid_ssml, voice_not_found,
+        unsupported_language.
         """
-        options = await self._file_options(fields)
-        return self._speech_files.file(
-            single_text(fields.input), options, fields.response_format, RATE_HZ
-        )
+        return await self._open_file(RequestedText.of(fields.input, "input"), fields)
+
+    async def _open_file(self, text: RequestedText, fields: SpeechFields) -> SpeechFile:
+        options = await self._file_options(text, fields)
+        return self._speech_files.file(text, options, fields.response_format, RATE_HZ)
 
     def sample_text(self, voice: str) -> str:
         """Returns the sentence of a voice's sample. Raises RequestError voice_not_found."""
@@ -177,12 +180,13 @@ class SpeechDoor:
         return SpeechFileOptions(language, voice, _speed(request.query.get("speed", "1")))
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
-        speech_file = await self.open_file(fields)
+        text = RequestedText.of(fields.input, "input")
+        speech_file = await self._open_file(text, fields)
         if fields.stream_format == "sse":
-            return await _stream_events(request, fields, speech_file)
+            return await _stream_events(request, fields, text.plain_text, speech_file)
         return await _stream_file(request, speech_file)
 
-    async def _file_options(self, fields: SpeechFields) -> SpeechFileOptions:
+    async def _file_options(self, text: RequestedText, fields: SpeechFields) -> SpeechFileOptions:
         """Returns voice and language. Raises NotFound model_not_found.
 
         Raises RequestError voice_not_found, unsupported_language.
@@ -199,8 +203,10 @@ class SpeechDoor:
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()
         else:
-            language = voice_language or await self._languages.detect(
-                fields.input, default_language, spoken_languages
+            language = (
+                text.language
+                or voice_language
+                or await self._languages.detect(text.plain_text, default_language, spoken_languages)
             )
         if language not in spoken_languages:
             raise RequestError(
@@ -210,7 +216,9 @@ class SpeechDoor:
                 param="language",
             )
         speed = settings.speed if fields.speed is UNSET else fields.speed
-        return SpeechFileOptions(language, voice, speed, fields.model)
+        return SpeechFileOptions(
+            language, voice, speed, fields.model, is_one_language=bool(fields.language)
+        )
 
 
 def _speed(text: str) -> float:
@@ -248,9 +256,10 @@ async def _stream_file(request: aioweb.Request, speech_file: SpeechFile) -> aiow
 
 
 async def _stream_events(
-    request: aioweb.Request, fields: SpeechFields, speech_file: SpeechFile
+    request: aioweb.Request, fields: SpeechFields, words: str, speech_file: SpeechFile
 ) -> aioweb.StreamResponse:
-    """Sends the file as server-sent events. An error after the first one is an event, too."""
+    """Sends the file as server-sent events. An error after the first one is an event, too.
+    `words`: the text without marks."""
     events = SseResponse(request)
     try:
         async with aclosing(speech_file.chunks()) as chunks:
@@ -258,7 +267,7 @@ async def _stream_events(
                 await events.send(AudioDelta(b64encode(chunk).decode()))
             if not events.has_begun:
                 raise nothing_to_speak("input")
-            await events.send(AudioDone(_usage(fields.input, speech_file.audio_ms)))
+            await events.send(AudioDone(_usage(words, speech_file.audio_ms)))
     except ClientDisconnected:
         raise
     except EarshotError as error:

@@ -32,7 +32,7 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
             )
         ),
     ]
-    input: Annotated[str, Meta(description="Text to speak, at most 4096 characters.")]
+    input: Annotated[str, Meta(description="Text to speak, or SSML, at most 4096 characters.")]
     voice: Annotated[
         str | SpeechVoiceId,
         Meta(
