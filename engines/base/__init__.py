@@ -593,8 +593,7 @@ class Tts(Protocol):
     ) -> AsyncGenerator[AudioFrame, None]:
         """Speaks each chunk of text as it arrives, and yields the sound.
 
-        `start` of the frames counts on from 0 without gaps. Closing stops the synthesis at once.
-
+        The first frame comes early. `start` counts on from 0 without gaps. Closing stops at once.
         `language`: ISO 639-1. `voice`: a name from `TtsInfo.voices`; None: the language's default.
         `speed`: factor, 1 is normal. `on_word`: is called with each word before the frame in which
         the word ends. Raises EngineError, RequestError."""
