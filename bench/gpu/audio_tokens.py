@@ -14,11 +14,11 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LogitsProcessorList
 
 from bench.tools.stats import machine, markdown
-from engines.tts.indri.backend import SpeechRequest
+from engines.tts.indri.checkpoint import frame_order, network_of
 from engines.tts.indri.frames import codebook_at, may_stop
-from engines.tts.indri.gpt2 import Gpt2
 from engines.tts.indri.token_layout import AUDIO_IDS, CODEBOOK_SIZE, TokenLayout
-from engines.tts.indri.transformers_backend import TransformersBackend
+from engines.tts.token_model.backend import TokenRequest
+from engines.tts.token_model.torch_backend import TorchBackend
 
 VOCABULARY = 70_016
 "Ids of the published checkpoints."
@@ -48,7 +48,7 @@ class CodebookOrder:
         return allowed
 
 
-def generate(model: Any, layout: TokenLayout, request: SpeechRequest) -> list[int]:
+def generate(model: Any, layout: TokenLayout, request: TokenRequest) -> list[int]:
     """Returns the ids that transformers' `generate` writes, with greedy search."""
     prompt = torch.tensor([request.prompt], device=model.device)
     with torch.inference_mode():
@@ -65,7 +65,7 @@ def generate(model: Any, layout: TokenLayout, request: SpeechRequest) -> list[in
     return ids
 
 
-def step_all(backend: TransformersBackend, requests: Sequence[SpeechRequest]) -> list[list[int]]:
+def step_all(backend: TorchBackend, requests: Sequence[TokenRequest]) -> list[list[int]]:
     """Returns the ids of speeches that begin together."""
     written: dict[int, list[int]] = {backend.start(request): [] for request in requests}
     running = len(written)
@@ -92,9 +92,11 @@ def main() -> None:
     model = GPT2LMHeadModel(config).eval().to(arguments.device, getattr(torch, arguments.dtype))
     first = TEXT_IDS + AUDIO_IDS
     layout = TokenLayout(TEXT_IDS, first, first + 1, first + 2, first + 4, {"spkr_63": first + 6})
-    backend = TransformersBackend(Gpt2.of(model), layout, arguments.callers)
+    backend = TorchBackend(
+        network_of(model), frame_order(layout), arguments.callers, name="tts.indri"
+    )
     requests = [
-        SpeechRequest(tuple(range(start, start + PROMPT_IDS)), arguments.ids)
+        TokenRequest(tuple(range(start, start + PROMPT_IDS)), arguments.ids)
         for start in range(100, 100 + 100 * arguments.callers, 100)
     ]
 

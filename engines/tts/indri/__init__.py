@@ -42,9 +42,9 @@ def create(settings: Settings) -> "IndriTts":
     from tokenizers import Tokenizer
 
     from engines.codec import mimi
+    from engines.tts.indri.checkpoint import load_backend
     from engines.tts.indri.engine import IndriTts
     from engines.tts.indri.speech_batch import SpeechBatch
-    from engines.tts.indri.transformers_backend import TransformersBackend
 
     vocabulary = read_vocabulary(settings.folder)
     tokenizer = Tokenizer.from_file(str(settings.folder / TOKENIZER_FILE))
@@ -63,7 +63,7 @@ def create(settings: Settings) -> "IndriTts":
         found = f"{codec.info.codebook_size} codes in {codec.info.codebooks} codebooks"
         needed = f"{CODEBOOK_SIZE} codes in {CODEBOOKS} codebooks"
         raise EngineError("tts", NAME, f"the codec in {settings.codec} has {found}, not {needed}")
-    backend = TransformersBackend.load(
+    backend = load_backend(
         settings.folder, layout, slots=settings.slots, device=device, dtype=settings.dtype
     )
     info = TtsInfo(

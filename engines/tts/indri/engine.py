@@ -12,13 +12,13 @@ from core.audio import AudioFrame, Pcm
 from core.errors import RequestError
 from engines.base import TtsInfo, WordMark
 from engines.base.codec import Samples
-from engines.tts.indri.backend import SpeechRequest
 from engines.tts.indri.chunks import ClauseJoin
 from engines.tts.indri.prompt import MAX_CLAUSE_CHARS, clean_text, max_speech_ids, speech_prompt
 from engines.tts.indri.settings import NAME, Settings
 from engines.tts.indri.speech_batch import SpeechBatch
 from engines.tts.indri.token_layout import CODEBOOKS, TokenLayout
 from engines.tts.text import UNSPEAKABLE, check_speed, choose_voice, clauses_of
+from engines.tts.token_model.backend import TokenRequest
 
 
 class IndriTts:
@@ -91,7 +91,7 @@ class IndriTts:
             finally:
                 self._batch.cancel(speech)
 
-    def request(self, text: str, speaker: str) -> SpeechRequest:
+    def request(self, text: str, speaker: str) -> TokenRequest:
         """Returns the request for one clause. `text`: from `clean_text`. The same clause is spoken
         in the same way every time."""
         settings = self._settings
@@ -102,14 +102,14 @@ class IndriTts:
             why = f"a clause of {len(prompt)} tokens leaves no room in {self._context}"
             raise RequestError(f"{NAME}: {why}", code=UNSPEAKABLE)
         seed = zlib.crc32(f"{speaker} {text}".encode())
-        return SpeechRequest(tuple(prompt), max_ids, settings.temperature, settings.top_k, seed)
+        return TokenRequest(tuple(prompt), max_ids, settings.temperature, settings.top_k, seed)
 
     def warm_up(self, text: str = "hello") -> None:
         """Speaks one word, so that the libraries have chosen their kernels before the first call.
         Blocking."""
         voices = next(iter(self.info.voices.values()))
         asked = self.request(text, voices[0])
-        request = SpeechRequest(asked.prompt, CODEBOOKS)
+        request = TokenRequest(asked.prompt, CODEBOOKS)
         speech = self._batch.start(request)
         while not speech.is_over:
             self._batch.step()

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from core.errors import EngineError
 from engines.base.codec import DecodeStreams, Samples
-from engines.tts.indri.backend import SpeechBackend, SpeechRequest
 from engines.tts.indri.chunks import ChunkSizes
 from engines.tts.indri.frames import FrameStream
 from engines.tts.indri.settings import NAME
 from engines.tts.indri.token_layout import TokenLayout
+from engines.tts.token_model.backend import TokenBackend, TokenRequest
 
 
 @dataclass(eq=False, slots=True)
@@ -36,11 +36,11 @@ class SpeechBatch:
     Whoever needs sound calls `step`, which goes on with all speeches.
     """
 
-    def __init__(self, backend: SpeechBackend, streams: DecodeStreams, layout: TokenLayout) -> None:
+    def __init__(self, backend: TokenBackend, streams: DecodeStreams, layout: TokenLayout) -> None:
         self._backend, self._streams, self._layout = backend, streams, layout
         self._running: dict[int, BatchedSpeech] = {}
 
-    def start(self, request: SpeechRequest) -> BatchedSpeech:
+    def start(self, request: TokenRequest) -> BatchedSpeech:
         """Adds a speech. Raises OverloadedError when all slots are taken."""
         number = self._backend.start(request)
         try:

@@ -7,15 +7,15 @@ import numpy.typing as npt
 
 from core.errors import OverloadedError
 from engines.base.codec import Samples
-from engines.tts.indri.backend import NewId, SpeechRequest
 from engines.tts.indri.frames import pack
 from engines.tts.indri.token_layout import CODEBOOKS, TokenLayout
+from engines.tts.token_model.backend import NewId, TokenRequest
 
 FRAME_SAMPLES = 1920
 
 
 class ScriptedBackend:
-    """A `SpeechBackend`. A speech has as many frames as its prompt has ids; all codes of a frame
+    """A `TokenBackend`. A speech has as many frames as its prompt has ids; all codes of a frame
     are the number of the frame."""
 
     def __init__(self, layout: TokenLayout, slots: int = 3, context: int = 512) -> None:
@@ -28,7 +28,7 @@ class ScriptedBackend:
         self.fails_at_step = 0
         self._next = 0
 
-    def start(self, request: SpeechRequest) -> int:
+    def start(self, request: TokenRequest) -> int:
         if len(self.running) == self.slots:
             raise OverloadedError("full", retry_after_s=1)
         frames = np.tile(np.arange(len(request.prompt)), (CODEBOOKS, 1))
