@@ -1,15 +1,17 @@
 """A voice in a worker process, used through the interface `Tts`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from msgspec.structs import replace
 
 from core.audio import AudioFrame, Pcm, samples_to_ms
 from core.errors import EngineCrashed, EngineError, RequestError
+from core.ports import Metrics
 from engines.base import TtsInfo, WordMark
 from engines.base.listener import SOUND_UNTIL_S
+from engines.base.voice_stages import StageTime
 from engines.runtime.worker.payloads import (
     CONDITION,
     FORGET_VOICE,
@@ -32,13 +34,18 @@ class ProcessTts:
     """
 
     def __init__(
-        self, process: EngineProcess[TtsInfo], info: TtsInfo, *, waits: bool = True
+        self,
+        process: EngineProcess[TtsInfo],
+        info: TtsInfo,
+        metrics: Metrics,
+        *,
+        waits: bool = True,
     ) -> None:
         """`process`: the worker, which must be running. `info`: what it reported. `waits`: True to
         wait for a process that is being restarted, False to fail at once because another voice can
         speak meanwhile."""
         self.info = info
-        self._process, self._waits = process, waits
+        self._process, self._metrics, self._waits = process, metrics, waits
 
     async def speak(
         self,
@@ -130,7 +137,17 @@ class ProcessTts:
             raise EngineCrashed("tts", self.info.name, "its process is being restarted")
         async with aclosing(self._process.stream(SPEAK, arguments, SpeechMessage)) as parts:
             async for part in parts:
+                self._observe(part.stages)
                 yield part
+
+    def _observe(self, stages: Sequence[StageTime]) -> None:
+        for one in stages:
+            for name, value in (
+                ("earshot_tts_stage_queue_seconds", one.queue_s),
+                ("earshot_tts_stage_compute_seconds", one.compute_s),
+                ("earshot_tts_stage_batch_size", one.batch),
+            ):
+                self._metrics.observe(name, value, stage=one.stage)
 
 
 def _ahead_ms() -> float:

@@ -83,9 +83,10 @@ async def _voice(
     if in_gateway or profile is None:
         yield load("tts", engine, options)
         return
-    process = engine_process("tts", engine, options, TtsInfo, NullMetrics(), profile)
+    metrics = NullMetrics()
+    process = engine_process("tts", engine, options, TtsInfo, metrics, profile)
     async with process.running():
-        yield ProcessTts(process, await process.ready())
+        yield ProcessTts(process, await process.ready(), metrics)
 
 
 async def _for(seconds: float, *work: Any) -> None:

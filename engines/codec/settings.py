@@ -54,6 +54,12 @@ def read_info(name: CodecName, folder: Path) -> CodecInfo:
         raise EngineMissing("codec", name, f"no {WEIGHTS_FILE} in {folder}")
     if (found := config.get("model_type")) != name:
         raise EngineError("codec", name, f"{folder} holds a model of type {found!r}")
+    return codec_info(name, config, folder.name)
+
+
+def codec_info(name: CodecName, config: Mapping[str, Any], model: str) -> CodecInfo:
+    """Returns the properties of a codec with this configuration. `model`: its name. Raises
+    EngineError for a form that the engine cannot run."""
     is_mimi = name == "mimi"
     ratios = (8, 6, 5, 4) if is_mimi else (8, 5, 4, 2)
     if config.get("audio_channels", 1) != 1 or not config.get("use_causal_conv", True):
@@ -69,7 +75,7 @@ def read_info(name: CodecName, folder: Path) -> CodecInfo:
         books = int(bits_per_frame // (size.bit_length() - 1))
     return CodecInfo(
         name=name,
-        model=folder.name,
+        model=model,
         rate_hz=rate_hz,
         frame_samples=frame_samples,
         codebooks=tuple(count for count in CODEBOOKS if count <= books),

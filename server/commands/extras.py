@@ -31,7 +31,7 @@ EXTRAS: Mapping[str, str] = {
     "pocket": "the voices of Pocket TTS, and voices of your own, in torch",
     "postgresql": "PostgreSQL as the database of devices",
     "sherpa": "models of sherpa-onnx for speech recognition",
-    "torch": "Whisper, language models and Indri's voices in torch, and `earshot models convert`",
+    "torch": "Whisper, language models, Indri and Bark in torch, and `earshot models convert`",
     "wake": "wake words; its wheels need glibc 2.35",
 }
 "Name of an extra -> what it adds."

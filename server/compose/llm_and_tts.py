@@ -125,7 +125,8 @@ async def load_voices(
     async def load_engine(name: str, options: Mapping[str, object]) -> Tts:
         tts: Tts
         if process is not None and name == choice.name:
-            tts = ProcessTts(process, await process.ready(), waits=not has_fallback)
+            waits = not has_fallback
+            tts = ProcessTts(process, await process.ready(), metrics, waits=waits)
         else:
             tts = await asyncio.to_thread(load, "tts", name, options)
             _close_at_end(tts, stack)
@@ -169,7 +170,7 @@ async def load_cloning_voice(
             f"tts.own_voices.engine: {config.engine} makes no voices of recordings; allowed:"
             " pocket, and engines of other packages that can"
         )
-    return ProcessTts(process, info, waits=False)
+    return ProcessTts(process, info, metrics, waits=False)
 
 
 def check_voice(voice: str, voices: Mapping[str, Tts], language: str) -> None:

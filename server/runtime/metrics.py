@@ -16,6 +16,9 @@ from engines.registry import EngineKind
 STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10)
 "Buckets for stages of a turn: dense where an answer feels instant (300 ms) or slow (1 s)."
 
+VOICE_STAGE_BUCKETS_S = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+"Buckets for stages of a voice: from a GPU to a long clause on a slow processor."
+
 COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 "Buckets for recognition calls: from one frame to a long utterance on a slow processor."
 
@@ -163,6 +166,24 @@ METRICS: Mapping[str, MetricDeclaration] = {
         "Processing time of a clause divided by the length of its sound.",
         (),
         FACTOR_BUCKETS,
+    ),
+    "earshot_tts_stage_queue_seconds": MetricDeclaration(
+        "histogram",
+        "Time that a clause waited for a stage of a voice that has several.",
+        ("stage",),
+        VOICE_STAGE_BUCKETS_S,
+    ),
+    "earshot_tts_stage_compute_seconds": MetricDeclaration(
+        "histogram",
+        "Time that a stage of a voice took for a clause, with the others of its batch.",
+        ("stage",),
+        VOICE_STAGE_BUCKETS_S,
+    ),
+    "earshot_tts_stage_batch_size": MetricDeclaration(
+        "histogram",
+        "Mean number of clauses in a stage's steps while it computed a clause.",
+        ("stage",),
+        BATCH_BUCKETS,
     ),
     "earshot_tts_fallbacks": MetricDeclaration(
         "counter",

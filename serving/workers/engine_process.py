@@ -22,6 +22,7 @@ from core.errors import (
     EngineMissing,
     EngineTimeout,
     EngineUnreachable,
+    InvalidTokens,
     OverloadedError,
     RemoteProtocolError,
     RequestError,
@@ -56,6 +57,7 @@ ENGINE_ERRORS: Mapping[str, type[EngineError]] = {
         EngineMissing,
         EngineTimeout,
         EngineUnreachable,
+        InvalidTokens,
     )
 }
 "Errors of engines that keep their class on the way out of the process, by code."

@@ -11,6 +11,7 @@ from core.audio import AudioFrame, Pcm
 from core.errors import ConfigError, OverloadedError, RequestError
 from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.base.listener import SOUND_UNTIL_S
+from engines.base.voice_stages import StageTime
 
 RATE_HZ = 16_000
 WORD_SAMPLES = RATE_HZ // 10
@@ -28,6 +29,11 @@ class OddVoice:
         self.info = TtsInfo("odd", RATE_HZ, voices, has_word_times=True, can_clone=True)
         self._cancelled = 0
         self._held = dict[str, bytes]()
+        self._stage_times: list[StageTime] = []
+
+    def take_stage_times(self) -> list[StageTime]:
+        taken, self._stage_times = self._stage_times, []
+        return taken
 
     async def speak(
         self,
@@ -58,6 +64,9 @@ class OddVoice:
                 case "how many ms of sound are ahead":
                     ahead_s = SOUND_UNTIL_S.get() - asyncio.get_running_loop().time()
                     yield _frame(round(1000 * ahead_s), 0)
+                case "staged":
+                    self._stage_times.append(StageTime("coarse", 0.1, 0.2, 1.5))
+                    yield _frame(1, 0)
                 case "long":
                     yield AudioFrame(np.zeros(3 * RATE_HZ, np.int16), RATE_HZ, 0)
                 case "hang":

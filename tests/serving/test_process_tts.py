@@ -50,7 +50,7 @@ def with_voice(scenario: Scenario, name: str = ODD, **options: Any) -> Counts:
         assert profile is not None
         process = engine_process("tts", name, options, TtsInfo, metrics, profile)
         async with asyncio.timeout(LIMIT_S), process.running():
-            await scenario(ProcessTts(process, await process.ready()), process)
+            await scenario(ProcessTts(process, await process.ready(), metrics), process)
 
     asyncio.run(main())
     return metrics
@@ -72,6 +72,16 @@ async def spoken(
 
 def _sound(frames: list[AudioFrame]) -> Pcm:
     return np.concatenate([frame.pcm for frame in frames])
+
+
+def test_times_of_stages_become_metrics_of_the_gateway() -> None:
+    async def scenario(tts: ProcessTts, process: EngineProcess[TtsInfo]) -> None:
+        await spoken(tts, "staged", "staged", SENTENCE)
+
+    metrics = with_voice(scenario)
+    assert metrics.labelled["earshot_tts_stage_queue_seconds:coarse"] == [0.1, 0.1]
+    assert metrics.labelled["earshot_tts_stage_compute_seconds:coarse"] == [0.2, 0.2]
+    assert metrics.labelled["earshot_tts_stage_batch_size:coarse"] == [1.5, 1.5]
 
 
 def test_positions_count_on_through_clauses_and_chunks() -> None:

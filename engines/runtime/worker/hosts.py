@@ -48,6 +48,7 @@ from engines.base.text import (
     RerankModel,
     TextModelInfo,
 )
+from engines.base.voice_stages import StagedTts, StageTime
 from engines.codec.items import convert
 from engines.runtime.worker.payloads import (
     CONDITION,
@@ -348,6 +349,9 @@ def create_host(kind: str, engine: Any, send: Send) -> EngineHost:
 def create_voice_host(tts: Tts, send: Send) -> StreamHost:
     """Returns the host of a voice."""
 
+    def stage_times() -> list[StageTime]:
+        return tts.take_stage_times() if isinstance(tts, StagedTts) else []
+
     async def speak(request: CallRequest[Raw]) -> AsyncGenerator[SpeechMessage, None]:
         arguments = decode_payload(request.payload, SpeakArguments)
         if arguments.condition and isinstance(tts, CloningTts):
@@ -364,7 +368,7 @@ def create_voice_host(tts: Tts, send: Send) -> StreamHost:
         async with aclosing(frames):
             async for frame in frames:
                 for pcm in _pieces(frame.pcm, tts.info):
-                    yield SpeechMessage(pcm_to_bytes(pcm), words.copy())
+                    yield SpeechMessage(pcm_to_bytes(pcm), words.copy(), stage_times())
                     words.clear()
         if words:
             yield SpeechMessage(b"", words)

@@ -33,6 +33,7 @@ from engines.base import (
     ToolCall,
     WordMark,
 )
+from engines.base.voice_stages import StageTime
 
 DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
 "Names of the methods of speech recognition, voices and language models."
@@ -99,6 +100,8 @@ class SpeechMessage(Struct, frozen=True, omit_defaults=True):
     "Little-endian int16 samples at the voice's rate, mono."
     words: list[WordMark] = []
     "Words with their times and indices, counted from the start of the clause."
+    stages: list[StageTime] = []
+    "Times of the stages of this clause and of others, if the engine has stages."
 
 
 class VoiceMessage(Struct, frozen=True, omit_defaults=True):

@@ -16,7 +16,7 @@ RETRY_AFTER_S = 1
 
 
 @dataclass(slots=True)
-class _Sequence:
+class _RunningIds:
     """A running sequence."""
 
     request: TokenRequest
@@ -38,7 +38,7 @@ class TorchBackend:
         self._network, self._order, self._name = network, order, name
         self._cache = SlotCache(network, slots)
         self._free = list(range(slots))
-        self._sequences: dict[int, _Sequence] = {}
+        self._sequences: dict[int, _RunningIds] = {}
         self._next_number = 0
 
     def start(self, request: TokenRequest) -> int:
@@ -55,7 +55,7 @@ class TorchBackend:
         number, self._next_number = self._next_number, self._next_number + 1
         random = torch.Generator(self._network.tokens.device).manual_seed(request.seed)
         sampling = SamplingParameters(request.temperature, request.top_k)
-        self._sequences[number] = _Sequence(request, self._free.pop(0), sampling, random)
+        self._sequences[number] = _RunningIds(request, self._free.pop(0), sampling, random)
         return number
 
     def step(self) -> Mapping[int, NewId]:
@@ -86,7 +86,7 @@ class TorchBackend:
         output = self._network.layers.run(vectors, self._cache.read_next(slots, positions))
         return dict(zip(running, output, strict=True))
 
-    def _read_prompt(self, sequence: _Sequence) -> torch.Tensor:
+    def _read_prompt(self, sequence: _RunningIds) -> torch.Tensor:
         prompt, added = sequence.request.prompt, sequence.request.added
         vectors = self._vectors(prompt, range(len(prompt)))
         if added:
@@ -114,7 +114,7 @@ class TorchBackend:
                 chosen[number] = (stop or 0, True) if is_stop else (first + index, False)
         return chosen
 
-    def _pick(self, sequence: _Sequence, scores: torch.Tensor, allowed: AllowedIds) -> int:
+    def _pick(self, sequence: _RunningIds, scores: torch.Tensor, allowed: AllowedIds) -> int:
         """Returns the index of the next id in its row of scores."""
         least = sequence.request.min_stop_chance
         if allowed.stop is not None and least < 1 and scores.float().softmax(-1)[-1] > least:
