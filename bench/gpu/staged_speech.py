@@ -1,7 +1,7 @@
 """Measures the clauses per minute of the stages of tts.bark, beside transformers' `generate`.
 
 Both run one network with random weights of the shape of `suno/bark-small`, or a narrower one, in
-one process, and take turns: the stages get all clauses at once, `generate` one after the other.
+one process, and take turns: the stages get all clauses, `generate` one after the other.
 Run it as `python -m bench.gpu.staged_speech`; it needs the extra `torch`.
 """
 
@@ -71,6 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clauses", type=int, default=4)
     parser.add_argument("--semantic-ids", type=int, default=60, help="of each; 50 are a second")
+    parser.add_argument("--apart", type=float, default=0, help="s between two starts of clauses")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=4)
@@ -93,13 +94,16 @@ def main() -> None:
     times: list[StageTime] = []
     stages = create_stages(networks_of(model, settings, 1024), layout, settings, times.append)
 
+    async def one(number: int) -> int:
+        await asyncio.sleep(number * arguments.apart)
+        return len(await stages.sound(texts[number], None, seed=0))
+
     async def staged() -> list[int]:
-        sounds = [stages.sound(text, None, seed=0) for text in texts]
-        return [len(sound) for sound in await asyncio.gather(*sounds)]
+        return await asyncio.gather(*map(one, range(len(texts))))
 
     runs: Mapping[str, Callable[[], list[int]]] = {
         "transformers generate, one after the other": lambda: generate(model, texts, layout),
-        "stages of tts.bark, all at once": lambda: asyncio.run(staged()),
+        "stages of tts.bark": lambda: asyncio.run(staged()),
     }
     wall: dict[str, list[float]] = {name: [] for name in runs}
     processor: dict[str, list[float]] = {name: [] for name in runs}
@@ -114,7 +118,8 @@ def main() -> None:
     audio_s = sum(lengths.pop()) / 24_000
     shape = f"width {arguments.width}, {arguments.layers} layers, batch {arguments.batch}"
     print(f"{machine()}; {arguments.device}, {arguments.threads} threads; {shape}")
-    print(f"{arguments.clauses} clauses, {audio_s:.1f} s of sound, {arguments.rounds} rounds\n")
+    clauses = f"{arguments.clauses} clauses, {arguments.apart:g} s apart"
+    print(f"{clauses}, {audio_s:.1f} s of sound, {arguments.rounds} rounds\n")
     rows = [
         (name, _median(wall[name]), _median(processor[name]), f"{_rate(wall[name], audio_s)}")
         for name in runs
