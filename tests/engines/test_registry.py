@@ -70,7 +70,10 @@ def test_a_missing_library_is_named_with_its_installation(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("esspeak", "tts: no engine 'esspeak'; there are: espeak, .*or a module path with a dot"),
+        (
+            "esspeak",
+            "tts: no engine 'esspeak'; there are: bark, espeak, .*or a module path with a dot",
+        ),
         ("espeak_library", "no engine 'espeak_library'"),
         ("acme_without.engine", "no engine 'acme_without.engine'"),
         ("json.decoder", "no engine 'json.decoder'"),
@@ -95,7 +98,9 @@ def test_the_error_for_wrong_options_names_the_key(options: dict[str, Any], mess
 
 
 def test_engines_are_listed_without_their_parts() -> None:
-    assert available("tts")[0] == EngineAvailability("espeak", True, "")
+    assert {one.name: one for one in available("tts")}["espeak"] == EngineAvailability(
+        "espeak", True, ""
+    )
     assert [engine.name for engine in available("vad")] == ["gated", "silero", "webrtc"]
 
 
