@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -38,6 +39,9 @@ CALL_TIMEOUT_S = 15.0
 BUSY_S = 5
 """Longest wait for another process that writes, in seconds: for SQLite's lock, and for PostgreSQL's
 statements and connections."""
+
+RETRY_S = 0.05
+"Wait before the journal of a file that another process opens is set again."
 
 TRIES = 3
 """Attempts when a constraint fails: another process wrote the same at the same moment, or a random
@@ -165,11 +169,29 @@ def _options(url: URL) -> dict[str, Any]:
 def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     # Python's own transactions would begin too late for changes of tables
     connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode = WAL")  # one write to the disk instead of three
+    _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
     # A conversation that its owner deletes must not stay readable in free pages of the file.
     connection.execute("PRAGMA secure_delete = ON")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Sets the journal that writes to the disk once instead of three times.
+
+    SQLite does not wait for the lock of this statement, so servers that open a new file at the same
+    moment try it again.
+    """
+    until_s = monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if monotonic() > until_s:
+                raise
+            sleep(RETRY_S)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:
