@@ -154,7 +154,7 @@ async def _main(options: argparse.Namespace) -> int:
     if getattr(options, "qps_ramp", None):
         return await _ramp(options, address, kind, measured_on)
     plans = [
-        LoadPlan(address, kind, clients, options.requests, options.timeout, is_kept)
+        LoadPlan(address, _kind(options), clients, options.requests, options.timeout, is_kept)
         for clients in options.clients
         for is_kept in CONNECTIONS[options.connections]
     ]
