@@ -26,6 +26,9 @@ PROOFS = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("proof_*.
 PROOF_S = 1500
 "Some proofs take minutes of one core, which other programs may use, too."
 
+ADDED = ("pocket-tts >=4.0.1,<5", "scipy")
+"The extra `pocket`, as far as vLLM's packages lack it."
+
 PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
@@ -37,6 +40,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     theirs = check_output([python_of(installed()), "-c", PACKAGES], text=True).strip()
     venv.create(folder, symlinks=True)
     made = python_of(folder)
+    install = ("-m", "pip", "--python", str(made), "install", "--quiet", "--no-deps")
+    run([sys.executable, *install, *ADDED], check=True)
     own = check_output([made, "-c", PACKAGES], text=True).strip()
     packages = f"{theirs}\n{get_path('purelib')}\n{ROOT}\n"
     (Path(own) / "both.pth").write_text(packages, encoding="utf-8")
