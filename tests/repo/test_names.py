@@ -3,6 +3,8 @@
 import ast
 from collections import defaultdict
 
+import pytest
+
 from tests.shared import ROOT
 
 FOLDERS = (
@@ -22,6 +24,7 @@ EVERY_ENGINE_HAS = "Settings"
 "The one class name that stands for several classes: the registry looks for it in each engine."
 
 
+@pytest.mark.many
 def test_a_class_name_stands_for_one_class() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for folder in FOLDERS:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from aiohttp.web import AppRunner, RequestHandler, Response, WebSocketResponse
 
 from core.private_names import CALL_NAMES, HTTP_NAMES
@@ -37,6 +38,7 @@ def _is_own(value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id in ("self", "cls")
 
 
+@pytest.mark.many
 def test_no_other_module_touches_them() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {name}"
@@ -57,6 +59,7 @@ OF_AIOHTTP = (RequestHandler, AppRunner, Response, WebSocketResponse)
 "Classes of aiohttp of which we have subclasses."
 
 
+@pytest.mark.many
 def test_the_table_has_every_private_name_of_aiohttp_that_a_subclass_uses() -> None:
     """In a subclass a private name of `self` may be aiohttp's."""
     known = {name for kind in OF_AIOHTTP for base in kind.__mro__ for name in _names_of(base)}

@@ -14,6 +14,8 @@ from serving.registry import ModelsOfKind
 from tests.loop import run_virtual
 from tests.serving.fake_models import DECODE_S, Recognisers, World, offer, say
 
+pytestmark = pytest.mark.many
+
 LOAD_S = 2.0
 
 

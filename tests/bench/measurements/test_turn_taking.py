@@ -21,6 +21,8 @@ from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, samples_to_ms,
 from engines.base import AsrInfo, AsrItem, AsrResult, Vad
 from pipeline.shared.settings import TurnDetection
 
+pytestmark = pytest.mark.many
+
 LOUD = 1000
 
 

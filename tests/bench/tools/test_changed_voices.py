@@ -13,6 +13,8 @@ from bench.tools.changed_voices import (
 )
 from core.audio import ASR_RATE_HZ, Pcm
 
+pytestmark = pytest.mark.many
+
 
 def tone(seconds: float = 1.0) -> Pcm:
     """Returns a buzz of 120 Hz, as a voice without words."""

@@ -21,6 +21,8 @@ from engines.base import AsrInfo, AsrItem, AsrResult
 from tests.bench.tools.spoken_levels import ONE, TWO, level_audio
 from tests.pipeline.fakes import FRAME, LoudVads, words_of
 
+pytestmark = pytest.mark.many
+
 
 class LevelModel:
     """Reads words from levels, as `LevelAsr` does, but rounds them, because codecs change them."""

@@ -23,6 +23,8 @@ from tests.engines.speaker.random_weights import (
     write_random_model,
 )
 
+pytestmark = pytest.mark.many
+
 SECOND = ASR_RATE_HZ
 
 Doubles = npt.NDArray[np.float64]

@@ -13,6 +13,8 @@ from media.processing.noise_suppression import (
     open_noise_reduction,
 )
 
+pytestmark = pytest.mark.many
+
 SECOND = ASR_RATE_HZ
 LATE = ms_to_samples(DELAY_MS, ASR_RATE_HZ)
 

@@ -16,6 +16,8 @@ from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSett
 from tests.pipeline.fakes import LevelAsr, ToneTts, World, names, speak
 from tests.pipeline.scenes import of, run_session
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE, TWO = 0, 1000, 2000
 RING = "the timer rings"
 

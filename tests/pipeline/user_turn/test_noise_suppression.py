@@ -15,6 +15,8 @@ from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.pipeline.fakes import FRAME, World
 from tests.pipeline.scenes import of, run_session
 
+pytestmark = pytest.mark.many
+
 SECOND = ASR_RATE_HZ
 WORDS = slice(3 * SECOND, 4 * SECOND)
 LENGTH = 6 * SECOND

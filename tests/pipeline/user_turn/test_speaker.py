@@ -25,6 +25,8 @@ from tests.pipeline.scenes import ANSWER_TIME_MS, ONE, SILENCE, counted, of, one
 from tests.pipeline.scripted import ToolLlm, Watched
 from tests.pipeline.scripted_voices import ANNA, BEN, ScriptedVoices
 
+pytestmark = pytest.mark.many
+
 TURN_MS = ((SILENCE, 200), (4000, 400), (SILENCE, ANSWER_TIME_MS))
 
 

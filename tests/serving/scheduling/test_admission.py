@@ -19,6 +19,8 @@ from tests.serving.scheduling.fakes import (
     settle,
 )
 
+pytestmark = pytest.mark.many
+
 FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
 
