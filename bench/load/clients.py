@@ -13,8 +13,7 @@ import msgspec
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
 from bench.client.http import Address, connect_errors, refusal
-from bench.load.bodies import ChunkReport, LoadKind, count_results
-from bench.load.played_sound import PlayedSound
+from bench.load.bodies import ChunkReport, LoadKind, PlayedSound, count_results
 from core.errors import RemoteProtocolError
 from engines.runtime.openai_http.sse import SseReader
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.load.bodies import SOUND_RATE_HZ, PlayedSound
 from bench.load.clients import LoadAnswer
-from bench.load.played_sound import RATE_HZ, PlayedSound
 from bench.load.ramp import Ramp, RampAnswer, rates
 from bench.load.ramp_files import DETAILS, SECONDS, rate_table, write_files
 
-SECOND = bytes(2 * RATE_HZ)
+SECOND = bytes(2 * SOUND_RATE_HZ)
 
 
 def test_rates_rise_by_a_step_up_to_the_last() -> None:
