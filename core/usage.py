@@ -1,7 +1,7 @@
-"""What a response used, and what the language model's server still allows.
+"""Token counts of a response, and rate limits of the language model's server.
 
-Apart from the other events of a session, because each worker process imports this and is ready
-sooner without them.
+This is no part of `core.events`, because each worker process needs it and starts sooner without the
+other events.
 """
 
 from dataclasses import dataclass, replace

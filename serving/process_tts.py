@@ -10,8 +10,7 @@ from core.audio import AudioFrame, Pcm, samples_to_ms
 from core.errors import EngineCrashed, EngineError, RequestError
 from core.ports import Metrics
 from engines.base import TtsInfo, WordMark
-from engines.base.listener import SOUND_UNTIL_S
-from engines.base.voice_stages import StageTime
+from engines.base.voice import SOUND_UNTIL_S, StageTime
 from engines.runtime.worker.payloads import (
     CONDITION,
     FORGET_VOICE,

@@ -71,7 +71,7 @@ class IndriFeedback(Struct, frozen=True):
 
 
 class IndriRating(Struct, frozen=True):
-    """What the caller thinks of a voice."""
+    """Counts of the caller's good and bad opinions of one voice."""
 
     voice: str
     good: int
@@ -79,7 +79,7 @@ class IndriRating(Struct, frozen=True):
 
 
 class IndriRatings(Struct, frozen=True):
-    """What the caller thinks of voices."""
+    """Counts of the caller's opinions of all voices."""
 
     ratings: tuple[IndriRating, ...]
 

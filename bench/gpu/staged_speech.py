@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from bench.tools.stats import machine, markdown
-from engines.base.voice_stages import StageTime
+from engines.base.voice import StageTime
 from engines.tts.bark import create_stages
 from engines.tts.bark.layout import BarkLayout, layout_of
 from engines.tts.bark.networks import networks_of

@@ -33,7 +33,7 @@ from pipeline.speech.synthesis import SpeechPlan, SpeechSynthesis, clauses_of
 TEXTS = Path(__file__).with_name("speech_quality.toml")
 
 VOICES = ("hibari:heart", "espeak:en-us", "espeak:en-gb", "espeak:de", "espeak:fr-fr", "espeak:es")
-"What is measured unless voices are named."
+"Voices that are measured unless some are named."
 
 LEAST_PAUSE_MS = 60.0
 "Shortest pause inside a clause that a border is compared with."
@@ -49,7 +49,7 @@ class SpokenText:
     pcm: Pcm
     rate_hz: int
     clauses: list[str]
-    "As they were written."
+    "Texts of the clauses, as they were written."
     starts: list[int]
     "Sample at which each clause begins."
 

@@ -1,4 +1,4 @@
-"""What people think of voices: two counts for each voice and key, in the devices' database."""
+"""Opinions of voices: two counts for each voice and key, in the database of the devices."""
 
 from collections.abc import Mapping
 

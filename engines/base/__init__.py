@@ -7,16 +7,20 @@ fields) and `create(settings)`. Heavy libraries are imported inside `create`.
 `AsrModel` works on batches; `pipeline/transcription/stream.py` makes streams of it.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from core.audio import AudioFrame, Pcm
+from core.audio import Pcm
 from core.items import ImagePart
 from core.ports import ToolSpec
 from core.usage import RateLimits, TokenUsage
 from engines.base.decode_steps import DecodeSteps
+from engines.base.voice import Gender as Gender
+from engines.base.voice import Tts as Tts
+from engines.base.voice import TtsInfo as TtsInfo
+from engines.base.voice import WordMark as WordMark
 
 
 class Vad(Protocol):
@@ -534,67 +538,4 @@ class ConcurrencyLimitedLlm(Protocol):
     @property
     def max_concurrency(self) -> int | None:
         """Number of answers that can be written at once; None if it is not known."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class WordMark:
-    """The time at which one word of the text is spoken."""
-
-    chunk: int
-    "Index of the chunk of text given to `speak`, from 0."
-    end_char: int
-    "Index after the word's last character in that chunk."
-    start_ms: float
-    "Milliseconds from the first sample that this call of `speak` produced."
-    end_ms: float
-
-
-Gender = Literal["female", "male"]
-"How a voice sounds, as its makers say."
-
-
-@dataclass(frozen=True, slots=True)
-class TtsInfo:
-    """Properties of a TTS engine that callers need to know."""
-
-    name: str
-    "Name of the engine."
-    rate_hz: int
-    "Sample rate of the frames that `speak` yields."
-    voices: Mapping[str, tuple[str, ...]]
-    "Voice names by language (ISO 639-1). The first name is the language's default."
-    has_word_times: bool = False
-    "True: the engine calls `on_word` for every word."
-    genders: Mapping[str, Gender] = field(default_factory=dict)
-    "Gender by voice name, for the voices whose makers state it."
-    can_clone: bool = False
-    "True: the engine is a `CloningTts`, and also speaks in voices that are made of recordings."
-    ends_with_pause: bool = True
-    "False: the sound of a clause ends with its last word, and the caller makes the pause."
-    loudness_lufs: float | None = None
-    "Loudness of the voices by ITU-R BS.1770. None: not known."
-
-
-class Tts(Protocol):
-    """Streaming text to speech."""
-
-    @property
-    def info(self) -> TtsInfo: ...
-
-    def speak(
-        self,
-        text: AsyncIterable[str],
-        *,
-        language: str,
-        voice: str | None = None,
-        speed: float = 1,
-        on_word: Callable[[WordMark], None] | None = None,
-    ) -> AsyncGenerator[AudioFrame, None]:
-        """Speaks each chunk of text as it arrives, and yields the sound.
-
-        The first frame comes early. `start` counts on from 0 without gaps. Closing stops at once.
-        `language`: ISO 639-1. `voice`: a name from `TtsInfo.voices`; None: the language's default.
-        `speed`: factor, 1 is normal. `on_word`: is called with each word before the frame in which
-        the word ends. Raises EngineError, RequestError."""
         ...

@@ -55,7 +55,7 @@ DIGEST_BYTES = 32
 "Length of the digest of the weights, with which the condition of a voice begins."
 
 ModelState = dict[str, dict[str, Any]]
-"What the model has heard: tensors by name, of each module by name."
+"State of the model after a recording: module name -> tensor name -> tensor."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import TypeVar
 from core.audio import AudioFrame, Pcm, samples_to_ms
 from core.errors import EarshotError, EngineError
 from engines.base import TtsInfo, WordMark
-from engines.base.listener import SOUND_UNTIL_S
+from engines.base.voice import SOUND_UNTIL_S
 from engines.tts.text import clauses_of
 
 VOICE_NICE = 5

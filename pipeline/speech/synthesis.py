@@ -11,7 +11,7 @@ import numpy as np
 from core.audio import Pcm, ms_to_samples, samples_to_ms
 from core.ports import Metrics
 from engines.base import Tts, WordMark
-from engines.base.listener import SOUND_UNTIL_S
+from engines.base.voice import SOUND_UNTIL_S
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.speech.chunker import (
@@ -122,7 +122,7 @@ class PlannedClause:
     """A clause that is spoken in a manner of its own: in another language, voice or speed."""
 
     text: str
-    "As it was written."
+    "Text of the clause as it was written."
     plan: SpeechPlan
 
 

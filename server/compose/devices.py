@@ -43,7 +43,7 @@ class DeviceServices:
     "Voices that people made of recordings. They lie in the same database."
     speakers: EnrolledSpeakers
     voice_ratings: VoiceRatings
-    "What people think of voices. It lies in the same database."
+    "Counts of good and bad opinions of voices, in the same database."
     voice_learning: VoiceLearning
     "People whose voices the server knows. They lie in the same database."
     presence: Presence

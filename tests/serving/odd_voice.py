@@ -10,8 +10,7 @@ from msgspec import Struct
 from core.audio import AudioFrame, Pcm
 from core.errors import ConfigError, OverloadedError, RequestError
 from engines.base import TtsInfo, WordMark, WorkerProfile
-from engines.base.listener import SOUND_UNTIL_S
-from engines.base.voice_stages import StageTime
+from engines.base.voice import SOUND_UNTIL_S, StageTime
 
 RATE_HZ = 16_000
 WORD_SAMPLES = RATE_HZ // 10

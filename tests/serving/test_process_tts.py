@@ -24,7 +24,7 @@ from core.errors import (
     RequestError,
 )
 from engines.base import Tts, TtsInfo, WordMark
-from engines.base.listener import SOUND_UNTIL_S
+from engines.base.voice import SOUND_UNTIL_S
 from engines.registry import load, worker_profile
 from engines.runtime.worker.hosts import CHUNK_MS
 from serving.process_tts import ProcessTts

@@ -35,9 +35,7 @@ from engines.base import (
     TtsInfo,
     WordMark,
 )
-from engines.base.cloning import CloningTts
 from engines.base.codec import CodecInfo, CodecItem, CodecModel
-from engines.base.listener import SOUND_UNTIL_S
 from engines.base.speaker import SpeakerItem, SpeakerModel, SpeakerModelInfo
 from engines.base.text import (
     ClipItem,
@@ -48,7 +46,7 @@ from engines.base.text import (
     RerankModel,
     TextModelInfo,
 )
-from engines.base.voice_stages import StagedTts, StageTime
+from engines.base.voice import SOUND_UNTIL_S, CloningTts, StagedTts, StageTime
 from engines.codec.items import convert
 from engines.runtime.worker.payloads import (
     CONDITION,

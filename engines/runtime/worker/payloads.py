@@ -33,7 +33,7 @@ from engines.base import (
     ToolCall,
     WordMark,
 )
-from engines.base.voice_stages import StageTime
+from engines.base.voice import StageTime
 
 DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
 "Names of the methods of speech recognition, voices and language models."

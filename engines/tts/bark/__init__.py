@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import EngineError
 from engines.base import TtsInfo, WorkerProfile
-from engines.base.voice_stages import StageTime
+from engines.base.voice import StageTime
 from engines.runtime.huggingface import ENVIRONMENT
 from engines.tts.bark.layout import (
     TOKENIZER_FILE,

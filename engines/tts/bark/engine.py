@@ -10,7 +10,7 @@ from core.audio import AudioFrame
 from core.errors import RequestError
 from engines.base import TtsInfo, WordMark
 from engines.base.codec import Samples
-from engines.base.voice_stages import StageTime
+from engines.base.voice import StageTime
 from engines.tts.bark.settings import NAME
 from engines.tts.bark.stages import BarkStages
 from engines.tts.bark.voices import SpeakerPrompt

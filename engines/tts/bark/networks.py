@@ -9,7 +9,7 @@ from engines.tts.bark.settings import Settings
 from engines.tts.token_model.network import Layer, Layers, Matrix, TokenNetwork
 
 NORM_EPSILON = 1e-5
-"Of torch's layer norm, which Bark uses."
+"Epsilon of the layer norms: torch's default, which Bark uses."
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Generic, Protocol, TypeVar
 
-from engines.base.voice_stages import StageTime
+from engines.base.voice import StageTime
 
 ItemT_contra = TypeVar("ItemT_contra", contravariant=True)
 ItemT = TypeVar("ItemT")

@@ -1,4 +1,4 @@
-"""What each stage reads and writes: prompts, windows, and the items that pass through the pools.
+"""Inputs and outputs of each stage: prompts, windows, and the items that pass through the pools.
 
 All of it is computed without a model, with the lengths that a `BarkLayout` says.
 """
@@ -51,7 +51,7 @@ class SemanticItem:
 
     request: TokenRequest
     ids: list[int] = field(default_factory=list)
-    "What was written, without the end."
+    "Ids that the stage wrote, without the id of the end."
     is_written: bool = False
 
     @classmethod
@@ -110,12 +110,12 @@ class CoarseItem:
         semantic_before, coarse_before = _coarse_history(prompt, layout)
         self._semantic = [*semantic_before, *semantic]
         self._coarse = coarse_before
-        "History, then what was written."
+        "Ids of the history, then those that the stage wrote."
         self._semantic_start, self._coarse_start = len(semantic_before), len(coarse_before)
 
     @property
     def ids(self) -> list[int]:
-        """What was written."""
+        """Ids that the stage wrote."""
         return self._coarse[self._coarse_start :]
 
     def next_request(self) -> TokenRequest | None:

@@ -51,7 +51,7 @@ class OrdinalForm(Struct, frozen=True, forbid_unknown_fields=True):
     """Spoken form of ordinal numbers."""
 
     suffix: str
-    "What is written behind a number to make it an ordinal one."
+    "Letters behind digits that make an ordinal number, such as `th` in `4th`."
     suffix_by_digit: dict[str, str] = {}
     "Last digit -> suffix, for numbers that do not end with 11, 12 or 13."
     words: tuple[str, ...] = ()

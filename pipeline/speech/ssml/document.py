@@ -1,4 +1,4 @@
-"""What an SSML document says: texts with their manners, and pauses. Pure."""
+"""Content of an SSML document: texts with their manners, and pauses. Pure."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What people think of voices, in a real database: counted per key, and gone with the key."""
+"""Opinions of voices in a real database: counted per key, and deleted with the key."""
 
 import asyncio
 from pathlib import Path

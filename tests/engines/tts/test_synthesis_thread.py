@@ -8,7 +8,7 @@ import pytest
 
 from core.audio import silence
 from engines.base import TtsInfo
-from engines.base.listener import SOUND_UNTIL_S
+from engines.base.voice import SOUND_UNTIL_S
 from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 
 pytestmark = pytest.mark.live

@@ -11,7 +11,7 @@ import pytest
 
 from core.audio import AudioFrame, Pcm
 from engines.base import TtsInfo, WordMark
-from engines.base.listener import SOUND_UNTIL_S
+from engines.base.voice import SOUND_UNTIL_S
 from pipeline.speech.synthesis import (
     GATHERED_MS,
     Pause,

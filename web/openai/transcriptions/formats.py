@@ -165,7 +165,7 @@ class DiarizedResponse(Struct, frozen=True):
     segments: tuple[DiarizedSegment, ...]
     usage: DurationUsage
     padding: AsrPadding | UnsetType = UNSET
-    "As in `TranscriptionResponse`."
+    "Length of the decoded windows, as in `TranscriptionResponse`."
 
 
 def answer(

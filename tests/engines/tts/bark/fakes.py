@@ -9,7 +9,7 @@ import numpy as np
 
 from core.errors import OverloadedError
 from engines.base.codec import CodecInfo
-from engines.base.voice_stages import StageTime
+from engines.base.voice import StageTime
 from engines.tts.bark.layout import COARSE_CODEBOOKS, BarkLayout
 from engines.tts.bark.sequence_worker import SequenceWorker
 from engines.tts.bark.settings import Settings

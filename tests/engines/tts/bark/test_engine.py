@@ -11,7 +11,7 @@ import pytest
 from core.audio import AudioFrame
 from core.errors import InvalidTokens, RequestError
 from engines.base import TtsInfo
-from engines.base.voice_stages import StagedTts
+from engines.base.voice import StagedTts
 from engines.tts.bark.engine import BarkTts
 from engines.tts.bark.stage_tokens import FineItem
 from engines.tts.bark.stages import BarkStages

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pytest
 
-from engines.base.voice_stages import StageTime
+from engines.base.voice import StageTime
 from engines.tts.bark.stage_pool import StagePool
 from tests.engines.tts.bark.fakes import PATIENCE_S, GatedWorker
 
