@@ -9,9 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 chosen="$1"
 shift
 python="${VENV:-.venv}/bin/python"
-# Two more than there are cores: many tests wait for sound or a process. Each takes up to 1 GB.
+# Three more than there are cores: many tests wait for sound or a process. Each takes up to 1 GB.
 cores="$(getconf _NPROCESSORS_ONLN)"
-jobs="${JOBS:-$((cores < 8 ? cores + 2 : 8))}"
+jobs="${JOBS:-$((cores < 8 ? cores + 3 : 8))}"
 
 tally="$(mktemp)"
 trap 'rm -f "$tally"' EXIT

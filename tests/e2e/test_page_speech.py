@@ -17,7 +17,7 @@ from tests.web.browser import chromium
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("talkers")]
 
-LEAD_MS = 1500
+LEAD_MS = 1000
 "From the click to the first word: a person breathes in, the call connects."
 TAIL_MS = 20_000
 STAGES = ("endpoint_wait", "asr", "llm", "tts", "playout")
