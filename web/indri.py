@@ -16,7 +16,7 @@ from core.http.client_connection import while_connected
 from core.http.routes import JSON
 from core.ids import new_id
 from pipeline.shared.settings import DEFAULT
-from pipeline.speech.file import SpeechFiles
+from pipeline.speech.file import SpeechFile, SpeechFiles
 from pipeline.speech.voices import VoiceRating, list_voices
 from web.openai.json_body import decode_json, read_json
 from web.openai.limits import RequestLimit
@@ -185,33 +185,42 @@ class IndriDoor:
             return await while_connected(request, self._make(fields))
 
     async def _make(self, fields: IndriSpeechFields) -> aioweb.Response:
-        now = get_running_loop().time
-        began, first_s, sound = now(), 0.0, bytearray()
+        began_s = get_running_loop().time()
         options = SpeechFields(model=DEFAULT, input=fields.text, voice=fields.speaker)
-        file = await self.speech.open_file(options)
-        async with aclosing(file.chunks()) as chunks:
-            async for chunk in chunks:
-                first_s = first_s or now() - began
-                sound += chunk
-        if not sound:
-            raise nothing_to_speak("text")
-        last_s = round(now() - began, 4)
-        words, pieces = token_counts(fields.text, file.audio_ms)
-        end_s = round(now() - began, 4)
-        metrics = IndriMetrics(
-            time_to_first_token=(round(first_s, 4),),
-            time_to_last_token=(last_s,),
-            input_tokens=(words,),
-            decoding_tokens=(pieces,),
-            generate_end_to_end_time=last_s,
-            end_to_end_time=end_s,
-        )
-        headers = {
-            METRICS_HEADER: msgspec.json.encode(metrics).decode(),
-            "Content-Disposition": f"attachment; filename={FILE_NAME}",
-            "Cache-Control": "no-store",
-        }
-        return aioweb.Response(body=bytes(sound), content_type=file.content_type, headers=headers)
+        return await timed_file(fields.text, await self.speech.open_file(options), began_s)
+
+
+async def timed_file(text: str, file: SpeechFile, began_s: float) -> aioweb.Response:
+    """Returns a whole sound file with its times in the header.
+
+    `began_s`: time of the event loop at which the request was read. Raises RequestError for a text
+    without anything to speak, OverloadedError, EngineError.
+    """
+    now = get_running_loop().time
+    first_s, sound = 0.0, bytearray()
+    async with aclosing(file.chunks()) as chunks:
+        async for chunk in chunks:
+            first_s = first_s or now() - began_s
+            sound += chunk
+    if not sound:
+        raise nothing_to_speak("text")
+    last_s = round(now() - began_s, 4)
+    words, pieces = token_counts(text, file.audio_ms)
+    end_s = round(now() - began_s, 4)
+    metrics = IndriMetrics(
+        time_to_first_token=(round(first_s, 4),),
+        time_to_last_token=(last_s,),
+        input_tokens=(words,),
+        decoding_tokens=(pieces,),
+        generate_end_to_end_time=last_s,
+        end_to_end_time=end_s,
+    )
+    headers = {
+        METRICS_HEADER: msgspec.json.encode(metrics).decode(),
+        "Content-Disposition": f"attachment; filename={FILE_NAME}",
+        "Cache-Control": "no-store",
+    }
+    return aioweb.Response(body=bytes(sound), content_type=file.content_type, headers=headers)
 
 
 def _json(body: Struct) -> aioweb.Response:

@@ -140,6 +140,11 @@ class SpeechFiles:
         steps = self._steps(texts, plan, options, engines)
         return SpeechFile(self._places, plan, steps, kind, rate_hz)
 
+    def planned_file(self, text: str, plan: SpeechPlan, kind: str, rate_hz: int) -> "SpeechFile":
+        """Returns the sound file of a text like `file`, in the voice of `plan` alone."""
+        clauses = clauses_of(single_text(text), plan.language)
+        return SpeechFile(self._places, plan, clauses, kind, rate_hz)
+
     def _steps(
         self,
         texts: AsyncGenerator[str, None],

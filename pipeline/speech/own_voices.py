@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from core.audio import AudioFrame, Pcm
 from core.errors import EngineError, EngineMissing, RequestError
+from core.ids import new_id
 from core.tasks import run_in_thread
 from engines.base import TtsInfo, WordMark
 from engines.tts.text import choose_voice, clauses_of
@@ -23,6 +24,9 @@ from serving.process_tts import ProcessTts
 
 OWN_VOICES = "own"
 "Name of the voices among the engines: `own/anna`."
+
+RECORDING = "recording"
+"Name of the voice of a recording that is used once."
 
 NAME_PATTERN = r"[A-Za-z0-9_-]{1,32}"
 "Names are parts of ids and paths."
@@ -54,11 +58,8 @@ class OwnVoice:
     "Time of the consent and of the voice."
 
 
-class OwnVoiceStore(Protocol):
-    """Keeps voices. All methods are about those of the owner that `CALLER_KEY` names."""
-
-    on_gone: list[Callable[[str], None]]
-    "Called with the id of each voice that was deleted, whoever deleted it."
+class VoiceSource(Protocol):
+    """Knows the voices in which a request may be spoken."""
 
     def list_all(self) -> Sequence[OwnVoice]:
         """Returns the caller's voices by name."""
@@ -68,12 +69,19 @@ class OwnVoiceStore(Protocol):
         """Returns a voice of the caller. Raises NotFound voice_not_found."""
         ...
 
-    async def add(self, name: str, language: str, consent: str, condition: bytes) -> OwnVoice:
-        """Adds a voice of the caller. Raises Conflict, NotFound, StorageError."""
-        ...
-
     async def condition(self, voice: OwnVoice) -> bytes:
         """Returns the condition of a voice. Raises NotFound voice_not_found, StorageError."""
+        ...
+
+
+class OwnVoiceStore(VoiceSource, Protocol):
+    """Keeps voices. All methods are about those of the owner that `CALLER_KEY` names."""
+
+    on_gone: list[Callable[[str], None]]
+    "Called with the id of each voice that was deleted, whoever deleted it."
+
+    async def add(self, name: str, language: str, consent: str, condition: bytes) -> OwnVoice:
+        """Adds a voice of the caller. Raises Conflict, NotFound, StorageError."""
         ...
 
     async def delete(self, name: str) -> None:
@@ -117,17 +125,34 @@ class OwnVoices:
                 code="unsupported_language",
                 param="language",
             )
-        await run_in_thread(check_reference, pcm, self.rate_hz)
-        condition = await self._tts.voice_condition(pcm)
-        if len(condition) > MAX_CONDITION_BYTES:
-            why = f"the voice takes {len(condition)} bytes; allowed: {MAX_CONDITION_BYTES}"
-            raise EngineError("tts", self._tts.info.name, why)
+        condition = await self._condition(pcm)
         return await self._store.add(name, language or self.languages[0], consent, condition)
 
     async def delete(self, name: str) -> None:
         """Deletes a voice of the caller with all that was computed of it. Raises NotFound
         voice_not_found, StorageError."""
         await self._store.delete(name)
+
+    @asynccontextmanager
+    async def once(self, pcm: Pcm) -> AsyncGenerator["OwnVoicesTts", None]:
+        """Yields a `Tts` with one voice, that of a recording. Nothing is kept of it afterwards.
+
+        `pcm`: at `rate_hz`. Raises RequestError for a recording of which no voice can be made,
+        EngineError.
+        """
+        source = _Recording(self.languages[0], await self._condition(pcm))
+        try:
+            yield OwnVoicesTts(self._tts, source)
+        finally:
+            self._tts.forget_voice(source.voice.id)
+
+    async def _condition(self, pcm: Pcm) -> bytes:
+        await run_in_thread(check_reference, pcm, self.rate_hz)
+        condition = await self._tts.voice_condition(pcm)
+        if len(condition) > MAX_CONDITION_BYTES:
+            why = f"the voice takes {len(condition)} bytes; allowed: {MAX_CONDITION_BYTES}"
+            raise EngineError("tts", self._tts.info.name, why)
+        return condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +184,24 @@ async def make_voice(
             param=name_param,
         )
     _check_name(wanted.name, name_param)
-    if " ".join(wanted.consent.split()) != CONSENT:
+    check_consent(wanted.consent)
+    try:
+        pcm = await decode_recording(decoder, spool, voices.rate_hz)
+        return await voices.add(wanted.name, wanted.language, CONSENT, pcm)
+    except RequestError as error:
+        error.param = error.param or file_param
+        raise
+
+
+def check_consent(consent: str) -> None:
+    """Raises RequestError consent_required for any other text than CONSENT."""
+    if " ".join(consent.split()) != CONSENT:
         raise RequestError(
             "the field 'consent' must hold the text to which the person has agreed, word for word:"
             f" {CONSENT}",
             code="consent_required",
             param="consent",
         )
-    try:
-        pcm = await _decode(decoder, spool, voices.rate_hz)
-        return await voices.add(wanted.name, wanted.language, CONSENT, pcm)
-    except RequestError as error:
-        error.param = error.param or file_param
-        raise
 
 
 def enabled(voices: OwnVoices | None) -> OwnVoices:
@@ -182,7 +212,7 @@ def enabled(voices: OwnVoices | None) -> OwnVoices:
     return voices
 
 
-async def _decode(decoder: FileDecoder, spool: UploadSpool, rate_hz: int) -> Pcm:
+async def decode_recording(decoder: FileDecoder, spool: UploadSpool, rate_hz: int) -> Pcm:
     """Returns the sound of the file, but no more than is needed to see that it is too long."""
     pieces: list[Pcm] = []
     missing = MAX_S * rate_hz + 1
@@ -206,10 +236,28 @@ def _check_name(name: str, param: str) -> None:
         )
 
 
+class _Recording:
+    """A `VoiceSource` with one voice, which is kept nowhere."""
+
+    def __init__(self, language: str, condition: bytes) -> None:
+        now = datetime.fromtimestamp(0, UTC)  # no time is kept, either
+        self.voice = OwnVoice(new_id("voice"), RECORDING, language, CONSENT, now)
+        self._condition = condition
+
+    def list_all(self) -> Sequence[OwnVoice]:
+        return (self.voice,)
+
+    def find(self, name: str) -> OwnVoice:
+        return self.voice
+
+    async def condition(self, voice: OwnVoice) -> bytes:
+        return self._condition
+
+
 class OwnVoicesTts:
     """A `Tts` with the voices of the caller's key, whom `CALLER_KEY` names."""
 
-    def __init__(self, tts: ProcessTts, store: OwnVoiceStore) -> None:
+    def __init__(self, tts: ProcessTts, store: VoiceSource) -> None:
         self._tts, self._store = tts, store
 
     @property

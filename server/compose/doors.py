@@ -64,6 +64,7 @@ from signaling.whip.routes import whip_routes
 from web.engines import EnginesReport, SessionStart
 from web.images import RequestImages
 from web.indri import IndriDoor
+from web.indri_completion import IndriCompletionDoor, indri_completion_route
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
 from web.kserve.http import KserveHttpDoor, kserve_routes
@@ -226,6 +227,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *speech_routes(speech),
             *own_voice_routes(_own_voices_door(backend, spools)),
             *indri_routes(IndriDoor(speech, backend.speech_files, limits.speech, ratings)),
+            indri_completion_route(_indri_completion_door(backend, spools, limits)),
             *_codec_routes(backend, spools, limits),
         ),
         willow_routes=willow_routes(willow),
@@ -329,6 +331,18 @@ def _transcription_door(
 
 def _own_voices_door(backend: Backend, spools: UploadSpools) -> OwnVoicesDoor:
     return OwnVoicesDoor(backend.own_voices, spools, backend.decoder.share(VOICE_UPLOADS))
+
+
+def _indri_completion_door(
+    backend: Backend, spools: UploadSpools, limits: RequestLimits
+) -> IndriCompletionDoor:
+    return IndriCompletionDoor(
+        backend.own_voices,
+        backend.speech_files,
+        spools,
+        backend.decoder.share(VOICE_UPLOADS),
+        limits.speech,
+    )
 
 
 def _speech_door(backend: Backend, limits: RequestLimits) -> SpeechDoor:

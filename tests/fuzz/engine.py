@@ -27,8 +27,8 @@ PACKAGES = (
 )
 
 QUICK_PACKAGES = ("tests.fuzz",)
-"""For a share of the inputs. So few are hardly guided by coverage, and to instrument everything takes
-six times as long as to try them. libFuzzer stops if nothing is instrumented."""
+"""For a share of the inputs. So few are hardly guided by coverage, and to instrument everything
+takes longer than to try them. libFuzzer stops if nothing is instrumented."""
 
 TIMEOUT_S = 10
 "The time limit of one input; the longest take some milliseconds of processor time."

@@ -3,6 +3,7 @@ HTTP with a real database. The engine stands in for a real one."""
 
 import asyncio
 import io
+import json
 import wave
 from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,6 +22,7 @@ from devices.registry.database import open_database
 from devices.registry.own_voices import OwnVoiceTable
 from devices.willow.wis.own_voices import WisSpeakerDoor, speaker_routes
 from engines.base import Tts
+from media.files.decode import decode_file
 from media.files.upload_spool import UploadSpools
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFiles
@@ -36,6 +38,7 @@ from tests.pipeline.fakes import LoudVads, ToneTts
 from tests.server.http.harness import error_of, serving
 from tests.speech import say
 from tests.web.openai.speech.harness import UsualLanguage
+from web.indri_completion import IndriCompletionDoor, indri_completion_route
 from web.openai.routes import speech_routes
 from web.openai.speech.door import SpeechDoor
 from web.openai.speech.own_voices import OwnVoicesDoor, own_voice_routes
@@ -43,6 +46,7 @@ from web.openai.speech.own_voices import OwnVoicesDoor, own_voice_routes
 pytestmark = pytest.mark.live
 
 URL = "/v1/audio/voices"
+COMPLETION = "/audio_completion"
 TEXT = "Good morning, this is my own voice. It will read the news to me, and tell me the weather."
 
 
@@ -79,12 +83,14 @@ async def server(
             tts[OWN_VOICES] = OwnVoicesTts(cast("Any", fake), table)
         engines = EngineSet(LoudVads(), {}, {}, tts)
         limit = LimitsConfig().as_limits().speech
-        speech = SpeechDoor(engines, SpeechFiles(engines), UsualLanguage(), limit, RemoteModels())
+        speech_files = SpeechFiles(engines)
+        speech = SpeechDoor(engines, speech_files, UsualLanguage(), limit, RemoteModels())
         spools, decoder = UploadSpools(), ThreadDecoder()
         routes = (
             *speech_routes(speech),
             *own_voice_routes(OwnVoicesDoor(own, spools, decoder)),
             *speaker_routes(WisSpeakerDoor(own, spools, decoder, 10_000_000), upload_errors=()),
+            indri_completion_route(IndriCompletionDoor(own, speech_files, spools, decoder, limit)),
         )
         async with serving(routes) as client:
             yield client, fake
@@ -180,6 +186,7 @@ def test_voices_of_ones_own_are_off_unless_an_engine_is_named(tmp_path: Path) ->
         for response in (
             await client.post(URL, data=form(recording(), **fields)),
             await client.delete(f"{URL}/own/anna"),
+            await client.post(COMPLETION, params={"text": "Hi."}, data=form(b"", file="file")),
         ):
             assert "tts.own_voices.engine" in (await error_of(response))["message"]
         assert len((await (await client.get("/api/speaker")).json())["speakers"]) == 6
@@ -215,6 +222,45 @@ def test_clients_of_wis_make_list_and_delete_voices(tmp_path: Path) -> None:
         deleted = await client.delete("/api/speaker", params=asked)
         assert await deleted.json() == {"message": "Deleted custom speaker successfully: anna"}
         assert (await client.delete("/api/speaker", params=asked)).status == 404
+
+    play(tmp_path, scene)
+
+
+def test_a_recording_speaks_once_for_clients_of_indri(tmp_path: Path) -> None:
+    async def scene(client: ClientSession, fake: CloningVoice) -> None:
+        asked = {"text": "Good morning.", "consent": CONSENT}
+        spoken = await client.post(COMPLETION, params=asked, data=form(recording(), file="file"))
+        assert (spoken.status, spoken.content_type) == (200, "audio/mpeg")
+        assert len(decode_file(await spoken.read())) > 0
+        assert json.loads(spoken.headers["x-metrics"])["input_tokens"] == [2]
+        assert fake.languages == ["en"]
+        assert not fake.held, "nothing is kept"
+        assert await own_ids(client) == []
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    ("data", "query", "code", "param"),
+    [
+        (recording(), {"consent": ""}, "consent_required", "consent"),
+        (recording(), {"text": "a" * 4097}, "string_above_max_length", "text"),
+        (recording(), {"text": " "}, "empty_string", "text"),
+        (b"no audio at all", {}, "unsupported_audio", "file"),
+        (wav(np.zeros(RATE_HZ // 2, np.int16)), {}, "unsuitable_recording", "file"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wrong_requests_of_clients_of_indri_are_named(
+    tmp_path: Path, data: bytes, query: dict[str, str], code: str, param: str
+) -> None:
+    async def scene(client: ClientSession, fake: CloningVoice) -> None:
+        asked = {"text": "Good morning.", "consent": CONSENT, **query}
+        refused = await client.post(COMPLETION, params=asked, data=form(data, file="file"))
+        assert refused.status == 400
+        error = await error_of(refused)
+        assert (error["code"], error["param"]) == (code, param)
+        assert not fake.held
 
     play(tmp_path, scene)
 
