@@ -58,7 +58,7 @@ class OwnVoice:
     "Time of the consent and of the voice."
 
 
-class VoiceSource(Protocol):
+class VoiceConditions(Protocol):
     """Knows the voices in which a request may be spoken."""
 
     def list_all(self) -> Sequence[OwnVoice]:
@@ -74,7 +74,7 @@ class VoiceSource(Protocol):
         ...
 
 
-class OwnVoiceStore(VoiceSource, Protocol):
+class OwnVoiceStore(VoiceConditions, Protocol):
     """Keeps voices. All methods are about those of the owner that `CALLER_KEY` names."""
 
     on_gone: list[Callable[[str], None]]
@@ -237,7 +237,7 @@ def _check_name(name: str, param: str) -> None:
 
 
 class _Recording:
-    """A `VoiceSource` with one voice, which is kept nowhere."""
+    """A `VoiceConditions` with one voice, which is kept nowhere."""
 
     def __init__(self, language: str, condition: bytes) -> None:
         now = datetime.fromtimestamp(0, UTC)  # no time is kept, either
@@ -257,7 +257,7 @@ class _Recording:
 class OwnVoicesTts:
     """A `Tts` with the voices of the caller's key, whom `CALLER_KEY` names."""
 
-    def __init__(self, tts: ProcessTts, store: VoiceSource) -> None:
+    def __init__(self, tts: ProcessTts, store: VoiceConditions) -> None:
         self._tts, self._store = tts, store
 
     @property

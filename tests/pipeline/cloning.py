@@ -1,13 +1,17 @@
 """An engine that makes voices of recordings, in this process: it stands for `ProcessTts`."""
 
+import io
+import wave
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import numpy as np
 
 from core.audio import AudioFrame, Pcm
 from engines.base import TtsInfo
+from tests.speech import say
 
 RATE_HZ = 24_000
+TEXT = "Good morning, this is my own voice. It will read the news to me, and tell me the weather."
 
 
 class CloningVoice:
@@ -40,3 +44,15 @@ class CloningVoice:
 
     def forget_voice(self, voice: str) -> None:
         self.held.pop(voice, None)
+
+
+def wav(pcm: Pcm) -> bytes:
+    data = io.BytesIO()
+    with wave.open(data, "wb") as file:
+        file.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
+        file.writeframes(pcm.tobytes())
+    return data.getvalue()
+
+
+def recording() -> bytes:
+    return wav(say(TEXT, rate_hz=RATE_HZ, lead_ms=100, tail_ms=100))

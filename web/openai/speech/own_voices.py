@@ -24,6 +24,7 @@ from pipeline.speech.own_voices import (
     enabled,
     make_voice,
 )
+from pipeline.speech.voice_reference import MAX_S, MIN_S
 from pipeline.speech.voices import VOICES_PATH
 from web.openai.transcriptions.fields import File
 from web.openai.transcriptions.languages import code_of
@@ -79,6 +80,18 @@ class OwnVoiceDeleted(Struct, frozen=True):
     object: Literal["audio.voice"] = "audio.voice"
 
 
+class OwnVoicesView(Struct, frozen=True):
+    """The caller's voices, and what a new one needs."""
+
+    voices: tuple[OwnVoiceView, ...]
+    languages: tuple[str, ...]
+    "ISO 639-1 codes of the languages that a voice may speak."
+    consent: str
+    "Text to which the person must agree."
+    min_recording_s: int
+    max_recording_s: int
+
+
 class OwnVoicesDoor:
     """HTTP handlers for the voices of the caller's key."""
 
@@ -87,6 +100,12 @@ class OwnVoicesDoor:
     ) -> None:
         """`voices`: None: they are off."""
         self._voices, self._spools, self._decoder = voices, spools, decoder
+
+    async def list_all(self, _: aioweb.Request) -> aioweb.Response:
+        """Handles `GET /v1/audio/voices/own`. Raises EngineMissing while they are off."""
+        voices = enabled(self._voices)
+        found = tuple(own_voice_view(one) for one in voices.list_all())
+        return _json(OwnVoicesView(found, tuple(voices.languages), CONSENT, MIN_S, MAX_S))
 
     async def add(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /v1/audio/voices`. Raises RequestError, EngineError, StorageError."""
@@ -135,6 +154,16 @@ def own_voice_view(voice: OwnVoice) -> OwnVoiceView:
 def own_voice_routes(door: OwnVoicesDoor) -> tuple[Route, ...]:
     """Returns the routes. Each key has voices of its own, so the scope is that of conversations."""
     return (
+        Route(
+            "GET",
+            f"{VOICES_PATH}/{OWN_VOICES}",
+            door.list_all,
+            "List the voices that the key made of recordings, and what a new one needs.",
+            _TAG,
+            responses={200: OwnVoicesView},
+            error_codes=("engine_missing",),
+            scope="talk",
+        ),
         Route(
             "POST",
             VOICES_PATH,

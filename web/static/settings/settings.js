@@ -8,6 +8,7 @@ import { t } from "../words/translate.js";
 import { browserFields, readDevices } from "./browser_devices.js";
 import { HousePanel } from "./home_assistant.js";
 import { ModelPanel } from "./language_model.js";
+import { OwnVoicesPanel } from "./own_voices.js";
 import { PeoplePanel } from "./people.js";
 import { RestartPanel } from "./restart.js";
 import { idOf, labelOf, settingField } from "./setting_field.js";
@@ -81,6 +82,13 @@ export class SettingsView {
       microphone: () => store.state.choices.microphone,
       onChange: () => this.#draw(),
     });
+    this.ownVoices = new OwnVoicesPanel({
+      audio,
+      microphone: () => store.state.choices.microphone,
+      hear: (path) => this.sample.hear(path),
+      onChange: () => this.#draw(),
+      onVoices: () => this.#loadVoices(),
+    });
     this.restart = new RestartPanel({
       onChange: () => this.#draw(),
       onBack: (report) => {
@@ -95,6 +103,7 @@ export class SettingsView {
     this.dialog.addEventListener("close", () => {
       this.#preview = this.#note = null;
       this.people.close();
+      this.ownVoices.close();
       router.leave();
     });
     update(byId("settings-form"), {
@@ -130,12 +139,17 @@ export class SettingsView {
     this.downloads.look();
     readDevices().then(() => this.#draw());
     this.people.load();
-    // Without the list the settings keep the names that the server gave them.
+    this.ownVoices.load();
+    this.#loadVoices();
+    loadSettingTexts(this.store.state.language).then(() => this.#draw());
+  }
+
+  /** Without the list the settings keep the names that the server gave them. */
+  #loadVoices() {
     this.#voices.load().then(
       () => this.#draw(),
       () => undefined,
     );
-    loadSettingTexts(this.store.state.language).then(() => this.#draw());
   }
 
   async #reload() {
@@ -202,6 +216,7 @@ export class SettingsView {
         ...browserFields(this.store.state.choices, this.choose),
       ),
       this.people.panel(),
+      this.ownVoices.panel(),
       ...others,
       h("p", { key: "file", class: "setting-help" }, t("set_file", { file: report.file })),
     ];

@@ -395,6 +395,22 @@ export const DE = {
   people_rename: "Umbenennen",
   people_delete: "Vergessen",
   people_sure: "Die Stimme von {name} vergessen?",
+  own: "Eigene Stimmen",
+  own_help:
+    "Eine Stimme aus einer Aufnahme spricht nur für deinen Schlüssel. Die Aufnahme wird nicht behalten. Der Server kann das, solange eine Engine dafür gewählt ist (tts.own_voices.engine).",
+  own_read:
+    "Bitte laut vorlesen, oder eine Aufnahme von {min} bis {max} s mit der gewöhnlichen Sprache einer Person wählen:",
+  own_file: "Oder eine Datei",
+  own_so_far: "bisher {n} s",
+  own_length: "Die Aufnahme hat {n} s.",
+  own_again: "Andere Aufnahme",
+  own_name_rule: "Ein Name hat 1 bis 32 englische Buchstaben, Ziffern, _ und -.",
+  own_save: "Stimme erzeugen",
+  own_no_sound: "Der Browser findet in der Datei keinen Ton.",
+  own_consent_missing: "Bitte stimme zuerst dem Text zu.",
+  own_saved: "Die Stimme {name} ist bereit. Wähle sie überall, wo Stimmen stehen.",
+  own_delete: "Löschen",
+  own_sure: "Die Stimme {name} löschen?",
   // The voice studio.
   studio: "Stimmstudio",
   st_text: "Text zum Sprechen",

@@ -387,6 +387,22 @@ export const EN = {
   people_rename: "Rename",
   people_delete: "Forget",
   people_sure: "Forget the voice of {name}?",
+  own: "Voices of your own",
+  own_help:
+    "A voice made of a recording speaks for your key only. The recording is not kept. The server can do it while an engine for it is chosen (tts.own_voices.engine).",
+  own_read:
+    "Read aloud, or choose a recording of {min} to {max} s with one person’s ordinary speech:",
+  own_file: "Or a file",
+  own_so_far: "{n} s so far",
+  own_length: "The recording has {n} s.",
+  own_again: "Another recording",
+  own_name_rule: "A name has 1 to 32 letters of English, digits, _ and -.",
+  own_save: "Make the voice",
+  own_no_sound: "The browser finds no sound in the file.",
+  own_consent_missing: "Please agree to the text first.",
+  own_saved: "The voice {name} is ready. Choose it wherever voices are listed.",
+  own_delete: "Delete",
+  own_sure: "Delete the voice {name}?",
   // The voice studio.
   studio: "Voice studio",
   st_text: "Text to speak",

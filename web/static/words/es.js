@@ -392,6 +392,22 @@ export const ES = {
   people_rename: "Cambiar el nombre",
   people_delete: "Olvidar",
   people_sure: "¿Olvidar la voz de {name}?",
+  own: "Voces propias",
+  own_help:
+    "Una voz hecha de una grabación solo habla para su clave. La grabación no se guarda. El servidor puede hacerlo mientras haya un motor elegido para ello (tts.own_voices.engine).",
+  own_read:
+    "Lea en voz alta, o elija una grabación de {min} a {max} s con el habla normal de una persona:",
+  own_file: "O un archivo",
+  own_so_far: "{n} s hasta ahora",
+  own_length: "La grabación dura {n} s.",
+  own_again: "Otra grabación",
+  own_name_rule: "Un nombre tiene de 1 a 32 letras inglesas, cifras, _ y -.",
+  own_save: "Crear la voz",
+  own_no_sound: "El navegador no encuentra sonido en el archivo.",
+  own_consent_missing: "Acepte primero el texto.",
+  own_saved: "La voz {name} está lista. Elíjala en cualquier lista de voces.",
+  own_delete: "Eliminar",
+  own_sure: "¿Eliminar la voz {name}?",
   // The voice studio.
   studio: "Estudio de voz",
   st_text: "Texto para decir",

@@ -393,6 +393,22 @@ export const FR = {
   people_rename: "Renommer",
   people_delete: "Oublier",
   people_sure: "Oublier la voix de {name} ?",
+  own: "Vos propres voix",
+  own_help:
+    "Une voix tirée d’un enregistrement ne parle que pour votre clé. L’enregistrement n’est pas conservé. Le serveur le peut tant qu’un moteur est choisi pour cela (tts.own_voices.engine).",
+  own_read:
+    "Lisez à voix haute, ou choisissez un enregistrement de {min} à {max} s avec la parole ordinaire d’une personne :",
+  own_file: "Ou un fichier",
+  own_so_far: "{n} s jusqu’ici",
+  own_length: "L’enregistrement dure {n} s.",
+  own_again: "Un autre enregistrement",
+  own_name_rule: "Un nom a de 1 à 32 lettres anglaises, chiffres, _ et -.",
+  own_save: "Créer la voix",
+  own_no_sound: "Le navigateur ne trouve aucun son dans le fichier.",
+  own_consent_missing: "Veuillez d’abord accepter le texte.",
+  own_saved: "La voix {name} est prête. Choisissez-la dans toute liste de voix.",
+  own_delete: "Supprimer",
+  own_sure: "Supprimer la voix {name} ?",
   // The voice studio.
   studio: "Studio de voix",
   st_text: "Texte à dire",

@@ -391,6 +391,22 @@ export const IT = {
   people_rename: "Rinomina",
   people_delete: "Dimentica",
   people_sure: "Dimenticare la voce di {name}?",
+  own: "Voci proprie",
+  own_help:
+    "Una voce fatta da una registrazione parla solo per la sua chiave. La registrazione non viene conservata. Il server può farlo finché è scelto un motore per questo (tts.own_voices.engine).",
+  own_read:
+    "Legga ad alta voce, o scelga una registrazione da {min} a {max} s con il parlato normale di una persona:",
+  own_file: "O un file",
+  own_so_far: "{n} s finora",
+  own_length: "La registrazione dura {n} s.",
+  own_again: "Un’altra registrazione",
+  own_name_rule: "Un nome ha da 1 a 32 lettere inglesi, cifre, _ e -.",
+  own_save: "Crea la voce",
+  own_no_sound: "Il browser non trova suono nel file.",
+  own_consent_missing: "Accetti prima il testo.",
+  own_saved: "La voce {name} è pronta. La scelga ovunque siano elencate le voci.",
+  own_delete: "Elimina",
+  own_sure: "Eliminare la voce {name}?",
   // The voice studio.
   studio: "Studio vocale",
   st_text: "Testo da dire",

@@ -392,6 +392,22 @@ export const NL = {
   people_rename: "Hernoemen",
   people_delete: "Vergeten",
   people_sure: "De stem van {name} vergeten?",
+  own: "Eigen stemmen",
+  own_help:
+    "Een stem uit een opname spreekt alleen voor uw sleutel. De opname wordt niet bewaard. De server kan dit zolang er een engine voor is gekozen (tts.own_voices.engine).",
+  own_read:
+    "Lees hardop voor, of kies een opname van {min} tot {max} s met de gewone spraak van één persoon:",
+  own_file: "Of een bestand",
+  own_so_far: "{n} s tot nu toe",
+  own_length: "De opname duurt {n} s.",
+  own_again: "Andere opname",
+  own_name_rule: "Een naam heeft 1 tot 32 Engelse letters, cijfers, _ en -.",
+  own_save: "Stem maken",
+  own_no_sound: "De browser vindt geen geluid in het bestand.",
+  own_consent_missing: "Ga eerst akkoord met de tekst.",
+  own_saved: "De stem {name} is klaar. Kies hem overal waar stemmen staan.",
+  own_delete: "Verwijderen",
+  own_sure: "De stem {name} verwijderen?",
   // The voice studio.
   studio: "Stemstudio",
   st_text: "Tekst om uit te spreken",

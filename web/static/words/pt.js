@@ -393,6 +393,22 @@ export const PT = {
   people_rename: "Mudar o nome",
   people_delete: "Esquecer",
   people_sure: "Esquecer a voz de {name}?",
+  own: "Vozes próprias",
+  own_help:
+    "Uma voz feita de uma gravação só fala para a sua chave. A gravação não é guardada. O servidor pode fazê-lo enquanto houver um motor escolhido para isso (tts.own_voices.engine).",
+  own_read:
+    "Leia em voz alta, ou escolha uma gravação de {min} a {max} s com a fala normal de uma pessoa:",
+  own_file: "Ou um ficheiro",
+  own_so_far: "{n} s até agora",
+  own_length: "A gravação tem {n} s.",
+  own_again: "Outra gravação",
+  own_name_rule: "Um nome tem de 1 a 32 letras inglesas, algarismos, _ e -.",
+  own_save: "Criar a voz",
+  own_no_sound: "O navegador não encontra som no ficheiro.",
+  own_consent_missing: "Aceite primeiro o texto.",
+  own_saved: "A voz {name} está pronta. Escolha-a em qualquer lista de vozes.",
+  own_delete: "Eliminar",
+  own_sure: "Eliminar a voz {name}?",
   // The voice studio.
   studio: "Estúdio de voz",
   st_text: "Texto para dizer",

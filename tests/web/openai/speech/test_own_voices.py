@@ -2,9 +2,7 @@
 HTTP with a real database. The engine stands in for a real one."""
 
 import asyncio
-import io
 import json
-import wave
 from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +14,6 @@ import pytest
 from aiohttp import ClientSession, FormData
 
 from bench.client.http import Address
-from core.audio import Pcm
 from core.errors import ConfigError, RequestError
 from devices.registry.database import open_database
 from devices.registry.own_voices import OwnVoiceTable
@@ -33,10 +30,9 @@ from server.config.sections.limits import LimitsConfig
 from serving.remote.models import RemoteModels
 from tests.devices.registry.harness import Moment
 from tests.media.files.thread_decoder import ThreadDecoder
-from tests.pipeline.cloning import RATE_HZ, CloningVoice
+from tests.pipeline.cloning import RATE_HZ, CloningVoice, recording, wav
 from tests.pipeline.fakes import LoudVads, ToneTts
 from tests.server.http.harness import error_of, serving
-from tests.speech import say
 from tests.web.openai.speech.harness import UsualLanguage
 from web.indri_completion import IndriCompletionDoor, indri_completion_route
 from web.openai.routes import speech_routes
@@ -47,19 +43,6 @@ pytestmark = pytest.mark.live
 
 URL = "/v1/audio/voices"
 COMPLETION = "/audio_completion"
-TEXT = "Good morning, this is my own voice. It will read the news to me, and tell me the weather."
-
-
-def wav(pcm: Pcm) -> bytes:
-    data = io.BytesIO()
-    with wave.open(data, "wb") as file:
-        file.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
-        file.writeframes(pcm.tobytes())
-    return data.getvalue()
-
-
-def recording() -> bytes:
-    return wav(say(TEXT, rate_hz=RATE_HZ, lead_ms=100, tail_ms=100))
 
 
 def form(data: bytes, *, file: str = "audio_sample", **fields: str) -> FormData:
