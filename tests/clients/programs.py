@@ -3,16 +3,15 @@
 import json
 import shutil
 import subprocess
-import venv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import require
+from tests.environments import make_environment
 
 FOLDER = Path(__file__).parent
 INSTALL_TIMEOUT_S = 120.0
-PIP_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 90.0
 
 
@@ -29,11 +28,7 @@ def npm_program(name: str, folder: Path) -> Path:
 
 def python_with(lock: Path, folder: Path) -> Path:
     """Makes an environment with exactly the locked packages; returns its interpreter."""
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    command = [str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(lock)]
-    subprocess.run(command, check=True, timeout=PIP_TIMEOUT_S)
-    return python
+    return make_environment(folder, "--no-deps", "-r", str(lock))
 
 
 def told_by(

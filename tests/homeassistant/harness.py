@@ -20,6 +20,7 @@ import aiohttp
 from core.audio import Pcm
 from tests.conftest import require
 from tests.engines.llm.vllm.installation import STATE
+from tests.environments import make_environment
 from tests.ports import reserved_port
 
 PACKAGES = (
@@ -39,7 +40,6 @@ PACKAGES = (
     "wyoming==1.5.4",
 )
 ENVIRONMENT = STATE / "home-assistant"
-INSTALL_S = 1200
 START_S = 180
 
 CONFIGURATION = """\
@@ -93,9 +93,7 @@ def _install() -> None:
     python = python_3_13()
     require(python, "Python 3.13, which Home Assistant runs on")
     assert python is not None
-    subprocess.run([python, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-    pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES]
-    subprocess.run(pip, check=True, timeout=INSTALL_S)
+    make_environment(ENVIRONMENT, *PACKAGES, python=python)
     (ffmpeg,) = ENVIRONMENT.glob("lib/*/site-packages/imageio_ffmpeg/binaries/ffmpeg-*")
     (ENVIRONMENT / "bin" / "ffmpeg").symlink_to(ffmpeg)
 

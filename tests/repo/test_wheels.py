@@ -2,20 +2,16 @@
 without a compiler can run Earshot."""
 
 import os
-import re
-import sys
 from itertools import product
 from pathlib import Path
 from subprocess import run
 
 import pytest
 
+from tests.environments import UV
 from tests.shared import ROOT
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("checkout")]
-
-UV = re.search(r'^UV="(.*)"$', (ROOT / "scripts/lock.sh").read_text(encoding="utf-8"), re.MULTILINE)
-"The release of uv that writes the lock. Unlike pip it resolves for other machines, too."
 
 PLATFORMS = {
     "2_28": ("bench", "kokoro", "mcp", "mic", "piper", "postgresql"),
@@ -28,27 +24,22 @@ COMPILED = {("x86_64", "3.14"), ("aarch64", "3.12"), ("aarch64", "3.14")}
 
 
 @pytest.fixture(scope="module")
-def uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    assert UV is not None
-    folder = tmp_path_factory.mktemp("uv")
-    run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin/python"
-    run([str(python), "-m", "pip", "install", "--quiet", UV[1]], check=True)
-    return folder / "bin/uv"
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
 
 
-def _resolved(uv: Path, python: str, platform: str, *extras: str) -> str:
+def _resolved(cache: Path, python: str, platform: str, *extras: str) -> str:
     """Returns the pins that an installation on that machine takes, from wheels alone."""
     process = run(
         [
-            *(str(uv), "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate"),
+            *(UV, "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate"),
             *("--python-version", python, "--python-platform", platform),
             *("--only-binary", ":all:", "--constraint", "requirements.lock"),
             *(f"--extra={extra}" for extra in extras),
             "pyproject.toml",
         ],
         cwd=ROOT,
-        env=os.environ | {"UV_CACHE_DIR": str(uv.parent / "cache")},
+        env=os.environ | {"UV_CACHE_DIR": str(cache)},
         capture_output=True,
         text=True,
         check=False,
@@ -60,8 +51,8 @@ def _resolved(uv: Path, python: str, platform: str, *extras: str) -> str:
 @pytest.mark.parametrize(
     ("machine", "python"), list(product(("x86_64", "aarch64"), ("3.11", "3.12", "3.13", "3.14")))
 )
-def test_every_locked_package_has_a_wheel(uv: Path, machine: str, python: str) -> None:
+def test_every_locked_package_has_a_wheel(cache: Path, machine: str, python: str) -> None:
     for glibc, extras in PLATFORMS.items():
-        pins = _resolved(uv, python, f"{machine}-manylinux_{glibc}", *extras)
+        pins = _resolved(cache, python, f"{machine}-manylinux_{glibc}", *extras)
         assert "aiortc==" in pins
         assert ("\npocketsphinx==" in pins) == ((machine, python) not in COMPILED)

@@ -1,0 +1,25 @@
+"""Environments with other packages than ours, made by uv: with a fifth of pip's processor time."""
+
+import sys
+import sysconfig
+from pathlib import Path
+from subprocess import run
+
+UV = str(Path(sysconfig.get_path("scripts")) / "uv")
+"It is installed with the packages for development."
+
+INSTALL_S = 900.0
+"A limit for what takes a minute where the packages must be fetched."
+
+
+def make_environment(folder: Path, *wanted: str, python: str = sys.executable) -> Path:
+    """Makes an environment with packages; returns its interpreter.
+
+    `wanted`: arguments of `uv pip install`. `python`: the interpreter to use.
+    Raises CalledProcessError, TimeoutExpired.
+    """
+    run([UV, "venv", "--quiet", "--clear", "--python", python, str(folder)], check=True)
+    made = folder / "bin" / "python"
+    install = [UV, "pip", "install", "--quiet", "--python", str(made), *wanted]
+    run(install, check=True, timeout=INSTALL_S)
+    return made
