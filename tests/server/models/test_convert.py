@@ -17,6 +17,7 @@ from engines.registry import load
 from server.models.convert import LIBRARIES
 from server.models.inventory import find_installed, read_record
 from tests.engines.nano import NANO
+from tests.environments import make_environment
 from tests.server.models.cli import earshot, last_line
 from tests.server.models.fake_hub import FakeHub, serving
 from tests.shared import NEEDS_SHARED, ROOT, SHARED
@@ -63,10 +64,7 @@ def python() -> Iterator[str]:
         f"ctranslate2=={version('ctranslate2')}",
     ]
     with TemporaryDirectory(prefix="earshot-torch-") as folder:
-        run([sys.executable, "-m", "venv", folder], check=True)
-        interpreter = str(Path(folder) / "bin" / "python")
-        run([interpreter, "-m", "pip", "install", "--quiet", *wanted], check=True)
-        yield interpreter
+        yield str(make_environment(Path(folder), *wanted))
 
 
 @pytest.fixture(scope="module")
