@@ -61,6 +61,9 @@ def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=description, description=description)
         _add_server_options(command)
+        if name == "serve":
+            # The parent of several gateways starts them with it: a file descriptor.
+            command.add_argument("--as-gateway", type=int, help=argparse.SUPPRESS)
         if name == "doctor":
             command.add_argument(
                 "--json", action="store_true", help="print all results as JSON, at the end"
@@ -183,6 +186,12 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
         "--models",
         metavar="NAME,NAME",
         help="models to load at start, besides the default ones",
+    )
+    parser.add_argument(
+        "--gateways",
+        metavar="N|auto",
+        type=lambda text: "0" if text == "auto" else text,
+        help="processes that share the work on this address; auto: one for every two cores",
     )
 
 

@@ -11,16 +11,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from core.acceptor import AddressLimit, exempt_addresses
 from core.errors import ConfigError
 from core.http.routes import Route
-from core.ip_addresses import IpNetwork
+from core.ip_addresses import IpAddress, IpNetwork
 from server.compose.assemble import ServerAssembly, assemble
 from server.compose.doors import KserveDoors
 from server.compose.plugins import plugin_routes
 from server.config import Config
 from server.config.sections.wyoming import USUAL_PORT, WyomingConfig
+from server.gateways.forward import only_gateways
+from server.gateways.member import Member
 from server.http.app import build, run_application
 from server.http.auth import AccessGate
 from server.http.health import Health, health_routes
@@ -98,41 +101,51 @@ class BoundListeners:
     "True: the key was made at this start. Only then it is printed."
 
 
-def run(config: Config, settings: SettingsFile, started_s: float) -> int | None:
+class Bind(Protocol):
+    """Binds a port, as `server.net.listeners.bind` does."""
+
+    def __call__(self, host: str, port: int, *, setting: str) -> list[socket.socket]: ...
+
+
+def run(
+    config: Config, settings: SettingsFile, started_s: float, member: Member | None = None
+) -> int | None:
     """Serves until a signal arrives, or somebody asks for a restart. Returns the port on which the
     server is to start again; None: it is to end.
 
     `settings`: file that `config` was read from. `started_s`: `time.monotonic()` at the start of
-    the process, for the log. Raises ConfigError, AddressInUse or EngineError.
+    the process, for the log. `member`: this process is one gateway of several. Raises ConfigError,
+    AddressInUse or EngineError.
     """
     max_open_files = raise_file_limit()
     with ExitStack() as stack:
-        listeners = bind_listeners(config, stack)
+        listeners = bind_listeners(config, stack, bind if member is None else member.bind)
         port: int = listeners.main.sockets[0].getsockname()[1]
-        set_up(config.log, secrets=[listeners.gate.key or ""])
-        for note in listeners.notes:
-            logger.warning("! %s", note)
+        secrets, number = [listeners.gate.key or ""], member.number if member is not None else 0
+        set_up(config.log, secrets=secrets, gateway=number)
         if max_open_files < FEW_FILES:
             logger.warning(
                 "! the limit is %d open files, and each connection needs one", max_open_files
             )
-        _print_access(config, listeners)
+        if member is None:
+            announce_access(config, listeners)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            is_restart = runner.run(_serve(config, settings, listeners, started_s))
+            is_restart = runner.run(_serve(config, settings, listeners, started_s, member))
     return port if is_restart else None
 
 
-def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
+def bind_listeners(config: Config, stack: ExitStack, bind: Bind = bind) -> BoundListeners:
     """Binds all sockets and finds or makes the key and the certificate. `stack`: closes the
-    sockets. Raises ConfigError or AddressInUse."""
+    sockets. `bind`: binds a port. Raises ConfigError or AddressInUse."""
+    bind_port = partial(_bind_port, config, stack, bind)
     server, willow = config.server, config.willow
-    main = _bind_port(config, server.port, "--port", stack)
-    willow_http = _bind_port(config, willow.http_port, "willow.http_port", stack)
-    willow_https = _bind_port(config, willow.https_port, "willow.https_port", stack)
-    was = _bind_port(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
-    ingrain = _bind_ingrain(config, stack)
+    main = bind_port(server.port, "--port")
+    willow_http = bind_port(willow.http_port, "willow.http_port")
+    willow_https = bind_port(willow.https_port, "willow.https_port")
+    was = bind_port(willow.was_port, "willow.was_port", host=willow.was_host)
+    ingrain = _bind_ingrain(config, bind_port)
     kserve, kserve_grpc, kserve_metrics = (
-        _bind_port(config, port, setting, stack, host=config.kserve.host)
+        bind_port(port, setting, host=config.kserve.host)
         for port, setting in (
             (config.kserve.http_port, "kserve.http_port"),
             (config.kserve.grpc_port, "kserve.grpc_port"),
@@ -140,8 +153,8 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
         )
     )
     ingress_port = config.home_assistant.ingress_port
-    ingress = _bind_port(config, ingress_port, "home_assistant.ingress_port", stack)
-    wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack)
+    ingress = bind_port(ingress_port, "home_assistant.ingress_port")
+    wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack, bind)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
     ingrain_sockets = [sock for listener in ingrain.values() for sock in listener.sockets]
@@ -191,7 +204,7 @@ def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
 
 
 def _bind_port(
-    config: Config, port: int, setting: str, stack: ExitStack, *, host: str = ""
+    config: Config, stack: ExitStack, bind: Bind, port: int, setting: str, *, host: str = ""
 ) -> list[socket.socket]:
     """Binds a port; `stack` closes it. Returns no socket for port 0, which turns a listener off.
     For the main listener port 0 means a free port. `host`: replaces the main listener's host."""
@@ -203,7 +216,9 @@ def _bind_port(
     return sockets
 
 
-def _bind_ingrain(config: Config, stack: ExitStack) -> Mapping[IngrainPort, BoundListener]:
+def _bind_ingrain(
+    config: Config, bind_port: Callable[..., list[socket.socket]]
+) -> Mapping[IngrainPort, BoundListener]:
     """Binds the ports for clients of Ingrain. One port alone serves everything, as the first
     server did."""
     ingrain = config.ingrain
@@ -212,10 +227,7 @@ def _bind_ingrain(config: Config, stack: ExitStack) -> Mapping[IngrainPort, Boun
         (inference, ingrain.port, "ingrain.port"),
         ("models", ingrain.model_port, "ingrain.model_port"),
     )
-    bound = {
-        kind: _bind_port(config, port, setting, stack, host=ingrain.host)
-        for kind, port, setting in ports
-    }
+    bound = {kind: bind_port(port, setting, host=ingrain.host) for kind, port, setting in ports}
     return {
         kind: BoundListener(sockets, None, urls(ingrain.host, sockets, is_tls=False))
         for kind, sockets in bound.items()
@@ -224,7 +236,7 @@ def _bind_ingrain(config: Config, stack: ExitStack) -> Mapping[IngrainPort, Boun
 
 
 def _bind_wyoming(
-    wyoming: WyomingConfig, stack: ExitStack
+    wyoming: WyomingConfig, stack: ExitStack, bind: Bind
 ) -> tuple[list[socket.socket], Sequence[str]]:
     """Binds the Wyoming port; returns (sockets, notes for the log). No sockets if it is off, or if
     another program has the usual port: then a note says so. Raises AddressInUse for any other port.
@@ -260,8 +272,11 @@ def _server_names(config: Config) -> list[str]:
     return list(dict.fromkeys([*own_names(), *configured_host, *config.server.allowed_hosts]))
 
 
-def _print_access(config: Config, listeners: BoundListeners) -> None:
-    """Prints where the key is, the URL with a new key once, and the certificate's fingerprint."""
+def announce_access(config: Config, listeners: BoundListeners) -> None:
+    """Logs the notes, prints where the key is, the URL with a new key once, and the certificate's
+    fingerprint."""
+    for note in listeners.notes:
+        logger.warning("! %s", note)
     # Without flush, a container's log would show the lines only when the server ends.
     print_now = partial(print, flush=True)
     if listeners.is_new_key:
@@ -299,44 +314,33 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    config: Config, settings: SettingsFile, listeners: BoundListeners, started_s: float
+    config: Config,
+    settings: SettingsFile,
+    listeners: BoundListeners,
+    started_s: float,
+    member: Member | None,
 ) -> bool:
     """Assembles the server, opens its listeners, and drains them after a signal. Returns whether
     the server is to start again."""
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
+    own_config = config if member is None else member.share_of(config)
     with signals(lifecycle):
-        async with assemble(config, metrics) as assembly:
+        async with assemble(own_config, metrics) as assembly:
             lifecycle.watch(assembly.is_loaded)
-            form_routes = _settings(config, settings, listeners, assembly, lifecycle)
-            routes, willow_routes = _routes(config, assembly, metrics, lifecycle, form_routes)
             async with AsyncExitStack() as stack:
-                gate = replace(listeners.gate, keys=assembly.named_keys)
+                joining = member.joined(assembly, metrics, lifecycle) if member else nullcontext()
+                joined = await stack.enter_async_context(joining)
+                form_routes = _settings(config, settings, listeners, assembly, lifecycle, member)
+                shown_metrics = joined.metrics_routes() if joined else metrics_routes(metrics)
+                own_routes = (*form_routes, *shown_metrics)
+                routes, willow_routes = _routes(config, assembly, lifecycle, own_routes)
                 limit = AddressLimit(
                     config.server.max_connections_per_address,
                     exempt_addresses((*config.server.proxies(), *_ingress_network(config))),
                 )
-                applications = [(listeners.main, routes, gate)]
-                applications += [(listener, willow_routes, gate) for listener in listeners.willow]
-                if listeners.was is not None:
-                    was_routes = _with_docs(assembly.was_routes)
-                    was_gate = replace(listeners.was_gate, keys=assembly.named_keys)
-                    applications.append((listeners.was, was_routes, was_gate))
-                ingrain_gate = replace(listeners.ingrain_gate, keys=assembly.named_keys)
-                applications += [
-                    (listener, _with_docs(assembly.ingrain_routes(kind)), ingrain_gate)
-                    for kind, listener in listeners.ingrain.items()
-                ]
-                kserve_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
-                if listeners.kserve is not None:
-                    kserve_routes = _with_docs(assembly.kserve.routes(has_own_port=True))
-                    applications.append((listeners.kserve, kserve_routes, kserve_gate))
-                if listeners.kserve_metrics is not None:
-                    kserve_metrics = assembly.kserve.metrics_routes()
-                    applications.append((listeners.kserve_metrics, kserve_metrics, kserve_gate))
-                if listeners.ingress is not None:
-                    ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
-                    applications.append((listeners.ingress, routes, ingress_gate))
+                passing_on = () if joined is None else (joined.forwarder.middleware(),)
+                applications = _applications(config, listeners, assembly, routes, willow_routes)
                 for listener, listener_routes, listener_gate in applications:
                     app = build(
                         listener_routes,
@@ -344,6 +348,7 @@ async def _serve(
                         metrics,
                         max_body_bytes=config.server.max_body_bytes,
                         is_tls=listener.tls is not None,
+                        before_gate=passing_on if listener is listeners.main else (),
                     )
                     context = listener.tls.context if listener.tls else None
                     await stack.enter_async_context(
@@ -351,36 +356,94 @@ async def _serve(
                     )
                 if listeners.wyoming:
                     await stack.enter_async_context(
-                        _run_wyoming(config, listeners.wyoming, assembly, limit)
+                        _run_wyoming(config, listeners.wyoming, assembly, limit, member)
                     )
-                if listeners.kserve_grpc:
+                if grpc_sockets := listeners.kserve_grpc:
+                    grpc_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
                     await stack.enter_async_context(
-                        _run_grpc(listeners.kserve_grpc, assembly.kserve, kserve_gate, metrics)
+                        _run_grpc(grpc_sockets, assembly.kserve, grpc_gate, metrics)
                     )
-                for listener in listeners.willow:
-                    logger.info("Willow at %s", " ".join(listener.urls))
-                if listeners.was is not None:
-                    logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
-                for kind, listener in listeners.ingrain.items():
-                    logger.info("Ingrain (%s) at %s", kind, " ".join(listener.urls))
-                if listeners.kserve is not None:
-                    logger.info("KServe at %s", " ".join(listeners.kserve.urls))
-                if listeners.kserve_metrics is not None:
-                    logger.info("KServe's metrics at %s", listeners.kserve_metrics.urls[0])
-                if listeners.ingress is not None:
-                    logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
+                _log_addresses(listeners)
                 startup_s = time.monotonic() - started_s
-                addresses = " ".join(listeners.main.urls)
-                logger.info("ready in %.1f s at %s", startup_s, addresses, extra=HIGHLIGHTED)
+                if joined is not None:
+                    peer_app = build(
+                        *applications[0][1:],
+                        metrics,
+                        max_body_bytes=config.server.max_body_bytes,
+                        before_gate=(only_gateways, *passing_on),
+                    )
+                    await stack.enter_async_context(joined.open(peer_app))
+                    logger.info("open after %.1f s", startup_s)
+                else:
+                    addresses = " ".join(listeners.main.urls)
+                    logger.info("ready in %.1f s at %s", startup_s, addresses, extra=HIGHLIGHTED)
                 await lifecycle.stopped()
                 await drain(assembly.drain_group, config.server.drain_timeout_s)
     logger.info("stopped; starting again" if lifecycle.is_restart else "stopped")
     return lifecycle.is_restart
 
 
+def _applications(
+    config: Config,
+    listeners: BoundListeners,
+    assembly: ServerAssembly,
+    routes: Sequence[Route],
+    willow_routes: Sequence[Route],
+) -> Sequence[tuple[BoundListener, Sequence[Route], AccessGate]]:
+    """Returns what each listener for HTTP serves, and its access rules. `routes`: of the main
+    listener. `willow_routes`: of Willow's own listeners."""
+    gate, was_gate, ingrain_gate, kserve_gate = (
+        replace(one, keys=assembly.named_keys)
+        for one in (
+            listeners.gate,
+            listeners.was_gate,
+            listeners.ingrain_gate,
+            listeners.kserve_gate,
+        )
+    )
+    applications = [(listeners.main, routes, gate)]
+    applications += [(listener, willow_routes, gate) for listener in listeners.willow]
+    if listeners.was is not None:
+        applications.append((listeners.was, _with_docs(assembly.was_routes), was_gate))
+    applications += [
+        (listener, _with_docs(assembly.ingrain_routes(kind)), ingrain_gate)
+        for kind, listener in listeners.ingrain.items()
+    ]
+    if listeners.kserve is not None:
+        kserve_routes = _with_docs(assembly.kserve.routes(has_own_port=True))
+        applications.append((listeners.kserve, kserve_routes, kserve_gate))
+    if listeners.kserve_metrics is not None:
+        kserve_metrics = assembly.kserve.metrics_routes()
+        applications.append((listeners.kserve_metrics, kserve_metrics, kserve_gate))
+    if listeners.ingress is not None:
+        ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
+        applications.append((listeners.ingress, routes, ingress_gate))
+    return applications
+
+
+def _log_addresses(listeners: BoundListeners) -> None:
+    """Logs where the listeners besides the main one are."""
+    for listener in listeners.willow:
+        logger.info("Willow at %s", " ".join(listener.urls))
+    if listeners.was is not None:
+        logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
+    for kind, listener in listeners.ingrain.items():
+        logger.info("Ingrain (%s) at %s", kind, " ".join(listener.urls))
+    if listeners.kserve is not None:
+        logger.info("KServe at %s", " ".join(listeners.kserve.urls))
+    if listeners.kserve_metrics is not None:
+        logger.info("KServe's metrics at %s", listeners.kserve_metrics.urls[0])
+    if listeners.ingress is not None:
+        logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
+
+
 @asynccontextmanager
 async def _run_wyoming(
-    config: Config, sockets: Sequence[socket.socket], assembly: ServerAssembly, limit: AddressLimit
+    config: Config,
+    sockets: Sequence[socket.socket],
+    assembly: ServerAssembly,
+    limit: AddressLimit,
+    member: Member | None,
 ) -> AsyncIterator[None]:
     """Runs the Wyoming server and its mDNS announcement until the context is left."""
     wyoming, port = config.wyoming, sockets[0].getsockname()[1]
@@ -391,9 +454,22 @@ async def _run_wyoming(
         addresses = [
             address for address in lan_addresses() if address.version == 4 or wyoming.host == "::"
         ]
-        async with mdns_service(port, addresses) if is_announced else nullcontext():
+        async with AsyncExitStack() as stack:
+            if is_announced and member is None:
+                await stack.enter_async_context(mdns_service(port, addresses))
+            elif is_announced and member is not None:
+                # A name is announced once: the gateway before this one has it until it ends.
+                announcing = tasks.create_task(_announce_alone(member, port, addresses))
+                stack.callback(announcing.cancel)
             yield
         server_task.cancel()
+
+
+async def _announce_alone(member: Member, port: int, addresses: Sequence[IpAddress]) -> None:
+    """Announces the Wyoming server by mDNS once no other gateway does, until cancelled."""
+    await member.alone_at_home()
+    async with mdns_service(port, addresses):
+        await asyncio.Event().wait()
 
 
 @asynccontextmanager
@@ -426,14 +502,10 @@ async def _run_grpc(
 
 
 def _routes(
-    config: Config,
-    assembly: ServerAssembly,
-    metrics: PrometheusMetrics,
-    lifecycle: Lifecycle,
-    settings: Sequence[Route],
+    config: Config, assembly: ServerAssembly, lifecycle: Lifecycle, main_routes: Sequence[Route]
 ) -> tuple[Sequence[Route], Sequence[Route]]:
-    """Returns the routes of the main listener, and those of Willow's own listeners. `settings`:
-    routes of the settings, which only the main listener has."""
+    """Returns the routes of the main listener, and those of Willow's own listeners. `main_routes`:
+    routes of metrics and settings, which only the main listener has."""
 
     def health_report(state: LifecycleState) -> Health:
         return Health(
@@ -451,8 +523,7 @@ def _routes(
         *assembly.willow_routes,
         *pages,
         *health,
-        *metrics_routes(metrics),
-        *settings,
+        *main_routes,
     )
     willow_only = (*assembly.willow_routes, *willow_page_routes(), *health)
     added_routes = plugin_routes(_with_docs(own_routes), assembly.plugin_doors)
@@ -465,6 +536,7 @@ def _settings(
     listeners: BoundListeners,
     assembly: ServerAssembly,
     lifecycle: Lifecycle,
+    member: Member | None,
 ) -> Sequence[Route]:
     """Returns the routes with which the page changes the settings and restarts the server."""
     optional = (
@@ -484,7 +556,7 @@ def _settings(
     service = SettingsService(file, config, assembly.settings_host)
     door = RestartDoor(
         file,
-        lifecycle.restart,
+        lifecycle.restart if member is None else member.ask_restart,
         own_ports=ports,
         drain_timeout_s=config.server.drain_timeout_s,
     )

@@ -58,8 +58,10 @@ class Database:
     """Runs one transaction after the other. After a failure the next call connects again, so the
     server survives a restart of its database."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, is_shared: bool = False) -> None:
+        """`is_shared`: other processes of this server use the same database."""
         self._engine = engine
+        self.is_shared = is_shared
         self._thread = ThreadPoolExecutor(1, "devices-database")
         self._is_migrated = False
 
@@ -83,6 +85,26 @@ class Database:
                 return await loop.run_in_executor(self._thread, partial(self._transact, work))
         except TimeoutError as error:
             raise StorageError("the device database does not answer") from error
+
+    async def sqlite_version(self) -> int:
+        """Returns a number that changes when another process has written to an SQLite database.
+        Raises StorageError."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._sqlite_version)
+
+    def _sqlite_version(self) -> int:
+        try:
+            connection = self._engine.raw_connection()
+            try:
+                # Without a transaction, which would take the lock for writing.
+                cursor = connection.cursor()
+                cursor.execute("PRAGMA data_version")
+                row = cursor.fetchone()
+                return int(row[0]) if row else 0
+            finally:
+                connection.close()
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            raise StorageError("the device database cannot be read") from error
 
     async def close(self) -> None:
         """Closes the database after the transaction that is running."""
@@ -114,10 +136,10 @@ class Database:
 
 
 @asynccontextmanager
-async def open_database(url: str) -> AsyncIterator[Database]:
-    """Opens a database. Raises ConfigError for a URL that can never work. A database that cannot be
-    reached now is only logged."""
-    database = Database(engine_of(url))
+async def open_database(url: str, *, is_shared: bool = False) -> AsyncIterator[Database]:
+    """Opens a database. `is_shared`: other processes of this server use it. Raises ConfigError for
+    a URL that can never work. A database that cannot be reached now is only logged."""
+    database = Database(engine_of(url), is_shared=is_shared)
     try:
         await database.run(lambda connection: None)
     except StorageError as error:

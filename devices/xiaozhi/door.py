@@ -234,6 +234,7 @@ class XiaozhiDoor:
             return self._settings.url
         host_header = urlsplit(f"//{request.host}")
         own = request.transport and request.transport.get_extra_info("sockname")
+        own = own if isinstance(own, tuple) else None  # a path: another gateway passed this on
         host, port = host_header.hostname or "", host_header.port or (own[1] if own else 80)
         if not host or ":" in host:
             host = own[0] if own else host

@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
     need only a few of the modules."""
     match options.command:
         case "serve":
-            _serve(options, started_s)
+            return _serve(options, started_s)
         case "config":
             from server.config.show import show
 
@@ -126,8 +126,8 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
     return ExitCode.OK
 
 
-def _serve(options: argparse.Namespace, started_s: float) -> None:
-    """Runs the server until it is stopped, and again if it asks for that."""
+def _serve(options: argparse.Namespace, started_s: float) -> int:
+    """Runs the server until it is stopped, and again if it asks for that. Returns the exit code."""
     gc.disable()  # what an import creates stays: looking through it for garbage is in vain
     from server import serve
     from server.settings.file import SettingsFile
@@ -136,9 +136,29 @@ def _serve(options: argparse.Namespace, started_s: float) -> None:
 
     settings = SettingsFile.of(os.environ, options.config, _flags(options))
     config = _effective(options).config
-    port = serve.run(config, settings, started_s)
+    if options.as_gateway is not None:
+        from server.gateways.member import Member
+
+        member = Member.join(options.as_gateway, config.server.max_sessions)
+        serve.run(config, settings, started_s, member)
+        return ExitCode.OK
+    status: int = ExitCode.OK
+    if (count := _gateways(config.server.gateways)) > 1:
+        from server.gateways.parent import supervise
+
+        outcome = supervise(config, started_s, count)
+        status, port = outcome.status, outcome.restart_port
+    else:
+        port = serve.run(config, settings, started_s)
     if port is not None:
         _start_again(config.server.port, port)
+    return status
+
+
+def _gateways(configured: int) -> int:
+    """Returns the number of gateways; 0 means one for every two cores: recognisers and voices need
+    the others."""
+    return configured or max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 def _start_again(wanted_port: int, port: int) -> NoReturn:

@@ -62,7 +62,8 @@ async def device_services(
 ) -> AsyncIterator[DeviceServices]:
     """Opens the device database and yields the services of all device doors. Raises ConfigError for
     a database that can never work."""
-    async with open_database(database_url(config)) as database:
+    is_shared = config.server.gateways != 1
+    async with open_database(database_url(config), is_shared=is_shared) as database:
         trusts_this_machine = config.server.trusts_this_machine
         settings = config.devices.as_settings(trusts_this_machine=trusts_this_machine)
         registry = DeviceRegistry(database, clock, settings)

@@ -107,6 +107,28 @@ class ServerConfig(Section, frozen=True):
             ),
         ),
     ] = 32
+    gateways: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=64,
+            description=(
+                "Number of processes that share the work of calls and requests on this address,"
+                " each with models of its own. 0: one for every two processor cores."
+            ),
+        ),
+    ] = 1
+    rolling_wait_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=86_400,
+            description=(
+                "Seconds that a gateway which is replaced waits for its calls to end. Only with"
+                " several gateways."
+            ),
+        ),
+    ] = 600.0
     max_connections_per_address: Annotated[
         int,
         Meta(

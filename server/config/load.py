@@ -31,6 +31,7 @@ FLAGS: Mapping[str, SettingPath] = {
     "--tls": ("server", "tls"),
     "--log-level": ("log", "level"),
     "--models": ("models", "preload"),
+    "--gateways": ("server", "gateways"),
 }
 "Command line options that set a setting."
 REPLACED_NAMES: Mapping[str, SettingPath] = {

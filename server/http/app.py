@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from socket import socket
 
 from aiohttp import web as aioweb
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from core.acceptor import NO_LIMIT, AddressLimit, open_acceptors
 from core.http.routes import Route
@@ -39,11 +39,14 @@ def build(
     *,
     max_body_bytes: int,
     is_tls: bool = False,
+    before_gate: Sequence[Middleware] = (),
 ) -> aioweb.Application:
-    """Mounts the routes. A request passes the middlewares in the listed order."""
+    """Mounts the routes. A request passes the middlewares in the listed order. `before_gate`: those
+    that act before the access rules do."""
     middlewares = [
         edge(metrics, max_body_bytes),
         *([redirect_to_https] if is_tls else []),
+        *before_gate,
         guard(gate),
     ]
     app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)

@@ -161,6 +161,9 @@ PREPARED = aioweb.RequestKey("prepared", aioweb.StreamResponse)
 REQUEST_ID = aioweb.RequestKey("request_id", str)
 "Id of the request, for the answer's header and the log."
 
+PASSED_ON = aioweb.RequestKey("passed_on", bool)
+"Set on a request that another gateway answers, and counts by its route."
+
 
 def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
     """Returns the outermost middleware. It sets the request id, writes the log line, limits the
@@ -325,6 +328,8 @@ async def add_common_headers(request: aioweb.Request, response: aioweb.StreamRes
 
 
 def _route_of(request: aioweb.Request) -> str:
+    if request.get(PASSED_ON):
+        return "passed_on"
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else "unknown"
 

@@ -47,17 +47,24 @@ _SECRETS = re.compile(
 "Pattern of text that looks like a key. It is cut out of log lines."
 
 
-def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | None = None) -> None:
+def set_up(
+    config: LogConfig,
+    *,
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+    gateway: int = 0,
+) -> None:
     """Sends all loggers to `stream` (default: standard error) in the configured form. `secrets`:
-    texts that are replaced by `[secret]` in every line."""
+    texts that are replaced by `[secret]` in every line. `gateway`: number that every line shows; 0:
+    none."""
     out = stream or sys.stderr
     handler = logging.StreamHandler(out)
     handler.addFilter(_add_request_id)
     known_secrets = [secret for secret in secrets if secret]
     handler.setFormatter(
-        JsonFormatter(known_secrets)
+        JsonFormatter(known_secrets, gateway)
         if config.json
-        else TextFormatter(known_secrets, is_coloured=has_colours(out, os.environ))
+        else TextFormatter(known_secrets, gateway, is_coloured=has_colours(out, os.environ))
     )
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
@@ -93,9 +100,10 @@ class TextFormatter(logging.Formatter):
     """Formats lines as `12:00:01.250 INFO    server.http.app: message [req_...]`. On a terminal
     warnings, errors and highlighted messages are coloured."""
 
-    def __init__(self, secrets: Iterable[str], *, is_coloured: bool) -> None:
+    def __init__(self, secrets: Iterable[str], gateway: int = 0, *, is_coloured: bool) -> None:
+        mark = f"[gateway {gateway}] " if gateway else ""
         super().__init__(
-            "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S"
+            f"%(asctime)s.%(msecs)03d %(levelname)-7s {mark}%(name)s: %(message)s", "%H:%M:%S"
         )
         self._secrets = tuple(secrets)
         self._is_coloured = is_coloured
@@ -124,9 +132,10 @@ def _style_of(record: logging.LogRecord) -> Style | None:
 class JsonFormatter(logging.Formatter):
     """Formats each record as one JSON object per line; `time` is UTC."""
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+    def __init__(self, secrets: Iterable[str], gateway: int = 0) -> None:
         super().__init__()
         self._secrets = tuple(secrets)
+        self._gateway = gateway
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -135,6 +144,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": redact(record.getMessage(), self._secrets),
         }
+        if self._gateway:
+            fields["gateway"] = str(self._gateway)
         if current_id := getattr(record, "request_id", ""):
             fields["request_id"] = current_id
         if record.exc_info:

@@ -2,7 +2,7 @@
 Labels have few values: never a session, a call, a path with an id or text of a caller."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -371,20 +371,29 @@ def _create_metric(
 def metrics_routes(metrics: PrometheusMetrics) -> tuple[Route, ...]:
     """Returns the route `GET /metrics`."""
 
-    async def show(_: aioweb.Request) -> aioweb.Response:
+    async def text(_: aioweb.Request) -> bytes:
+        return metrics.exposition()
+
+    return (metrics_route(metrics, text),)
+
+
+def metrics_route(
+    metrics: PrometheusMetrics, text: Callable[[aioweb.Request], Awaitable[bytes]]
+) -> Route:
+    """Returns the route `GET /metrics`. `text`: returns the answer to a request."""
+
+    async def show(request: aioweb.Request) -> aioweb.Response:
         metrics.gauge("earshot_tasks", len(asyncio.all_tasks()))
         return aioweb.Response(
-            body=metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+            body=await text(request), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )
 
-    return (
-        Route(
-            "GET",
-            "/metrics",
-            show,
-            "Show counters and histograms for Prometheus.",
-            "server",
-            response_content_type="text/plain",
-            scope="manage",
-        ),
+    return Route(
+        "GET",
+        "/metrics",
+        show,
+        "Show counters and histograms for Prometheus.",
+        "server",
+        response_content_type="text/plain",
+        scope="manage",
     )

@@ -2,7 +2,6 @@
 client secret opens sessions with the settings that were fixed when it was made, until it expires.
 Only hashes are kept: nobody can read a key from the server's memory, a log or a repr."""
 
-import secrets
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from core.errors import OverloadedError, RequestError, Unauthorized
+from core.ids import new_secret
 from core.named_key import CALLER_KEY, NamedKey
 from core.ports import Clock
 from pipeline.session.sessions import ClientSecretHolder
@@ -120,7 +120,7 @@ class ClientSecretStore:
                 code="too_many_client_secrets",
             )
         ttl_s = request.expires_after.seconds if request.expires_after else DEFAULT_TTL_S
-        token = PREFIX + secrets.token_hex(24)
+        token = PREFIX + new_secret(24)
         key = _hash(token)
         self._secrets[key] = ClientSecret(
             session,

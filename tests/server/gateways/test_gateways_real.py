@@ -1,0 +1,176 @@
+"""Two gateways behind one port: calls on both, requests that arrive at the other one, the sudden
+end of a gateway, and the replacement of all."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import ClientSession, ClientTimeout, TCPConnector, WSMsgType
+
+from bench.client.webrtc import WebRtcClient
+from core.ids import gateway_of
+from tests.server.process import Running, serving
+from tests.signaling.whip.client import Publisher, beeps, publishing
+
+pytestmark = pytest.mark.real
+
+TWO_GATEWAYS = {"EARSHOT_SERVER__GATEWAYS": "2", "EARSHOT_SERVER__MAX_SESSIONS": "8"}
+SPOKEN_HERE = {"EARSHOT_ASR__ENGINE": "pocketsphinx"}
+DEADLINE_S = 240
+SOUND = beeps(600, 500_000)
+
+
+@asynccontextmanager
+async def client(server: Running) -> AsyncIterator[ClientSession]:
+    """A client that makes a connection for each request: the gateways get them in turn."""
+    async with ClientSession(
+        server.url, connector=TCPConnector(force_close=True), timeout=ClientTimeout(30)
+    ) as http:
+        yield http
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    while not await holds():  # noqa: ASYNC110 - other processes set no event
+        await asyncio.sleep(0.1)
+
+
+def gateways(server: Running) -> list[psutil.Process]:
+    """Returns the gateways in the order of their numbers."""
+    children = psutil.Process(server.process.pid).children()
+    found = [one for one in children if "--as-gateway" in one.cmdline()]
+    return sorted(found, key=psutil.Process.create_time)
+
+
+def number(path: str) -> int:
+    """Returns the number of the gateway that the path of a call names."""
+    found = gateway_of(path.rpartition("/")[2])
+    assert found is not None
+    return found
+
+
+async def statuses(http: ClientSession, path: str) -> set[int]:
+    """Returns the statuses of requests that arrive at all gateways."""
+    found = set()
+    for _ in range(6):
+        async with http.get(path) as answer:
+            found.add(answer.status)
+    return found
+
+
+async def sessions(http: ClientSession) -> dict[str, float]:
+    """Returns the number of sessions of each gateway."""
+    async with http.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    found = (line for line in lines if line.startswith("earshot_sessions{"))
+    return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in found}
+
+
+async def check_sideband(http: ClientSession) -> None:
+    """Opens a call, and its events from connections that arrive at both gateways."""
+    caller = WebRtcClient(lambda *_: None)
+    offer = await caller.peer.offer()
+    async with http.post(
+        "/v1/realtime/calls", data=offer, headers={"Content-Type": "application/sdp"}
+    ) as answer:
+        assert answer.status == 201
+        call = answer.headers["Location"].rpartition("/")[2]
+    for _ in range(2):
+        async with http.ws_connect(f"/v1/realtime?call_id={call}") as sideband:
+            await sideband.send_json({"type": "earshot.unknown", "event_id": "mine"})
+            async for message in sideband:
+                assert message.type is WSMsgType.TEXT
+                if message.json()["type"] == "error":
+                    break
+    async with http.post(f"/v1/realtime/calls/{call}/hangup") as answer:
+        assert answer.status == 200
+    await caller.peer.close()
+
+
+async def check_conversation(http: ClientSession) -> None:
+    """Opens two sessions in one conversation: both are at the same gateway."""
+    before = await sessions(http)
+    path = "/v1/realtime?conversation_id=kitchen"
+    async with http.ws_connect(path) as one, http.ws_connect(path) as two:
+        for socket in (one, two):
+            assert (await socket.receive_json())["type"] == "session.created"
+        grown = {name: count - before[name] for name, count in (await sessions(http)).items()}
+    assert sorted(grown.values()) == [0, 2]
+
+
+async def end_from_everywhere(http: ClientSession, call: Publisher) -> None:
+    async with http.delete(call.location) as answer:
+        assert answer.status == 200
+    assert await statuses(http, call.location) == {404}
+
+
+async def check_kill(server: Running, http: ClientSession, lost: str, kept: str) -> None:
+    """Kills the gateway of one call: the other call goes on, and a new gateway comes."""
+    gateways(server)[number(lost) - 1].kill()
+    async with http.get(kept) as answer:
+        assert answer.status == 204
+    await until(lambda: _has(sessions(http), "3"))
+    assert await statuses(http, kept) == {204}
+    assert await statuses(http, lost) == {404}
+
+
+async def _has(counts: Awaitable[dict[str, float]], gateway: str) -> bool:
+    return gateway in await counts
+
+
+async def check_rolling(server: Running, http: ClientSession, call: Publisher) -> None:
+    """Replaces all gateways under a stream of requests: none fails, and the call stays until it
+    ends itself."""
+    failed: list[int] = []
+
+    async def keep_asking() -> None:
+        while True:
+            async with http.post("/v1/realtime/client_secrets", json={}) as answer:
+                if answer.status != 200:
+                    failed.append(answer.status)
+            await asyncio.sleep(0.1)
+
+    asking = asyncio.create_task(keep_asking())
+    server.process.send_signal(signal.SIGHUP)
+    newest = {"4", "5"}
+    await until(lambda: _is_retiring(server, newest, http))
+    assert await statuses(http, call.location) == {204}
+    await end_from_everywhere(http, call)
+    await until(lambda: _is_said(server, "all gateways were replaced"))
+    assert set(await sessions(http)) == newest
+    asking.cancel()
+    assert not failed
+
+
+async def _is_retiring(server: Running, newest: set[str], http: ClientSession) -> bool:
+    return newest <= set(await sessions(http)) and len(gateways(server)) == 3
+
+
+async def _is_said(server: Running, text: str) -> bool:
+    return any(text in line for line in server.said)
+
+
+def test_two_gateways_serve_one_port(tmp_path: Path) -> None:
+    async def scene(server: Running) -> None:
+        async with (
+            asyncio.timeout(DEADLINE_S),
+            client(server) as http,
+            publishing(http, SOUND) as one,
+            publishing(http, SOUND) as two,
+        ):
+            assert {number(one.location), number(two.location)} == {1, 2}
+            assert await statuses(http, one.location) == {204}
+            await check_sideband(http)
+            await check_conversation(http)
+            # The home gateway, which is replaced first, is the one that is lost.
+            lost, kept = sorted((one, two), key=lambda call: number(call.location))
+            await check_kill(server, http, lost.location, kept.location)
+            await check_rolling(server, http, kept)
+
+    with serving(tmp_path, settings=TWO_GATEWAYS, recogniser=SPOKEN_HERE) as server:
+        asyncio.run(scene(server))
+        assert server.stop() == 0
+        assert not list((tmp_path / "earshot").glob("gateways"))
