@@ -6,7 +6,13 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +22,7 @@ from typing import Protocol
 from core.acceptor import AddressLimit, exempt_addresses
 from core.errors import ConfigError
 from core.http.routes import Route
-from core.ip_addresses import IpAddress, IpNetwork
+from core.ip_addresses import IpNetwork
 from server.compose.assemble import ServerAssembly, assemble
 from server.compose.doors import KserveDoors
 from server.compose.plugins import plugin_routes
@@ -360,9 +366,8 @@ async def _serve(
                     )
                 if grpc_sockets := listeners.kserve_grpc:
                     grpc_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
-                    await stack.enter_async_context(
-                        _run_grpc(grpc_sockets, assembly.kserve, grpc_gate, metrics)
-                    )
+                    grpc = _run_grpc(grpc_sockets, assembly.kserve, grpc_gate, metrics)
+                    await stack.enter_async_context(_when_alone(member, grpc))
                 _log_addresses(listeners)
                 startup_s = time.monotonic() - started_s
                 if joined is not None:
@@ -454,22 +459,32 @@ async def _run_wyoming(
         addresses = [
             address for address in lan_addresses() if address.version == 4 or wyoming.host == "::"
         ]
-        async with AsyncExitStack() as stack:
-            if is_announced and member is None:
-                await stack.enter_async_context(mdns_service(port, addresses))
-            elif is_announced and member is not None:
-                # A name is announced once: the gateway before this one has it until it ends.
-                announcing = tasks.create_task(_announce_alone(member, port, addresses))
-                stack.callback(announcing.cancel)
+        announcement = mdns_service(port, addresses) if is_announced else nullcontext()
+        async with _when_alone(member, announcement):
             yield
         server_task.cancel()
 
 
-async def _announce_alone(member: Member, port: int, addresses: Sequence[IpAddress]) -> None:
-    """Announces the Wyoming server by mDNS once no other gateway does, until cancelled."""
-    await member.alone_at_home()
-    async with mdns_service(port, addresses):
-        await asyncio.Event().wait()
+@asynccontextmanager
+async def _when_alone(
+    member: Member | None, service: AbstractAsyncContextManager[None]
+) -> AsyncIterator[None]:
+    """Opens the context of a service that only one process may run: at once, or as soon as the
+    home gateway that this one replaces has ended."""
+    if member is None:
+        async with service:
+            yield
+        return
+
+    async def run() -> None:
+        await member.alone_at_home()
+        async with service:
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run())
+        yield
+        running.cancel()
 
 
 @asynccontextmanager
@@ -554,6 +569,9 @@ def _settings(
     }
     ports |= {bound_socket.getsockname()[1] for bound_socket in listeners.kserve_grpc}
     service = SettingsService(file, config, assembly.settings_host)
+    if member is not None:
+        service.on_saved = member.tell_settings
+        member.on_settings = service.take_over_file
     door = RestartDoor(
         file,
         lifecycle.restart if member is None else member.ask_restart,

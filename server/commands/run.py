@@ -158,7 +158,9 @@ def _serve(options: argparse.Namespace, started_s: float) -> int:
 def _gateways(configured: int) -> int:
     """Returns the number of gateways; 0 means one for every two cores: recognisers and voices need
     the others."""
-    return configured or max(1, len(os.sched_getaffinity(0)) // 2)
+    if configured or sys.platform != "linux":
+        return configured or 1
+    return max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 def _start_again(wanted_port: int, port: int) -> NoReturn:

@@ -79,7 +79,11 @@ class Drain(Struct, frozen=True, tag=True):
     """Tells a gateway to drain and end."""
 
 
-ToGateway = GatewayPlace | Table | Drain
+class SettingsChanged(Struct, frozen=True, tag=True):
+    """Tells that the home gateway has saved other settings: to the parent, and to the others."""
+
+
+ToGateway = GatewayPlace | Table | Drain | SettingsChanged
 
 
 class Report(Struct, frozen=True, tag=True):
@@ -94,7 +98,7 @@ class RestartRequest(Struct, frozen=True, tag=True):
     """Tells the parent that somebody asked for a restart of the whole server."""
 
 
-ToParent = Report | RestartRequest
+ToParent = Report | RestartRequest | SettingsChanged
 
 
 class ControlSocket:

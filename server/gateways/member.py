@@ -14,6 +14,7 @@ from pathlib import Path
 from aiohttp import web as aioweb
 from msgspec import structs
 
+from core.errors import EarshotError
 from core.http.routes import Route
 from core.ids import mark_ids
 from core.ports import Metrics
@@ -26,6 +27,7 @@ from server.gateways.channel import (
     HandedListener,
     Report,
     RestartRequest,
+    SettingsChanged,
     Table,
     ToGateway,
     listeners_of,
@@ -57,6 +59,8 @@ class Member:
         self._place, self._control = place, control
         self._listeners = listeners
         self.fleet = Fleet(place.number, place.count, max_sessions)
+        self.on_settings: Callable[[], None] = lambda: None
+        "Called in a thread when another gateway has saved settings."
 
     @classmethod
     def join(cls, control_file: int, max_sessions: int) -> "Member":
@@ -93,6 +97,11 @@ class Member:
         with suppress(OSError):
             self._control.send(RestartRequest())
 
+    def tell_settings(self) -> None:
+        """Tells the other gateways that settings were saved here."""
+        with suppress(OSError):
+            self._control.send(SettingsChanged())
+
     async def alone_at_home(self) -> None:
         """Waits until this is the home gateway, and the one before it has ended."""
         while True:
@@ -127,6 +136,12 @@ class Member:
         async with forwarder, self._follow(lifecycle):
             yield JoinedMember(self, assembly, metrics, forwarder)
 
+    def _take_settings(self) -> None:
+        try:
+            self.on_settings()
+        except EarshotError as error:
+            logger.warning("! the saved settings do not hold here: %s", error)
+
     @asynccontextmanager
     async def _follow(self, lifecycle: Lifecycle) -> AsyncIterator[None]:
         """Follows what the parent says while the context is open."""
@@ -146,6 +161,9 @@ class Member:
                         continue
                     case Drain():
                         lifecycle.stop()
+                        continue
+                    case SettingsChanged():
+                        loop.run_in_executor(None, self._take_settings)
                         continue
                     case None:
                         logger.warning("! the parent process has ended: draining")

@@ -23,6 +23,7 @@ from server.gateways.channel import (
     GatewayRow,
     Report,
     RestartRequest,
+    SettingsChanged,
     Table,
     ToGateway,
     ToParent,
@@ -269,6 +270,10 @@ class Supervisor:
                     self._publish()
                 case RestartRequest():
                     self._lifecycle.restart()
+                case SettingsChanged():
+                    for other in self._gateways:
+                        if other is not gateway:
+                            _send(other, SettingsChanged())
                 case None:  # `_watch` waits for its end
                     asyncio.get_running_loop().remove_reader(gateway.control.fileno())
                     return

@@ -107,6 +107,8 @@ class SettingsService:
 
     def __init__(self, file: SettingsFile, running: Config | None, host: SettingsHost) -> None:
         self._file, self._running, self._host = file, running, host
+        self.on_saved: Callable[[], None] = lambda: None
+        "Called when the file was written."
 
     @property
     def file(self) -> SettingsFile:
@@ -153,10 +155,16 @@ class SettingsService:
             except ConfigError as error:
                 raise RequestError(str(error), code="settings_read_only") from error
         self._take_over(draft.effective.config)
+        self.on_saved()
         fields = self._fields(draft.effective)
         _, etag = self._file.read()
         needs_restart = any(field.is_pending for field in fields)
         return SettingsSaved(etag, _applies(draft.keys), needs_restart, fields)
+
+    def take_over_file(self) -> None:
+        """Lets new sessions begin with the settings that another gateway has saved. Raises Conflict
+        settings_broken."""
+        self._take_over(self._loaded(self._read()[0]).config)
 
     def stored_secret(self, address: str) -> str:
         """Returns the key of the language model at `address` in the file; empty for any other
