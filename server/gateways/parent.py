@@ -38,8 +38,9 @@ from server.serve import announce_access, bind_listeners
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "gateways"
-"Name of the folder of sockets in the state folder."
+FOLDER = "gateways-{port}"
+"""Name of the folder of sockets in the state folder. The main port is in it, so that two servers
+with one state folder do not meet."""
 
 MAX_PATH_BYTES = 107
 "Longest path of a unix socket on Linux, in bytes."
@@ -88,21 +89,21 @@ def supervise(config: Config, started_s: float, count: int) -> Outcome:
                 listening.close()
         set_up(config.log, secrets=[listeners.gate.key or ""])
         announce_access(config, listeners)
-        folder = _empty_folder(config.paths.state_dir)
+        main_port = int(listeners.main.sockets[0].getsockname()[1])
+        folder = _empty_folder(config.paths.state_dir, FOLDER.format(port=main_port))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         addresses = " ".join(listeners.main.urls)
         lifecycle = Lifecycle()
         supervisor = Supervisor(config, bound, count, folder, lifecycle, addresses, started_s)
         asyncio.run(_run(supervisor, lifecycle))
-        main_port = int(listeners.main.sockets[0].getsockname()[1])
     logger.info("stopped; starting again" if lifecycle.is_restart else "stopped")
     return Outcome(supervisor.failed_status, main_port if lifecycle.is_restart else None)
 
 
-def _empty_folder(state_dir: str) -> Path:
+def _empty_folder(state_dir: str, name: str) -> Path:
     """Returns the folder of the sockets, without what an earlier server left there. Raises
     ConfigError."""
-    folder = (open_folder(state_dir) / FOLDER).absolute()
+    folder = (open_folder(state_dir) / name).absolute()
     longest = socket_path(folder, LONGEST_NUMBER)
     if len(longest.encode()) > MAX_PATH_BYTES:
         raise ConfigError(

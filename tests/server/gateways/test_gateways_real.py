@@ -101,6 +101,24 @@ async def check_conversation(http: ClientSession) -> None:
     assert sorted(grown.values()) == [0, 2]
 
 
+async def check_settings(http: ClientSession) -> None:
+    """Saves a setting that needs no restart: sessions at both gateways begin with it."""
+    async with http.get("/v1/settings") as answer:
+        etag = (await answer.json())["etag"]
+    saved = {"etag": etag, "changes": {"assistant.instructions": "Be short."}}
+    async with http.post("/v1/settings", json=saved) as answer:
+        assert answer.status == 200
+
+    async def hold_at_both() -> bool:
+        found = set()
+        for _ in range(2):
+            async with http.ws_connect("/v1/realtime") as socket:
+                found.add((await socket.receive_json())["session"]["instructions"])
+        return found == {"Be short."}
+
+    await until(hold_at_both)
+
+
 async def end_from_everywhere(http: ClientSession, call: Publisher) -> None:
     async with http.delete(call.location) as answer:
         assert answer.status == 200
@@ -165,6 +183,7 @@ def test_two_gateways_serve_one_port(tmp_path: Path) -> None:
             assert await statuses(http, one.location) == {204}
             await check_sideband(http)
             await check_conversation(http)
+            await check_settings(http)
             # The home gateway, which is replaced first, is the one that is lost.
             lost, kept = sorted((one, two), key=lambda call: number(call.location))
             await check_kill(server, http, lost.location, kept.location)
@@ -173,4 +192,4 @@ def test_two_gateways_serve_one_port(tmp_path: Path) -> None:
     with serving(tmp_path, settings=TWO_GATEWAYS, recogniser=SPOKEN_HERE) as server:
         asyncio.run(scene(server))
         assert server.stop() == 0
-        assert not list((tmp_path / "earshot").glob("gateways"))
+        assert not list((tmp_path / "earshot").glob("gateways-*"))
