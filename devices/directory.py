@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings
 
-DeviceKind = Literal["xiaozhi", "willow", "wyoming"]
+DeviceKind = Literal["xiaozhi", "willow", "wyoming", "esphome"]
 "The protocol that a device speaks."
 
 SessionEcho = Literal[EchoMode, ""]

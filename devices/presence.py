@@ -37,6 +37,8 @@ class DeviceNotification:
     "Spoken in the device's voice, and shown if it has a display."
     audio_url: str = ""
     "Played in place of the spoken text, by devices that fetch sound themselves."
+    starts_conversation: bool = False
+    "True: the device listens afterwards, if its kind can be told to."
 
 
 class ConnectedDevice(Protocol):

@@ -31,6 +31,7 @@ variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), which may also be in ./.env,
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code of the process."""
     started = time.monotonic()
+    _find_own_packages_first()
     parser = parser_for(arguments)
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -41,6 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from server.commands.run import run
 
     return run(options, started)
+
+
+def _find_own_packages_first() -> None:
+    """Puts the folder of this package before all others that are searched. aioesphomeapi, of the
+    extra esphome, installs a package `bench` of its own, which hides ours in a checkout."""
+    root = str(Path(__file__).resolve().parents[1])
+    if sys.path[:1] != [root]:
+        sys.path.insert(0, root)
 
 
 def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:

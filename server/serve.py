@@ -97,6 +97,8 @@ class BoundListeners:
     "Access rules of `kserve`, of gRPC and of `kserve_metrics`."
     ingress: BoundListener | None
     "Listener for Home Assistant's ingress; None if it is off."
+    esphome: BoundListener | None
+    "Listener from which ESPHome satellites fetch sounds; None if there are none."
     wyoming: Sequence[socket.socket]
     "Sockets of the Wyoming server; empty if it is off."
     notes: Sequence[str]
@@ -127,8 +129,8 @@ def run(
     with ExitStack() as stack:
         listeners = bind_listeners(config, stack, bind if member is None else member.bind)
         port: int = listeners.main.sockets[0].getsockname()[1]
-        secrets, number = [listeners.gate.key or ""], member.number if member is not None else 0
-        set_up(config.log, secrets=secrets, gateway=number)
+        secrets = [listeners.gate.key or "", *config.esphome.keys]
+        set_up(config.log, secrets=secrets, gateway=member.number if member is not None else 0)
         if max_open_files < FEW_FILES:
             logger.warning(
                 "! the limit is %d open files, and each connection needs one", max_open_files
@@ -160,6 +162,8 @@ def bind_listeners(config: Config, stack: ExitStack, bind: Bind = bind) -> Bound
     )
     ingress_port = config.home_assistant.ingress_port
     ingress = bind_port(ingress_port, "home_assistant.ingress_port")
+    sounds_port = config.esphome.sounds_port if config.esphome.is_on else 0
+    esphome = bind_port(sounds_port, "esphome.sounds_port", host=config.esphome.host)
     wyoming, wyoming_notes = _bind_wyoming(config.wyoming, stack, bind)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
@@ -193,15 +197,16 @@ def bind_listeners(config: Config, stack: ExitStack, bind: Bind = bind) -> Bound
             for sockets, listener_tls in willow_sockets
             if sockets
         ],
-        BoundListener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
+        _plain_listener(willow.was_host, was),
         replace(gate, is_local=is_was_local),
         ingrain,
         replace(gate, is_local=is_ingrain_local),
-        _kserve_listener(config, kserve),
+        _plain_listener(config.kserve.host, kserve),
         kserve_grpc,
-        _kserve_listener(config, kserve_metrics),
+        _plain_listener(config.kserve.host, kserve_metrics),
         replace(gate, is_local=is_kserve_local),
         _bound_listener(config, ingress, None) if ingress else None,
+        _plain_listener(config.esphome.host, esphome),
         wyoming,
         notes,
         gate,
@@ -266,10 +271,9 @@ def _bound_listener(
     return BoundListener(sockets, tls, urls(config.server.host, sockets, is_tls=tls is not None))
 
 
-def _kserve_listener(config: Config, sockets: Sequence[socket.socket]) -> BoundListener | None:
-    if not sockets:
-        return None
-    return BoundListener(sockets, None, urls(config.kserve.host, sockets, is_tls=False))
+def _plain_listener(host: str, sockets: Sequence[socket.socket]) -> BoundListener | None:
+    """Returns a listener for plain HTTP; None without sockets."""
+    return BoundListener(sockets, None, urls(host, sockets, is_tls=False)) if sockets else None
 
 
 def _server_names(config: Config) -> list[str]:
@@ -364,6 +368,9 @@ async def _serve(
                     await stack.enter_async_context(
                         _run_wyoming(config, listeners.wyoming, assembly, limit, member)
                     )
+                if listeners.esphome is not None and assembly.esphome is not None:
+                    satellites = assembly.esphome.run(listeners.esphome.sockets)
+                    await stack.enter_async_context(_when_alone(member, satellites))
                 if grpc_sockets := listeners.kserve_grpc:
                     grpc_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
                     grpc = _run_grpc(grpc_sockets, assembly.kserve, grpc_gate, metrics)
@@ -423,6 +430,8 @@ def _applications(
     if listeners.ingress is not None:
         ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
         applications.append((listeners.ingress, routes, ingress_gate))
+    if listeners.esphome is not None and assembly.esphome is not None:
+        applications.append((listeners.esphome, assembly.esphome.routes, gate))
     return applications
 
 
@@ -440,6 +449,8 @@ def _log_addresses(listeners: BoundListeners) -> None:
         logger.info("KServe's metrics at %s", listeners.kserve_metrics.urls[0])
     if listeners.ingress is not None:
         logger.info("Home Assistant's ingress at %s", listeners.ingress.urls[0])
+    if listeners.esphome is not None:
+        logger.info("ESPHome's satellites fetch sounds at %s", listeners.esphome.urls[0])
 
 
 @asynccontextmanager

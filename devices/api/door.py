@@ -278,7 +278,9 @@ def _id_of(request: aioweb.Request) -> str:
 
 async def _notice(request: aioweb.Request) -> DeviceNotification:
     body = decode_json_body_or_empty(await request.read(), NotificationRequest)
-    return DeviceNotification(text=body.text, audio_url=body.audio_url)
+    return DeviceNotification(
+        text=body.text, audio_url=body.audio_url, starts_conversation=body.starts_conversation
+    )
 
 
 async def _start_action(

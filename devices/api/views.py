@@ -135,6 +135,8 @@ class NotificationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=MAX_NOTICE_CHARS)]
     audio_url: Annotated[str, Meta(pattern="^(https?://.*)?$", max_length=MAX_URL_CHARS)] = ""
     "Played in place of the spoken text, by devices that fetch sound themselves."
+    starts_conversation: bool = False
+    "True: the device listens afterwards, if its kind can be told to."
 
 
 class FirmwareUpdateRequest(Struct, frozen=True, forbid_unknown_fields=True):

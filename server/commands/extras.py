@@ -21,6 +21,7 @@ from server.version import DISTRIBUTION
 EXTRAS: Mapping[str, str] = {
     "bench": "counts the word errors of `earshot bench asr`",
     "clip": "embeddings of images, with CLIP and SigLIP",
+    "esphome": "voice satellites with ESPHome's firmware, without Home Assistant",
     "gpu": "CUDA libraries for Whisper on an NVIDIA GPU",
     "kokoro": "the voices of Kokoro",
     "kserve": "KServe's protocol over gRPC, for clients of Triton",

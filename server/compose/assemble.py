@@ -28,6 +28,7 @@ from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices, device_services
 from server.compose.doors import Backend, Doors, KserveDoors, open_doors
 from server.compose.engines import Engines, run_engines
+from server.compose.esphome import EspHomeDoors
 from server.compose.home_assistant import run_home_assistant
 from server.compose.llm_and_tts import warm_other_languages
 from server.compose.own_voices import with_own_voices
@@ -93,6 +94,8 @@ class ServerAssembly:
     "Doors for clients of KServe's protocol, on listeners of their own besides the main one."
     plugin_doors: Sequence[OpenedDoor]
     "Doors of other packages, served by the main listener."
+    esphome: EspHomeDoors | None
+    "Door for ESPHome satellites, which has a listener of its own; None: it is off."
     wyoming: WyomingDoor
     "Door for Home Assistant's voice services. It has a listener of its own, without HTTP."
     named_keys: NamedKeys
@@ -162,8 +165,7 @@ async def assemble(
             # Recognisers expect the names of Home Assistant's devices and rooms.
             engine_set = replace(session_services.engines, expected_names=home_assistant.keywords)
             session_services = replace(session_services, engines=engine_set)
-        switch = None if home_assistant is None else home_assistant.switch
-        controls = HomeControls(home, timers, switch)
+        controls = HomeControls(home, timers, home_assistant.switch if home_assistant else None)
         defaults = SessionDefaults(config)
         backend = _backend(
             config, engines, session_services, conversations, home, controls, devices, defaults
@@ -179,6 +181,7 @@ async def assemble(
             ingrain_routes=doors.ingrain_routes,
             kserve=doors.kserve,
             plugin_doors=doors.plugins,
+            esphome=doors.esphome,
             wyoming=doors.wyoming,
             named_keys=devices.named_keys,
             sessions=backend.sessions,

@@ -42,6 +42,7 @@ from pipeline.tools.skills import HomeControls
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices
 from server.compose.engines import Engines
+from server.compose.esphome import EspHomeDoors, open_esphome_doors
 from server.compose.model_cards import ModelCards
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.compose.settings import CallerDefaults
@@ -145,6 +146,8 @@ class Doors:
     "Coroutine functions that run while the doors are open, by task name."
     wyoming: WyomingDoor
     "Door that speaks no HTTP, on a listener of its own."
+    esphome: EspHomeDoors | None
+    "Door for ESPHome satellites; None: it is off."
     plugins: Sequence[OpenedDoor]
     "Doors of other packages."
     limits: RequestLimits
@@ -246,6 +249,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             **_plugin_tasks(plugins, ErrorBoundary(backend.session_services.metrics)),
         },
         wyoming=_wyoming_door(backend),
+        esphome=_esphome_doors(backend),
         limits=limits,
         plugins=plugins,
     )
@@ -566,4 +570,15 @@ def _wyoming_door(backend: Backend) -> WyomingDoor:
     devices = backend.devices
     return WyomingDoor(
         services, metrics, ErrorBoundary(metrics), settings, devices.registry, devices.presence
+    )
+
+
+def _esphome_doors(backend: Backend) -> EspHomeDoors | None:
+    return open_esphome_doors(
+        backend.config,
+        backend.devices,
+        backend.sessions,
+        backend.session_services,
+        backend.speech_files,
+        backend.server_settings,
     )

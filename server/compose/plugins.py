@@ -29,6 +29,7 @@ SECTIONS: Mapping[Group, str] = {"earshot.tools": "tools.plugins", "earshot.door
 BUILT_IN_DOORS = (
     "conversations",
     "devices",
+    "esphome",
     "ingrain",
     "keys",
     "kserve",

@@ -11,6 +11,7 @@ from pipeline.tools.home.config import HomeConfig
 from pipeline.transcription.no_speech import NoSpeechMode
 from server.config.sections.assistant import AssistantConfig
 from server.config.sections.devices import DevicesConfig
+from server.config.sections.esphome import EspHomeConfig
 from server.config.sections.home_assistant import HomeAssistantConfig
 from server.config.sections.ice import IceConfig
 from server.config.sections.ingrain import IngrainConfig
@@ -467,6 +468,7 @@ class Config(Section, frozen=True):
     ] = field(default_factory=dict)
     kserve: KserveConfig = KserveConfig()
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
+    esphome: EspHomeConfig = EspHomeConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()
     doors: Annotated[
         dict[Annotated[str, Meta(pattern=PLUGIN_NAME)], dict[str, Any]],

@@ -15,6 +15,7 @@ from core.terminal import Style, has_colours, styled
 from server.config import LogConfig
 
 WARNING_LOGGERS = (
+    "aioesphomeapi",
     "aioice",
     "aiortc",
     "alembic",

@@ -196,6 +196,12 @@ METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_tts_cache_bytes": MetricDeclaration(
         "gauge", "Size of the cached sound of frequent replies."
     ),
+    "earshot_esphome_connect_failures": MetricDeclaration(
+        "counter", "Failed attempts to connect to an ESPHome satellite, by the reason.", ("code",)
+    ),
+    "earshot_esphome_runs": MetricDeclaration(
+        "counter", "Runs of ESPHome satellites by how they ended.", ("end",)
+    ),
     "earshot_willow_connections": MetricDeclaration(
         "gauge", "Connections of Willow devices that are open now."
     ),

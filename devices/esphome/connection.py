@@ -1,0 +1,495 @@
+"""One connection to a device: what it can do, its runs and its announcements."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from aioesphomeapi.client import APIClient
+from aioesphomeapi.core import APIConnectionError
+from aioesphomeapi.model import (
+    DeviceInfo,
+    EntityInfo,
+    MediaPlayerCommand,
+    MediaPlayerInfo,
+    VoiceAssistantConfigurationResponse,
+    VoiceAssistantEventType,
+    VoiceAssistantFeature,
+)
+
+from core.errors import EarshotError, expected_failure, first_error
+from core.ports import Clock, DeviceLocation, Metrics
+from core.tasks import single_error
+from devices.directory import Device
+from devices.esphome.conversation_run import ConversationRun, RunEnd
+from devices.esphome.sounds import PATH, Sound, Sounds, chime, choose_format
+from devices.presence import DeviceActivity, DeviceNotification, Presence
+from firmware_protocol.esphome.voice_run import MAX_TEXT_CHARS, RunEvent, VoiceRun
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import DEFAULT, SessionSettings
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles
+from pipeline.speech.requested_text import RequestedText
+
+logger = logging.getLogger(__name__)
+
+ANNOUNCE_LIMIT_S = 300.0
+"Longest announcement."
+
+USE_WAKE_WORD = 2
+"Flag of a start: the device wants the server to detect the wake word."
+
+CRASHING, REPAIRED = (2025, 8), (2026, 6)
+"First version of ESPHome that may restart when it is asked, and the first that does not again."
+
+ASK_LIMIT_S = 5.0
+"Longest wait for a device's wake words."
+
+HELD_WAIT_S = 60.0
+"Interval of attempts to take over a device that another client holds."
+
+FOR_ANNOUNCEMENTS = 1
+"Purpose of a format (`MediaPlayerFormatPurpose`)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EspHomeServices:
+    """Services that every connection uses."""
+
+    sessions: Sessions
+    sounds: Sounds
+    speech_files: SpeechFiles
+    presence: Presence
+    clock: Clock
+    metrics: Metrics
+    language: str
+    "The server's language, for announcements on devices without one of their own."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a device can do."""
+
+    features: VoiceAssistantFeature
+    player_key: int | None
+    "Key of its media player; None: it has none."
+    formats: tuple[tuple[str, int, bool], ...]
+    "Formats that it plays, as `choose_format` takes them."
+    crashes_when_asked: bool
+    """True for firmware that restarts if a client asks for its wake words while another one is
+    subscribed (ESPHome 2025.8.0 to 2026.5.x, its issue 16728)."""
+
+    @classmethod
+    def of(cls, info: DeviceInfo, entities: Iterable[EntityInfo], api_version: Any) -> "Abilities":
+        """Reads them from what the device says about itself."""
+        players = [one for one in entities if isinstance(one, MediaPlayerInfo)]
+        player = players[0] if players else None
+        return cls(
+            features=VoiceAssistantFeature(info.voice_assistant_feature_flags_compat(api_version)),
+            player_key=player.key if player else None,
+            formats=tuple(
+                (one.format, one.sample_rate, one.purpose == FOR_ANNOUNCEMENTS)
+                for one in (player.supported_formats if player else ())
+            ),
+            crashes_when_asked=CRASHING <= _release(info.esphome_version) < REPAIRED,
+        )
+
+    @property
+    def has_raw_speaker(self) -> bool:
+        """True if it plays sound that it is sent, and fetches none."""
+        can_fetch = VoiceAssistantFeature.ANNOUNCE in self.features or self.player_key is not None
+        return VoiceAssistantFeature.SPEAKER in self.features and not can_fetch
+
+    @property
+    def can_be_started(self) -> bool:
+        """True if it can be told to listen after an announcement."""
+        return VoiceAssistantFeature.START_CONVERSATION in self.features
+
+    @property
+    def can_announce(self) -> bool:
+        """True if it plays announcements."""
+        return VoiceAssistantFeature.ANNOUNCE in self.features
+
+
+class EspHomeConnection:
+    """Serves one connected device; also its `ConnectedDevice`, and the `DeviceLink` of its runs.
+
+    `run` serves until it is cancelled or the device is gone.
+    """
+
+    timing: Mapping[str, float] | None = None
+
+    def __init__(
+        self,
+        client: APIClient,
+        device: Device,
+        abilities: Abilities,
+        services: EspHomeServices,
+        settings: Callable[[], SessionSettings],
+        sounds_port: int,
+        *,
+        may_ask: bool = True,
+    ) -> None:
+        """settings: returns those of a session. sounds_port: port of our HTTP server for devices.
+        may_ask: False: the device is not asked for its wake words."""
+        self.asked_at: float | None = None
+        "Monotonic seconds at which it was last asked for its wake words."
+        self._may_ask = may_ask
+        self._end_subscription: Callable[[], None] = lambda: None
+        self._client, self._device, self._abilities = client, device, abilities
+        self._services, self._settings = services, settings
+        self._format = choose_format(abilities.formats)
+        self._base_url = f"http://{_own_host(client)}:{sounds_port}"
+        self._current: ConversationRun | None = None
+        self._requested: ConversationRun | None = None
+        self._is_requested = asyncio.Event()
+        self._voice_runs: dict[ConversationRun, tuple[VoiceRun, Sound]] = {}
+        self._is_announcing = False
+        self._tasks: asyncio.TaskGroup | None = None
+        self._closed = asyncio.Event()
+
+    # `ConnectedDevice`, used by presence.
+
+    @property
+    def activity(self) -> DeviceActivity:
+        if self._current is not None:
+            return self._current.activity
+        return "speaking" if self._is_announcing else "idle"
+
+    async def notify(self, notice: DeviceNotification) -> bool:
+        """Speaks the text after a chime. A URL is not passed on. Returns False while the device is
+        busy: an announcement would cut in, and end its run."""
+        is_busy = self._current is not None or self._requested is not None or self._is_announcing
+        is_possible = self._abilities.can_announce and bool(notice.text.strip())
+        if is_busy or not is_possible or self._tasks is None:
+            return False
+        started = asyncio.get_running_loop().create_future()
+        self._is_announcing = True
+        self._tasks.create_task(self._announce(notice, started), name="esphome-announcement")
+        return bool(await started)
+
+    async def restart(self) -> bool:
+        return False
+
+    async def update(self, firmware: str) -> bool:
+        return False
+
+    async def close(self) -> None:
+        self._closed.set()
+
+    # The connection.
+
+    async def run(self) -> None:
+        """Serves the device. Raises APIConnectionError when it does not take the subscription."""
+        self._subscribe()
+        try:
+            with single_error():
+                async with asyncio.TaskGroup() as self._tasks:
+                    work = [self._tasks.create_task(self._serve_runs(), name="esphome-runs")]
+                    if self._abilities.can_announce and self._may_ask:
+                        check = self._check_subscription()
+                        work.append(self._tasks.create_task(check, name="esphome-check"))
+                    self._set_volume()
+                    await self._closed.wait()
+                    for task in work:
+                        task.cancel()
+        finally:
+            self._tasks = None
+            self._unsubscribe()
+
+    def _subscribe(self) -> None:
+        has_api_audio = VoiceAssistantFeature.API_AUDIO in self._abilities.features
+        self._end_subscription = self._client.subscribe_voice_assistant(
+            handle_start=self._handle_start,
+            handle_stop=self._handle_stop,
+            handle_audio=self._handle_audio if has_api_audio else None,
+            handle_announcement_finished=self._handle_played,
+        )
+
+    def _unsubscribe(self) -> None:
+        with suppress(APIConnectionError):  # it is gone already
+            self._end_subscription()
+
+    def _set_volume(self) -> None:
+        """Sets the volume of the device's profile; without one it keeps what its buttons set."""
+        volume, player_key = self._device.profile.volume, self._abilities.player_key
+        if volume is not None and player_key is not None:
+            self._client.media_player_command(player_key, volume=volume / 100)
+
+    async def _check_subscription(self) -> None:
+        """Finds out whether the device took the subscription, which it does not say, and sets the
+        wake word of its profile."""
+        while True:
+            self.asked_at = self._services.clock.now()
+            try:
+                found = await self._client.get_voice_assistant_configuration(ASK_LIMIT_S)
+                if found.available_wake_words:
+                    await self._choose_wake_word(found)
+                    return
+            except APIConnectionError:  # it does not know the request, or is gone
+                return
+            logger.warning(
+                "! esphome device %s names no wake words; if it has some, another client (Home"
+                " Assistant?) holds it: disable the device there",
+                self._device.id,
+            )
+            self._services.presence.note_error(self._device.id, "held_by_another_client")
+            if self._abilities.crashes_when_asked:
+                return
+            await asyncio.sleep(HELD_WAIT_S)
+            if self._current is None:
+                self._unsubscribe()
+                self._subscribe()
+
+    async def _choose_wake_word(self, found: VoiceAssistantConfigurationResponse) -> None:
+        """Activates the wake word of the device's profile, by its id or its words."""
+        known = {one.id: one.wake_word for one in found.available_wake_words}
+        names, wanted = ", ".join(known.values()), _folded(self._device.profile.wake_word)
+        logger.info("= esphome device %s knows the wake words %s", self._device.id, names)
+        if not wanted:
+            return
+        chosen = next((one for one in known if wanted in (_folded(one), _folded(known[one]))), "")
+        if not chosen:
+            logger.warning(
+                "! esphome device %s does not know the wake word of its profile; allowed: %s",
+                self._device.id,
+                names,
+            )
+        elif chosen not in found.active_wake_words:
+            await self._client.set_voice_assistant_configuration([chosen])
+
+    # Handlers of the library. An exception here is only logged, and the device waits for ever.
+
+    async def _handle_start(
+        self, conversation_id: str, flags: int, audio_settings: object, phrase: str | None
+    ) -> int | None:
+        """Begins a run. Returns 0: audio comes over the API. None: refused."""
+        if flags & USE_WAKE_WORD:
+            logger.warning(
+                "! esphome device %s wants the server to detect its wake word; set its"
+                ' "Wake word engine location" to "On device"',
+                self._device.id,
+            )
+            self._services.presence.note_error(self._device.id, "wake_word_on_server")
+            return None
+        if VoiceAssistantFeature.API_AUDIO not in self._abilities.features:
+            self._services.presence.note_error(self._device.id, "audio_over_udp")
+            return None
+        if self._requested is not None:
+            self._drop(self._requested)
+        if self._current is not None:
+            self._current.replace()
+        self._requested = self._new_run()
+        self._is_requested.set()
+        self._services.presence.note_change()
+        return 0
+
+    async def _handle_stop(self, is_abort: bool) -> None:
+        run = self._requested or self._current
+        if run is None:
+            return
+        if is_abort:
+            run.abort()
+        else:
+            run.end_of_audio()
+
+    async def _handle_audio(self, data: bytes, data2: bytes | None) -> None:
+        run = self._requested or self._current
+        if run is not None:
+            run.audio(data)
+
+    async def _handle_played(self, report: object) -> None:
+        if self._current is not None:
+            self._current.played()
+
+    # `DeviceLink`, used by runs.
+
+    def send(self, events: Iterable[RunEvent]) -> None:
+        for one in events:
+            logger.debug("> esphome %s: %s", self._device.id, one.event.name)
+            with suppress(APIConnectionError):  # the connection's end ends the run
+                self._client.send_voice_assistant_event(
+                    VoiceAssistantEventType(one.event), dict(one.data) or None
+                )
+
+    def send_sound(self, pcm: bytes) -> None:
+        with suppress(APIConnectionError):
+            self._client.send_voice_assistant_audio(pcm)
+
+    def stop_playing(self) -> None:
+        if self._abilities.player_key is not None:
+            with suppress(APIConnectionError):
+                self._client.media_player_command(
+                    self._abilities.player_key, command=MediaPlayerCommand.STOP, announcement=True
+                )
+
+    # Runs.
+
+    def _new_run(self) -> ConversationRun:
+        sound = self._services.sounds.open(self._format.kind)
+        voice_run = VoiceRun(
+            self._url_of(sound),
+            self._device.id,
+            has_raw_speaker=self._abilities.has_raw_speaker,
+        )
+        run = ConversationRun(
+            self,
+            voice_run,
+            sound,
+            self._format,
+            self._services.clock,
+            self._services.presence.note_change,
+            has_raw_speaker=self._abilities.has_raw_speaker,
+        )
+        self._voice_runs[run] = (voice_run, sound)
+        return run
+
+    async def _serve_runs(self) -> None:
+        while True:
+            await self._is_requested.wait()
+            self._is_requested.clear()
+            run, self._requested = self._requested, None
+            if run is None:
+                continue
+            self._current = run
+            try:
+                end = await self._converse(run)
+            except EarshotError as error:
+                run.refuse(error.code, str(error))
+                end = "failed"
+            finally:
+                self._drop(run)
+                self._current = None
+            self._note_end(run, end)
+            self._services.presence.note_change()
+
+    async def _converse(self, run: ConversationRun) -> RunEnd:
+        services, device = self._services, self._device
+        async with services.sessions.open(
+            self._settings(),
+            paced_by="client",
+            conversation_id=device.id,
+            place=DeviceLocation(device.area, device.id),
+            door="esphome",
+        ) as session:
+            try:
+                end = await run.run(session)
+            except BaseException:
+                self.send(self._voice_runs[run][0].fail("server_error", "The server failed"))
+                raise
+        async for event in session.events:
+            run.note_last_event(event)
+        return end
+
+    def _note_end(self, run: ConversationRun, end: RunEnd) -> None:
+        services, device = self._services, self._device
+        services.metrics.count("earshot_esphome_runs", end=end)
+        if run.error_code:
+            services.presence.note_error(device.id, run.error_code)
+        if run.marks is not None:
+            self.timing = run.marks
+            services.presence.note_turn(device.id)
+        if run.late_text.strip() and self._tasks is not None:
+            notice = DeviceNotification(text=run.late_text)
+            self._tasks.create_task(self._announce_late(notice), name="esphome-late")
+
+    async def _announce_late(self, notice: DeviceNotification) -> None:
+        await self.notify(notice)
+
+    def _drop(self, run: ConversationRun) -> None:
+        _, sound = self._voice_runs.pop(run)
+        self._services.sounds.drop(sound)
+
+    # Announcements.
+
+    async def _announce(self, notice: DeviceNotification, started: "asyncio.Future[bool]") -> None:
+        """Plays an announcement. started: gets True as soon as the device is told to play it."""
+        try:
+            with self._kept_sounds() as keep:
+                sound, bell = keep(), keep()
+                async with asyncio.TaskGroup() as tasks:
+                    reading = tasks.create_task(self._read(notice.text, sound))
+                    # Firmware waits 2 s for the first sound, so there must be some.
+                    if not await sound.has_started():
+                        return
+                    bell.write(chime(self._format))
+                    bell.complete()
+                    if not started.done():
+                        started.set_result(True)
+                    await self._client.send_voice_assistant_announcement_await_response(
+                        self._url_of(sound),
+                        ANNOUNCE_LIMIT_S,
+                        notice.text[:MAX_TEXT_CHARS],
+                        self._url_of(bell),
+                        notice.starts_conversation and self._abilities.can_be_started,
+                    )
+                    reading.cancel()  # it may have been stopped on the device
+        except* (EarshotError, APIConnectionError) as errors:
+            failure = expected_failure(first_error(errors))
+            code = "announcement_failed" if failure is None else failure.code
+            self._services.presence.note_error(self._device.id, code)
+        finally:
+            self._is_announcing = False
+            if not started.done():
+                started.set_result(False)
+            self._services.presence.note_change()
+
+    async def _read(self, text: str, sound: Sound) -> None:
+        """Speaks a text into a sound. Raises EarshotError."""
+        settings = self._settings()
+        options = SpeechFileOptions(
+            settings.language or self._services.language,
+            None if settings.voice == DEFAULT else settings.voice,
+            settings.speed,
+        )
+        file = self._services.speech_files.file(
+            RequestedText.of(text), options, self._format.kind, self._format.rate_hz
+        )
+        try:
+            async with aclosing(file.chunks()) as chunks:
+                async for chunk in chunks:
+                    sound.write(chunk)
+        finally:
+            sound.complete()
+
+    @contextmanager
+    def _kept_sounds(self) -> Iterator[Callable[[], Sound]]:
+        """Yields a function that opens sounds; they are dropped when the context is left."""
+        kept: list[Sound] = []
+
+        def keep() -> Sound:
+            kept.append(self._services.sounds.open(self._format.kind))
+            return kept[-1]
+
+        try:
+            yield keep
+        finally:
+            for sound in kept:
+                self._services.sounds.drop(sound)
+
+    def _url_of(self, sound: Sound) -> str:
+        return f"{self._base_url}{PATH}/{sound.name}"
+
+
+def _own_host(client: APIClient) -> str:
+    """Returns this machine's address as the device reaches it, as the host of a URL."""
+    peer = client.connected_address or client.address
+    family = socket.AF_INET6 if ":" in peer else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((peer, client.port))  # sends nothing, but chooses the route
+        host = str(probe.getsockname()[0])
+    return f"[{host}]" if ":" in host else host
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Returns (2026, 6) for `2026.6.1`; the numbers before the first other text if it has some."""
+    parts = takewhile(str.isdecimal, version.split(".")[:2])
+    return tuple(int(part) for part in parts)
+
+
+def _folded(wake_word: str) -> str:
+    """Returns the words of a wake word, or of its id, in one form."""
+    return " ".join(wake_word.casefold().replace("_", " ").split())

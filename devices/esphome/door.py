@@ -1,0 +1,195 @@
+"""The ESPHome door: keeps a connection to every device that the configuration names.
+
+Here the server is the client, as Home Assistant is: the device listens, and one client may use its
+voice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from aioesphomeapi.client import APIClient
+from aioesphomeapi.core import APIConnectionError
+from aioesphomeapi.model import DeviceInfo
+
+from core.errors import StorageError
+from core.ports import WorkGuard
+from core.tasks import Backoff, single_error
+from devices.directory import Device, DeviceClaims, DeviceDirectory
+from devices.esphome.connection import Abilities, EspHomeConnection, EspHomeServices
+from devices.esphome.errors import SETTLE_S, failure_of
+from devices.esphome.settings import EspHomeAddress, EspHomeSettings
+from pipeline.shared.settings import SessionSettings
+
+logger = logging.getLogger(__name__)
+
+FIRST_WAIT_S, LONGEST_WAIT_S, LASTED_S = 1.0, 60.0, 60.0
+"""Waits between attempts to connect. A device that starts again is back within 10 s; one that is
+switched off may be switched on at any time."""
+
+KEEPALIVE_S = 10.0
+"Interval of pings. A device that does not answer is given up after 4.5 of them."
+
+CRASH_S = 5.0
+"A device that is gone this soon after a question has crashed on it."
+
+GOODBYE_LIMIT_S = 1.0
+"Longest wait for the device's answer when we leave."
+
+CONNECT_LIMIT_S = 60.0
+"Longest attempt. A weak network needs up to 30 s for the encryption's handshake."
+
+
+class EspHomeDoor:
+    """The door. `run` serves; cancelling it ends every connection."""
+
+    def __init__(
+        self,
+        services: EspHomeServices,
+        directory: DeviceDirectory,
+        approve: Callable[[str], Awaitable[Device]],
+        guard: WorkGuard,
+        settings: EspHomeSettings,
+        version: str,
+    ) -> None:
+        """approve: approves a device by its id. guard: runs a device's task, so that a bug in one
+        does not end the others."""
+        self._services, self._directory, self._approve = services, directory, approve
+        self._guard, self._settings, self._version = guard, settings, version
+        self._failures: dict[EspHomeAddress, str] = {}
+        "Code of the present failure, so that each is logged once."
+        self._unasked: set[str] = set()
+        "Ids of devices that broke off when they were asked for their wake words."
+
+    async def run(self, sounds_port: int) -> None:
+        """Serves all devices until cancelled. sounds_port: port of our HTTP server for devices."""
+        async with asyncio.TaskGroup() as tasks:
+            for address in self._settings.devices:
+                keep = partial(self._keep, address, sounds_port)
+                tasks.create_task(self._guarded(keep), name=f"esphome-{address.host}")
+
+    async def _guarded(self, keep: Callable[[], Awaitable[None]]) -> None:
+        while True:  # a bug is logged by the guard; the device gets another connection
+            await self._guard(keep(), "esphome device")
+            await asyncio.sleep(LONGEST_WAIT_S)
+
+    async def _keep(self, address: EspHomeAddress, sounds_port: int) -> None:
+        """Keeps one device connected."""
+        clock = self._services.clock
+        backoff = Backoff.doubling(FIRST_WAIT_S, LONGEST_WAIT_S, LASTED_S)
+        while True:
+            began_s, settle_s = clock.now(), 0.0
+            try:
+                await self._connect_once(address, sounds_port)
+            except (APIConnectionError, OSError) as error:
+                failure = failure_of(error, has_key=bool(address.key))
+                settle_s = SETTLE_S if failure.needs_person else 0.0
+                self._note_failure(address, failure.code, failure.message)
+            except TimeoutError:
+                self._note_failure(address, "unreachable", "it does not answer in time")
+            except StorageError as error:
+                self._note_failure(address, error.code, "the device directory is not available")
+            await asyncio.sleep(max(settle_s, backoff.fail(clock.now() - began_s)))
+
+    def _note_failure(self, address: EspHomeAddress, code: str, message: str) -> None:
+        self._services.metrics.count("earshot_esphome_connect_failures", code=code)
+        level = logging.DEBUG if self._failures.get(address) == code else logging.WARNING
+        self._failures[address] = code
+        logger.log(level, "! esphome device at %s: %s", address.host, message)
+
+    async def _connect_once(self, address: EspHomeAddress, sounds_port: int) -> None:
+        """Connects and serves the device until it is gone. Raises APIConnectionError, OSError,
+        TimeoutError, StorageError."""
+        client = APIClient(
+            address.host,
+            address.port,
+            None,
+            client_info=f"Earshot {self._version}",
+            keepalive=KEEPALIVE_S,
+            noise_psk=address.key or None,
+        )
+        is_gone = asyncio.Event()
+
+        async def on_stop(is_expected: bool) -> None:
+            is_gone.set()
+
+        try:
+            async with asyncio.timeout(CONNECT_LIMIT_S):
+                await client.connect(on_stop=on_stop, login=True, log_errors=False)
+                info, entities, _ = await client.device_info_and_list_entities()
+            abilities = Abilities.of(info, entities, client.api_version)
+            if not abilities.features:
+                self._note_failure(address, "no_voice", "it is no voice satellite")
+                await is_gone.wait()
+                return
+            device = await self._admitted(client, info)
+            if device.standing != "approved":
+                self._note_failure(address, "device_blocked", f"{device.id} is blocked")
+                await self._directory.changed().wait()
+                return
+            self._failures.pop(address, None)
+            logger.info("= esphome device %s (%s) is connected", device.id, device.name)
+            await self._serve(client, device, abilities, sounds_port, is_gone)
+            logger.info("= esphome device %s is gone", device.id)
+        finally:
+            await _disconnect(client)
+
+    async def _admitted(self, client: APIClient, info: DeviceInfo) -> Device:
+        """Returns the device as the directory knows it. That the configuration names it approves
+        it, unless a person has blocked it. Raises StorageError."""
+        device = await self._directory.check_in(
+            DeviceClaims(
+                kind="esphome",
+                hardware_id=info.mac_address.lower(),
+                address=client.connected_address or "",
+                name=info.friendly_name or info.name,
+                board=info.project_name.rpartition(".")[2] or info.model,
+                firmware=info.project_version or info.esphome_version,
+            )
+        )
+        return await self._approve(device.id) if device.standing == "new" else device
+
+    async def _serve(
+        self,
+        client: APIClient,
+        device: Device,
+        abilities: Abilities,
+        sounds_port: int,
+        is_gone: asyncio.Event,
+    ) -> None:
+        def settings() -> SessionSettings:
+            return device.profile.apply_to(self._settings.initial_settings())
+
+        connection = EspHomeConnection(
+            client,
+            device,
+            abilities,
+            self._services,
+            settings,
+            sounds_port,
+            may_ask=device.id not in self._unasked,
+        )
+        with self._services.presence.connected(device.id, connection) as former:
+            if former is not None:
+                await former.close()
+            with single_error():
+                async with asyncio.TaskGroup() as tasks:
+                    serving = tasks.create_task(connection.run(), name=f"esphome-{device.id}")
+                    gone = tasks.create_task(is_gone.wait())
+                    await asyncio.wait((serving, gone), return_when=asyncio.FIRST_COMPLETED)
+                    serving.cancel()
+                    gone.cancel()
+        asked_at = connection.asked_at
+        is_crash = asked_at is not None and self._services.clock.now() < asked_at + CRASH_S
+        if is_crash and abilities.crashes_when_asked and is_gone.is_set():
+            self._unasked.add(device.id)
+
+
+async def _disconnect(client: APIClient) -> None:
+    """Says goodbye; a device that does not answer is left at once."""
+    with suppress(APIConnectionError, TimeoutError):
+        async with asyncio.timeout(GOODBYE_LIMIT_S):
+            await client.disconnect()
+    client.force_disconnect()

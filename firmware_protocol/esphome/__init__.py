@@ -1,0 +1,1 @@
+"""The voice protocol of ESPHome devices, without I/O."""

@@ -1,0 +1,377 @@
+"""A simulated ESPHome satellite: the device's side of the API, plain or encrypted.
+
+It knows only the protocol: frames, messages, and what stock firmware does with the events of a run.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from aiohttp import ClientError, ClientSession
+from cryptography.exceptions import InvalidTag
+
+api: Any = import_module("aioesphomeapi.api_pb2")
+BY_NUMBER: Any = import_module("aioesphomeapi.core").MESSAGE_TYPE_TO_PROTO
+NUMBER = {message: number for number, message in BY_NUMBER.items()}
+
+VOICE, SPEAKER, API_AUDIO, TIMERS, ANNOUNCE, START = 1, 2, 4, 8, 16, 32
+PLAYER = VOICE | API_AUDIO | TIMERS | ANNOUNCE | START
+"Features of a satellite with a media player."
+RAW = VOICE | SPEAKER | API_AUDIO
+"Features of an old Atom Echo."
+
+NAMES = {
+    value.number: value.name.removeprefix("VOICE_ASSISTANT_")
+    for value in api.VoiceAssistantEvent.DESCRIPTOR.values
+}
+PLAYER_KEY = 7
+CHUNK_SAMPLES = 1024
+"As linux-voice-assistant sends them; chips send 512."
+
+
+@dataclass
+class Satellite:
+    """The device. Its fields say what it is and how it misbehaves."""
+
+    features: int = PLAYER
+    key: str = ""
+    "Its encryption key; empty: plain."
+    refuses_encryption: bool = False
+    formats: tuple[tuple[str, int], ...] = (("flac", 48_000),)
+    wake_words: tuple[str, ...] = ("okay_nabu",)
+    is_held: bool = False
+    "True: another client has its voice, so that a subscription is refused silently."
+    firmware: str = "2026.8.0"
+    plays_s: float | None = 0.0
+    "Time it plays an answer; None: it never reports."
+    fetches: int = 1
+    "Times it fetches each URL."
+    breaks_off_after: int | None = None
+    "Bytes after which it closes a fetch; None: it fetches all."
+
+    port: int = 0
+    events: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    announcements: list[Any] = field(default_factory=list)
+    timers: list[Any] = field(default_factory=list)
+    commands: list[Any] = field(default_factory=list)
+    fetched: list[tuple[str, bytes]] = field(default_factory=list)
+    "Content type and bytes of each fetch."
+    raw_sound: bytes = b""
+    responses: list[Any] = field(default_factory=list)
+    "Answers to its requests to start."
+    seen: list[Any] = field(default_factory=list)
+    connections: list["Connection"] = field(default_factory=list)
+    subscriber: "Connection | None" = None
+    first_sound_at: float | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def listening(self, port: int = 0) -> AsyncIterator[None]:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", port)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+            for connection in tuple(self.connections):
+                connection.cut()
+            await self.until(lambda: not self.connections)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(self, reader, writer)
+        self.connections.append(connection)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await connection.run()
+        connection.cut()
+        self.connections.remove(connection)
+        if self.subscriber is connection:
+            self.subscriber = None
+        self.note_change()
+
+    def note_change(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Waits until something holds, within the test's deadline."""
+        while not condition():
+            await self.changed.wait()
+
+    async def subscribed(self) -> None:
+        await self.until(lambda: self.subscriber)
+
+    def send(self, message: Any) -> None:
+        assert self.subscriber is not None
+        self.subscriber.send(message)
+
+    def start(self, phrase: str = "Okay Nabu", flags: int = 0) -> None:
+        """Asks for a run, as after the wake word."""
+        self.events.clear()
+        self.send(
+            api.VoiceAssistantRequest(
+                start=True, conversation_id="", flags=flags, wake_word_phrase=phrase
+            )
+        )
+
+    def stop(self) -> None:
+        """The user stops the run with the button."""
+        self.send(api.VoiceAssistantRequest(start=False))
+
+    async def say(self, *parts: tuple[int, int]) -> None:
+        """Sends levels, each for so many ms, in real time, as long as the microphone is open."""
+        pcm = np.concatenate([np.full(16 * ms, level, "<i2") for level, ms in parts])
+        for at in range(0, len(pcm), CHUNK_SAMPLES):
+            if self.subscriber is None or self.names() & {"STT_VAD_END", "RUN_END"}:
+                return
+            self.send(api.VoiceAssistantAudio(data=pcm[at : at + CHUNK_SAMPLES].tobytes()))
+            await asyncio.sleep(CHUNK_SAMPLES / 16_000)
+
+    async def turn(self, *words: int) -> list[str]:
+        """Has a whole run with these words; returns the names of its events."""
+        self.start()
+        await self.until(self.names)
+        parts = [part for word in words for part in ((word, 300), (0, 100))]
+        await self.say((0, 200), *parts, (0, 3000))
+        await self.until(lambda: "RUN_END" in self.names())
+        return [name for name, _ in self.events]
+
+    def names(self) -> set[str]:
+        return {name for name, _ in self.events}
+
+    def data(self, name: str) -> dict[str, str]:
+        """Returns what came with an event."""
+        return next(data for event, data in self.events if event == name)
+
+
+class Connection:
+    """One connection of a client."""
+
+    def __init__(
+        self, device: Satellite, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._device, self._reader, self._writer = device, reader, writer
+        self._noise: Any = None
+        self._playing: list[asyncio.Task[None]] = []
+        self._url = ""
+        self._has_played = False
+        self.is_dead = False
+        "True: it answers nothing any more, as after a power cut."
+
+    def cut(self) -> None:
+        for task in self._playing:
+            task.cancel()
+        self._writer.close()
+
+    def send(self, message: Any) -> None:
+        if self.is_dead:
+            return
+        body, number = message.SerializeToString(), NUMBER[type(message)]
+        if self._noise is not None:
+            head = number.to_bytes(2, "big") + len(body).to_bytes(2, "big")
+            self._send_frame(self._noise.encrypt(head + body))
+        else:
+            self._writer.write(b"\0" + _varint(len(body)) + _varint(number) + body)
+
+    async def run(self) -> None:
+        first = await self._reader.readexactly(1)
+        if first == b"\x01":
+            if self._device.refuses_encryption or not self._device.key:
+                return
+            if not await self._shake_hands():
+                return
+            first = b""
+        elif self._device.key:
+            self._send_frame(b"\x01Bad indicator byte")
+            await self._writer.drain()
+            return
+        while True:
+            number, body = await self._read(first)
+            first = b""
+            message = BY_NUMBER[number].FromString(body)
+            self._device.seen.append(message)
+            if not self.is_dead and await self._handle(message):
+                return
+            self._device.note_change()
+
+    async def _shake_hands(self) -> bool:
+        from noise.connection import NoiseConnection
+
+        await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(2), "big"))
+        self._send_frame(b"\x01satellite\0aabbccddeeff\0")
+        hello = await self._read_frame()
+        noise = NoiseConnection.from_name(b"Noise_NNpsk0_25519_ChaChaPoly_SHA256")
+        noise.set_as_responder()
+        noise.set_psks(base64.b64decode(self._device.key))
+        noise.set_prologue(b"NoiseAPIInit\0\0")
+        noise.start_handshake()
+        try:
+            noise.read_message(hello[1:])
+        except InvalidTag:  # another key
+            self._send_frame(b"\x01Handshake MAC failure")
+            await self._writer.drain()
+            return False
+        self._send_frame(b"\0" + noise.write_message())
+        self._noise = noise
+        return True
+
+    def _send_frame(self, payload: bytes) -> None:
+        self._writer.write(b"\x01" + len(payload).to_bytes(2, "big") + payload)
+
+    async def _read_frame(self) -> bytes:
+        head = await self._reader.readexactly(3)
+        return await self._reader.readexactly(int.from_bytes(head[1:], "big"))
+
+    async def _read(self, first: bytes) -> tuple[int, bytes]:
+        if self._noise is not None:
+            plain = self._noise.decrypt(await self._read_frame())
+            return int.from_bytes(plain[:2], "big"), plain[4:]
+        if not first:
+            assert await self._reader.readexactly(1) == b"\0"
+        size, number = await self._read_varint(), await self._read_varint()
+        return number, await self._reader.readexactly(size)
+
+    async def _read_varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = (await self._reader.readexactly(1))[0]
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    async def _handle(self, message: Any) -> bool:
+        """Answers a message. Returns True after the last one."""
+        device = self._device
+        match type(message).__name__:
+            case "HelloRequest":
+                self.send(
+                    api.HelloResponse(api_version_major=1, api_version_minor=14, name="satellite")
+                )
+            case "AuthenticationRequest":
+                self.send(api.AuthenticationResponse())
+            case "PingRequest":
+                self.send(api.PingResponse())
+            case "DisconnectRequest":
+                self.send(api.DisconnectResponse())
+                await self._writer.drain()
+                return True
+            case "DeviceInfoRequest":
+                self.send(self._info())
+            case "ListEntitiesRequest":
+                self._list_entities()
+            case "SubscribeVoiceAssistantRequest":
+                if message.subscribe and not device.is_held and device.subscriber is None:
+                    device.subscriber = self
+                elif not message.subscribe and device.subscriber is self:
+                    device.subscriber = None
+            case "VoiceAssistantConfigurationRequest":
+                self._configuration()
+            case "VoiceAssistantSetConfiguration":
+                device.commands.append(message)
+            case "VoiceAssistantResponse":
+                device.responses.append(message)
+            case "VoiceAssistantEventResponse":
+                self._event(message)
+            case "VoiceAssistantAnnounceRequest":
+                device.announcements.append(message)
+                self._play([message.preannounce_media_id, message.media_id])
+            case "VoiceAssistantTimerEventResponse":
+                device.timers.append(message)
+            case "VoiceAssistantAudio":
+                device.raw_sound += message.data
+                self._note_first_sound()
+            case "MediaPlayerCommandRequest" | "SwitchCommandRequest":
+                device.commands.append(message)
+        return False
+
+    def _info(self) -> Any:
+        return api.DeviceInfoResponse(
+            name="satellite",
+            friendly_name="Kitchen Satellite",
+            mac_address="AA:BB:CC:DD:EE:FF",
+            esphome_version=self._device.firmware,
+            project_name="Nabu Casa.Home Assistant Voice PE",
+            project_version="26.6.0",
+            voice_assistant_feature_flags=self._device.features,
+        )
+
+    def _list_entities(self) -> None:
+        if not self._device.features & SPEAKER:
+            player = api.ListEntitiesMediaPlayerResponse(
+                object_id="media_player", key=PLAYER_KEY, name="Media Player"
+            )
+            for name, rate_hz in self._device.formats:
+                player.supported_formats.add(
+                    format=name, sample_rate=rate_hz, num_channels=1, purpose=1, sample_bytes=2
+                )
+            self.send(player)
+        self.send(api.ListEntitiesDoneResponse())
+
+    def _configuration(self) -> None:
+        found = api.VoiceAssistantConfigurationResponse()
+        if self._device.subscriber is self:
+            for one in self._device.wake_words:
+                found.available_wake_words.add(id=one, wake_word=one.replace("_", " ").title())
+            found.active_wake_words.extend(self._device.wake_words[:1])
+            found.max_active_wake_words = 1
+        self.send(found)
+
+    def _event(self, message: Any) -> None:
+        device, name = self._device, NAMES[message.event_type]
+        data = {one.name: one.value for one in message.data}
+        device.events.append((name, data))
+        streams = bool(data.get("tts_start_streaming"))
+        match name:
+            case "RUN_START":
+                self._url = data.get("url", "")
+                self._has_played = False
+            case "INTENT_PROGRESS" | "TTS_END" if (
+                (streams or name == "TTS_END")
+                and not self._has_played
+                and not device.features & SPEAKER
+            ):
+                self._has_played = True
+                self._play([data.get("url") or self._url])
+
+    def _play(self, urls: list[str]) -> None:
+        self._playing = [task for task in self._playing if not task.done()]
+        self._playing.append(asyncio.create_task(self._play_all([one for one in urls if one])))
+
+    async def _play_all(self, urls: list[str]) -> None:
+        for url in urls:
+            for _ in range(self._device.fetches):
+                await self._fetch(url)
+        if self._device.plays_s is not None:
+            await asyncio.sleep(self._device.plays_s)
+            self.send(api.VoiceAssistantAnnounceFinished(success=True))
+
+    async def _fetch(self, url: str) -> None:
+        data = b""
+        with suppress(ClientError):
+            async with ClientSession() as http, http.get(url) as response:
+                async for chunk in response.content.iter_any():
+                    self._note_first_sound()
+                    data += chunk
+                    limit = self._device.breaks_off_after
+                    if limit is not None and len(data) >= limit:
+                        response.close()
+                        break
+                self._device.fetched.append((response.headers["Content-Type"], data))
+        self._device.note_change()
+
+    def _note_first_sound(self) -> None:
+        if self._device.first_sound_at is None:
+            self._device.first_sound_at = asyncio.get_running_loop().time()
+
+
+def _varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
