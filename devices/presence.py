@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 DeviceActivity = Literal["idle", "listening", "thinking", "speaking"]
 "Activity of a connected device."
@@ -74,6 +74,19 @@ class ConnectedDevice(Protocol):
     async def close(self) -> None:
         """Closes its connection: the device was forgotten or blocked, or opened a second
         connection."""
+        ...
+
+
+@runtime_checkable
+class AskableDevice(Protocol):
+    """A connected device on which a program can ask somebody a question."""
+
+    async def ask(self, question: str) -> str | None:
+        """Speaks a question and returns the words that are said after it. The assistant does not
+        respond to them. Waits until it is cancelled.
+
+        None: it cannot be asked now, or it disconnected.
+        """
         ...
 
 

@@ -139,8 +139,11 @@ class XiaozhiConnection:
 
     async def notify(self, notice: DeviceNotification) -> bool:
         """Announces the text: a board cannot fetch sound. See `ConnectedDevice`."""
-        is_here = not self._ended.done() and self._dialogue.features is not None
-        return is_here and bool(notice.text) and self._session.say(notice.text)
+        return self._is_here and bool(notice.text) and self._session.say(notice.text)
+
+    async def ask(self, question: str) -> str | None:
+        """See `AskableDevice`. A board in auto mode listens after each sentence of the server."""
+        return await self._session.ask(question) if self._is_here else None
 
     async def restart(self) -> bool:
         if self._ended.done():
@@ -155,6 +158,11 @@ class XiaozhiConnection:
 
     async def close(self) -> None:
         self._end(CLOSED)
+
+    @property
+    def _is_here(self) -> bool:
+        """True while the board can be spoken to."""
+        return not self._ended.done() and self._dialogue.features is not None
 
     # The connection.
 

@@ -3,7 +3,8 @@ announcements."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from core.audio import Pcm
@@ -41,6 +42,16 @@ from pipeline.user_turn.events import (
     UserTurnTranscribed,
     UserWordsChanged,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenQuestion:
+    """A question that a program asks the user."""
+
+    turn: Turn
+    "Turn of the announcement that speaks it."
+    words: asyncio.Future[str | None]
+    "The user's answer; None: the session closed."
 
 
 class ResponseCoordinator:
@@ -90,6 +101,8 @@ class ResponseCoordinator:
         self._unanswered: Turn | None = None
         """A user turn that has no response yet: the client must request one, or the user goes on
         speaking."""
+        self._question: SpokenQuestion | None = None
+        "Question of a program whose answer is awaited."
 
     # Requests of clients.
 
@@ -170,10 +183,27 @@ class ResponseCoordinator:
 
         Returns False if this session never answers, or too many announcements wait already.
         """
-        if not (self._settings().answers and self.queue.may_announce):
+        if not self._may_announce:
             return False
         self.queue.enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
+
+    async def ask(self, question: str) -> str | None:
+        """Speaks a question and returns the words that the user says after it. The assistant does
+        not respond to them. Waits until it is cancelled.
+
+        Returns None if another question waits, if the session cannot speak, or when it closes.
+        """
+        if self._question is not None or not self._may_announce:
+            return None
+        turn = self._written_turn()
+        asked = SpokenQuestion(turn, asyncio.get_running_loop().create_future())
+        self.queue.enqueue(turn, ResponseRequest(), text=question)
+        self._question = asked
+        try:
+            return await asked.words
+        finally:
+            self._question = None
 
     # Implementation of `TurnResponder`.
 
@@ -270,7 +300,7 @@ class ResponseCoordinator:
 
     def _draft(self, turn: Turn, result: AsrResult) -> None:
         """Begins a speculative response: the turn may be over, with this transcript."""
-        if not (result.text and self._may_speculate()):
+        if not (result.text and self._may_speculate()) or self._answered_question is not None:
             return
         plan = self._planner.plan(turn, AUTOMATIC, detected=result.language)
         if plan.refusal is None:
@@ -296,6 +326,9 @@ class ResponseCoordinator:
             self.transcript_known(turn, RequestError(nothing, code="no_speech"))
             return
         self._conversation.language = result.language
+        if (question := self._answered_question) is not None:
+            self._take_answer(question, turn, result.text)
+            return
         if not is_interruption and self._requested is None:
             self._speculation.drop("dropped")
             self._finish_turn(turn, "transcribed")
@@ -311,6 +344,18 @@ class ResponseCoordinator:
         # have another prompt, so the draft is of no use.
         if not self.queue.has_response:
             self._speculation.drop("dropped")
+
+    def _take_answer(self, question: SpokenQuestion, turn: Turn, words: str) -> None:
+        """Gives the words to the program that asked, in place of the assistant."""
+        question.words.set_result(words)
+        self._speculation.drop("dropped")
+        if self._requested is not None:  # push-to-talk: its client asked for a response
+            with suppress(Conflict):
+                self.cancel()
+        self.finish_without_response()
+        self._unanswered = turn
+        self.finish_without_response()
+        self.decide()
 
     def _not_transcribed(self, turn: Turn, error: EarshotError) -> None:
         """Ends a turn that could not be recognised, with an apology if the user expects an
@@ -389,6 +434,8 @@ class ResponseCoordinator:
 
     def close(self) -> None:
         """Ends all responses with the session."""
+        if self._question is not None and not self._question.words.done():
+            self._question.words.set_result(None)
         self._speculation.drop("dropped")
         self._barge_in.end()
         self.finish_without_response()
@@ -405,6 +452,19 @@ class ResponseCoordinator:
             self._emit(OutputAudioDelta(response_id, response.item_id, response.output_index, pcm))
 
     # Helpers.
+
+    @property
+    def _may_announce(self) -> bool:
+        """True if this session answers, and not too many announcements wait."""
+        return self._settings().answers and self.queue.may_announce
+
+    @property
+    def _answered_question(self) -> SpokenQuestion | None:
+        """The question that the user's next words answer: it waits no longer to be spoken."""
+        question = self._question
+        if question is None or question.words.done() or self.queue.is_waiting(question.turn):
+            return None
+        return question
 
     def _written_turn(self) -> Turn:
         turn = Turn(new_id("turn"))

@@ -140,6 +140,10 @@ class ResponseQueue:
         """True while fewer than MAX_WAITING announcements wait."""
         return sum(entry.is_announcement for entry in self._waiting) < MAX_WAITING
 
+    def is_waiting(self, turn: Turn) -> bool:
+        """Returns whether the response to this turn has not begun."""
+        return any(entry.turn is turn for entry in self._waiting)
+
     async def run(self) -> None:
         """Runs the responses as they are queued, until it is cancelled."""
         self._has_begun = True

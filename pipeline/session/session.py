@@ -87,8 +87,8 @@ class Session:
             async for event in session.events: # what the client is to get
                 ...
 
-    Of the methods for doors, only `run` and `settled` are coroutines; the others return at once.
-    docs/realtime.md describes what a client sees of a session.
+    Of the methods for doors, only `run`, `settled` and `ask` are coroutines; the others return at
+    once. docs/realtime.md describes what a client sees of a session.
     """
 
     def __init__(
@@ -367,6 +367,14 @@ class Session:
     def say(self, text: str) -> bool:
         """Announces `text` after what is being spoken. Returns False if it would not be played."""
         return not self._closing.is_set() and self._responses.say(text)
+
+    async def ask(self, question: str) -> str | None:
+        """Speaks a question like an announcement, and returns the words that the user says after
+        it. The assistant does not respond to them. Waits until it is cancelled.
+
+        None: another question waits, the session would not speak it, or it closes.
+        """
+        return None if self._closing.is_set() else await self._responses.ask(question)
 
     # Helpers.
 

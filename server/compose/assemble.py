@@ -31,6 +31,7 @@ from server.compose.engines import Engines, run_engines
 from server.compose.esphome import EspHomeDoors
 from server.compose.home_assistant import run_home_assistant
 from server.compose.llm_and_tts import warm_other_languages
+from server.compose.mcp_server import mcp_server_routes, mcp_tools
 from server.compose.own_voices import with_own_voices
 from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
@@ -123,12 +124,10 @@ async def assemble(
     `trace_sink`: receives the trace instead of the configured file. `tool_override`: replaces tool
     calls, see `Toolbox`.
 
-    Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup because a TaskGroup is
-    involved.
+    Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup of a TaskGroup.
     """
-    clock = SystemClock()
+    clock, conversations = SystemClock(), Conversations()
     home = Home(_demo_home(config), language=config.language)
-    conversations = Conversations()
     async with AsyncExitStack() as stack:
         devices = await stack.enter_async_context(device_services(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
@@ -148,8 +147,10 @@ async def assemble(
         )
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
         own_tools = (*home_tools, *skills, devices.tools, devices.voice_learning)
-        providers = (*own_tools, *configured_providers)
-        toolbox = _toolbox(config, providers, guards, metrics, tool_override)
+        make_toolbox = partial(_toolbox, config, guards, metrics, tool_override)
+        toolbox = make_toolbox((*own_tools, *configured_providers))
+        house_tools = (*home_tools, *skills, devices.announcement_tools)
+        mcp_toolbox = make_toolbox(mcp_tools(config.mcp_server, house_tools, configured_providers))
         if home_assistant is None:
             check_guarded_devices(guards, home)
         trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
@@ -170,7 +171,8 @@ async def assemble(
         backend = _backend(
             config, engines, session_services, conversations, home, controls, devices, defaults
         )
-        doors = open_doors(backend, door_plugins)
+        mcp = mcp_server_routes(config, mcp_toolbox, conversations, devices.named_keys, clock)
+        doors = open_doors(backend, door_plugins, mcp)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         warm_up = warm_other_languages(engines.llm, config.language, toolbox, backend.sessions)
         background = _start_background(tasks, timers, devices, backend.sessions, doors, warm_up)
@@ -196,10 +198,10 @@ async def assemble(
 
 def _toolbox(
     config: Config,
-    providers: Sequence[ToolProvider],
     guards: Guards,
     metrics: Metrics,
     override: ToolOverride | None,
+    providers: Sequence[ToolProvider],
 ) -> Toolbox:
     toolbox = Toolbox(
         providers,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.errors import StorageError
 from core.ports import Clock
+from devices.announcement_tools import AnnouncementTools
 from devices.announcements import Announcements
 from devices.api.event_log import DeviceEventLog
 from devices.presence import Presence
@@ -52,6 +53,8 @@ class DeviceServices:
     "Latest events of the devices, for the devices API."
     announcements: Announcements
     "Announcements that wait for a device. Their `run` delivers them."
+    announcement_tools: AnnouncementTools
+    "Tools with which programs speak in rooms."
     tools: DeviceToolProvider
     "Tools that connected devices offer, for example a volume control."
 
@@ -81,6 +84,7 @@ async def device_services(
             await own_voices.load()
         event_log = DeviceEventLog(clock)
         presence = Presence(event_log)
+        announcements = Announcements(conversations, registry, presence, clock)
         yield DeviceServices(
             registry=registry,
             named_keys=named_keys,
@@ -92,7 +96,8 @@ async def device_services(
             settings=DatabaseSettingsStore(database),
             presence=presence,
             event_log=event_log,
-            announcements=Announcements(conversations, registry, presence, clock),
+            announcements=announcements,
+            announcement_tools=AnnouncementTools(registry, presence, announcements),
             tools=DeviceToolProvider(),
         )
 

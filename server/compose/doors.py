@@ -33,7 +33,7 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import InitialSettings, SessionSettings
+from pipeline.shared.settings import InitialSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OwnVoices
@@ -45,7 +45,7 @@ from server.compose.engines import Engines
 from server.compose.esphome import EspHomeDoors, open_esphome_doors
 from server.compose.model_cards import ModelCards
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
-from server.compose.settings import CallerDefaults
+from server.compose.speech_doors import speech_door_routes
 from server.config import Config
 from server.http.edge import ErrorBoundary
 from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
@@ -64,8 +64,6 @@ from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
 from web.engines import EnginesReport, SessionStart
 from web.images import RequestImages
-from web.indri import IndriDoor
-from web.indri_completion import IndriCompletionDoor, indri_completion_route
 from web.ingrain.door import IngrainDoor, IngrainPort
 from web.ingrain.routes import ingrain_routes
 from web.kserve.http import KserveHttpDoor, kserve_routes
@@ -84,10 +82,8 @@ from web.openai.chat.models import ASSISTANT, ChatModels
 from web.openai.codec.door import CODEC_UPLOADS, CodecDoor, codec_routes
 from web.openai.limits import RequestLimits
 from web.openai.responses.door import ResponsesDoor
-from web.openai.routes import chat_routes, indri_routes, response_routes, speech_routes
+from web.openai.routes import chat_routes, response_routes
 from web.openai.routes import routes as openai_routes
-from web.openai.speech.door import SpeechDoor
-from web.openai.speech.own_voices import VOICE_UPLOADS, OwnVoicesDoor, own_voice_routes
 from web.openai.text.door import TextDoor, text_routes
 from web.openai.transcriptions.door import AudioDoor
 from web.plugin_doors import DoorServices, RunsInBackground
@@ -173,9 +169,13 @@ class KserveDoors:
         return metrics_routes(self.service.metrics, self.settings)
 
 
-def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> Doors:
-    """Creates all doors. `door_plugins`: doors of other packages. Raises ConfigError for a door
-    that does not open."""
+def open_doors(
+    backend: Backend,
+    door_plugins: Sequence[ChosenPlugin] = (),
+    more_routes: Sequence[Route] = (),
+) -> Doors:
+    """Creates all doors. `door_plugins`: doors of other packages. `more_routes`: routes of doors
+    that are open already. Raises ConfigError for a door that does not open."""
     config, engines = backend.config, backend.engines
     plugins = open_plugin_doors(door_plugins, _plugin_services(backend))
     ice = config.ice.as_settings()
@@ -197,7 +197,7 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     )
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
-    limits, ratings = config.limits.as_limits(), backend.devices.voice_ratings
+    limits = config.limits.as_limits()
     images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
     firmware: Mapping[DeviceKind, FirmwareFolder] = {
@@ -209,7 +209,6 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
     models = ModelsDoor(engines.registry, pulls, models_dir, cards, removal)
     willow = _willow_door(backend, spools, replace(call_settings(), ice=ice), was)
     named_keys.on_revoked.append(willow.calls.end_all_of)
-    speech = _speech_door(backend, limits)
     return Doors(
         routes=(
             *page_routes(
@@ -227,11 +226,9 @@ def open_doors(backend: Backend, door_plugins: Sequence[ChosenPlugin] = ()) -> D
             *model_routes(models),
             *_text_routes(backend, chat, images, limits, pulls, removal),
             *kserve.routes(has_own_port=False),
-            *speech_routes(speech),
-            *own_voice_routes(_own_voices_door(backend, spools)),
-            *indri_routes(IndriDoor(speech, backend.speech_files, limits.speech, ratings)),
-            indri_completion_route(_indri_completion_door(backend, spools, limits)),
+            *speech_door_routes(backend, spools, limits),
             *_codec_routes(backend, spools, limits),
+            *more_routes,
         ),
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
@@ -330,36 +327,6 @@ def _transcription_door(
         limits.transcriptions,
         backend.engines.remote,
         backend.session_services.speakers,
-    )
-
-
-def _own_voices_door(backend: Backend, spools: UploadSpools) -> OwnVoicesDoor:
-    return OwnVoicesDoor(backend.own_voices, spools, backend.decoder.share(VOICE_UPLOADS))
-
-
-def _indri_completion_door(
-    backend: Backend, spools: UploadSpools, limits: RequestLimits
-) -> IndriCompletionDoor:
-    return IndriCompletionDoor(
-        backend.own_voices,
-        backend.speech_files,
-        spools,
-        backend.decoder.share(VOICE_UPLOADS),
-        limits.speech,
-    )
-
-
-def _speech_door(backend: Backend, limits: RequestLimits) -> SpeechDoor:
-    engines = backend.session_services.engines
-    return SpeechDoor(
-        engines,
-        backend.speech_files,
-        backend.languages,
-        limits.speech,
-        backend.engines.remote,
-        # The assistant's voice speaks answers. What a program lets read is of any kind, so only the
-        # key of a person counts here.
-        CallerDefaults(SessionSettings, backend.devices.named_keys),
     )
 
 

@@ -17,6 +17,7 @@ from server.config.sections.ice import IceConfig
 from server.config.sections.ingrain import IngrainConfig
 from server.config.sections.kserve import KserveConfig
 from server.config.sections.limits import LimitsConfig
+from server.config.sections.mcp_server import McpServerConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
 from server.config.sections.tools import ToolsConfig
 from server.config.sections.tts import OwnVoicesConfig
@@ -439,6 +440,7 @@ class Config(Section, frozen=True):
     turn: TurnConfig = TurnConfig()
     assistant: AssistantConfig = AssistantConfig()
     tools: ToolsConfig = ToolsConfig()
+    mcp_server: McpServerConfig = McpServerConfig()
     realtime: RealtimeConfig = RealtimeConfig()
     prompts: Annotated[
         dict[PromptId, PromptConfig],

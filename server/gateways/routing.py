@@ -20,6 +20,7 @@ HOME_PATHS = (
     "/api/willow",
     "/api/ws",
     "/earshot/home",
+    "/mcp",
     "/v1/areas",
     "/v1/audio/voices",
     "/v1/devices",
@@ -34,7 +35,7 @@ HOME_PATHS = (
 )
 """Paths that only the home gateway answers, with those below them: devices and what is said to
 them, the home of the page, settings, keys, people, voices and models, responses that are kept for
-the next request, KServe's sequences."""
+the next request, KServe's sequences, MCP's sessions."""
 
 CONVERSATION_PATH = "/v1/conversations/"
 "Paths of one kept conversation."

@@ -28,6 +28,7 @@ PREFLIGHT_HEADERS: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": (
         "Authorization, X-API-Key, Content-Type, If-Match, Last-Event-ID, X-Request-ID, "
+        "MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, "
         "OpenAI-Beta, OpenAI-Organization, OpenAI-Project, X-OpenAI-Agents-SDK, "
         "X-Audio-Codec, X-Audio-Sample-Rate, X-Audio-Bits, X-Audio-Channel, "  # Willow's uploads
         "Device-Id, Client-Id, Activation-Version, Serial-Number"  # xiaozhi's check-in
@@ -41,7 +42,7 @@ FOREIGN_SITES = ("cross-site", "same-site")
 and count as foreign."""
 
 EXPOSED_HEADERS = (
-    "Accept-Patch, Accept-Post, ETag, Link, Location, Retry-After, X-Request-ID, "
+    "Accept-Patch, Accept-Post, ETag, Link, Location, Mcp-Session-Id, Retry-After, X-Request-ID, "
     "X-Earshot-Model, X-Earshot-Padding"
 )
 "Headers of an answer that a script of another site may read, in addition to the body."

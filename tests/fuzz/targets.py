@@ -12,6 +12,7 @@ from tests.fuzz import (
     ingrain,
     kserve,
     llama_cpp,
+    mcp_server,
     names,
     ollama,
     realtime,
@@ -28,7 +29,7 @@ TARGETS = tuple(
         module.TARGETS
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
-            *(files, streams, ingrain, llama_cpp, kserve, images, ollama, ssml),
+            *(files, streams, ingrain, llama_cpp, kserve, images, ollama, ssml, mcp_server),
         )
     )
 )

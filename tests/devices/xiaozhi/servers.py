@@ -21,7 +21,7 @@ from aiohttp import ClientSession
 from core.audio import AudioFrame
 from core.errors import NotFound
 from devices.directory import Device, DeviceClaims
-from devices.presence import DeviceEventSink, Presence
+from devices.presence import ConnectedDevice, DeviceEventSink, Presence
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes
@@ -220,6 +220,13 @@ async def running(scene: Scene | None = None) -> AsyncIterator[Server]:
         server = Server(client, scene)
         yield server
         await server.left()
+
+
+def live_of(server: Server, board: Board) -> ConnectedDevice:
+    """Returns the connection of a board that is connected."""
+    live = server.scene.presence.find(server.scene.directory.known[board.mac].id)
+    assert live is not None
+    return live
 
 
 def against(

@@ -2,19 +2,13 @@
 
 import pytest
 
-from devices.presence import ConnectedDevice, DeviceNotification
-from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against
+from devices.presence import DeviceNotification
+from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against, live_of
 from tests.devices.xiaozhi.simulated_board import Board
 
 pytestmark = pytest.mark.live
 
 NOTICE = "The washing is done."
-
-
-def live_of(server: Server, board: Board) -> ConnectedDevice:
-    live = server.scene.presence.find(server.scene.directory.known[board.mac].id)
-    assert live is not None
-    return live
 
 
 async def sentences(board: Board, last: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""MCP's server side: programs of others use the tools of the house."""
