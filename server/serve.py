@@ -368,12 +368,12 @@ async def _serve(
                     await stack.enter_async_context(
                         _run_wyoming(config, listeners.wyoming, assembly, limit, member)
                     )
-                if listeners.esphome is not None and assembly.esphome is not None:
-                    satellites = assembly.esphome.run(listeners.esphome.sockets)
+                if listeners.esphome is not None and assembly.doors.esphome is not None:
+                    satellites = assembly.doors.esphome.run(listeners.esphome.sockets)
                     await stack.enter_async_context(_when_alone(member, satellites))
                 if grpc_sockets := listeners.kserve_grpc:
                     grpc_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
-                    grpc = _run_grpc(grpc_sockets, assembly.kserve, grpc_gate, metrics)
+                    grpc = _run_grpc(grpc_sockets, assembly.doors.kserve, grpc_gate, metrics)
                     await stack.enter_async_context(_when_alone(member, grpc))
                 _log_addresses(listeners)
                 startup_s = time.monotonic() - started_s
@@ -416,22 +416,22 @@ def _applications(
     applications = [(listeners.main, routes, gate)]
     applications += [(listener, willow_routes, gate) for listener in listeners.willow]
     if listeners.was is not None:
-        applications.append((listeners.was, _with_docs(assembly.was_routes), was_gate))
+        applications.append((listeners.was, _with_docs(assembly.doors.was_routes), was_gate))
     applications += [
-        (listener, _with_docs(assembly.ingrain_routes(kind)), ingrain_gate)
+        (listener, _with_docs(assembly.doors.ingrain_routes(kind)), ingrain_gate)
         for kind, listener in listeners.ingrain.items()
     ]
     if listeners.kserve is not None:
-        kserve_routes = _with_docs(assembly.kserve.routes(has_own_port=True))
+        kserve_routes = _with_docs(assembly.doors.kserve.routes(has_own_port=True))
         applications.append((listeners.kserve, kserve_routes, kserve_gate))
     if listeners.kserve_metrics is not None:
-        kserve_metrics = assembly.kserve.metrics_routes()
+        kserve_metrics = assembly.doors.kserve.metrics_routes()
         applications.append((listeners.kserve_metrics, kserve_metrics, kserve_gate))
     if listeners.ingress is not None:
         ingress_gate = replace(gate, only_peer=config.home_assistant.ingress_proxy)
         applications.append((listeners.ingress, routes, ingress_gate))
-    if listeners.esphome is not None and assembly.esphome is not None:
-        applications.append((listeners.esphome, assembly.esphome.routes, gate))
+    if listeners.esphome is not None and assembly.doors.esphome is not None:
+        applications.append((listeners.esphome, assembly.doors.esphome.routes, gate))
     return applications
 
 
@@ -464,7 +464,7 @@ async def _run_wyoming(
     """Runs the Wyoming server and its mDNS announcement until the context is left."""
     wyoming, port = config.wyoming, sockets[0].getsockname()[1]
     async with asyncio.TaskGroup() as tasks:
-        server_task = tasks.create_task(assembly.wyoming.run(sockets, limit), name="wyoming")
+        server_task = tasks.create_task(assembly.doors.wyoming.run(sockets, limit), name="wyoming")
         logger.info("Wyoming at %s:%d", url_host(wyoming.host), port)
         is_announced = wyoming.announce and wyoming.networks
         addresses = [
@@ -545,14 +545,14 @@ def _routes(
     health = health_routes(lifecycle, health_report)
     pages = willow_pages()
     own_routes = (
-        *assembly.routes,
-        *assembly.willow_routes,
+        *assembly.doors.routes,
+        *assembly.doors.willow_routes,
         *pages,
         *health,
         *main_routes,
     )
-    willow_only = (*assembly.willow_routes, *willow_page_routes(), *health)
-    added_routes = plugin_routes(_with_docs(own_routes), assembly.plugin_doors)
+    willow_only = (*assembly.doors.willow_routes, *willow_page_routes(), *health)
+    added_routes = plugin_routes(_with_docs(own_routes), assembly.doors.plugins)
     return _with_docs((*own_routes, *added_routes)), _with_docs(willow_only)
 
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from core.http.routes import Route
 from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
 from devices.registry.named_keys import NamedKeys
-from devices.wyoming.door import WyomingDoor
 from pipeline.conversation.conversation import Conversations
 from pipeline.response.speculation import count_waste
 from pipeline.services import SessionServices
@@ -26,14 +24,13 @@ from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices, device_services
-from server.compose.doors import Backend, Doors, KserveDoors, open_doors
+from server.compose.doors import Backend, Doors, open_doors
 from server.compose.engines import Engines, run_engines
-from server.compose.esphome import EspHomeDoors
 from server.compose.home_assistant import run_home_assistant
 from server.compose.llm_and_tts import warm_other_languages
 from server.compose.mcp_server import mcp_server_routes, mcp_tools
 from server.compose.own_voices import with_own_voices
-from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
+from server.compose.plugins import choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
 from server.compose.settings import CallerDefaults, RunningEngines, SessionDefaults
 from server.compose.tools import check_guarded_devices, configured_tools, warn_of_unknown_tools
@@ -43,7 +40,6 @@ from server.runtime.idle_gc import collect_when_idle
 from serving.llm_slots import DraftBudget
 from serving.speaker.recognition import SpeakerRecognition
 from serving.workers.file_decoder import DecoderProcess
-from web.ingrain.door import IngrainPort
 
 logger = logging.getLogger(__name__)
 
@@ -83,22 +79,8 @@ class DrainGroup:
 class ServerAssembly:
     """Parts of a running server that the listeners need: routes, doors and their state."""
 
-    routes: tuple[Route, ...]
-    "Routes of all built-in doors except Willow's, for the main listener."
-    willow_routes: tuple[Route, ...]
-    "Routes of Willow's inference server, for the main listener and Willow's own listeners."
-    was_routes: tuple[Route, ...]
-    "Routes of Willow's application server. Only its own listener serves them."
-    ingrain_routes: Callable[[IngrainPort], tuple[Route, ...]]
-    "Returns the routes of one of the listeners for clients of Ingrain."
-    kserve: KserveDoors
-    "Doors for clients of KServe's protocol, on listeners of their own besides the main one."
-    plugin_doors: Sequence[OpenedDoor]
-    "Doors of other packages, served by the main listener."
-    esphome: EspHomeDoors | None
-    "Door for ESPHome satellites, which has a listener of its own; None: it is off."
-    wyoming: WyomingDoor
-    "Door for Home Assistant's voice services. It has a listener of its own, without HTTP."
+    doors: Doors
+    "Routes for the listeners, and doors with listeners of their own."
     named_keys: NamedKeys
     "Keys of persons and programs, which the listeners check."
     drain_group: DrainGroup
@@ -177,14 +159,7 @@ async def assemble(
         warm_up = warm_other_languages(engines.llm, config.language, toolbox, backend.sessions)
         background = _start_background(tasks, timers, devices, backend.sessions, doors, warm_up)
         yield ServerAssembly(
-            routes=doors.routes,
-            willow_routes=doors.willow_routes,
-            was_routes=doors.was_routes,
-            ingrain_routes=doors.ingrain_routes,
-            kserve=doors.kserve,
-            plugin_doors=doors.plugins,
-            esphome=doors.esphome,
-            wyoming=doors.wyoming,
+            doors=doors,
             named_keys=devices.named_keys,
             sessions=backend.sessions,
             drain_group=_drain_group(backend, doors),

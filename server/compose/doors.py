@@ -200,20 +200,14 @@ def open_doors(
     limits = config.limits.as_limits()
     images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
-    firmware: Mapping[DeviceKind, FirmwareFolder] = {
-        "willow": was.firmware,
-        "xiaozhi": xiaozhi.images.folder,
-    }
-    devices = _devices_door(backend, firmware)
+    devices = _devices_door(backend, {"willow": was.firmware, "xiaozhi": xiaozhi.images.folder})
     removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
     models = ModelsDoor(engines.registry, pulls, models_dir, cards, removal)
     willow = _willow_door(backend, spools, replace(call_settings(), ice=ice), was)
     named_keys.on_revoked.append(willow.calls.end_all_of)
     return Doors(
         routes=(
-            *page_routes(
-                PageDoor(backend.home, backend.home_controls, partial(_engines_report, backend))
-            ),
+            *_page_routes(backend),
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice), secrets.check),
             *whip_routes(whip),
@@ -250,6 +244,11 @@ def open_doors(
         limits=limits,
         plugins=plugins,
     )
+
+
+def _page_routes(backend: Backend) -> tuple[Route, ...]:
+    report = partial(_engines_report, backend)
+    return page_routes(PageDoor(backend.home, backend.home_controls, report))
 
 
 def _engines_report(backend: Backend) -> EnginesReport:

@@ -124,7 +124,7 @@ class Member:
         """Follows the parent, and passes requests on, while the context is open."""
         # Until all are ready for the first time, the server is not.
         lifecycle.watch(lambda: assembly.is_loaded() and self.fleet.is_started)
-        other_doors = {route.path for door in assembly.plugin_doors for route in door.routes}
+        other_doors = {route.path for door in assembly.doors.plugins for route in door.routes}
         forwarder = Forwarder(
             self.fleet,
             self.folder,

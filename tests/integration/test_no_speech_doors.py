@@ -62,10 +62,10 @@ async def house(mode: NoSpeechMode, folder: Path) -> AsyncIterator[House]:
     sockets = bind("127.0.0.1", 0)
     async with (
         assemble(load(settings).config, PrometheusMetrics()) as parts,
-        serving((*parts.routes, *parts.willow_routes)) as http,
+        serving((*parts.doors.routes, *parts.doors.willow_routes)) as http,
         asyncio.TaskGroup() as tasks,
     ):
-        wyoming = tasks.create_task(parts.wyoming.run(sockets))
+        wyoming = tasks.create_task(parts.doors.wyoming.run(sockets))
         yield House(http, sockets[0].getsockname()[1])
         wyoming.cancel()
 

@@ -79,7 +79,7 @@ def test_words_appear_while_they_are_said(tmp_path: Path) -> None:
         async with (
             asyncio.timeout(DEADLINE_S),
             assemble(load(settings).config, PrometheusMetrics()) as parts,
-            serving(parts.routes) as http,
+            serving(parts.doors.routes) as http,
         ):
             partials, final = await transcribe_live(http)
             assert final == TEXT
