@@ -11,13 +11,16 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeVar
 
 from media.processing.modes import EchoMode
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import BargeInPolicy, SessionSettings
 
 DeviceKind = Literal["xiaozhi", "willow", "wyoming", "esphome"]
 "The protocol that a device speaks."
 
 SessionEcho = Literal[EchoMode, ""]
 "Echo mode of a profile; empty: the server's setting."
+
+SessionBargeIn = Literal[BargeInPolicy, ""]
+"Barge-in policy of a profile; empty: the server's setting."
 
 ApprovalState = Literal["new", "approved", "blocked"]
 "`new`: a person has to approve it first; `blocked`: a person refused it."
@@ -86,6 +89,8 @@ class SessionProfile(AnswerProfile):
     "Names of the server's tools that may be used; None: all."
     echo: SessionEcho = ""
     "Echo mode, for a microphone that picks up its own loudspeaker."
+    barge_in: SessionBargeIn = ""
+    "Speech that stops an answer."
 
     def apply_to(self, settings: SessionSettings) -> SessionSettings:
         """Returns the settings that a session with this profile begins with."""
@@ -99,6 +104,7 @@ class SessionProfile(AnswerProfile):
             ),
             tools=settings.tools if self.tools is None else self.tools,
             echo=self.echo or settings.echo,
+            barge_in=self.barge_in or settings.barge_in,
         )
 
 

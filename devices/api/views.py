@@ -15,6 +15,7 @@ from devices.directory import (
     DeviceKind,
     DeviceProfile,
     ProfileT,
+    SessionBargeIn,
     SessionEcho,
 )
 from devices.presence import ConnectedDevice, DeviceActivity
@@ -98,6 +99,7 @@ class SessionProfileEdit(AnswerProfileEdit, frozen=True, forbid_unknown_fields=T
     answer_temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
     tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
     echo: SessionEcho | UnsetType = UNSET
+    barge_in: SessionBargeIn | UnsetType = UNSET
 
 
 class ProfileEdit(SessionProfileEdit, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from wyoming.info import (
     WakeProgram,
 )
 
-from engines.base.wake import WakeWordEngine
+from engines.base.wake import WakeWordEngine, wake_words
 from pipeline.services import EngineSet
 from pipeline.speech.voices import EngineVoice, list_voices
 
@@ -31,7 +31,7 @@ def info_of(engines: EngineSet, version: str) -> Info:
         asr=[_asr(engines, version)],
         tts=[_tts(engines, version)],
         handle=[_handle(engines, version)],
-        wake=[_wake(engines.wake, version)] if engines.wake and engines.wake.words else [],
+        wake=[_wake(engines.wake, version)] if engines.wake and wake_words(engines.wake) else [],
     )
 
 
@@ -128,7 +128,7 @@ def _wake(engine: WakeWordEngine, version: str) -> WakeProgram:
             languages=list(word.languages),
             phrase=word.phrase,
         )
-        for word in engine.words
+        for word in wake_words(engine)
     ]
     return WakeProgram(
         name=NAME,

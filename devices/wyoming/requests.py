@@ -7,7 +7,7 @@ from wyoming.event import Event
 
 from core.errors import RequestError
 from engines.base import AsrInfo, AsrOptions
-from engines.base.wake import WakeWordEngine
+from engines.base.wake import WakeWordEngine, wake_words
 from media.files.raw import BITS
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
@@ -80,9 +80,9 @@ def read_detect(
     event: Event, engine: WakeWordEngine | None
 ) -> tuple[WakeWordEngine, tuple[str, ...]]:
     """Reads `detect`: returns the engine and the names of the wake words. Raises RequestError."""
-    if engine is None or not engine.words:
+    if engine is None or not wake_words(engine):
         raise RequestError("this server knows no wake words", code="not_available", param="names")
-    known = [word.name for word in engine.words]
+    known = [word.name for word in wake_words(engine)]
     names = tuple(dict.fromkeys(_texts(event, "names"))) or tuple(known)
     for name in names:
         _check(name in known, "names", name, ", ".join(known))

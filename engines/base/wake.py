@@ -1,11 +1,11 @@
 """Protocols for wake-word engines, and the values that are passed to and from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from core.audio import Pcm
-from core.errors import RequestError
+from core.errors import ConfigError, RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class WakeWord:
     'The words as they are spoken, such as "Okay Nabu".'
     languages: tuple[str, ...]
     "ISO 639-1 codes of the languages whose pronunciation it was trained on."
+    is_stop: bool = False
+    "True for a stop word: it ends the answer that sounds, and wakes nothing."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class WakeWordEngine(Protocol):
     name: str
     "Name of the engine, as in the configuration."
     words: tuple[WakeWord, ...]
-    "All wake words that the engine knows."
+    "All wake words and stop words that the engine knows."
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
         """Returns a detector for one stream. `names`: names of the words that it detects, all from
@@ -63,12 +65,36 @@ class WakeWordEngine(Protocol):
         ...
 
 
+def wake_words(engine: WakeWordEngine) -> tuple[WakeWord, ...]:
+    """Returns the words of an engine that wake a session."""
+    return tuple(word for word in engine.words if not word.is_stop)
+
+
+def stop_words(engine: WakeWordEngine) -> tuple[WakeWord, ...]:
+    """Returns the words of an engine that only end an answer."""
+    return tuple(word for word in engine.words if word.is_stop)
+
+
+def mark_stop_words(
+    words: Sequence[WakeWord], names: Sequence[str], engine: str
+) -> tuple[WakeWord, ...]:
+    """Returns the words, those with these names as stop words. Raises ConfigError for an unknown
+    name. `engine`: name of the engine, for the error."""
+    known = [word.name for word in words]
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            f"wake.{engine}: stop_words names {', '.join(unknown)}; the words are:"
+            f" {', '.join(known) or 'none'}"
+        )
+    return tuple(replace(word, is_stop=word.name in names) for word in words)
+
+
 def find_wake_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
     """Returns the wake word with this name; None for the empty name. Raises RequestError for an
     unknown name. `engine`: None if the server has no wake-word engine."""
     if not name:
         return None
-    words = {} if engine is None else {word.name: word for word in engine.words}
+    words = {} if engine is None else {word.name: word for word in wake_words(engine)}
     if name in words:
         return words[name]
     known = f"these are: {', '.join(words)}" if words else "this server has no wake words"

@@ -16,7 +16,12 @@ from msgspec import Meta, MsgspecError, Struct
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import ConfigError, EngineMissing
-from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector
+from engines.base.wake import (
+    WakeWord,
+    WakeWordDetection,
+    WakeWordDetector,
+    mark_stop_words,
+)
 
 EXTRA = "wake"
 REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}
@@ -41,6 +46,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "Folder of further words, as microWakeWord's training writes them: NAME.json and NAME.tflite."
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
     "Probability above which a word counts; None: the value from its training, 0.85 to 0.97."
+    stop_words: tuple[str, ...] = ()
+    """Names of the words that only end an answer: `stop`, if microWakeWord's model of that name is
+    in `folder`."""
 
 
 class _TrainingResult(Struct, frozen=True):
@@ -119,9 +127,11 @@ class MicroWakeEngine:
 
     name = "micro"
 
-    def __init__(self, models: Mapping[str, _MicroModel]) -> None:
+    def __init__(self, models: Mapping[str, _MicroModel], stop_names: Sequence[str] = ()) -> None:
+        """Raises ConfigError if a stop word has no model."""
         self._models = models
-        self.words = tuple(model.word for model in models.values())
+        words = [model.word for model in models.values()]
+        self.words = mark_stop_words(words, stop_names, self.name)
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
         """Returns a detector for these words (see `WakeWordEngine.open`)."""
@@ -141,7 +151,7 @@ def create(settings: Settings) -> MicroWakeEngine:
             raise ConfigError(f"wake.micro: the folder {folders[-1]} does not exist")
     files = [file for folder in folders for file in sorted(folder.glob("*.json"))]
     models = {file.stem: _read(file, settings.threshold) for file in files}
-    engine = MicroWakeEngine(models)
+    engine = MicroWakeEngine(models, settings.stop_words)
     try:
         _check_networks(models.values())
         engine.open(tuple(models))

@@ -4,7 +4,6 @@ resumes or stops the answer."""
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from core.errors import EarshotError
 from core.ports import Metrics
@@ -15,8 +14,10 @@ from pipeline.playout.interruption import (
     is_backchannel,
     is_beginning,
     judge_overlap,
+    says_only_stop,
 )
 from pipeline.playout.playout import Playout
+from pipeline.shared.settings import InterruptingSpeech
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.continuation import Continuation
 
@@ -31,7 +32,7 @@ class _OverlapState:
     `OverlappingSpeech`."""
 
     turn: Turn
-    policy: Literal["on", "patient"]
+    policy: InterruptingSpeech
     language: str
     is_question: bool
     continuation: Continuation | None
@@ -60,6 +61,19 @@ class _OverlapState:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _EndByWord:
+    """The end of an answer by a wake word or a stop word."""
+
+    turn_id: str | None
+    "Turn that said the stop word; None: the next one, after the wake word."
+    language: str
+
+    def concerns(self, turn: Turn) -> bool:
+        """Returns whether it is the turn that said the word, or that follows it."""
+        return self.turn_id in (turn.id, None)
+
+
 class BargeIn:
     """Handles the user's speech over the answers of one session. `interrupt` stops the answer for
     good."""
@@ -75,6 +89,8 @@ class BargeIn:
         self._interrupt, self._tasks = interrupt, tasks
         self._overlaps: dict[str, _OverlapState] = {}
         "State by turn id: the words of one turn may still be decoded while the next is spoken."
+        self._ended_by: _EndByWord | None = None
+        "The word that ended the last answer, until the transcript of its turn is final."
 
     @property
     def is_open(self) -> bool:
@@ -84,17 +100,21 @@ class BargeIn:
     def begin(
         self,
         turn: Turn,
-        policy: Literal["on", "patient"],
+        policy: InterruptingSpeech,
         language: str,
         *,
         is_question: bool,
         continuation: Continuation | None,
     ) -> None:
-        """Pauses the answer, because speech began while it is made or played. `continuation`: the
-        utterance that the speech may continue; words of that utterance do not count."""
+        """Pauses the answer, because speech began while it is made or played. Under the policy
+        `wake_word` it goes on. `continuation`: the utterance that the speech may continue; words of
+        that utterance do not count."""
         state = self._overlaps[turn.id] = _OverlapState(
             turn, policy, language, is_question, continuation
         )
+        if policy == "wake_word":
+            state.is_paused = False
+            return
         self._playout.pause()
         self._tasks.create_task(self._decide_in_time(state), name=f"barge-in-{turn.id}")
 
@@ -124,7 +144,7 @@ class BargeIn:
         brief. Call it before the words are final and before the answer must resume or end. Returns
         True if the answer ends now."""
         state = self._state_of(turn)
-        if state is None or not (state.is_brief and words):
+        if state is None or state.policy == "wake_word" or not (state.is_brief and words):
             return False
         try:
             is_command = await check_command(words, state.language)
@@ -141,14 +161,29 @@ class BargeIn:
         `is_over`: the answer has ended meanwhile; then words that would not have stopped it still
         need one."""
         if (state := self._state_of(turn)) is None:
-            return True
+            is_stop = self.is_only_stop(turn, words)
+            if self._ended_by is not None and self._ended_by.concerns(turn):
+                self._ended_by = None
+            return not is_stop
         if state.continuation is not None and not state.continuation.stands_alone and words:
             words = state.continuation.words_added
         state.words, state.is_final = words, True
         verdict = self._judge(state)
         self._overlaps.pop(turn.id, None)
+        if state.policy == "wake_word":
+            return is_over and bool(words) and not says_only_stop(words, state.language)
         is_nothing = is_backchannel(words, state.language, is_question=state.is_question)
         return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
+
+    def is_only_stop(self, turn: Turn, words: str) -> bool:
+        """Returns whether these words of the turn ended, or would end, an answer that only a word
+        ends. They need no answer."""
+        state, ended = self._state_of(turn), self._ended_by
+        if state is not None:
+            return state.policy == "wake_word" and says_only_stop(words, state.language)
+        if ended is None or not ended.concerns(turn):
+            return False
+        return says_only_stop(words, ended.language)
 
     def would_end(self, turn: Turn, words: str, *, is_over: bool) -> bool:
         """Returns what `final` would return for these new words, without any effect."""
@@ -161,9 +196,26 @@ class BargeIn:
         is_nothing = is_backchannel(words, state.language, is_question=state.is_question)
         return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
+    def end_by_wake_word(self, language: str) -> None:
+        """Ends the answer, because the wake word was said over it. If the next turn says only stop,
+        in this language, it needs no answer either."""
+        self._metrics.count("earshot_barge_in", verdict="wake_word")
+        self._ended_by = _EndByWord(None, language)
+        self._end_now()
+
+    def end_by_stop_word(self) -> None:
+        """Ends the answer, because a wake word engine detected a stop word over it."""
+        self._metrics.count("earshot_barge_in", verdict="stop_word")
+        self._end_now()
+
     def end(self) -> None:
         """Forgets all speech over the answer, because the answer ended for another reason."""
         self._overlaps.clear()
+        self._playout.resume()
+
+    def _end_now(self) -> None:
+        self._overlaps.clear()
+        self._interrupt()
         self._playout.resume()
 
     def _state_of(self, turn: Turn) -> _OverlapState | None:
@@ -182,10 +234,12 @@ class BargeIn:
             overlap, state.policy, state.language, is_question=state.is_question
         )
         if verdict is InterruptionVerdict.CANCEL:
-            self._metrics.count("earshot_barge_in", verdict="interruption")
-            self._overlaps.clear()
-            self._interrupt()
-            self._playout.resume()
+            if state.policy == "wake_word":
+                self._metrics.count("earshot_barge_in", verdict="stop_word")
+                self._ended_by = _EndByWord(state.turn.id, state.language)
+            else:
+                self._metrics.count("earshot_barge_in", verdict="interruption")
+            self._end_now()
         elif verdict is InterruptionVerdict.RESUME and state.is_paused:
             self._metrics.count("earshot_barge_in", verdict="resumed")
             state.is_paused = False

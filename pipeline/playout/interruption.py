@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
+from pipeline.shared.settings import InterruptingSpeech
 from pipeline.user_turn.turn_detection import OPEN, completeness
 
 DECIDE_MS = 500
@@ -16,6 +16,9 @@ MAX_BACKCHANNEL_WORDS = 3
 """Longest backchannel that is made of several known words ("okay okay")."""
 PATIENT_WORDS = 2
 "Least words that interrupt under the policy `patient`, except a single word that means stop."
+
+LONGEST_STOP_PHRASE = 4
+"Longest phrase in the lists `stop_phrases` and `stop_fillers`, in words."
 
 _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
 
@@ -55,13 +58,15 @@ class OverlappingSpeech:
 
 def judge_overlap(
     overlap: OverlappingSpeech,
-    policy: Literal["on", "patient"],
+    policy: InterruptingSpeech,
     language: str,
     *,
     is_question: bool,
 ) -> InterruptionVerdict:
     """Returns what becomes of the answer. `language`: ISO 639-1, of the words. `is_question`: the
     answer asked something, so that a `yes` is a reply."""
+    if policy == "wake_word":
+        return _unless_stop(overlap, language)
     if not overlap.words or is_backchannel(overlap.words, language, is_question=is_question):
         return _without_words(overlap, policy)
     is_reply = is_question and overlap.is_final  # one word is enough for a reply
@@ -92,9 +97,15 @@ def is_beginning(words: str, language: str) -> bool:
     return probability is not None and probability <= OPEN
 
 
-def _without_words(
-    overlap: OverlappingSpeech, policy: Literal["on", "patient"]
-) -> InterruptionVerdict:
+def _unless_stop(overlap: OverlappingSpeech, language: str) -> InterruptionVerdict:
+    """Returns the verdict under the policy `wake_word`. Words are judged where the speech pauses:
+    before that, `stop` may be the beginning of another sentence."""
+    if (overlap.is_silent or overlap.is_final) and says_only_stop(overlap.words, language):
+        return InterruptionVerdict.CANCEL
+    return InterruptionVerdict.RESUME
+
+
+def _without_words(overlap: OverlappingSpeech, policy: InterruptingSpeech) -> InterruptionVerdict:
     """Returns the verdict for no words so far, or for a backchannel."""
     if overlap.is_final:
         return InterruptionVerdict.RESUME
@@ -120,6 +131,25 @@ def is_backchannel(words: str, language: str, *, is_question: bool = False) -> b
         _count(normal_words) <= MAX_BACKCHANNEL_WORDS
         and all(word in known for word in normal_words.split())
     )
+
+
+def says_only_stop(words: str, language: str) -> bool:
+    """Returns whether the words say nothing but stop, as `okay, stop please` does. Words that say
+    more, as `stop the music` does, are an order of their own."""
+    entry = _table().get(language) or {}
+    if "stop_phrases" not in entry:
+        entry = _table()["en"]
+    phrases, fillers = frozenset(entry["stop_phrases"]), frozenset(entry["stop_fillers"])
+    rest, has_stop = _normal(words).split(), False
+    while rest:
+        lengths = range(min(LONGEST_STOP_PHRASE, len(rest)), 0, -1)
+        starts = {" ".join(rest[:length]): length for length in lengths}
+        found = next((start for start in starts if start in phrases or start in fillers), None)
+        if found is None:
+            return False
+        has_stop = has_stop or found in phrases
+        rest = rest[starts[found] :]
+    return has_stop
 
 
 def _says_stop(words: str) -> bool:

@@ -241,8 +241,9 @@ class ResponseCoordinator:
                 assert_never(event)
 
     def may_continue(self, turn: Turn) -> bool:
-        """Returns whether new speech may continue this turn."""
-        return self._retraction.is_open(turn)
+        """Returns whether new speech may continue this turn. Not if only a word could stop the
+        answer now."""
+        return not self.ends_only_by_word and self._retraction.is_open(turn)
 
     def replaces_former(self, turn: Turn, words: str) -> bool:
         """Returns whether the turn replaces the earlier utterance that it continues.
@@ -280,6 +281,8 @@ class ResponseCoordinator:
         policy = settings.interruption
         if policy is None:
             return
+        if policy == "wake_word" and not self.ends_only_by_word:
+            policy = "on"
         if self._playout.paced_by == "client" and self._playout.is_audible:
             # such a client stops playing by itself when it gets the event "speech started"
             self._interrupt()
@@ -292,6 +295,16 @@ class ResponseCoordinator:
                 continuation=continuation,
             )
 
+    @property
+    def ends_only_by_word(self) -> bool:
+        """True while an answer sounds that only a wake word or a stop word ends. Before its first
+        sound any speech ends it. A client that plays the sound itself stops it at any speech."""
+        return (
+            self._settings().interruption == "wake_word"
+            and self._playout.paced_by == "server"
+            and self._playout.is_audible
+        )
+
     async def _draft_unless_interrupted(self, turn: Turn, result: AsrResult) -> None:
         """Checks whether the words interrupt the answer that is being played. If so, begins a
         speculative response as `_draft` does."""
@@ -301,6 +314,8 @@ class ResponseCoordinator:
     def _draft(self, turn: Turn, result: AsrResult) -> None:
         """Begins a speculative response: the turn may be over, with this transcript."""
         if not (result.text and self._may_speculate()) or self._answered_question is not None:
+            return
+        if self._barge_in.is_only_stop(turn, result.text):
             return
         plan = self._planner.plan(turn, AUTOMATIC, detected=result.language)
         if plan.refusal is None:
@@ -420,6 +435,16 @@ class ResponseCoordinator:
             self._finish_turn(self._unanswered, "transcribed")
             self._unanswered = None
             self._retraction.finish()
+
+    # Wake words and stop words.
+
+    def wake_word_detected(self) -> None:
+        """Ends the answer that sounds: the user said the wake word over it and speaks next."""
+        self._barge_in.end_by_wake_word(self._planner.language())
+
+    def stop_word_detected(self) -> None:
+        """Ends the answer that sounds: the user said a stop word over it, and nothing follows."""
+        self._barge_in.end_by_stop_word()
 
     # Playout.
 

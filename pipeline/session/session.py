@@ -72,6 +72,28 @@ class SessionActivity:
         return self._client.ends_at
 
 
+class WordEndedAnswer:
+    """Ends the answer that sounds when its session's wake word gate detects a word."""
+
+    def __init__(self, responses: ResponseCoordinator, user_turns: UserTurnController) -> None:
+        self._responses, self._user_turns = responses, user_turns
+
+    @property
+    def ends_only_by_word(self) -> bool:
+        """True while an answer sounds that only a wake word or a stop word ends."""
+        return self._responses.ends_only_by_word
+
+    def wake_word_detected(self, later_samples: int) -> None:
+        """Ends the answer. The audio after the word may begin the user's turn."""
+        self._user_turns.drop_utterance(later_samples)
+        self._responses.wake_word_detected()
+
+    def stop_word_detected(self) -> None:
+        """Ends the answer, and drops the utterance that holds the word."""
+        self._user_turns.drop_utterance(0)
+        self._responses.stop_word_detected()
+
+
 logger = logging.getLogger(__name__)
 
 
@@ -167,7 +189,8 @@ class Session:
             self._tasks,
         )
         self._activity = SessionActivity(self._input, self._responses.queue, self._playout, client)
-        self._wake = WakeWordGate(self._engines.wake, clock, metrics, self._activity, self._emit)
+        answer = WordEndedAnswer(self._responses, self._user_turns)
+        self._wake = WakeWordGate(services, self._activity, answer, self._emit)
         self._idle = UserIdleTimer(clock, client, self._settings, self._respond_to_silence)
         self.configure(settings)
 

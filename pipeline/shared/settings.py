@@ -71,9 +71,13 @@ class ContextTruncation:
 AS_FITS = ContextTruncation()
 
 
-BargeInPolicy = Literal["on", "off", "patient"]
+BargeInPolicy = Literal["on", "off", "patient", "wake_word"]
 """Speech that stops an answer. on: any speech over it. off: none, as with `interrupt_response`
-false. patient: only words that mean something."""
+false. patient: only words that mean something. wake_word: while it sounds, only the wake word or a
+word that means stop (ADR 105)."""
+
+InterruptingSpeech = Literal["on", "patient", "wake_word"]
+"A `BargeInPolicy` with which some speech stops an answer."
 
 
 class NamedTool(msgspec.Struct, frozen=True, tag="NamedTool"):
@@ -165,7 +169,7 @@ class SessionSettings:
     "Stored prompts that the client may name in place of instructions."
 
     @property
-    def interruption(self) -> Literal["on", "patient"] | None:
+    def interruption(self) -> InterruptingSpeech | None:
         """Speech that stops an answer; None: no speech does."""
         detection = self.turn_detection
         if detection is None or not detection.interrupt_response or self.barge_in == "off":

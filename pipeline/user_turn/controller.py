@@ -149,7 +149,14 @@ class UserTurnController:
 
     def clear(self) -> None:
         """Drops audio that is not committed, and the utterance that is open."""
-        self._detector.reset()
+        self.drop_utterance(0)
+        self._emit(InputCleared())
+
+    def drop_utterance(self, kept_samples: int) -> None:
+        """Drops the open utterance: a word in it ended an answer. The newest `kept_samples`, which
+        came after the word, may begin the next one."""
+        held = self._detector.recent() if self._open is None else self._open.stream.open_pcm()
+        self._detector.reset(held[max(0, len(held) - kept_samples) :])
         self._window.forget()
         self._uncommitted = 0
         if self._open is not None:
@@ -158,7 +165,6 @@ class UserTurnController:
                 self._emit(SpeechDiscarded(self._open.stream.id))
             self._responder.handle(UserSpeechDropped(self._open.turn))
             self._close_open()
-        self._emit(InputCleared())
 
     def close(self) -> None:
         """Frees what a recogniser keeps for the utterance that the end of the session cuts off."""

@@ -206,10 +206,13 @@ class SpeechDetector:
         is missing."""
         return self._endpointer.end_early()
 
-    def reset(self) -> None:
-        """Forgets a running utterance and the audio before it."""
+    def reset(self, kept: Pcm | None = None) -> None:
+        """Forgets a running utterance and the audio before it. `kept`: the newest audio, which may
+        belong to the next utterance."""
         self._endpointer.reset()
         self._forget()
+        if kept is not None and len(kept):
+            self._remember(kept)
 
     def push(self, frame: AudioFrame) -> Iterator[DetectedFrame]:
         """Yields the VAD frames that are complete with `frame`; the caller must consume all of

@@ -17,14 +17,14 @@ from core.events import (
     TranscriptionCompleted,
     WakeStateChanged,
 )
-from core.ports import Clock, Metrics
 from engines.base.wake import (
     WakeWord,
     WakeWordDetection,
     WakeWordDetector,
-    WakeWordEngine,
     find_wake_word,
+    stop_words,
 )
+from pipeline.services import SessionServices
 from pipeline.shared.plugin_errors import StreamErrors, plugin_errors
 from pipeline.shared.settings import SessionSettings
 
@@ -33,8 +33,9 @@ FOLLOW_UP_S = 8.0
 enough to think of the next question, and short enough not to record a private talk that begins
 later."""
 
-HELD_MS = 200
-"Length of the delay line: more than any engine needs to report a word after its end."
+HELD_MS = 600
+"""Length of the delay line: more than an engine needs to report a word after its end. Some 100 ms,
+and a whole step of its model with one of sherpa-onnx, whose steps have up to 320 ms."""
 
 
 class ActivitySource(Protocol):
@@ -49,6 +50,24 @@ class ActivitySource(Protocol):
     @property
     def answered_until(self) -> float:
         """Monotonic seconds at which the client has played all that it was sent."""
+        ...
+
+
+class SoundingAnswer(Protocol):
+    """The answer or announcement that sounds, as far as the gate needs it."""
+
+    @property
+    def ends_only_by_word(self) -> bool:
+        """True while an answer sounds that only a wake word or a stop word ends."""
+        ...
+
+    def wake_word_detected(self, later_samples: int) -> None:
+        """Ends the answer; a turn of the user begins. `later_samples`: audio since the end of the
+        word, without the frame in which it was detected."""
+        ...
+
+    def stop_word_detected(self) -> None:
+        """Ends the answer, and drops the utterance that holds the word."""
         ...
 
 
@@ -108,22 +127,29 @@ class WakeDelayLine:
 
 class WakeWordGate:
     """Lets a session's audio through only after its wake word. While the session sleeps, silence
-    replaces the microphone, so that nothing behind the gate can store or recognise any of it."""
+    replaces the microphone, so that nothing behind the gate can store or recognise any of it.
+
+    While an answer sounds that only a word ends, it listens for that word, asleep or awake.
+    """
 
     def __init__(
         self,
-        engine: WakeWordEngine | None,
-        clock: Clock,
-        metrics: Metrics,
+        services: SessionServices,
         activity: ActivitySource,
+        answer: SoundingAnswer,
         emit: Callable[[SessionEvent], None],
     ) -> None:
-        self._engine, self._clock, self._activity, self._emit = engine, clock, activity, emit
-        self._metrics = metrics
-        self._errors = StreamErrors("wake", engine.name if engine else "", metrics)
+        engine = self._engine = services.engines.wake
+        self._clock, self._metrics = services.clock, services.metrics
+        self._activity, self._answer, self._emit = activity, answer, emit
+        self._errors = StreamErrors("wake", engine.name if engine else "", self._metrics)
         self._state = WakeState()
         self._word: WakeWord | None = None
+        self._stops: tuple[str, ...] = ()
+        "Names of the stop words that are looked for."
         self._stream: WakeWordDetector | None = None
+        self._is_spotting = False
+        "True if the detector was given the audio before this while the session was awake."
         self._detector_position = 0
         "Samples that the detector was given since it was last reset."
         self._delay_line = WakeDelayLine()
@@ -135,23 +161,26 @@ class WakeWordGate:
     @property
     def is_asleep(self) -> bool:
         """True if only the wake word can be recognised now."""
-        return self._stream is not None and self._state.until is None
+        return self._word is not None and self._state.until is None
 
     def configure(self, settings: SessionSettings) -> None:
         """Applies the settings. A new wake word puts the session to sleep. `EngineSet.check` has
         checked its name. Raises EngineError when the engine cannot open a detector for it."""
         name = settings.wake_word if settings.turn_detection is not None else ""
         self._answers = settings.answers
-        if name == (self._word.name if self._word else ""):
+        stops: tuple[str, ...] = ()
+        if self._engine is not None and settings.interruption == "wake_word":
+            stops = tuple(word.name for word in stop_words(self._engine))
+        is_same_word = name == (self._word.name if self._word else "")
+        if not is_same_word or stops != self._stops:
+            word = find_wake_word(self._engine, name)
+            self._stream, self._is_spotting = self._open(word, stops), False
+            self._word, self._stops, self._detector_position = word, stops, 0
+        if is_same_word:
             # repeat the event: the client may have asked for it only with these settings
             if self._word is not None:
                 self._report(is_awake=self._state.until is not None)
             return
-        word, stream = find_wake_word(self._engine, name), None
-        if word is not None and self._engine is not None:
-            with plugin_errors("wake", self._engine.name, self._metrics):
-                stream = self._engine.open([name])
-        self._word, self._stream, self._detector_position = word, stream, 0
         self._state = WakeState()
         self._report(is_awake=self._word is None)
 
@@ -160,20 +189,27 @@ class WakeWordGate:
         returns the audio behind the word."""
         if self._stream is None:
             return self._pass_through(frame)
+        if self._word is None:
+            return self._pass_awake(self._stream, frame)
         was_awake = self._state.until is not None
         now = self._clock.now()
         is_busy, until = self._activity.is_busy, self._activity.answered_until
         if not self._state.update_asleep(now, is_busy=is_busy, answered_until=until):
-            return self._pass_through(frame)
+            return self._pass_awake(self._stream, frame)
         if was_awake:
-            self._detector_position = 0
-            self._errors.attempt(self._stream.reset, self._renew)
+            self._restart(self._stream)
             self._report(is_awake=False)
-        found = self._detect(self._stream, frame.pcm)
+        ends_answer = self._answer.ends_only_by_word
+        detections = self._detect(self._stream, frame.pcm)
+        found = [one for one in detections if one.name not in self._stops]
+        if ends_answer and detections and not found:
+            self._answer.stop_word_detected()
         over = np.zeros(self._delay_line.push(frame.pcm), np.int16)
         if not found:
             start = frame.end - len(self._delay_line) - len(over)
             return frame._replace(pcm=over, start=start)
+        if ends_answer:
+            self._answer.wake_word_detected(0)
         self._state.wake(now)
         self._reprompts = 0
         self._report(is_awake=True)
@@ -181,6 +217,39 @@ class WakeWordGate:
             [over, self._delay_line.release(self._detector_position - found[-1].word_end)]
         )
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
+
+    def _pass_awake(self, stream: WakeWordDetector, frame: AudioFrame) -> AudioFrame:
+        """Returns the frame of an awake session, after it has looked for the words that end the
+        answer which sounds."""
+        if not self._answer.ends_only_by_word:
+            self._is_spotting = False
+            return self._pass_through(frame)
+        if not self._is_spotting:
+            self._restart(stream)
+            self._is_spotting = True
+        assert self._stream is not None
+        detections = self._detect(self._stream, frame.pcm)
+        woken = [one for one in detections if one.name not in self._stops]
+        if woken:
+            later = self._detector_position - woken[-1].word_end - len(frame.pcm)
+            self._answer.wake_word_detected(max(0, later))
+            self._state.wake(self._clock.now())
+            self._report(is_awake=True)
+        elif detections:
+            self._answer.stop_word_detected()
+        return self._pass_through(frame)
+
+    def _restart(self, stream: WakeWordDetector) -> None:
+        self._detector_position = 0
+        self._errors.attempt(stream.reset, self._renew)
+
+    def _open(self, word: WakeWord | None, stops: tuple[str, ...]) -> WakeWordDetector | None:
+        """Opens a detector for the words; None if there are none. Raises EngineError."""
+        names = [*((word.name,) if word else ()), *stops]
+        if not names or self._engine is None:
+            return None
+        with plugin_errors("wake", self._engine.name, self._metrics):
+            return self._engine.open(names)
 
     def _detect(self, stream: WakeWordDetector, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Returns the wake words that end in `pcm`. If the engine raises, returns none and opens a
@@ -191,10 +260,9 @@ class WakeWordGate:
     def _renew(self) -> tuple[WakeWordDetection, ...]:
         """Opens a new detector after an error. Returns no words: the new one has had no audio
         yet."""
-        if self._engine is not None and self._word is not None:
-            names, open_ = [self._word.name], self._engine.open
-            self._stream = self._errors.attempt(lambda: open_(names), lambda: self._stream)
-            self._detector_position = 0
+        word, stops = self._word, self._stops
+        self._stream = self._errors.attempt(lambda: self._open(word, stops), lambda: self._stream)
+        self._detector_position = 0
         return ()
 
     def _pass_through(self, frame: AudioFrame) -> AudioFrame:

@@ -92,6 +92,8 @@ def choose_one(config: Config, kind: EngineKind, inputs: PlacementInputs) -> Eng
             options = with_pulled(choice.name, choice.options, models_dir)
         case "asr" if choice.name == SHERPA:
             options = with_folder(choice.options, models_dir)
+        case "wake" if choice.name == SHERPA:
+            options = with_folder(choice.options, models_dir, "wake")
         case "llm":
             options = _with_llm_folders(choice.name, choice.options, config.paths)
         case _:

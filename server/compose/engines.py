@@ -13,7 +13,7 @@ from core.errors import ConfigError
 from core.plugins import BUILT_IN
 from core.ports import Clock, Metrics, ToolSpec
 from engines.base import EndOfTurnDetector, Llm, ToolFilterLlm, Tts, VadEngine
-from engines.base.wake import WakeWordEngine
+from engines.base.wake import WakeWordEngine, wake_words
 from engines.llm.intents import phrases
 from engines.registry import EngineKind, load
 from pipeline.services import EngineSet
@@ -164,7 +164,8 @@ class Engines:
             choice("vad"),
             self.engine_set(language).languages(),
             tuple(
-                WakeWordOffer(word.name, word.phrase, word.languages) for word in self.wake.words
+                WakeWordOffer(word.name, word.phrase, word.languages)
+                for word in wake_words(self.wake)
             ),
         )
 

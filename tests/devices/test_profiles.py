@@ -124,6 +124,7 @@ def test_echo_cancellation_is_set_per_board(given: SessionEcho, expected: EchoMo
         ({}, "echo", "half_duplex"),
         ({"echo": "cancel"}, "echo", "cancel"),
         ({"echo": "off"}, "echo", "off"),
+        ({"barge_in": "wake_word"}, "barge_in", "wake_word"),
         ({"voice": "high"}, "voice", "high"),
         ({"language": "de"}, "language", "de"),
         ({"instructions": "Sing."}, "instructions", "Sing."),

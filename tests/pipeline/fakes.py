@@ -47,7 +47,15 @@ from serving.llm_slots import DraftBudget
 from serving.speaker.recognition import SpeakerRecognition
 
 FRAME = 320
-WORDS = {1000: "one", 2000: "two", 3000: "three", 4000: "four", 5000: "noise", 6000: "uh-huh"}
+WORDS = {
+    1000: "one",
+    2000: "two",
+    3000: "three",
+    4000: "four",
+    5000: "noise",
+    6000: "uh-huh",
+    7000: "stop",
+}
 
 
 class LoopClock:

@@ -16,20 +16,25 @@ NAME = "computer"
 
 WORD_LEVEL = 9000
 "The level that the scripted engine takes for the wake word; the recogniser has no word for it."
+HALT, HALT_LEVEL = "halt", 8000
+"A stop word of the scripted engine, and its level."
 
 
 class LevelWake:
     """A detector that reports the first loud samples after its reset, `late_ms` after them."""
 
-    def __init__(self, name: str, late_ms: int) -> None:
-        self._name, self._late = name, late_ms * 16
+    def __init__(self, names: Sequence[str], late_ms: int) -> None:
+        self._late = late_ms * 16
+        self._levels = {name: HALT_LEVEL if name == HALT else WORD_LEVEL for name in names}
         self._heard, self._is_told = 0, False
         self._ended: int | None = None
 
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         self._heard += len(pcm)
-        if np.abs(pcm).max() >= WORD_LEVEL and self._ended is None:
+        peak = int(np.abs(pcm).max())
+        if peak in self._levels.values() and self._ended is None:
             self._ended = self._heard
+            self._name = next(name for name, level in self._levels.items() if level == peak)
         if self._ended is None or self._is_told or self._heard < self._ended + self._late:
             return ()
         self._is_told = True
@@ -46,11 +51,11 @@ class LevelWakes:
     words: tuple[WakeWord, ...] = (
         WakeWord(NAME, "Computer", ("en",)),
         WakeWord("robot", "Robot", ("en",)),
+        WakeWord(HALT, "Halt", ("en",), is_stop=True),
     )
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
-        (name,) = names
-        return LevelWake(name, self.late_ms)
+        return LevelWake(names, self.late_ms)
 
 
 @dataclass

@@ -16,6 +16,7 @@ PROFILE_OPTIONS = (
     ("answer_temperature", "N", "temperature of the language model, 0 to 2"),
     ("tools", "TOOL[,TOOL...]", "names of the only tools that the assistant may use"),
     ("echo", "MODE", "off, cancel or half_duplex: what is done about the answer's echo"),
+    ("barge_in", "POLICY", "on, patient, wake_word or off: speech that stops an answer"),
 )
 "Field of a key's profile, value and description of its option."
 

@@ -12,6 +12,7 @@ import numpy as np
 from bench.talk.sound_card import play_to_end
 from core.audio import AudioFrame
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
+from engines.base.wake import wake_words
 from pipeline.speech.voices import choose_voice
 from server.commands.setup.engines import InstalledEngines
 from server.config import Config
@@ -183,7 +184,7 @@ def _ask_wake_word(
     terminal: Terminal, config: Config, engines: InstalledEngines
 ) -> dict[str, SettingValue]:
     try:
-        words = [word.name for word in engines.wake.words]
+        words = [word.name for word in wake_words(engines.wake)]
     except EarshotError:
         return {}
     if not words:

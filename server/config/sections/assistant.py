@@ -66,7 +66,8 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description=(
                 "Speech that interrupts an answer that is playing: any speech (on), only meaningful"
-                " words (patient), or none (off)."
+                " words (patient), only the wake word or a word that means stop (wake_word), or"
+                " none (off)."
             )
         ),
     ] = "on"

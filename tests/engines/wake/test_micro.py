@@ -154,7 +154,7 @@ def test_without_tensorflow_lite_the_engine_is_unavailable(
     monkeypatch.setattr("engines.wake.micro._package_folder", lambda: tmp_path)
     with pytest.raises(EngineMissing, match=r"it does not run here: .*(too short|no TensorFlow)"):
         load("wake", "micro", {})
-    micro, none = available("wake")
+    micro, none, _ = available("wake")
     assert not micro.installed
     assert micro.reason.startswith("installed, but does not run here: ")
     assert (

@@ -47,6 +47,7 @@ export const SETTING_TEXTS = {
   server_vad: "nur Stille",
   strict: "streng",
   tools: "Agent und Werkzeuge",
+  wake_word: "Aktivierungs- oder Stoppwort",
   "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the demo home is used.":
     "Adresse von Home Assistant, etwa http://homeassistant.local:8123. Leer: Das Demo-Zuhause wird benutzt.",
   "Address of the API including its version: `http://127.0.0.1:8000/v1`.":
@@ -110,8 +111,8 @@ export const SETTING_TEXTS = {
     "Größe des Kontexts. Nicht gesetzt: wie der Server sie nennt (vLLM, llama.cpp, Ollama), sonst 8192.",
   "Speech probability at or above which a frame counts as speech.":
     "Ab dieser Wahrscheinlichkeit gilt ein Abschnitt des Tons als Sprache.",
-  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
-    "Was eine laufende Antwort unterbricht: jedes Sprechen (An), nur Wörter mit Sinn (geduldig) oder nichts (Aus).",
+  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), only the wake word or a word that means stop (wake_word), or none (off).":
+    "Was eine laufende Antwort unterbricht: jedes Sprechen (An), nur Wörter mit Sinn (geduldig), nur das Aktivierungswort oder ein Wort wie „stopp“ (Aktivierungs- oder Stoppwort) oder nichts (Aus).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Grundanweisung an das Sprachmodell. Sie ersetzt die von Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":

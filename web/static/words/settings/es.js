@@ -47,6 +47,7 @@ export const SETTING_TEXTS = {
   server_vad: "solo silencio",
   strict: "estricto",
   tools: "agente y herramientas",
+  wake_word: "palabra de activación o alto",
   "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the demo home is used.":
     "Dirección de Home Assistant, por ejemplo http://homeassistant.local:8123. Vacía: se usa la casa de demostración.",
   "Address of the API including its version: `http://127.0.0.1:8000/v1`.":
@@ -110,8 +111,8 @@ export const SETTING_TEXTS = {
     "Tamaño del contexto. Sin definir: el que indica el servidor (vLLM, llama.cpp, Ollama); si no, 8192.",
   "Speech probability at or above which a frame counts as speech.":
     "Probabilidad a partir de la cual un fragmento de audio cuenta como habla.",
-  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
-    "Qué interrumpe una respuesta que suena: cualquier habla (Activado), solo palabras con sentido (paciente) o nada (Desactivado).",
+  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), only the wake word or a word that means stop (wake_word), or none (off).":
+    "Qué interrumpe una respuesta que suena: cualquier habla (Activado), solo palabras con sentido (paciente), solo la palabra de activación o una como «para» (palabra de activación o alto) o nada (Desactivado).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Instrucción de base del modelo de lenguaje. Sustituye a la de Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":

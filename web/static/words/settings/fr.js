@@ -47,6 +47,7 @@ export const SETTING_TEXTS = {
   server_vad: "silence seul",
   strict: "strict",
   tools: "agent et outils",
+  wake_word: "mot d’activation ou stop",
   "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the demo home is used.":
     "Adresse de Home Assistant, par exemple http://homeassistant.local:8123. Vide : la maison de démonstration est utilisée.",
   "Address of the API including its version: `http://127.0.0.1:8000/v1`.":
@@ -110,8 +111,8 @@ export const SETTING_TEXTS = {
     "Taille du contexte. Non définie : celle que le serveur indique (vLLM, llama.cpp, Ollama), sinon 8192.",
   "Speech probability at or above which a frame counts as speech.":
     "Probabilité à partir de laquelle un fragment de son compte comme de la parole.",
-  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
-    "Paroles qui interrompent une réponse en cours : toutes (Activé), seulement des mots qui ont un sens (patient), ou aucune (Désactivé).",
+  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), only the wake word or a word that means stop (wake_word), or none (off).":
+    "Paroles qui interrompent une réponse en cours : toutes (Activé), seulement des mots qui ont un sens (patient), seulement le mot d’activation ou un mot comme « stop » (mot d’activation ou stop), ou aucune (Désactivé).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Consigne de base du modèle de langage. Elle remplace celle d’Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":

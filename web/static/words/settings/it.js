@@ -47,6 +47,7 @@ export const SETTING_TEXTS = {
   server_vad: "solo silenzio",
   strict: "rigoroso",
   tools: "agente e strumenti",
+  wake_word: "parola di attivazione o basta",
   "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the demo home is used.":
     "Indirizzo di Home Assistant, per esempio http://homeassistant.local:8123. Vuoto: si usa la casa dimostrativa.",
   "Address of the API including its version: `http://127.0.0.1:8000/v1`.":
@@ -110,8 +111,8 @@ export const SETTING_TEXTS = {
     "Dimensione del contesto. Non impostata: quella indicata dal server (vLLM, llama.cpp, Ollama), altrimenti 8192.",
   "Speech probability at or above which a frame counts as speech.":
     "Probabilità a partire dalla quale un frammento di audio vale come parlato.",
-  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
-    "Che cosa interrompe una risposta in corso: qualsiasi parlato (Attivo), solo parole sensate (paziente) o niente (Spento).",
+  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), only the wake word or a word that means stop (wake_word), or none (off).":
+    "Che cosa interrompe una risposta in corso: qualsiasi parlato (Attivo), solo parole sensate (paziente), solo la parola di attivazione o una come «basta» (parola di attivazione o basta) o niente (Spento).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Istruzione di base del modello linguistico. Sostituisce quella di Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":

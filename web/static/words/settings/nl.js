@@ -47,6 +47,7 @@ export const SETTING_TEXTS = {
   server_vad: "alleen stilte",
   strict: "streng",
   tools: "agent en hulpmiddelen",
+  wake_word: "activerings- of stopwoord",
   "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the demo home is used.":
     "Adres van Home Assistant, zoals http://homeassistant.local:8123. Leeg: het demohuis wordt gebruikt.",
   "Address of the API including its version: `http://127.0.0.1:8000/v1`.":
@@ -110,8 +111,8 @@ export const SETTING_TEXTS = {
     "Grootte van de context. Niet ingesteld: zoals de server zegt (vLLM, llama.cpp, Ollama), anders 8192.",
   "Speech probability at or above which a frame counts as speech.":
     "Vanaf deze kans geldt een stukje geluid als spraak.",
-  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
-    "Wat een klinkend antwoord onderbreekt: alle spraak (Aan), alleen woorden met betekenis (geduldig), of niets (Uit).",
+  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), only the wake word or a word that means stop (wake_word), or none (off).":
+    "Wat een klinkend antwoord onderbreekt: alle spraak (Aan), alleen woorden met betekenis (geduldig), alleen het activeringswoord of een woord als ‘stop’ (activerings- of stopwoord), of niets (Uit).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Basisinstructie voor het taalmodel. Ze vervangt die van Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":

@@ -47,6 +47,7 @@ export const SETTING_TEXTS = {
   server_vad: "só silêncio",
   strict: "rigoroso",
   tools: "agente e ferramentas",
+  wake_word: "palavra de ativação ou pare",
   "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the demo home is used.":
     "Endereço do Home Assistant, por exemplo http://homeassistant.local:8123. Vazio: é usada a casa de demonstração.",
   "Address of the API including its version: `http://127.0.0.1:8000/v1`.":
@@ -110,8 +111,8 @@ export const SETTING_TEXTS = {
     "Tamanho do contexto. Não definido: o que o servidor indica (vLLM, llama.cpp, Ollama), senão 8192.",
   "Speech probability at or above which a frame counts as speech.":
     "Probabilidade a partir da qual um fragmento de som conta como fala.",
-  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
-    "O que interrompe uma resposta que toca: qualquer fala (Ligado), só palavras com sentido (paciente), ou nada (Desligado).",
+  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), only the wake word or a word that means stop (wake_word), or none (off).":
+    "O que interrompe uma resposta que toca: qualquer fala (Ligado), só palavras com sentido (paciente), só a palavra de ativação ou uma como «pare» (palavra de ativação ou pare), ou nada (Desligado).",
   "System prompt of the language model. It replaces Earshot's own.":
     "Instrução de base do modelo de linguagem. Substitui a do Earshot.",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":

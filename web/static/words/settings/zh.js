@@ -47,6 +47,7 @@ export const SETTING_TEXTS = {
   server_vad: "仅静音",
   strict: "严格",
   tools: "代理与工具",
+  wake_word: "唤醒词或停止",
   "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the demo home is used.":
     "Home Assistant 的地址，例如 http://homeassistant.local:8123。留空：使用演示家居。",
   "Address of the API including its version: `http://127.0.0.1:8000/v1`.":
@@ -108,8 +109,8 @@ export const SETTING_TEXTS = {
     "上下文长度。未设置：以服务器所报为准（vLLM、llama.cpp、Ollama），否则为 8192。",
   "Speech probability at or above which a frame counts as speech.":
     "语音概率达到此值的音频帧即视为语音。",
-  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), or none (off).":
-    "什么会打断正在播放的回答：任何说话（开启），仅有意义的词（耐心），或不打断（关闭）。",
+  "Speech that interrupts an answer that is playing: any speech (on), only meaningful words (patient), only the wake word or a word that means stop (wake_word), or none (off).":
+    "什么会打断正在播放的回答：任何说话（开启），仅有意义的词（耐心），仅唤醒词或“停”等词（唤醒词或停止），或不打断（关闭）。",
   "System prompt of the language model. It replaces Earshot's own.":
     "语言模型的系统提示词。它会取代 Earshot 自带的提示词。",
   "True: an unknown model name is an error (404) that lists the known ones. False: an unknown name means the server's default model. Names of OpenAI's service always mean the default model.":
