@@ -14,8 +14,15 @@ from typing import Any
 from urllib.parse import quote
 
 from core.errors import EarshotError
+from engines.asr.sherpa.hotwords import find_lexicon
 from engines.asr.sherpa.model_folder import SherpaModel, read_model
-from engines.asr.sherpa.releases import PREFIX, SherpaRelease, find_release, releases
+from engines.asr.sherpa.releases import (
+    PREFIX,
+    SherpaRelease,
+    find_release,
+    is_spotter,
+    releases,
+)
 from server.models.download import BLOCK_BYTES, check_free_space
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
@@ -23,13 +30,13 @@ from serving.catalogue import UnknownModelError
 from serving.placement.sherpa import SCHEME
 
 GITHUB = "https://github.com"
-REPOSITORY, TAG = "k2-fsa/sherpa-onnx", "asr-models"
-"Repository and release that hold the archives."
+REPOSITORY, TAG, SPOTTER_TAG = "k2-fsa/sherpa-onnx", "asr-models", "kws-models"
+"Repository, and its releases that hold the archives of recognisers and of keyword spotters."
 
 RELEASE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 "Pattern of the name of an archive, which becomes the name of a folder."
 
-KEPT_NAME = re.compile(r"\w[\w.+-]*\.(onnx|ort|txt|model|vocab|md)|LICENSE")
+KEPT_NAME = re.compile(r"\w[\w.+-]*\.(onnx|ort|txt|model|vocab|phone|md)|LICENSE")
 "Pattern of the names of files that are unpacked."
 
 MAX_UNPACKED_BYTES = 8 * 2**30
@@ -73,7 +80,8 @@ def release_folder(identifier: str) -> str | None:
 
 def archive_of(folder: str) -> HubFile:
     """Returns the archive of a release."""
-    return HubFile(REPOSITORY, TAG, f"{folder}.tar.bz2", None)
+    tag = SPOTTER_TAG if is_spotter(folder) else TAG
+    return HubFile(REPOSITORY, tag, f"{folder}.tar.bz2", None)
 
 
 def unpack(archive: Path, folder: Path) -> SherpaModel:
@@ -111,6 +119,8 @@ def kept_paths(model: SherpaModel) -> frozenset[str]:
     used = {path.name for path in (*model.files.values(), model.tokens)}
     if model.bpe_vocabulary is not None:
         used.add(model.bpe_vocabulary.name)
+    if is_spotter(model.name) and (lexicon := find_lexicon(model.folder)) is not None:
+        used.add(lexicon.name)
     papers = {path.name for path in model.folder.iterdir() if path.name in ("LICENSE", "README.md")}
     return frozenset(used | papers)
 
@@ -119,13 +129,22 @@ def release_columns(release: SherpaRelease) -> tuple[str, ...]:
     """Returns what a list says about a release: name, kind, size, languages, licence."""
     return (
         SCHEME + release.name,
-        "streaming" if release.is_streaming else "whole utterances",
+        _purpose(release),
         f"{release.size_mb} MB" if release.size_mb else "-",
         " ".join(release.languages),
         release.licence,
     )
 
 
+def _purpose(release: SherpaRelease) -> str:
+    if release.spots_keywords:
+        return "wake words"
+    return "streaming" if release.is_streaming else "whole utterances"
+
+
 def config_lines(folder: Path) -> str:
     """Returns the lines of configuration that select a pulled model."""
+    if is_spotter(folder.name):
+        options = f'model = "{folder.name}", words = ["hey jarvis"], stop_words = ["stop"]'
+        return f'[wake]\nengine = "sherpa"\noptions = {{ {options} }}'
     return f'[asr]\nmodel = "{SCHEME}{folder.name.removeprefix(PREFIX)}"'

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from core.errors import ConfigError
-from engines.asr.sherpa.releases import PREFIX
+from engines.asr.sherpa.releases import PREFIX, is_spotter
 from serving.placement.recordings import (
     RecordingsBenchmark,
     benchmark_of,
@@ -52,7 +53,11 @@ class SherpaWeights:
 
 def find_sherpa(models_dir: Path) -> tuple[SherpaWeights, ...]:
     """Returns the models of sherpa-onnx in the models folder, by the names of their files. Whether
-    one can be loaded is known when it is described."""
+    one can be loaded is known when it is described. Keyword spotters are left out."""
+    return tuple(model for model in _find_all(models_dir) if not is_spotter(model.name))
+
+
+def _find_all(models_dir: Path) -> tuple[SherpaWeights, ...]:
     if not models_dir.is_dir():
         return ()
     try:
@@ -89,19 +94,23 @@ def sherpa_at(folder: Path) -> SherpaWeights:
     return SherpaWeights(folder, sum(path.stat().st_size for path in files) / 1e6)
 
 
-def with_folder(options: Mapping[str, object], models_dir: Path) -> Mapping[str, object]:
+def with_folder(
+    options: Mapping[str, object], models_dir: Path, kind: Literal["asr", "wake"] = "asr"
+) -> Mapping[str, object]:
     """Returns an engine's options with the folder in place of a model's name. If no model is named,
-    the only one in the models folder is meant. Raises ConfigError."""
-    found = find_sherpa(models_dir)
+    the only one in the models folder is meant. `kind`: a recogniser, or a keyword spotter. Raises
+    ConfigError."""
+    is_wanted = kind == "wake"
+    found = [model for model in _find_all(models_dir) if is_spotter(model.name) is is_wanted]
     name = str(options.get("model", ""))
     if "/" in name:
         return options
-    matches = [model for model in found if model.is_called(name)] if name else list(found)
+    matches = [model for model in found if model.is_called(name)] if name else found
     if len(matches) == 1:
         return {**options, "model": str(matches[0].path)}
     names = ", ".join(model.name for model in found) or "none"
     problem = f"no model {name!r} of sherpa-onnx" if name else "name one model of sherpa-onnx"
     raise ConfigError(
-        f"asr.options.model: {problem} in {models_dir}; there are: {names};"
+        f"{kind}.options.model: {problem} in {models_dir}; there are: {names};"
         f" `earshot models pull {SCHEME}NAME` fetches one"
     )

@@ -58,6 +58,7 @@ HELD_ELSEWHERE = {
     "tts.bark": "tests/engines/tts/bark, where torch is installed",
     "tts.indri": "tests/engines/tts/indri, where torch is installed",
     "tts.pocket": "tests/engines/tts/pocket, where pocket-tts is installed",
+    "wake.sherpa": "tests/engines/wake/test_sherpa.py, with a model that knows tones",
 }
 "Engines that need what the tests' environment does not have."
 

@@ -11,6 +11,9 @@ from engines.runtime.onnx_file import wire_fields
 VOCABULARY_FILE, MODEL_FILE = "bpe.vocab", "bpe.model"
 "Names of the files with the pieces of words: as text, and as SentencePiece writes them."
 
+LEXICON_PATTERN = r".*\.phone|lexicon\.txt"
+"Pattern of the names of files with the phonemes of words."
+
 _PIECE = 1  # of SentencePiece's ModelProto
 _TEXT, _SCORE = 1, 2  # of its SentencePiece
 
@@ -36,16 +39,34 @@ def find_bpe_vocabulary(folder: Path) -> Path | None:
     )
 
 
+def find_lexicon(folder: Path) -> Path | None:
+    """Returns the file with the phonemes of words; None if the folder has none."""
+    files = sorted(folder.iterdir())
+    return next((file for file in files if re.fullmatch(LEXICON_PATTERN, file.name)), None)
+
+
 def as_vocabulary(file: Path, target: Path) -> Path:
     """Returns a file with pieces in the form that the library reads: `piece<TAB>score`. Writes it
     to `target` if `file` is a model of SentencePiece. Raises OSError, ValueError."""
     if file.name == VOCABULARY_FILE:
         return file
-    lines = [f"{text}\t{score:g}\n" for text, score in _pieces(file.read_bytes())]
-    if not lines:
-        raise ValueError(f"{file} holds no pieces of words")
+    lines = [f"{text}\t{score:g}\n" for text, score in pieces_of(file)]
     target.write_text("".join(lines), encoding="utf-8")
     return target
+
+
+def pieces_of(file: Path) -> tuple[tuple[str, float], ...]:
+    """Returns the pieces of words in either form of file, with their scores. Raises OSError,
+    ValueError."""
+    if file.name == VOCABULARY_FILE:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        texts = (line.partition("\t") for line in lines if line)
+        found = tuple((text, float(score or 0)) for text, _, score in texts)
+    else:
+        found = tuple(_pieces(file.read_bytes()))
+    if not found:
+        raise ValueError(f"{file} holds no pieces of words")
+    return found
 
 
 def _pieces(data: bytes) -> Iterator[tuple[str, float]]:

@@ -151,7 +151,7 @@ def _checked(
 ) -> SherpaModel:
     """Checks the tokens and the numbers among the notes. Raises ConfigError."""
     tokens = _tokens_file(folder, names)
-    texts = _read_tokens(tokens)
+    texts = read_tokens(tokens)
     first = notes.get(family.parts[0])
     metadata = first.metadata if first is not None else {}
     for key in (
@@ -200,7 +200,7 @@ def _tokens_file(folder: Path, names: set[str]) -> Path:
     return folder / min(candidates, key=len)
 
 
-def _read_tokens(file: Path) -> Mapping[str, int]:
+def read_tokens(file: Path) -> Mapping[str, int]:
     """Returns the ids of the tokens. Raises ConfigError for a file of another form."""
     ids: dict[str, int] = {}
     try:

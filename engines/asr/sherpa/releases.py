@@ -10,6 +10,8 @@ from msgspec import Struct, convert
 
 PREFIX = "sherpa-onnx-"
 "First part of the name of every release. It may be left out where a release is named."
+SPOTTER_PREFIX = "kws-"
+"First part of the name, behind PREFIX, of every release of a keyword spotter."
 
 
 class SherpaRelease(Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,11 +21,18 @@ class SherpaRelease(Struct, frozen=True, forbid_unknown_fields=True):
     "Name of its archive and its folder, without PREFIX."
     languages: tuple[str, ...]
     "ISO 639-1 codes of the languages that it knows."
+    spots_keywords: bool = False
+    "True: it spots wake words, and recognises nothing else."
     is_streaming: bool = False
     "True: it writes words while the user speaks."
     size_mb: int | None = None
     "Size of its weights in MB, as published; None: not known."
     licence: str = "see its model card"
+
+
+def is_spotter(folder: str) -> bool:
+    """Returns whether the folder of a release holds a keyword spotter, by its name."""
+    return folder.removeprefix(PREFIX).startswith(SPOTTER_PREFIX)
 
 
 @cache

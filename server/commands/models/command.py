@@ -252,7 +252,7 @@ def _print_result(pulled: PullResult) -> None:
     if pulled.kind == "voice":
         print(f"To speak with it:\n{config_lines(pulled.folder)}")
     if pulled.kind == "sherpa":
-        print(f"To recognise with it (`earshot extras add sherpa`):\n{asr_lines(pulled.folder)}")
+        print(f"To use it (`earshot extras add sherpa`):\n{asr_lines(pulled.folder)}")
     if pulled.kind == "llm":
         options = f'options = {{ model = "{pulled.folder.name}" }}'
         print(f'To talk to it:\n[llm]\nengine = "llama_cpp"\n{options}')

@@ -55,6 +55,7 @@ def test_a_device_is_described_as_json(tmp_path: Path) -> None:
                     "answer_temperature": None,
                     "tools": None,
                     "echo": "",
+                    "barge_in": "",
                     "wake_word": "",
                     "volume": None,
                 },

@@ -3,6 +3,7 @@ refused. The page of releases is a local one."""
 
 import io
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,14 @@ from server.models.errors import HubOffline, ModelsError
 from server.models.inventory import find_installed, installed, partial_folder, read_record
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
-from server.models.sherpa_release import REPOSITORY, TAG, ReleaseHub, config_lines
+from server.models.sherpa_release import (
+    REPOSITORY,
+    SPOTTER_TAG,
+    TAG,
+    ReleaseHub,
+    archive_of,
+    config_lines,
+)
 from server.models.source_spec import source_of
 from serving.catalogue import UnknownModelError
 from serving.placement.sherpa import find_sherpa, with_folder
@@ -176,3 +184,11 @@ def test_the_list_says_what_each_release_is(tmp_path: Path) -> None:
     for one in releases().values():
         assert not one.name.startswith(PREFIX)
         assert one.languages
+
+
+def test_a_keyword_spotter_comes_from_its_own_release(tmp_path: Path) -> None:
+    source = source_of("sherpa:kws-zipformer-zh-en-3M-2025-12-20")
+    assert archive_of(source.folder).commit == SPOTTER_TAG
+    lines = tomllib.loads(config_lines(tmp_path / source.folder))
+    assert lines["wake"]["engine"] == "sherpa"
+    assert lines["wake"]["options"]["model"] == source.folder

@@ -103,3 +103,13 @@ def test_a_name_becomes_a_folder(tmp_path: Path) -> None:
     make(tmp_path, "two")
     with pytest.raises(ConfigError, match=r"name one model .*there are: sherpa-onnx-one, two; `ea"):
         with_folder({}, tmp_path)
+
+
+def test_a_keyword_spotter_is_no_recogniser(tmp_path: Path) -> None:
+    spotter = "sherpa-onnx-kws-zipformer-zh-en-3M-2025-12-20"
+    make(tmp_path, spotter, SMALL.name)
+    assert [model.name for model in find_sherpa(tmp_path)] == [SMALL.name]
+    assert with_folder({}, tmp_path) == {"model": str(tmp_path / SMALL.name)}
+    assert with_folder({}, tmp_path, "wake") == {"model": str(tmp_path / spotter)}
+    with pytest.raises(ConfigError, match=r"wake\.options\.model: no model .* there are: .*kws-"):
+        with_folder({"model": SMALL.name}, tmp_path, "wake")
