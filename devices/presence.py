@@ -90,6 +90,24 @@ class AskableDevice(Protocol):
         ...
 
 
+@runtime_checkable
+class StoppableDevice(Protocol):
+    """A connected device whose answer can be stopped from here."""
+
+    async def stop(self) -> None:
+        """Cancels the answer or announcement that it makes or plays, as its own button does."""
+        ...
+
+
+@runtime_checkable
+class AdjustableDevice(Protocol):
+    """A connected device whose loudspeaker can be set from here."""
+
+    async def set_volume(self, volume: int) -> None:
+        """Sets the volume, 0 to 100. Does nothing if this device has no such function."""
+        ...
+
+
 class Presence:
     """Connected devices by the directory's id.
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from core.errors import NotFound, RequestError
-from core.ports import Clock, Metrics, TraceSink
+from core.events import SessionEvent
+from core.ports import Clock, DeviceLocation, Metrics, TraceSink
 from engines.base import (
     AsrOptions,
     AsrPadding,
@@ -197,6 +198,10 @@ ApplyProfile = Callable[[str, SessionSettings], SessionSettings]
 "Function from the id of a person and settings to the settings of answers to this person."
 
 
+EventListener = Callable[[DeviceLocation, SessionEvent], None]
+"Function that is told an event of a session, and where the session is. Must return at once."
+
+
 def _without_profile(_: str, settings: SessionSettings) -> SessionSettings:
     return settings
 
@@ -230,6 +235,10 @@ class SessionServices:
     "Gives answers the settings of the person who asks."
     mcp_policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
     "Limits on the MCP servers that clients may name."
+
+    listener: EventListener | None = None
+    """Is told the events of the owner's sessions and of devices. Sessions of a named key belong to
+    a person, and their events go to nobody else."""
 
     def open_trace(self, session_id: str) -> SessionTrace | None:
         """Returns the trace of a new session; None if no trace is written."""

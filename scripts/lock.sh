@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 UV="uv>=0.13,<0.14"
 LOCK="requirements.lock"
 # torch is left out: which build of it is right depends on the machine, and it is large.
-EXTRAS=(bench clip dev esphome gpu kokoro mcp mic piper pocketsphinx postgresql sherpa wake)
+EXTRAS=(bench clip dev esphome gpu kokoro mcp mic mqtt piper pocketsphinx postgresql sherpa wake)
 
 tools="$(mktemp -d)"
 trap 'rm -rf "$tools"' EXIT

@@ -70,7 +70,7 @@ class EspHomeServices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abilities:
+class SatelliteAbilities:
     """What a device can do."""
 
     features: VoiceAssistantFeature
@@ -83,7 +83,9 @@ class Abilities:
     subscribed (ESPHome 2025.8.0 to 2026.5.x, its issue 16728)."""
 
     @classmethod
-    def of(cls, info: DeviceInfo, entities: Iterable[EntityInfo], api_version: Any) -> "Abilities":
+    def of(
+        cls, info: DeviceInfo, entities: Iterable[EntityInfo], api_version: Any
+    ) -> "SatelliteAbilities":
         """Reads them from what the device says about itself."""
         players = [one for one in entities if isinstance(one, MediaPlayerInfo)]
         player = players[0] if players else None
@@ -126,7 +128,7 @@ class EspHomeConnection:
         self,
         client: APIClient,
         device: Device,
-        abilities: Abilities,
+        abilities: SatelliteAbilities,
         services: EspHomeServices,
         settings: Callable[[], SessionSettings],
         sounds_port: int,
@@ -386,7 +388,7 @@ class EspHomeConnection:
 
     def _note_end(self, run: ConversationRun, end: RunEnd) -> None:
         services, device = self._services, self._device
-        services.metrics.count("earshot_esphome_runs", end=end)
+        services.metrics.count("earshot_esphome_runs", outcome=end)
         if run.error_code:
             services.presence.note_error(device.id, run.error_code)
         if run.marks is not None:

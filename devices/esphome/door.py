@@ -18,7 +18,7 @@ from core.errors import StorageError
 from core.ports import WorkGuard
 from core.tasks import Backoff, single_error
 from devices.directory import Device, DeviceClaims, DeviceDirectory
-from devices.esphome.connection import Abilities, EspHomeConnection, EspHomeServices
+from devices.esphome.connection import SatelliteAbilities, EspHomeConnection, EspHomeServices
 from devices.esphome.errors import SETTLE_S, failure_of
 from devices.esphome.settings import EspHomeAddress, EspHomeSettings
 from pipeline.shared.settings import SessionSettings
@@ -119,7 +119,7 @@ class EspHomeDoor:
             async with asyncio.timeout(CONNECT_LIMIT_S):
                 await client.connect(on_stop=on_stop, login=True, log_errors=False)
                 info, entities, _ = await client.device_info_and_list_entities()
-            abilities = Abilities.of(info, entities, client.api_version)
+            abilities = SatelliteAbilities.of(info, entities, client.api_version)
             if not abilities.features:
                 self._note_failure(address, "no_voice", "it is no voice satellite")
                 await is_gone.wait()
@@ -155,7 +155,7 @@ class EspHomeDoor:
         self,
         client: APIClient,
         device: Device,
-        abilities: Abilities,
+        abilities: SatelliteAbilities,
         sounds_port: int,
         is_gone: asyncio.Event,
     ) -> None:

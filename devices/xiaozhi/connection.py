@@ -32,6 +32,7 @@ from firmware_protocol.xiaozhi.framing import (
 from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_message
 from firmware_protocol.xiaozhi.mcp import Json
 from firmware_protocol.xiaozhi.messages import (
+    AbortMessage,
     DeviceHello,
     McpAnswer,
     McpRequest,
@@ -119,7 +120,9 @@ class XiaozhiConnection:
         )
         self.tools = ConnectionTools(self._ask_tool, context.version)
         self._tool_requests: asyncio.Task[None] | None = None
-        self._volume = context.device.profile.volume
+        self._own_volume = context.device.profile.volume
+        "Volume of the device's profile; None: it has none."
+        self._volume = self._own_volume
         "Volume that was set last; None: that of the device's own buttons."
         self._activity_changed = asyncio.Event()
         "Set when there is something to play, or to stop."
@@ -155,6 +158,17 @@ class XiaozhiConnection:
         """Makes the board fetch an image of this server. Raises RequestError for a URL."""
         url = await self._context.image_url(firmware)
         return bool(url) and not self._ended.done() and await self.tools.update(url)
+
+    async def stop(self) -> None:
+        """Does what the board's own button does while it speaks. See `StoppableDevice`."""
+        if not self._ended.done():
+            await self._run_actions(self._dialogue.receive(AbortMessage(), self._clock.now()))
+
+    async def set_volume(self, volume: int) -> None:
+        """Sets the volume of the device for this and later answers. See `AdjustableDevice`."""
+        self._own_volume = self._volume = volume
+        if not self._ended.done():
+            await self.tools.set_volume(volume)
 
     async def close(self) -> None:
         self._end(CLOSED)
@@ -231,7 +245,7 @@ class XiaozhiConnection:
         await self._run_actions(self._dialogue.receive(message, self._clock.now()))
         has_tools = isinstance(message, DeviceHello) and message.features.mcp
         if has_tools and self._tool_requests is None:
-            volume = self._context.device.profile.volume
+            volume = self._own_volume
             self._tool_requests = tasks.create_task(self.tools.run(volume), name="xiaozhi-tools")
 
     def _note_invalid_message(self, error: BadMessage) -> None:
@@ -260,7 +274,7 @@ class XiaozhiConnection:
     def _set_volume(self, speaker: SpeakerMatch | None, tasks: asyncio.TaskGroup) -> None:
         """Sets the volume that the speaker wants, or else that of the device. A device without a
         volume of its own keeps what its buttons set: there is none to go back to."""
-        own = self._context.device.profile.volume
+        own = self._own_volume
         wanted = self._context.volume_of(speaker.id) if speaker is not None else None
         volume = own if wanted is None else wanted
         if own is None or volume is None or volume == self._volume:

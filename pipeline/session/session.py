@@ -123,14 +123,14 @@ class Session:
         self.id = new_id("sess")
         self.conversation_id = conversation.id
         self._engines, self._clock = services.engines, services.clock
+        self._listener = services.listener if conversation.owner is None else None
         self._conversation, self._settings = conversation, CurrentSettings(settings)
         self._tasks = asyncio.TaskGroup()
         "Entered by `run`. All tasks of the session belong to it."
         self.running = asyncio.Event()
         "Set once the session's tasks run. From then on commands have an effect."
-        self._closing = asyncio.Event()
-        self._changed = asyncio.Event()
-        "Set by every event: `settled` checks then whether the session is at rest."
+        self._closing, self._changed = asyncio.Event(), asyncio.Event()
+        "`_changed` is set by every event: `settled` checks then whether the session is at rest."
         self._bug: Exception | None = None
         "A bug while audio was processed. It ends the session, as a bug in one of its tasks does."
         self._asr_hold = ExitStack()
@@ -418,6 +418,8 @@ class Session:
     def _on_event(self, event: SessionEvent) -> None:
         self._idle.on_event(event)
         self._wake.on_event(event)
+        if self._listener is not None:
+            self._listener(self._conversation.place, event)
         self._changed.set()
 
     def _respond_to_silence(self, silence_ms: int) -> None:

@@ -59,11 +59,16 @@ class Sessions:
         "Counts the sessions of named keys, also those of doors that have no `Session`."
         self._is_used = asyncio.Event()
         "Set while there is at least one session."
+        self._next_change = asyncio.Event()
 
     @property
     def count(self) -> int:
         """Number of live sessions."""
         return len(self._sessions)
+
+    def changed(self) -> asyncio.Event:
+        """Returns the event that is set when a session next opens or ends."""
+        return self._next_change
 
     def find(self, session_id: str) -> Session | None:
         """Returns the live session with this id, or None."""
@@ -173,3 +178,5 @@ class Sessions:
 
     def _report(self) -> None:
         self._services.metrics.gauge("earshot_sessions", self.count)
+        self._next_change.set()
+        self._next_change = asyncio.Event()

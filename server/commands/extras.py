@@ -28,6 +28,7 @@ EXTRAS: Mapping[str, str] = {
     "mcp": "tools of MCP servers",
     "mic": "the microphone of `earshot talk --mic`; needs PortAudio too",
     "piper": "the voices of Piper (GPL-3)",
+    "mqtt": "MQTT, for Home Assistant and other programs at a broker",
     "pocketsphinx": "PocketSphinx; compiled where the package index has no wheel of it",
     "pocket": "the voices of Pocket TTS, and voices of your own, in torch",
     "postgresql": "PostgreSQL as the database of devices",

@@ -252,6 +252,7 @@ def _session_services(
         drafts=DraftBudget(config.turn.max_drafts),
         instructions=instructions_of(config),
         mcp_policy=config.realtime.as_policy(),
+        listener=None if devices.last_turns is None else devices.last_turns.take,
     )
 
 

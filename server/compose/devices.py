@@ -10,6 +10,7 @@ from core.ports import Clock
 from devices.announcement_tools import AnnouncementTools
 from devices.announcements import Announcements
 from devices.api.event_log import DeviceEventLog
+from devices.mqtt.last_turns import LastTurns
 from devices.presence import Presence
 from devices.registry.database import open_database, sqlite_url
 from devices.registry.kept_conversations import KeptConversations
@@ -22,6 +23,7 @@ from devices.registry.voice_learning import VoiceLearning
 from devices.registry.voice_ratings import VoiceRatings
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
+from server.compose.mqtt import last_turns_of
 from server.config import Config
 
 FILE_NAME = "devices.db"
@@ -55,6 +57,8 @@ class DeviceServices:
     "Announcements that wait for a device. Their `run` delivers them."
     announcement_tools: AnnouncementTools
     "Tools with which programs speak in rooms."
+    last_turns: LastTurns | None
+    "Words, people and latency of the last turns, for MQTT; None: it is off."
     tools: DeviceToolProvider
     "Tools that connected devices offer, for example a volume control."
 
@@ -98,6 +102,7 @@ async def device_services(
             event_log=event_log,
             announcements=announcements,
             announcement_tools=AnnouncementTools(registry, presence, announcements),
+            last_turns=last_turns_of(config.mqtt, clock),
             tools=DeviceToolProvider(),
         )
 

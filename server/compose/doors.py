@@ -14,6 +14,7 @@ from core.http.routes import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
 from devices.directory import AnswerProfile, DeviceKind
+from devices.mqtt.client import MqttSources
 from devices.ota import FirmwareFolder
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
@@ -44,6 +45,7 @@ from server.compose.devices import DeviceServices
 from server.compose.engines import Engines
 from server.compose.esphome import EspHomeDoors, open_esphome_doors
 from server.compose.model_cards import ModelCards
+from server.compose.mqtt import open_mqtt
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.compose.speech_doors import speech_door_routes
 from server.config import Config
@@ -237,6 +239,7 @@ def open_doors(
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,
+            **_mqtt_tasks(backend),
             **_plugin_tasks(plugins, ErrorBoundary(backend.session_services.metrics)),
         },
         wyoming=_wyoming_door(backend),
@@ -306,6 +309,24 @@ def _plugin_tasks(
         for door in doors
         if door.background is not None
     }
+
+
+def _mqtt_tasks(backend: Backend) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Returns the task of the MQTT client, if there is one. Raises ConfigError."""
+    devices, services = backend.devices, backend.session_services
+    if devices.last_turns is None:
+        return {}
+    sources = MqttSources(
+        registry=devices.registry,
+        presence=devices.presence,
+        announcements=devices.announcements,
+        sessions=backend.sessions,
+        people=devices.speakers,
+        last_turns=devices.last_turns,
+        version=product_version(),
+    )
+    client = open_mqtt(backend.config.mqtt, sources, services.clock, services.metrics)
+    return {"mqtt": partial(_run_in_boundary, client, "mqtt", ErrorBoundary(services.metrics))}
 
 
 async def _run_in_boundary(

@@ -18,6 +18,7 @@ from server.config.sections.ingrain import IngrainConfig
 from server.config.sections.kserve import KserveConfig
 from server.config.sections.limits import LimitsConfig
 from server.config.sections.mcp_server import McpServerConfig
+from server.config.sections.mqtt import MqttConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
 from server.config.sections.tools import ToolsConfig
 from server.config.sections.tts import OwnVoicesConfig
@@ -472,6 +473,7 @@ class Config(Section, frozen=True):
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
     esphome: EspHomeConfig = EspHomeConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()
+    mqtt: MqttConfig = MqttConfig()
     doors: Annotated[
         dict[Annotated[str, Meta(pattern=PLUGIN_NAME)], dict[str, Any]],
         Meta(

@@ -20,6 +20,7 @@ from core.ids import mark_ids
 from core.ports import Metrics
 from server.compose.assemble import ServerAssembly
 from server.config import Config
+from server.config.sections.mqtt import MqttConfig
 from server.gateways.channel import (
     ControlSocket,
     Drain,
@@ -32,6 +33,7 @@ from server.gateways.channel import (
     ToGateway,
     listeners_of,
 )
+from server.gateways.dispatch import HOME_SLOT
 from server.gateways.forward import FROM_GATEWAY, Forwarder, restoring_factory, socket_path
 from server.gateways.metrics import keep_ended, merged, read_ended
 from server.gateways.routing import Fleet
@@ -113,9 +115,11 @@ class Member:
             await asyncio.sleep(REPORT_INTERVAL_S)
 
     def share_of(self, config: Config) -> Config:
-        """Returns the configuration of this gateway: its share of the sessions."""
+        """Returns the configuration of this gateway: its share of the sessions. Only the home
+        gateway speaks with the MQTT broker, because the devices are there."""
         share = structs.replace(config.server, max_sessions=self.fleet.max_own_sessions)
-        return structs.replace(config, server=share)
+        mqtt = config.mqtt if self._place.slot == HOME_SLOT else MqttConfig()
+        return structs.replace(config, server=share, mqtt=mqtt)
 
     @asynccontextmanager
     async def joined(

@@ -200,7 +200,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
         "counter", "Failed attempts to connect to an ESPHome satellite, by the reason.", ("code",)
     ),
     "earshot_esphome_runs": MetricDeclaration(
-        "counter", "Runs of ESPHome satellites by how they ended.", ("end",)
+        "counter", "Runs of ESPHome satellites by outcome.", ("outcome",)
     ),
     "earshot_willow_connections": MetricDeclaration(
         "gauge", "Connections of Willow devices that are open now."
@@ -235,6 +235,10 @@ METRICS: Mapping[str, MetricDeclaration] = {
     ),
     "earshot_home_assistant_connected": MetricDeclaration(
         "gauge", "1 while Home Assistant is connected."
+    ),
+    "earshot_mqtt_connected": MetricDeclaration("gauge", "1 while the MQTT broker is connected."),
+    "earshot_mqtt_commands": MetricDeclaration(
+        "counter", "Commands by MQTT, by outcome: `done`, or the code of an error.", ("outcome",)
     ),
     "earshot_home_assistant_seconds": MetricDeclaration(
         "histogram",

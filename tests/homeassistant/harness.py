@@ -35,6 +35,7 @@ PACKAGES = (
     "pydantic==2.10.6",
     "pydantic-settings==2.8.1",
     "mutagen==1.47.0",
+    "paho-mqtt==2.1.0",
     "pymicro-vad==1.0.1",
     "pyspeex-noise==1.0.2",
     "wyoming==1.5.4",

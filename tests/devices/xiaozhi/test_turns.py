@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.ports import DeviceLocation, ToolContext
-from devices.presence import DeviceNotification
+from devices.presence import DeviceNotification, StoppableDevice
 from devices.xiaozhi.device_tools import DeviceUnavailable
 from engines.base import TextDelta, ToolCall
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, ToneAsr, against
@@ -150,6 +150,24 @@ def test_a_long_answer_is_paced_and_can_be_aborted() -> None:
         assert count < 40
         await board.hang_up()
         assert server.scene.llm.asked[-1][-1].text == "two"
+
+    against(act, Scene(tts=SineTts(8000)))
+
+
+def test_an_answer_can_be_stopped_from_here() -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready()
+        (device_id,) = server.scene.presence.ids()
+        board.say("one")
+        await board.text("tts", state="start")
+        await until(board, 20)
+        live: object = server.scene.presence.find(device_id)
+        assert isinstance(live, StoppableDevice)
+        await live.stop()
+        await board.text("tts", state="stop")
+        assert len(board.played) < 40
+        await board.hang_up()
+        await live.stop()  # it has gone: nothing happens
 
     against(act, Scene(tts=SineTts(8000)))
 

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.errors import OverloadedError
+from core.events import SessionEvent
+from core.items import MessageItem, TextPart
 from core.named_key import CALLER_KEY, NamedKey
 from core.ports import DeviceLocation
 from pipeline.conversation.conversation import Conversations
@@ -131,3 +133,27 @@ def test_sessions_of_a_named_key_are_counted_limited_and_ended_together() -> Non
         assert sessions.key_sessions.count_of(ANNA) == 0
 
     run_virtual(main())
+
+
+def test_events_of_a_named_keys_sessions_go_to_no_listener() -> None:
+    heard: list[tuple[str, str]] = []
+
+    def listen(place: DeviceLocation, event: SessionEvent) -> None:
+        heard.append((place.device_id, type(event).__name__))
+
+    async def main() -> None:
+        world = World()
+        services = replace(world.services(), listener=listen)
+        sessions = Sessions(services, world.conversations, max_sessions=4)
+        for key, device_id in ((ANNA, "dev_anna"), (None, "dev_house")):
+            changed = sessions.changed()
+            with called_with(key):
+                place = DeviceLocation(device_id=device_id)
+                async with sessions.open(
+                    SessionSettings(), paced_by="server", place=place
+                ) as session:
+                    assert changed.is_set()
+                    session.add_item(MessageItem("item_1", "user", (TextPart("hello"),)))
+
+    run_virtual(main())
+    assert heard == [("dev_house", "ItemAdded"), ("dev_house", "ItemDone")]

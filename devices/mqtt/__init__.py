@@ -1,0 +1,1 @@
+"""MQTT: shows devices and people to Home Assistant over a broker, and takes commands by topic."""
