@@ -10,7 +10,7 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from ipaddress import IPv4Address, IPv6Network
 
@@ -127,6 +127,58 @@ async def open_acceptors(
                     stack.callback(acceptor.close)
                     acceptor.listen()
                 yield
+
+
+ServeStream = Callable[
+    [asyncio.StreamReader, asyncio.StreamWriter], Coroutine[object, object, None]
+]
+"Serves one connection. It must not raise: an error would end all others."
+
+
+async def serve_streams(
+    sockets: Sequence[socket.socket],
+    serve: ServeStream,
+    *,
+    max_buffer_bytes: int,
+    limit: AddressLimit = NO_LIMIT,
+) -> None:
+    """Serves connections, each in a task of its own, until it is cancelled. `sockets`: bound and
+    listening; they are closed at the end. `max_buffer_bytes`: what is read ahead, and the longest
+    line."""
+    is_over = False
+    async with asyncio.TaskGroup() as tasks:
+
+        def on_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if is_over:  # accepted just before the socket was closed
+                writer.transport.abort()
+                return
+            tasks.create_task(serve(reader, writer))
+
+        def protocol(on_lost: OnConnectionLost) -> asyncio.Protocol:
+            return _StreamProtocol(on_connected, on_lost, max_buffer_bytes)
+
+        async with open_acceptors(sockets, protocol, limit=limit):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                is_over = True
+
+
+class _StreamProtocol(asyncio.StreamReaderProtocol):
+    """Passes the bytes of one connection to its reader."""
+
+    def __init__(
+        self,
+        on_connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
+        on_lost: OnConnectionLost,
+        max_buffer_bytes: int,
+    ) -> None:
+        super().__init__(asyncio.StreamReader(limit=max_buffer_bytes), on_connected)
+        self._on_lost = on_lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost()
+        super().connection_lost(exc)
 
 
 class _SocketAcceptor:

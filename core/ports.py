@@ -59,6 +59,8 @@ class DeviceLocation:
     "Name of the room."
     device_id: str = ""
     "Id in the device directory of the device with the microphone."
+    caller: str = ""
+    "Name or number of the person on the telephone."
 
 
 UNKNOWN_LOCATION = DeviceLocation()

@@ -18,7 +18,7 @@ from core.errors import StorageError
 from core.ports import WorkGuard
 from core.tasks import Backoff, single_error
 from devices.directory import Device, DeviceClaims, DeviceDirectory
-from devices.esphome.connection import SatelliteAbilities, EspHomeConnection, EspHomeServices
+from devices.esphome.connection import EspHomeConnection, EspHomeServices, SatelliteAbilities
 from devices.esphome.errors import SETTLE_S, failure_of
 from devices.esphome.settings import EspHomeAddress, EspHomeSettings
 from pipeline.shared.settings import SessionSettings

@@ -4,10 +4,10 @@ authentication."""
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
-from core.acceptor import NO_LIMIT, AddressLimit, OnConnectionLost, open_acceptors
+from core.acceptor import NO_LIMIT, AddressLimit, serve_streams
 from core.errors import EarshotError, Forbidden, OverloadedError, first_error
 from core.ip_addresses import IpAddress, is_among, peer_address
 from core.ports import Metrics, WorkGuard
@@ -24,22 +24,6 @@ RETRY_AFTER_S = 2
 
 MAX_SHARE_OF_ADDRESS = 0.5
 "Largest share of the connections for one address, so that it cannot lock out all others."
-
-
-class _WyomingProtocol(asyncio.StreamReaderProtocol):
-    """Passes the bytes of one connection to its reader."""
-
-    def __init__(
-        self,
-        on_connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
-        on_lost: OnConnectionLost,
-    ) -> None:
-        super().__init__(asyncio.StreamReader(limit=MAX_HEADER_BYTES), on_connected)
-        self._on_lost = on_lost
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_lost()
-        super().connection_lost(exc)
 
 
 class WyomingDoor:
@@ -61,23 +45,15 @@ class WyomingDoor:
 
     async def run(self, sockets: Sequence[socket.socket], limit: AddressLimit = NO_LIMIT) -> None:
         """Serves connections. sockets: bound and listening; they are closed at the end."""
-        is_over = False
-        async with asyncio.TaskGroup() as tasks:
+        await serve_streams(
+            sockets, self._serve_guarded, max_buffer_bytes=MAX_HEADER_BYTES, limit=limit
+        )
 
-            def on_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                stream = WyomingStream(reader, writer)
-                if is_over:  # accepted just before the socket was closed
-                    stream.abort()
-                    return
-                tasks.create_task(self._guard(self._serve(stream, writer), "wyoming connection"))
-
-            async with open_acceptors(
-                sockets, lambda on_lost: _WyomingProtocol(on_connected, on_lost), limit=limit
-            ):
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    is_over = True
+    async def _serve_guarded(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        stream = WyomingStream(reader, writer)
+        await self._guard(self._serve(stream, writer), "wyoming connection")
 
     async def _serve(self, stream: WyomingStream, writer: asyncio.StreamWriter) -> None:
         """Serves one connection. Raises EarshotError after the client was sent the error."""

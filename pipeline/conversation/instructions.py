@@ -15,6 +15,12 @@ from core.ports import DeviceLocation
 FALLBACK = "en"
 "Language of the built-in instructions for languages without their own."
 
+CALLER = (
+    "The user is a guest who calls by telephone. The name or number that the telephone network"
+    " gives is: {caller}. It may be wrong."
+)
+"Sentence about a telephone call, with the field {caller}, in the language of all instructions."
+
 
 class InstructionTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Built-in instructions in one language."""
@@ -60,6 +66,8 @@ class DefaultInstructions:
         parts.append(day)
         if place.area:
             parts.append(texts.room.replace("{area}", place.area))
+        if place.caller:
+            parts.append(CALLER.replace("{caller}", place.caller))
         return "\n\n".join(parts)
 
 
@@ -67,15 +75,17 @@ NO_DEFAULT = DefaultInstructions()
 
 
 def add_location(instructions: str, place: DeviceLocation) -> str:
-    """Returns the instructions with the room, if it is known, because tools of other servers cannot
-    know it. The room comes last, so that prompts of all rooms share their beginning."""
-    if not place.area:
-        return instructions
-    room = (
-        f"The user speaks in this area of the house: {place.area}. "
-        "Commands that name no other area mean this one."
-    )
-    return f"{instructions}\n\n{room}" if instructions else room
+    """Returns the instructions with the room and the caller, if they are known: tools of other
+    servers cannot know them. They come last, so that all prompts share their beginning."""
+    parts = [instructions] if instructions else []
+    if place.area:
+        parts.append(
+            f"The user speaks in this area of the house: {place.area}. "
+            "Commands that name no other area mean this one."
+        )
+    if place.caller:
+        parts.append(CALLER.replace("{caller}", place.caller))
+    return "\n\n".join(parts)
 
 
 @cache

@@ -16,6 +16,8 @@ from devices.api.routes import routes as device_routes
 from devices.directory import AnswerProfile, DeviceKind
 from devices.mqtt.client import MqttSources
 from devices.ota import FirmwareFolder
+from devices.telephone.audiosocket.door import AudioSocketDoor
+from devices.telephone.calls import TelephoneCalls
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
 from devices.willow.was.routes import was_routes
@@ -146,6 +148,8 @@ class Doors:
     "Door that speaks no HTTP, on a listener of its own."
     esphome: EspHomeDoors | None
     "Door for ESPHome satellites; None: it is off."
+    audiosocket: AudioSocketDoor
+    "Door for Asterisk's calls, as well on a listener of its own."
     plugins: Sequence[OpenedDoor]
     "Doors of other packages."
     limits: RequestLimits
@@ -244,6 +248,7 @@ def open_doors(
         },
         wyoming=_wyoming_door(backend),
         esphome=_esphome_doors(backend),
+        audiosocket=_audiosocket_door(backend, _telephone_calls(backend)),
         limits=limits,
         plugins=plugins,
     )
@@ -569,3 +574,14 @@ def _esphome_doors(backend: Backend) -> EspHomeDoors | None:
         backend.speech_files,
         backend.server_settings,
     )
+
+
+def _telephone_calls(backend: Backend) -> TelephoneCalls:
+    services = backend.session_services
+    settings = backend.config.telephone.as_settings(backend.server_settings)
+    return TelephoneCalls(backend.sessions, services.clock, services.metrics, settings)
+
+
+def _audiosocket_door(backend: Backend, calls: TelephoneCalls) -> AudioSocketDoor:
+    metrics = backend.session_services.metrics
+    return AudioSocketDoor(calls, metrics, ErrorBoundary(metrics))

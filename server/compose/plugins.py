@@ -42,6 +42,7 @@ BUILT_IN_DOORS = (
     "server",
     "settings",
     "speakers",
+    "telephone",
     "whip",
     "willow",
     "wyoming",

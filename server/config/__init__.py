@@ -20,6 +20,7 @@ from server.config.sections.limits import LimitsConfig
 from server.config.sections.mcp_server import McpServerConfig
 from server.config.sections.mqtt import MqttConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
+from server.config.sections.telephone import TelephoneConfig
 from server.config.sections.tools import ToolsConfig
 from server.config.sections.tts import OwnVoicesConfig
 from server.config.sections.turn import TurnConfig
@@ -457,6 +458,7 @@ class Config(Section, frozen=True):
     devices: DevicesConfig = DevicesConfig()
     willow: WillowConfig = WillowConfig()
     wyoming: WyomingConfig = WyomingConfig()
+    telephone: TelephoneConfig = TelephoneConfig()
     ingrain: IngrainConfig = IngrainConfig()
     remote: Annotated[
         dict[Annotated[str, Meta(min_length=1, max_length=200)], RemoteModelSettings],

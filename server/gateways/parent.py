@@ -31,10 +31,11 @@ from server.gateways.channel import (
 from server.gateways.dispatch import HOME_SLOT, OWN_PORT, BoundPorts, Dispatcher, GatewayProcess
 from server.gateways.forward import socket_path
 from server.net.listeners import raise_file_limit
+from server.ports import bind_listeners
 from server.runtime.lifecycle import CLOSE_GRACE_S, Lifecycle, signals
 from server.runtime.logs import HIGHLIGHTED, set_up
 from server.runtime.state_dir import open_folder
-from server.serve import announce_access, bind_listeners
+from server.serve import announce_access
 
 logger = logging.getLogger(__name__)
 

@@ -211,6 +211,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
     "earshot_wyoming_connections": MetricDeclaration(
         "gauge", "Wyoming connections that are open now."
     ),
+    "earshot_telephone_calls": MetricDeclaration("gauge", "Telephone calls that are open now."),
     "earshot_xiaozhi_connections": MetricDeclaration(
         "gauge", "Connections of xiaozhi boards that are open now."
     ),

@@ -18,6 +18,7 @@ from tests.fuzz import (
     realtime,
     ssml,
     streams,
+    telephone,
     was,
     willow,
     wyoming,
@@ -30,6 +31,7 @@ TARGETS = tuple(
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
             *(files, streams, ingrain, llama_cpp, kserve, images, ollama, ssml, mcp_server),
+            telephone,
         )
     )
 )

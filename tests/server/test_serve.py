@@ -21,7 +21,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from server.config.load import load
-from server.serve import bind_listeners
+from server.ports import bind_listeners
 from tests.engines.embed.tiny_model import write_embedder
 from tests.server.process import LOADS_HERE, Running, run, serving, workers
 from tests.shared import ROOT

@@ -33,6 +33,14 @@ def test_the_room_follows_the_instructions(instructions: str) -> None:
     assert add_location(instructions, UNKNOWN_LOCATION) == instructions
 
 
+def test_a_caller_comes_after_all_that_prompts_share() -> None:
+    caller = DeviceLocation(caller="Grandma")
+    assert add_location("Be brief.", caller).startswith("Be brief.\n\nThe user is a guest")
+    prompt = bundled_instructions().prompt("", "de", MONDAY, caller)
+    assert prompt.startswith(bundled_instructions().prompt("", "de", MONDAY, UNKNOWN_LOCATION))
+    assert "Grandma" in prompt.rsplit("\n\n", 1)[1]
+
+
 def test_a_one_shot_question_names_its_room_in_the_prompt() -> None:
     world = World()
     exchanges = OneShotResponses(world.services(), world.conversations, TextLanguageDetector())

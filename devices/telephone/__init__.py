@@ -1,0 +1,1 @@
+"""Doors for telephone calls: AudioSocket of Asterisk."""

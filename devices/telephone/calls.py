@@ -1,0 +1,80 @@
+"""Places, sessions and names of callers, for all telephone doors."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from core.errors import OverloadedError
+from core.ports import Clock, DeviceLocation, Metrics
+from devices.telephone.call import TelephoneCall, TelephoneLine
+from devices.telephone.settings import TelephoneSettings
+from pipeline.session.sessions import Sessions
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+
+MAX_NUMBER_CHARS = 20
+"Longest number of a caller in the prompt. The longest telephone number has 15 digits."
+
+
+class TelephoneCalls:
+    """Serves the calls of all telephone doors, each in a session and a conversation of its own: two
+    callers never share one."""
+
+    def __init__(
+        self, sessions: Sessions, clock: Clock, metrics: Metrics, settings: TelephoneSettings
+    ) -> None:
+        self.settings = settings
+        self._sessions, self._clock, self._metrics = sessions, clock, metrics
+        self._open = 0
+
+    def check_capacity(self) -> None:
+        """Raises OverloadedError if `serve` would raise it now."""
+        limit = self.settings.max_calls
+        if self._open >= limit:
+            raise OverloadedError(
+                f"{limit} telephone calls are open, the limit", retry_after_s=RETRY_AFTER_S
+            )
+
+    async def serve(self, line: TelephoneLine, door: str, caller: str) -> None:
+        """Serves one call until its end. `door`: its name, for the log. `caller`: telephone number
+        or UUID; empty: it is not known.
+
+        Raises OverloadedError, RequestError, and RemoteProtocolError in an ExceptionGroup.
+        """
+        with self._place():
+            async with self._sessions.open(
+                self.settings.initial_settings(),
+                paced_by="server",
+                place=DeviceLocation(caller=self._name_of(caller)),
+                door=door,
+            ) as session:
+                call = TelephoneCall(line, session, self._clock)
+                end = await call.run(self.settings.max_call_s, self.settings.greeting)
+        logger.info("= telephone call (%s): %s", door, end.value)
+
+    def _name_of(self, caller: str) -> str:
+        """Returns the name by which the language model knows the caller; empty: none.
+
+        What the network says of a caller proves nothing, and anybody may choose it. So only names
+        of the configuration and plain numbers are passed on.
+        """
+        if name := self.settings.callers.get(caller.lower()):
+            return name
+        digits = caller.removeprefix("+")
+        is_number = digits.isascii() and digits.isdigit() and len(caller) <= MAX_NUMBER_CHARS
+        return caller if is_number else ""
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        self.check_capacity()
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._open += change
+        self._metrics.gauge("earshot_telephone_calls", self._open)

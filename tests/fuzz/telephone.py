@@ -1,0 +1,56 @@
+"""The input from telephone systems: the byte stream of AudioSocket, cut anywhere."""
+
+from core.errors import RemoteProtocolError
+from devices.telephone.audiosocket.framing import (
+    MAX_ERROR_BYTES,
+    MAX_PAYLOAD_BYTES,
+    AudioSocketDecoder,
+    AudioSocketMessage,
+    PeerError,
+    Slin,
+    OtherMessage,
+    encode_message,
+)
+from tests.devices.telephone.vectors import ALL_BYTES, VECTORS
+from tests.fuzz.target import Target
+
+
+def reading_audiosocket(data: bytes) -> None:
+    """Checks that the cuts of a stream change nothing, and that each message is bounded and is
+    written as it was read."""
+    whole, error = _read([data])
+    cut = len(data) // 3
+    assert _read([data[:cut], data[cut : 2 * cut], data[2 * cut :]]) == (whole, error)
+    assert len(error) < 200
+    for message in whole:
+        match message:
+            case OtherMessage():
+                continue
+            case Slin(pcm=pcm):
+                assert len(pcm) <= MAX_PAYLOAD_BYTES
+            case PeerError(code=code):
+                assert len(code) <= MAX_ERROR_BYTES
+            case _:
+                pass
+        assert list(AudioSocketDecoder().receive_data(encode_message(message))) == [message]
+
+
+def _read(pieces: list[bytes]) -> tuple[list[AudioSocketMessage], str]:
+    """Returns the messages up to the first error, and the error's text."""
+    decoder, found = AudioSocketDecoder(), list[AudioSocketMessage]()
+    try:
+        for piece in pieces:
+            for message in decoder.receive_data(piece):
+                found.append(message)
+    except RemoteProtocolError as error:
+        return found, str(error)
+    return found, ""
+
+
+TARGETS = (
+    Target(
+        name="audiosocket",
+        one_input=reading_audiosocket,
+        seeds=(ALL_BYTES, *(bytes.fromhex(wire) for wire, _ in VECTORS)),
+    ),
+)
