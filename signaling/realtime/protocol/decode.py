@@ -1,14 +1,16 @@
 """Decodes one text of a client to a client event. Bounded, no state."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
 from core.errors import RequestError
 from signaling.realtime.protocol.client_events import MAX_EVENT_ID_LENGTH, ClientEvent, InputAppend
 from signaling.realtime.protocol.validation import MAX_NAME_LENGTH, validate
+
+EventT = TypeVar("EventT", bound=msgspec.Struct)
 
 MAX_APPEND_BYTES = 15 * 1024 * 1024
 "Largest audio in one event, as in OpenAI's API."
@@ -22,14 +24,6 @@ MAX_CONTROL_EVENT_BYTES = 256 * 1024
 MEDIA = ("audio", "image_url")
 "Fields of an item's content that may be long."
 
-_KINDS: Mapping[str, type[ClientEvent]] = {
-    str(kind.__struct_config__.tag): kind for kind in get_args(ClientEvent)
-}
-"Event type -> its class."
-
-_decode_fast: Callable[[str], ClientEvent] = msgspec.json.Decoder(ClientEvent).decode
-"Fast path: decodes and checks a text in one step."
-
 
 class BadEvent(RequestError):
     """Raised for a client event that is invalid. `event_id`: the client's own, if it could be
@@ -40,33 +34,6 @@ class BadEvent(RequestError):
     ) -> None:
         super().__init__(message, code=code, param=param)
         self.event_id = event_id
-
-
-def decode(
-    text: str, reshape: Callable[[dict[str, Any]], dict[str, object]] | None = None
-) -> ClientEvent:
-    """Decodes and checks an event. `reshape`: translates an older shape to ours before the check.
-    Raises BadEvent."""
-    if reshape is None and len(text) <= MAX_CONTROL_EVENT_BYTES:
-        with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
-            return _decode_fast(text)
-    # The slow path: an invalid event is parsed again to say why, a long one to count its parts.
-    raw = _decoded(text)
-    if reshape is not None:
-        raw = reshape(raw)
-    event_id = _event_id(raw)
-    name = raw.get("type")
-    kind = _KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        code, problem = _unknown(name)
-        message = f"{problem} Allowed: {', '.join(sorted(_KINDS))}."
-        raise BadEvent(message, code=code, param="type", event_id=event_id)
-    if kind is not InputAppend:
-        _check_size(len(text) - _media_size(raw), MAX_CONTROL_EVENT_BYTES, event_id)
-    try:
-        return validate(raw, kind)
-    except RequestError as exc:
-        raise BadEvent(str(exc), code=exc.code, param=exc.param, event_id=event_id) from None
 
 
 def _decoded(text: str) -> dict[str, object]:
@@ -126,3 +93,58 @@ def _unknown(name: object) -> tuple[str, str]:
     if not isinstance(name, str):
         return "invalid_type", "Invalid type for 'type': expected str."
     return "unknown_event_type", f"Unknown event type: '{name[:MAX_NAME_LENGTH]}'."
+
+
+def _type_of(kind: type[msgspec.Struct]) -> str:
+    """Returns the event type of a struct."""
+    return str(kind.__struct_config__.tag)
+
+
+class EventDecoder(Generic[EventT]):
+    """Decodes the events of one protocol: a union of tagged structs."""
+
+    def __init__(
+        self,
+        decode_fast: Callable[[str], EventT],
+        kinds: Iterable[type[EventT]],
+        append: type[EventT],
+    ) -> None:
+        """`decode_fast`: decodes and checks a valid text in one step. `kinds`: the structs of the
+        union. `append`: the one that holds audio, and so may be long."""
+        self._decode_fast, self._append = decode_fast, append
+        self.kinds = {_type_of(kind): kind for kind in kinds}
+        "Event type -> its struct."
+
+    def decode(
+        self, text: str, reshape: Callable[[dict[str, Any]], dict[str, object]] | None = None
+    ) -> EventT:
+        """Decodes and checks an event. `reshape`: translates an older shape to ours before the
+        check. Raises BadEvent."""
+        if reshape is None and len(text) <= MAX_CONTROL_EVENT_BYTES:
+            with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+                return self._decode_fast(text)
+        # The slow path: an invalid event is parsed again to say why, a long one to count its parts.
+        raw = _decoded(text)
+        if reshape is not None:
+            raw = reshape(raw)
+        event_id = _event_id(raw)
+        name = raw.get("type")
+        kind = self.kinds.get(name) if isinstance(name, str) else None
+        if kind is None:
+            code, problem = _unknown(name)
+            message = f"{problem} Allowed: {', '.join(sorted(self.kinds))}."
+            raise BadEvent(message, code=code, param="type", event_id=event_id)
+        if kind is not self._append:
+            _check_size(len(text) - _media_size(raw), MAX_CONTROL_EVENT_BYTES, event_id)
+        try:
+            return validate(raw, kind)
+        except RequestError as exc:
+            raise BadEvent(str(exc), code=exc.code, param=exc.param, event_id=event_id) from None
+
+
+DECODER = EventDecoder[ClientEvent](
+    msgspec.json.Decoder(ClientEvent).decode, get_args(ClientEvent), InputAppend
+)
+"Decoder of the Realtime API's events."
+
+decode = DECODER.decode

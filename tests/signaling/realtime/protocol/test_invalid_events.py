@@ -8,7 +8,7 @@ import pytest
 from openai.types.realtime import RealtimeClientEvent
 
 from core.errors import EarshotError
-from signaling.realtime.protocol.decode import _KINDS, BadEvent, decode
+from signaling.realtime.protocol.decode import DECODER, BadEvent, decode
 from tests.signaling.realtime.fakes import Client, converse
 
 Json = dict[str, Any]
@@ -46,12 +46,12 @@ def test_the_table_contains_every_event() -> None:
         for event in get_args(get_args(RealtimeClientEvent)[0])
         for kind in get_args(event.model_fields["type"].annotation)
     }
-    assert GOOD.keys() == _KINDS.keys() == known
+    assert GOOD.keys() == DECODER.kinds.keys() == known
 
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_a_valid_event_is_accepted_and_an_unknown_field_refused(kind: str) -> None:
-    assert isinstance(decode(json.dumps({"type": kind, **GOOD[kind]})), _KINDS[kind])
+    assert isinstance(decode(json.dumps({"type": kind, **GOOD[kind]})), DECODER.kinds[kind])
     for odd in ("extra", "x" * 10_000, "a\u2028b", ""):
         refused = refusal(kind, {**GOOD[kind], odd: 1})
         assert (refused.code, refused.param) == ("unknown_parameter", odd[:64])

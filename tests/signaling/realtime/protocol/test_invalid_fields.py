@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from signaling.realtime.protocol.decode import _KINDS, decode
+from signaling.realtime.protocol.decode import DECODER, decode
 from signaling.realtime.session.prompt import FileValue, ImageValue
 from tests.signaling.realtime.fakes import Client, converse
 
@@ -165,7 +165,7 @@ def cases(place: Place) -> Iterator[tuple[Json, set[str]]]:
 
 
 WRONG = {"invalid_type", "invalid_value"}
-PLACES = [place for kind in _KINDS.values() for place in event_places(kind)]
+PLACES = [place for kind in DECODER.kinds.values() for place in event_places(kind)]
 
 
 def test_every_invalid_field_is_refused_and_the_session_goes_on() -> None:
