@@ -68,6 +68,7 @@ class DisconnectReason(Enum):
     """Reason for the end of a connection."""
 
     CLIENT = "the client left"
+    CLOSED = "the client closed the session"
     IDLE = "nothing happened for too long"
     EXPIRED = "the client secret expired"
     LAGGING = "the client did not take its events"
@@ -200,6 +201,14 @@ class RealtimeConnection:
         except EarshotError as error:
             await self._refuse(error, event_id, sideband)
         self._loop_share.end_event(self._now())
+
+    def pull(self) -> AudioFrame | None:
+        """Returns the next 20 ms of sound, for a transport with media of its own."""
+        return self._session.pull()
+
+    def feed(self, frame: AudioFrame) -> None:
+        """Takes audio of the microphone from a transport with media of its own."""
+        self._session.feed(frame)
 
     @property
     def wants_quality(self) -> bool:

@@ -1,8 +1,10 @@
 """Realtime door: its HTTP handlers, its calls and its settings."""
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web as aioweb
 from msgspec.json import encode
@@ -22,6 +24,7 @@ from signaling.realtime.client_secrets import (
     ClientSecretResponse,
     ClientSecretStore,
 )
+from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta
 from signaling.realtime.session.offer import (
     configuration_of,
@@ -29,9 +32,9 @@ from signaling.realtime.session.offer import (
     read_sdp,
     read_secret_request,
 )
-from signaling.realtime.session.settings import session_json
+from signaling.realtime.session.settings import SessionConfiguration, session_json
 from signaling.realtime.transports.sideband import serve_sideband
-from signaling.realtime.transports.webrtc import RealtimeCalls
+from signaling.realtime.transports.webrtc import CallLine, RealtimeCalls
 from signaling.realtime.transports.websocket import serve
 
 
@@ -68,14 +71,7 @@ class RealtimeDoor:
         self.secrets = secrets
         self._settings = settings = settings or RealtimeSettings()
         self._sessions, self._metrics, self._home = sessions, metrics, home
-        self.calls = RealtimeCalls(
-            sessions,
-            metrics,
-            guard,
-            home=home,
-            peer=settings.peer,
-            idle_timeout_s=settings.call_idle_timeout_s,
-        )
+        self.calls = RealtimeCalls[RealtimeConnection](sessions, metrics, guard, peer=settings.peer)
 
     async def run(self) -> None:
         await self.calls.run()
@@ -117,7 +113,8 @@ class RealtimeDoor:
         configuration = replace(offer.configuration, is_beta=is_beta(request.headers))
         # A caller that hangs up before the answer never learns the id to end the call, so the call
         # ends with the request.
-        call_id, answer = await while_connected(request, self.calls.start(offer.sdp, configuration))
+        starting = self._start(offer.sdp, configuration)
+        call_id, answer = await while_connected(request, starting)
         return _answered(call_id, answer)
 
     async def legacy_call(self, request: aioweb.Request) -> aioweb.Response:
@@ -126,7 +123,7 @@ class RealtimeDoor:
         configuration = configuration_of(
             request.query, self._initial_settings, client_secret=self._client_secret(request)
         )
-        starting = self.calls.start(sdp, replace(configuration, is_beta=True))
+        starting = self._start(sdp, replace(configuration, is_beta=True))
         call_id, answer = await while_connected(request, starting)
         return _answered(call_id, answer)
 
@@ -139,6 +136,25 @@ class RealtimeDoor:
         """Ends a call; answers when everything is freed."""
         await self.calls.hang_up(request.match_info["call_id"])
         return aioweb.Response(status=HTTPStatus.OK)
+
+    def _start(
+        self, sdp: str, configuration: SessionConfiguration
+    ) -> Coroutine[Any, Any, tuple[str, str]]:
+        """Starts a call with events of the Realtime API; returns its id and the SDP answer."""
+
+        def connect(line: CallLine) -> RealtimeConnection:
+            return RealtimeConnection(
+                line.session,
+                configuration,
+                line.send,
+                self._metrics,
+                transport="webrtc",
+                idle_timeout_s=self._settings.call_idle_timeout_s,
+                home=self._home,
+                max_event_bytes=line.max_event_bytes,
+            )
+
+        return self.calls.start(sdp, configuration, connect)
 
     async def _mint_flat(
         self, request: aioweb.Request, *, is_transcription: bool

@@ -2,9 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from core.audio import AudioFrame
+from core.connection_stats import ConnectionStats
 from core.errors import Conflict, EarshotError, NotFound, OverloadedError, RequestError
 from core.ids import new_id
 from core.named_key import CALLER_KEY, reaches
@@ -14,9 +18,8 @@ from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.playout.playout import PACED_RATE_HZ
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.tools.home import Home
 from signaling.call_stats import quality_reports
-from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.connection import DisconnectReason
 from signaling.realtime.protocol.validation import params_below
 from signaling.realtime.session.settings import SessionConfiguration
 
@@ -37,24 +40,69 @@ RETRY_AFTER_S = 5
 "`Retry-After` for a refused caller, in seconds."
 
 
-class RealtimeCalls:
-    """All calls of the server. `run` owns their tasks; cancelling it ends them all."""
+class CallConnection(Protocol):
+    """Connection of a call's client to its session, in one dialect of the events."""
+
+    async def run(self) -> DisconnectReason:
+        """Sends events until the session ends."""
+        ...
+
+    async def receive(self, text: str) -> None:
+        """Applies one event of the client."""
+        ...
+
+    async def refuse_binary(self) -> None:
+        """Answers a binary message with an error."""
+        ...
+
+    async def send_quality(self, quality: ConnectionStats) -> None:
+        """Sends the connection's quality, if the client asked for it."""
+        ...
+
+    async def send_flood_error(self, unread: int) -> None:
+        """Sends the last event of a client that sends too fast."""
+        ...
+
+    def close(self, end: DisconnectReason = DisconnectReason.CLIENT) -> None:
+        """Asks `run` to end."""
+        ...
+
+    def pull(self) -> AudioFrame | None:
+        """Returns the next 20 ms of sound."""
+        ...
+
+    def feed(self, frame: AudioFrame) -> None:
+        """Takes audio of the microphone."""
+        ...
+
+
+ConnectionT = TypeVar("ConnectionT", bound=CallConnection)
+
+
+@dataclass(frozen=True, slots=True)
+class CallLine:
+    """What a new call gives its connection."""
+
+    call_id: str
+    session: Session
+    send: Callable[[str], Awaitable[None]]
+    max_event_bytes: int | None
+    "Largest text that the client's data channel takes; None: no limit."
+
+
+Connect: TypeAlias = Callable[[CallLine], ConnectionT]
+"Makes the connection of a call. May raise RequestError."
+
+
+class RealtimeCalls(Generic[ConnectionT]):
+    """All calls of one door. `run` owns their tasks; cancelling it ends them all."""
 
     def __init__(
-        self,
-        sessions: Sessions,
-        metrics: Metrics,
-        guard: WorkGuard,
-        *,
-        home: Home | None,
-        peer: PeerSettings,
-        idle_timeout_s: float,
+        self, sessions: Sessions, metrics: Metrics, guard: WorkGuard, *, peer: PeerSettings
     ) -> None:
         self._sessions, self._metrics, self._guard = sessions, metrics, guard
-        self._home = home
         self._peer_settings = peer
-        self._idle_timeout_s = idle_timeout_s
-        self._calls: dict[str, RealtimeCall] = {}
+        self._calls: dict[str, RealtimeCall[ConnectionT]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -71,7 +119,12 @@ class RealtimeCalls:
         finally:
             self._tasks = None
 
-    async def start(self, offer_sdp: str, configuration: SessionConfiguration) -> tuple[str, str]:
+    async def start(
+        self,
+        offer_sdp: str,
+        configuration: SessionConfiguration,
+        connect: Connect[ConnectionT],
+    ) -> tuple[str, str]:
         """Starts a call; returns its id and the SDP answer. The session is opened before the
         answer, so that a full server and wrong settings are errors of this request. Raises
         OverloadedError or RequestError."""
@@ -81,7 +134,7 @@ class RealtimeCalls:
                 retry_after_s=RETRY_AFTER_S,
                 code="draining",
             )
-        call = RealtimeCall(self._sessions, self._metrics, self._home, self._peer_settings)
+        call = RealtimeCall(self._sessions, self._metrics, connect, self._peer_settings)
         work = self._guard(self._run(call, offer_sdp, configuration), call.id)
         self._tasks.create_task(work, name=call.id)
         return call.id, await call.answered
@@ -92,7 +145,7 @@ class RealtimeCalls:
         call.hang_up()
         await call.ended.wait()
 
-    def connection(self, call_id: str) -> RealtimeConnection:
+    def connection(self, call_id: str) -> ConnectionT:
         """Returns the connection of a call that was answered. Raises NotFound."""
         call = self._find(call_id)
         if call.connection is None:
@@ -107,31 +160,34 @@ class RealtimeCalls:
             code="call_already_answered",
         )
 
-    def _find(self, call_id: str) -> "RealtimeCall":
+    def _find(self, call_id: str) -> "RealtimeCall[ConnectionT]":
         call = self._calls.get(call_id)
         if call is None or not reaches(call.opener):
             raise NotFound("There is no such call, or it has ended.", code="call_not_found")
         return call
 
     async def _run(
-        self, call: "RealtimeCall", offer_sdp: str, configuration: SessionConfiguration
+        self,
+        call: "RealtimeCall[ConnectionT]",
+        offer_sdp: str,
+        configuration: SessionConfiguration,
     ) -> None:
         self._calls[call.id] = call
         try:
-            await call.run(offer_sdp, configuration, self._idle_timeout_s)
+            await call.run(offer_sdp, configuration)
         finally:
             del self._calls[call.id]
             call.ended.set()
 
 
-class RealtimeCall:
+class RealtimeCall(Generic[ConnectionT]):
     """One call. It must be created in a running event loop."""
 
     def __init__(
         self,
         sessions: Sessions,
         metrics: Metrics,
-        home: Home | None,
+        connect: Connect[ConnectionT],
         peer_settings: PeerSettings,
     ) -> None:
         self.id = new_id("rtc")
@@ -140,9 +196,9 @@ class RealtimeCall:
         self.ended = asyncio.Event()
         self.opener = CALLER_KEY.get()
         "Named key of the caller."
-        self._sessions, self._metrics, self._home = sessions, metrics, home
+        self._sessions, self._metrics, self._connect = sessions, metrics, connect
         self._peer_settings = peer_settings
-        self.connection: RealtimeConnection | None = None
+        self.connection: ConnectionT | None = None
         self._peer: Peer | None = None
         self._opened = asyncio.Event()
         self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD_EVENTS)
@@ -152,9 +208,7 @@ class RealtimeCall:
         if self._peer is not None:
             self._peer.stop()
 
-    async def run(
-        self, offer_sdp: str, configuration: SessionConfiguration, idle_timeout_s: float
-    ) -> None:
+    async def run(self, offer_sdp: str, configuration: SessionConfiguration) -> None:
         """Serves the call until the peer is gone or the session has ended; everything is freed
         then."""
         refusal: EarshotError | None = None
@@ -168,7 +222,7 @@ class RealtimeCall:
             async with AsyncExitStack() as stack:
                 with params_below("session"):
                     session = await stack.enter_async_context(opened)
-                refusal = await self._answer(session, offer_sdp, configuration, idle_timeout_s)
+                refusal = await self._answer(session, offer_sdp)
         except EarshotError as error:
             if self.answered.done():
                 raise
@@ -178,19 +232,13 @@ class RealtimeCall:
                 unknown = EarshotError("the call could not be set up")
                 self.answered.set_exception(refusal or unknown)
 
-    async def _answer(
-        self,
-        session: Session,
-        offer_sdp: str,
-        configuration: SessionConfiguration,
-        idle_timeout_s: float,
-    ) -> EarshotError | None:
+    async def _answer(self, session: Session, offer_sdp: str) -> EarshotError | None:
         """Serves the whole call; returns an error if the offer cannot be answered."""
         peer = self._peer = Peer(
             PeerCallbacks(
-                pull=session.pull,
+                pull=self._pull,
                 next_sound_event=lambda: session.next_sound_event,
-                on_frame=session.feed,
+                on_frame=self._feed,
                 on_message=self._unread.put,
                 on_open=self._opened.set,
             ),
@@ -204,16 +252,8 @@ class RealtimeCall:
             await peer.close()
             return None
         try:
-            connection = RealtimeConnection(
-                session,
-                configuration,
-                self._send,
-                self._metrics,
-                transport="webrtc",
-                idle_timeout_s=idle_timeout_s,
-                home=self._home,
-                max_event_bytes=peer.max_text_bytes,
-            )
+            line = CallLine(self.id, session, self._send, peer.max_text_bytes)
+            connection = self._connect(line)
         except RequestError as error:
             await peer.close()
             return error
@@ -222,7 +262,7 @@ class RealtimeCall:
         await self._run_peer(peer, connection)
         return None
 
-    async def _run_peer(self, peer: Peer, connection: RealtimeConnection) -> None:
+    async def _run_peer(self, peer: Peer, connection: ConnectionT) -> None:
         """Runs the peer until it ends, with the events and the quality reports at the same time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._serve_events(peer, connection, tasks), name=f"{self.id}-events")
@@ -236,13 +276,13 @@ class RealtimeCall:
             self._unread.close()
             meter.cancel()
 
-    async def _measure(self, peer: Peer, connection: RealtimeConnection) -> None:
+    async def _measure(self, peer: Peer, connection: ConnectionT) -> None:
         async with aclosing(quality_reports(peer.meter(), self._metrics)) as qualities:
             async for quality in qualities:
                 await connection.send_quality(quality)
 
     async def _serve_events(
-        self, peer: Peer, connection: RealtimeConnection, tasks: asyncio.TaskGroup
+        self, peer: Peer, connection: ConnectionT, tasks: asyncio.TaskGroup
     ) -> None:
         """Handles events from the open channel to the end of the session, which ends the call."""
         try:
@@ -259,7 +299,7 @@ class RealtimeCall:
             await asyncio.sleep(LINGER_S)
         peer.stop()
 
-    async def _read(self, peer: Peer, connection: RealtimeConnection) -> None:
+    async def _read(self, peer: Peer, connection: ConnectionT) -> None:
         """Gives the client's events to the connection. Ends the call if they come too fast."""
         async for message in self._unread:
             if isinstance(message, str):
@@ -271,6 +311,13 @@ class RealtimeCall:
             await connection.send_flood_error(MAX_UNREAD_EVENTS)
             await asyncio.sleep(LINGER_S)
             peer.stop(CloseReason.LAGGING)
+
+    def _pull(self) -> AudioFrame | None:
+        return None if self.connection is None else self.connection.pull()
+
+    def _feed(self, frame: AudioFrame) -> None:
+        if self.connection is not None:
+            self.connection.feed(frame)
 
     async def _send(self, text: str) -> None:
         """Queues a text without blocking. The peer itself ends if its client is too slow."""

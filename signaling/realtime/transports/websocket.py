@@ -26,8 +26,9 @@ from signaling.realtime.transports.event_socket import TOO_SLOW, EventSocket, ab
 
 logger = logging.getLogger(__name__)
 
-_CLOSE: Mapping[DisconnectReason, tuple[int, bytes]] = {
+CLOSE_CODES: Mapping[DisconnectReason, tuple[int, bytes]] = {
     DisconnectReason.CLIENT: (WSCloseCode.OK, b""),
+    DisconnectReason.CLOSED: (WSCloseCode.OK, b""),
     DisconnectReason.IDLE: (WSCloseCode.OK, b"idle"),
     DisconnectReason.EXPIRED: (WSCloseCode.POLICY_VIOLATION, b"the client secret expired"),
     DisconnectReason.LAGGING: TOO_SLOW,
@@ -93,7 +94,7 @@ async def _converse(
         pings = tasks.create_task(_send_pings(round_trip, connection), name=f"quality-{session.id}")
         end = await connection.run()
         pings.cancel()
-        code, reason = _CLOSE[end]
+        code, reason = CLOSE_CODES[end]
         await ws.close(code=code, message=reason, drain=end is not DisconnectReason.LAGGING)
     return end
 

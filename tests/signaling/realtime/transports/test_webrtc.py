@@ -130,7 +130,7 @@ def test_an_offer_whose_sender_left_is_given_up() -> None:
         offer = await caller.peer.offer()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
-                await server.door.calls.start(offer, SessionConfiguration())
+                await server.door._start(offer, SessionConfiguration())
         await server.all_left()
         await caller.peer.close()
 
