@@ -60,6 +60,8 @@ from server.models.routes import FolderRemoval, ModelsDoor, model_routes
 from server.version import product_version
 from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice_servers import IceDoor, ice_routes
+from signaling.live.door import LiveDoor
+from signaling.live.routes import routes as live_routes
 from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.routes import routes as realtime_routes
@@ -195,7 +197,7 @@ def open_doors(
     named_keys = backend.devices.named_keys
     # The sessions end first: what a client secret of the key has opened is one of them.
     named_keys.on_revoked += [backend.sessions.end_all_of, secrets.forget_made_by]
-    realtime = _realtime_door(backend, peer_settings, secrets)
+    realtime, live = _realtime_doors(backend, peer_settings, secrets)
     whip = _whip_door(backend, peer_settings)
     models_dir = Path(config.paths.models_dir).expanduser().absolute()
     pulls = ModelPulls(
@@ -215,6 +217,7 @@ def open_doors(
         routes=(
             *_page_routes(backend),
             *realtime_routes(realtime),
+            *live_routes(live),
             *ice_routes(IceDoor(ice), secrets.check),
             *whip_routes(whip),
             *device_routes(devices),
@@ -236,6 +239,7 @@ def open_doors(
         kserve=kserve,
         background={
             "calls": realtime.run,
+            "live-calls": live.run,
             "devices": devices.run,
             "downloads": pulls.run,
             "files": backend.decoder.run,
@@ -443,22 +447,28 @@ def _kserve_doors(backend: Backend) -> KserveDoors:
     return KserveDoors(service, settings, sequences)
 
 
-def _realtime_door(
+def _page_routes(backend: Backend) -> tuple[Route, ...]:
+    report = partial(_engines_report, backend)
+    return page_routes(PageDoor(backend.home, backend.home_controls, report))
+
+
+def _realtime_doors(
     backend: Backend, peer: PeerSettings, secrets: ClientSecretStore
-) -> RealtimeDoor:
-    metrics = backend.session_services.metrics
-    return RealtimeDoor(
-        backend.sessions,
-        metrics,
-        ErrorBoundary(metrics),
-        home=backend.home,
-        secrets=secrets,
-        settings=RealtimeSettings(
-            idle_timeout_s=backend.config.server.idle_timeout_s,
-            initial_settings=backend.initial_settings,
-            peer=peer,
-        ),
+) -> tuple[RealtimeDoor, LiveDoor]:
+    """Returns the doors for OpenAI's two protocols of live sessions. The same settings hold."""
+    services, sessions = backend.session_services, backend.sessions
+    metrics, clock = services.metrics, services.clock
+    guard = ErrorBoundary(metrics)
+    settings = RealtimeSettings(
+        idle_timeout_s=backend.config.server.idle_timeout_s,
+        initial_settings=backend.initial_settings,
+        peer=peer,
     )
+    realtime = RealtimeDoor(
+        sessions, metrics, guard, home=backend.home, secrets=secrets, settings=settings
+    )
+    live = LiveDoor(sessions, metrics, guard, clock, secrets=secrets, settings=settings)
+    return realtime, live
 
 
 def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder]) -> DevicesDoor:

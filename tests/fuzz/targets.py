@@ -11,6 +11,7 @@ from tests.fuzz import (
     images,
     ingrain,
     kserve,
+    live,
     llama_cpp,
     mcp_server,
     names,
@@ -31,7 +32,7 @@ TARGETS = tuple(
         for module in (
             *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
             *(files, streams, ingrain, llama_cpp, kserve, images, ollama, ssml, mcp_server),
-            telephone,
+            *(telephone, live),
         )
     )
 )

@@ -1,4 +1,4 @@
-"""The Realtime API behind the real error handling, with real sessions and scripted engines."""
+"""The Realtime API and GPT-Live behind the real error handling, with scripted engines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,11 +12,13 @@ from pipeline.session.sessions import Sessions
 from pipeline.tools.home import Home
 from server.http.auth import AccessGate
 from server.runtime.metrics import PrometheusMetrics
+from signaling.live.door import LiveDoor
+from signaling.live.routes import routes as live_routes
 from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.routes import routes
 from tests.loop import LoopbackClockLoop, run_virtual
-from tests.pipeline.fakes import World
+from tests.pipeline.fakes import LoopClock, World
 from tests.server.http.harness import serving
 
 DEADLINE_S = 30
@@ -27,6 +29,7 @@ DEADLINE_S = 30
 class Server:
     client: ClientSession
     door: RealtimeDoor
+    live: LiveDoor
     sessions: Sessions
     world: World
     edge_metrics: PrometheusMetrics
@@ -71,13 +74,23 @@ async def running(setup: Setup | None = None) -> AsyncIterator[Server]:
         settings=setup.settings,
         secrets=setup.secrets,
     )
+    live = LiveDoor(
+        sessions,
+        world.metrics,
+        setup.guard,
+        LoopClock(),
+        settings=setup.settings,
+        secrets=setup.secrets,
+    )
     async with asyncio.TaskGroup() as tasks:
-        calls = tasks.create_task(door.run())
+        calls = [tasks.create_task(door.run()), tasks.create_task(live.run())]
         metrics = PrometheusMetrics()
-        async with serving(routes(door), gate=setup.gate, metrics=metrics) as client:
-            yield Server(client, door, sessions, world, metrics)
-        calls.cancel()
-    assert (sessions.count, door.calls.count) == (0, 0)
+        doors = (*routes(door), *live_routes(live))
+        async with serving(doors, gate=setup.gate, metrics=metrics) as client:
+            yield Server(client, door, live, sessions, world, metrics)
+        for running_calls in calls:
+            running_calls.cancel()
+    assert (sessions.count, door.calls.count, live.calls.count) == (0, 0, 0)
 
 
 def against(scene: Callable[[Server], Awaitable[Any]], setup: Setup | None = None) -> None:

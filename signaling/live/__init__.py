@@ -1,0 +1,1 @@
+"""GPT-Live: OpenAI's protocol in which the server owns the turns, with the sessions of Realtime."""
