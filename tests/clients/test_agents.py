@@ -50,6 +50,15 @@ def test_livekit_agents_work_with_our_server(python: Path, tmp_path: Path) -> No
     assert got["refused"] == "item_truncate_invalid_item_id"
 
 
+def test_livekits_gpt_live_works_with_our_server(python: Path, tmp_path: Path) -> None:
+    got = told(tmp_path, python, PROGRAMS / "livekit_live_client.py")
+    assert got["called"] == ["set_light", {"on": True}]
+    assert got["said"] == "One moment. It says on."
+    assert "light" in got["heard"][0].lower()
+    assert got["samples"] > RATE_HZ / 2
+    assert got["errors"] == []
+
+
 def test_pipecat_works_with_our_server(python: Path, tmp_path: Path) -> None:
     got = told(tmp_path, python, PROGRAMS / "pipecat_client.py")
     assert got["called"] == [{"on": True}] * 3
