@@ -447,11 +447,6 @@ def _kserve_doors(backend: Backend) -> KserveDoors:
     return KserveDoors(service, settings, sequences)
 
 
-def _page_routes(backend: Backend) -> tuple[Route, ...]:
-    report = partial(_engines_report, backend)
-    return page_routes(PageDoor(backend.home, backend.home_controls, report))
-
-
 def _realtime_doors(
     backend: Backend, peer: PeerSettings, secrets: ClientSecretStore
 ) -> tuple[RealtimeDoor, LiveDoor]:

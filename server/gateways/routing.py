@@ -40,7 +40,7 @@ the next request, KServe's sequences, MCP's sessions."""
 CONVERSATION_PATH = "/v1/conversations/"
 "Paths of one kept conversation."
 
-OPENING_PATHS = ("/v1/realtime", "/v1/realtime/calls", "/whip")
+OPENING_PATHS = ("/v1/realtime", "/v1/realtime/calls", "/v1/live/sessions", "/whip")
 "Paths that open a session. A gateway that is full passes them on to one that is not."
 
 

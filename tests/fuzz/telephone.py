@@ -6,9 +6,9 @@ from devices.telephone.audiosocket.framing import (
     MAX_PAYLOAD_BYTES,
     AudioSocketDecoder,
     AudioSocketMessage,
+    OtherMessage,
     PeerError,
     Slin,
-    OtherMessage,
     encode_message,
 )
 from tests.devices.telephone.vectors import ALL_BYTES, VECTORS

@@ -15,9 +15,9 @@ from devices.telephone.audiosocket.framing import (
     CallId,
     Dtmf,
     HangUp,
+    OtherMessage,
     PeerError,
     Slin,
-    OtherMessage,
     encode_message,
 )
 from devices.telephone.call import IDLE_S, LineKey, LineSound
