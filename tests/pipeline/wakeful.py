@@ -32,9 +32,10 @@ class LevelWake:
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         self._heard += len(pcm)
         peak = int(np.abs(pcm).max())
-        if peak in self._levels.values() and self._ended is None:
+        level = min(WORD_LEVEL, peak)  # a resampler overshoots
+        if level in self._levels.values() and self._ended is None:
             self._ended = self._heard
-            self._name = next(name for name, level in self._levels.items() if level == peak)
+            self._name = next(name for name, own in self._levels.items() if own == level)
         if self._ended is None or self._is_told or self._heard < self._ended + self._late:
             return ()
         self._is_told = True

@@ -37,7 +37,8 @@ from web.mcp.revisions import (
     session_revision,
 )
 from web.mcp.sessions import McpSession, McpSessions
-from web.mcp.tools import McpDoorSettings, OfferedTools
+from web.mcp.settings import McpDoorSettings
+from web.mcp.tools import OfferedTools
 
 LOOK_S = 5.0
 "Interval in which a subscriber's list of tools is compared with the last one."

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from core.errors import OverloadedError
@@ -14,6 +13,7 @@ from engines.base import ToolCall
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.tools.results import as_json
 from pipeline.tools.toolbox import Toolbox
+from web.mcp.settings import McpDoorSettings
 
 MAX_CALLS = 16
 """Most calls at the same time. Questions wait for people, so it is more than a house needs for its
@@ -24,20 +24,6 @@ RETRY_AFTER_S = 5
 CONVERSATION = "mcp"
 """Id of the conversation that all calls of a key belong to, so that one session can stop the timer
 that another one started."""
-
-
-@dataclass(frozen=True, slots=True)
-class McpDoorSettings:
-    """Settings of the MCP server."""
-
-    language: str
-    "Language of what tools say, ISO 639-1."
-    version: str
-    "Version of this server."
-    allow: frozenset[str] | None = None
-    "Names of the tools that are offered; None: all that the toolbox has."
-    area: str = ""
-    "Room that calls speak of if they name none, and in which their timers ring; empty: none."
 
 
 class OfferedTools:

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from server.config.types import Section
-from web.mcp.tools import McpDoorSettings
+from web.mcp.settings import McpDoorSettings
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=64)]
 

@@ -23,7 +23,8 @@ from web.mcp.door import McpDoor
 from web.mcp.revisions import CAPABILITIES_KEY, REVISION_KEY, STATELESS_REVISION
 from web.mcp.routes import mcp_routes
 from web.mcp.sessions import McpSessions
-from web.mcp.tools import McpDoorSettings, OfferedTools
+from web.mcp.settings import McpDoorSettings
+from web.mcp.tools import OfferedTools
 
 ANNA = NamedKey("key_1", "anna", ("talk",))
 BEN = NamedKey("key_2", "ben", ("talk",))

@@ -1,0 +1,17 @@
+"""Settings of the MCP server."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class McpDoorSettings:
+    """What the MCP server offers, and how."""
+
+    language: str
+    "Language of what tools say, ISO 639-1."
+    version: str
+    "Version of this server."
+    allow: frozenset[str] | None = None
+    "Names of the tools that are offered; None: all that the toolbox has."
+    area: str = ""
+    "Room that calls speak of if they name none, and in which their timers ring; empty: none."
