@@ -33,6 +33,7 @@ BUILT_IN_DOORS = (
     "ingrain",
     "keys",
     "kserve",
+    "live",
     "llama.cpp",
     "models",
     "ollama",
