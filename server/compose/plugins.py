@@ -35,6 +35,7 @@ BUILT_IN_DOORS = (
     "kserve",
     "live",
     "llama.cpp",
+    "mcp",
     "models",
     "ollama",
     "openai",

@@ -103,7 +103,7 @@ def test_the_door_is_in_the_openapi_document(server: Running) -> None:
         document = json.load(response)
     assert document["paths"]["/ask"]["post"]["tags"] == ["ask"]
     tags = {tag["name"] for tag in document["tags"]}
-    others = {"esphome", "ingrain", "telephone", "wyoming"}  # these have ports of their own
+    others = {"esphome", "ingrain", "mcp", "telephone", "wyoming"}  # off, or on ports of their own
     assert tags - {"ask"} == set(BUILT_IN_DOORS) - others
 
 
