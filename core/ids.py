@@ -15,7 +15,8 @@ _MARKED = re.compile(r"[a-z]+_(?P<gateway>[1-9][0-9]{0,8})x[0-9a-f]{24,64}")
 
 
 class _Mark:
-    """What the ids of this process say about it: empty, or the number of the gateway and an x."""
+    """Holds the part of new ids that names this process: the number of its gateway and an x. It is
+    empty where there is one process."""
 
     text = ""
 

@@ -71,7 +71,7 @@ class EspHomeServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SatelliteAbilities:
-    """What a device can do."""
+    """Abilities of a satellite, as it reported them when it was connected."""
 
     features: VoiceAssistantFeature
     player_key: int | None

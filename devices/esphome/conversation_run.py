@@ -69,7 +69,7 @@ what does not fit."""
 
 
 class DeviceLink(Protocol):
-    """What a run sends to its device. Nothing is raised when the device is gone."""
+    """The connection to a satellite, as a run uses it. No method raises when it is lost."""
 
     def send(self, events: Iterable[RunEvent]) -> None: ...
 

@@ -27,7 +27,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """What devices of a kind can be told, besides announcements."""
+    """Commands that devices of a kind carry out, besides announcements."""
 
     stops: bool = False
     has_volume: bool = False

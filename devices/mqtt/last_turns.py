@@ -1,5 +1,5 @@
-"""What the sessions of the server's owner and its devices told last: words, speakers, latency.
-Sessions of named keys belong to persons and are not among them."""
+"""Keeps the last turn of each device and of the server's owner: words, speaker, latency.
+Sessions of named keys belong to persons, so their turns are not kept."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is shown over MQTT, as frozen values, and the retained messages that show it."""
+"""Holds the state that MQTT shows as frozen values, and makes the retained messages of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class Snapshot:
     "Version of this server."
     sessions: int
     latency_ms: float | None
-    "As that of a device, for the last answer of any session."
+    "Time from the end of speech to the first sound of the last answer; None: there was none."
     devices: Sequence[DeviceState]
     people: Sequence[PersonState]
     "Empty where people are not published."

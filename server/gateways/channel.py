@@ -57,7 +57,7 @@ class GatewayPlace(Struct, frozen=True, tag=True):
 
 
 class GatewayRow(Struct, frozen=True):
-    """What all gateways know of one."""
+    """State of one gateway in the table that the parent sends to all."""
 
     number: int
     slot: int

@@ -73,7 +73,7 @@ OF_WEBSOCKET = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a gateway tells another about the request that it passes on."""
+    """Facts about a request that the gateway which passes it on adds to it, in one header."""
 
     hops: int
     "Number of times that the request was passed on."

@@ -46,7 +46,7 @@ OPENING_PATHS = ("/v1/realtime", "/v1/realtime/calls", "/v1/live/sessions", "/wh
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """What decides which gateway answers a request."""
+    """Properties of a request by which its gateway is chosen."""
 
     path: str
     call_id: str = ""

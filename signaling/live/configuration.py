@@ -64,7 +64,7 @@ class LiveConfiguration:
 
     @property
     def target(self) -> Literal["client", "responses"]:
-        """Who works on delegated tasks."""
+        """Side that works on delegated tasks: the client, or a model of the server."""
         return "client" if self.backend is None else "responses"
 
 

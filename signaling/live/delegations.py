@@ -29,7 +29,7 @@ COMMENTARY = "Tell the user now, in your own words: {content}"
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What an append does to the conversation."""
+    """An item that an append of the client adds to the conversation."""
 
     item: Item
     is_spoken: bool

@@ -63,7 +63,7 @@ class RpcRequest:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What the protocol itself wants to say; empty if it says nothing."""
+        """Fields of the protocol itself (`_meta`); empty if there are none."""
         meta = self.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 

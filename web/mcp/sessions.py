@@ -27,7 +27,7 @@ ID_BYTES = 24
 
 @dataclass(slots=True)
 class McpSession:
-    """What is known of a client between two requests."""
+    """A session of a client: its revision of the protocol, its running calls and its owner."""
 
     id: str
     owner_id: str

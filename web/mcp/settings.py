@@ -1,11 +1,11 @@
-"""Settings of the MCP server."""
+"""Settings of the MCP server. The configuration imports them without the server."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class McpDoorSettings:
-    """What the MCP server offers, and how."""
+    """Settings of the MCP server."""
 
     language: str
     "Language of what tools say, ISO 639-1."

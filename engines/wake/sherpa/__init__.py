@@ -42,7 +42,7 @@ class Phrase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A phrase with settings of its own."""
 
     phrase: Annotated[str, Meta(min_length=1, max_length=64)]
-    "As it is spoken."
+    "The words that a person says."
     tokens: str = ""
     "Tokens of the model, with spaces between them; empty: they are made from the phrase."
     threshold: Threshold | None = None

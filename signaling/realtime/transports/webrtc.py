@@ -81,7 +81,7 @@ ConnectionT = TypeVar("ConnectionT", bound=CallConnection)
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """What a new call gives its connection."""
+    """Parts of a new call that its connection needs."""
 
     call_id: str
     session: Session

@@ -1,4 +1,4 @@
-"""What the door finds out about a device, and what it sets there."""
+"""The door reads the abilities of a satellite and sets its wake word and volume."""
 
 import asyncio
 

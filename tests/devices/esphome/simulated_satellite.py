@@ -31,7 +31,7 @@ NAMES = {
 }
 PLAYER_KEY = 7
 CHUNK_SAMPLES = 1024
-"As linux-voice-assistant sends them; chips send 512."
+"Samples of a chunk of linux-voice-assistant; chips send 512."
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What is kept of the events of sessions."""
+"""The last turns of sessions are kept for MQTT, and nothing else of their events."""
 
 from core.events import (
     ItemDone,

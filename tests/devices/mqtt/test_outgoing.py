@@ -1,4 +1,4 @@
-"""What is sent to the broker: the newest of each topic, and removals."""
+"""The broker gets the newest message of each topic, and removals."""
 
 from devices.mqtt.outgoing import MAX_PASSING, OutgoingMessage, OutgoingMessages
 

@@ -47,6 +47,20 @@ def context(browser: Browser, stub: Stub) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
+def settings_page(browser: Browser, server: Stub) -> Iterator[Page]:
+    """The page of the test's own server, with its settings open. It may use the microphone."""
+    context = browser.new_context(
+        base_url=server.url, locale="en-GB", permissions=["microphone"], reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.on("pageerror", lambda error: pytest.fail(str(error)))
+    page.goto("/")
+    page.get_by_test_id("settings-open").click()
+    yield page
+    context.close()
+
+
+@pytest.fixture
 def page(context: BrowserContext) -> Page:
     """A new tab without the page. A script error or a blocked file fails the test."""
     page = context.new_page()

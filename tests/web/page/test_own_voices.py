@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web as aioweb
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from devices.registry.own_voices import OwnVoiceTable
 from media.files.upload_spool import UploadSpools
@@ -58,20 +58,10 @@ def server() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    context = browser.new_context(base_url=server.url, locale="en-GB", permissions=["microphone"])
-    page = context.new_page()
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
-    page.goto("/")
-    page.get_by_test_id("settings-open").click()
-    yield page
-    context.close()
-
-
 def test_a_voice_is_made_of_a_file_heard_and_deleted(
-    page: Page, server: Server, tmp_path: Path
+    settings_page: Page, server: Server, tmp_path: Path
 ) -> None:
+    page = settings_page
     own, note = page.get_by_test_id("own-voices"), page.get_by_test_id("own-note")
     own.locator("summary").click()
     expect(own).to_contain_text("a recording of 3 to 15 s")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web as aioweb
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from core.audio import ASR_RATE_HZ
 from media.files.decode import decode_file
@@ -92,17 +92,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    context = browser.new_context(base_url=server.url, locale="en-GB", permissions=["microphone"])
-    page = context.new_page()
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
-    page.goto("/")
-    page.get_by_test_id("settings-open").click()
-    yield page
-    context.close()
-
-
 def recorded(page: Page) -> None:
     """Records until the server has judged a part of the sound."""
     record, quality = page.get_by_test_id("person-record"), page.get_by_test_id("person-quality")
@@ -113,7 +102,10 @@ def recorded(page: Page) -> None:
     page.keyboard.press("Enter")
 
 
-def test_a_voice_is_learned_tried_renamed_and_forgotten(page: Page, server: Server) -> None:
+def test_a_voice_is_learned_tried_renamed_and_forgotten(
+    settings_page: Page, server: Server
+) -> None:
+    page = settings_page
     people = page.get_by_test_id("people")
     people.locator("summary").focus()
     page.keyboard.press("Enter")

@@ -3,6 +3,7 @@
 import { getJson, request } from "../server/api.js";
 import { h } from "../view/keyed.js";
 import { languageName, t } from "../words/translate.js";
+import { button, noteLine } from "./panel.js";
 import { samplePath } from "./voice_list.js";
 import { canRecord, VoiceTake } from "./voice_take.js";
 
@@ -70,7 +71,6 @@ export class OwnVoicesPanel {
     const own = this.#own;
     if (!own) return null;
     const rows = own.voices.map((voice) => this.#row(voice));
-    const note = this.#note;
     return h(
       "details",
       { key: "own-voices", class: "setting-group", "data-testid": "own-voices" },
@@ -82,17 +82,7 @@ export class OwnVoicesPanel {
         ...(rows.length ? rows : [h("li", { key: "none" }, t("people_none"))]),
       ),
       this.#recording ? this.#form(own, this.#recording) : this.#start(own),
-      h(
-        "p",
-        {
-          key: "note",
-          class: "model-result",
-          role: "status",
-          "data-bad": String(note?.isBad ?? false),
-          "data-testid": "own-note",
-        },
-        note?.text,
-      ),
+      noteLine(this.#note, "own-note"),
     );
   }
 
@@ -345,15 +335,3 @@ export class OwnVoicesPanel {
 
 /** @param {string} id @returns {HTMLInputElement} */
 const input = (id) => /** @type {HTMLInputElement} */ (document.getElementById(id));
-
-/**
- * @param {string} key of the button's text
- * @param {string} testid
- * @param {() => void} click
- */
-const button = (key, testid, click) =>
-  h(
-    "button",
-    { key: testid, type: "button", class: "quiet", "data-testid": testid, click },
-    t(key),
-  );

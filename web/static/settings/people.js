@@ -3,6 +3,7 @@
 import { getJson, request } from "../server/api.js";
 import { h } from "../view/keyed.js";
 import { t } from "../words/translate.js";
+import { button, noteLine } from "./panel.js";
 import { canRecord, VoiceTake } from "./voice_take.js";
 
 /**
@@ -65,7 +66,6 @@ export class PeoplePanel {
   panel() {
     if (!this.#people) return null;
     const rows = this.#people.map((person) => this.#row(person));
-    const note = this.#note;
     return h(
       "details",
       { key: "people", class: "setting-group", "data-testid": "people" },
@@ -77,17 +77,7 @@ export class PeoplePanel {
         ...(rows.length ? rows : [h("li", { key: "none" }, t("people_none"))]),
       ),
       this.#task ? this.#recording(this.#task) : this.#start(),
-      h(
-        "p",
-        {
-          key: "note",
-          class: "model-result",
-          role: "status",
-          "data-bad": String(note?.isBad ?? false),
-          "data-testid": "people-note",
-        },
-        note?.text,
-      ),
+      noteLine(this.#note, "people-note"),
     );
   }
 
@@ -336,15 +326,6 @@ function meters(quality) {
     h("span", { "data-enough": String(isEnough) }, t("people_quality", values)),
   );
 }
-
-/**
- * @param {string} key of the button's text
- * @param {string} testid
- * @param {() => void} click
- * @param {string} kind
- */
-const button = (key, testid, click, kind = "quiet") =>
-  h("button", { key, type: "button", class: kind, "data-testid": testid, click }, t(key));
 
 /** Returns the props of a field for a name. Enter would send the form around it. @param {() => void} enter */
 const nameField = (enter) => ({
