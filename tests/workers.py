@@ -15,6 +15,10 @@ _REAL_TIME_GROUP = "talkers"
 """These tests speak in real time and hardly use the processor. They take the longest of all groups,
 so a worker begins with them."""
 
+_USUAL, _LATE = 1, 2
+"""Ranks of files: those with processes, sockets or models, and those that need an installation of
+a file marked `long`."""
+
 _GROUP = re.compile(r'^pytestmark = .*\bmark\.xdist_group\("(\w+)"\)', flags=re.MULTILINE)
 
 
@@ -85,13 +89,24 @@ def put_long_files_first(items: list[pytest.Item]) -> None:
     """Sorts files by the time that one of their tests may take: real time, processes, many inputs,
     unit.
 
-    The last ones are short, so all workers end at about the same time.
+    The last ones are short, so all workers end at about the same time. Files marked `late` begin
+    after a third of those with processes: what they need is installed then, and the others still
+    share the cores with them.
     """
     ranks: dict[str, int] = {}
     for item in items:
-        file = item.nodeid.partition("::")[0]
-        ranks[file] = min(_rank(item), ranks.get(file, _rank(item)))
-    items.sort(key=lambda item: ranks[item.nodeid.partition("::")[0]])
+        ranks[_file(item)] = min(_rank(item), ranks.get(_file(item), _rank(item)))
+    usual = [file for file, rank in ranks.items() if rank == _USUAL]
+    early = set(usual[: len(usual) // 3])
+    items.sort(key=lambda item: (ranks[_file(item)], _file(item) not in early))
+    late = [item for item in items if ranks[_file(item)] == _LATE]
+    rest = [item for item in items if ranks[_file(item)] != _LATE]
+    start = sum(ranks[_file(item)] < _USUAL or _file(item) in early for item in rest)
+    items[:] = [*rest[:start], *late, *rest[start:]]
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _rank(item: pytest.Item) -> int:
@@ -101,5 +116,5 @@ def _rank(item: pytest.Item) -> int:
     if group and group.args == (_REAL_TIME_GROUP,):
         return 0
     if item.get_closest_marker("late"):
-        return 2
-    return {"": 1, "many": 3, "unit": 4}[tier(item)]
+        return _LATE
+    return {"": _USUAL, "many": 3, "unit": 4}[tier(item)]

@@ -6,13 +6,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.run_limits import SECOND_TRIES, UNIT_CPU_S, UNIT_S, too_flaky, too_slow
 from tests.shared import ROOT
 from tests.tiers import is_left_out, is_unit_file, shut_in
-from tests.workers import group_of
+from tests.workers import group_of, put_long_files_first
 
 pytestmark = pytest.mark.live
 
@@ -117,6 +118,26 @@ def test_the_files_of_a_group_go_to_one_worker(tmp_path: Path) -> None:
     workers = re.findall(r"\[(gw\d)\].* PASSED", done.stdout)
     assert len(workers) == 3, done.stdout + done.stderr
     assert len(set(workers)) == 1
+
+
+class _Listed:
+    """A collected test as far as the order needs it."""
+
+    def __init__(self, file: str, *markers: str) -> None:
+        self.nodeid = f"{file}::test_it"
+        self._markers = markers
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return getattr(pytest.mark, name).mark if name in self._markers else None
+
+
+def test_late_files_begin_after_a_third_of_the_usual_ones() -> None:
+    usual = [_Listed(name, "real") for name in ("b", "c", "d")]
+    tests = [_Listed("unit"), _Listed("late", "real", "late"), *usual]
+    tests += [_Listed("many", "many"), _Listed("long", "real", "long"), _Listed("b", "real")]
+    put_long_files_first(cast("list[pytest.Item]", tests))
+    order = [one.nodeid.partition("::")[0] for one in tests]
+    assert order == ["long", "b", "b", "late", "c", "d", "many", "unit"]
 
 
 @pytest.mark.parametrize(("workers", "files_after"), [(1, 3), (2, 0), (2, 3)])
