@@ -13,7 +13,7 @@ from pipeline.tools.skills.arguments import (
     text_schema,
     tool,
 )
-from pipeline.tools.skills.timers import Timer, Timers
+from pipeline.tools.skills.timers import Timer, Timers, is_of
 
 UNITS_S = {"hours": 3600, "minutes": 60, "seconds": 1}
 "Seconds of each unit."
@@ -22,7 +22,11 @@ MAX_UNITS = 86400
 
 
 class TimerTools:
-    """A ToolProvider that starts, cancels, changes, pauses and reports a conversation's timers."""
+    """A ToolProvider that starts, cancels, changes, pauses and reports a conversation's timers.
+
+    If the person who speaks is known, "the timer" is one that this person started, in whichever
+    conversation. The others' timers of the conversation count only if the person has none.
+    """
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -51,7 +55,9 @@ class TimerTools:
         if duration_s is None:
             raise ToolError("hours, minutes or seconds are required", param="minutes")
         name = read_text(arguments, "name")
-        timer = self._timers.start(context.conversation_id, context.language, duration_s, name)
+        timer = self._timers.start(
+            context.conversation_id, context.language, duration_s, name, context.speaker
+        )
         return self._outcome(timer)
 
     def _cancel(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
@@ -60,7 +66,7 @@ class TimerTools:
         return self._outcome(timer)
 
     def _cancel_all(self, arguments: Mapping[str, object], context: ToolContext) -> ToolOutcome:
-        timers = self._timers.of(context.conversation_id)
+        timers = self._timers.of(context.conversation_id, context.speaker)
         for timer in timers:
             self._timers.cancel(timer)
         return ToolOutcome({"canceled": len(timers)})
@@ -95,15 +101,17 @@ class TimerTools:
         return _single(found, arguments)
 
     def _selected(self, arguments: Mapping[str, object], context: ToolContext) -> list[Timer]:
-        """Returns the timers of the conversation that fit the name and the original duration."""
+        """Returns the timers that fit the name and the original duration: the person's own, or
+        without any those of the conversation."""
         name = read_text(arguments, "name").casefold()
         started_s = _duration_s(arguments, "start_")
-        return [
+        fitting = [
             timer
-            for timer in self._timers.of(context.conversation_id)
+            for timer in self._timers.of(context.conversation_id, context.speaker)
             if (not name or timer.name.casefold() == name)
             and (started_s is None or timer.duration_s == started_s)
         ]
+        return [timer for timer in fitting if is_of(timer, context.speaker)] or fitting
 
     def _outcome(self, timer: Timer) -> ToolOutcome:
         return ToolOutcome({"timer": self._fields(timer)})

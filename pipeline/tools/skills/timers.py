@@ -9,6 +9,7 @@ from typing import Literal
 from core.errors import EarshotError
 from core.ids import new_id
 from core.ports import Announcer, Clock
+from core.speakers import SpeakerMatch
 from pipeline.tools.home import Home, TimerState
 from pipeline.tools.skills.arguments import ToolError
 
@@ -53,6 +54,8 @@ class Timer:
     paused_s: float | None = None
     "Time left while it is paused; None: it is not paused."
     is_ringing: bool = False
+    speaker: SpeakerMatch | None = None
+    "Person who started it, by the voice; None: a guest or written words."
 
     def remaining_s(self, now: float) -> float:
         """Returns the time left in seconds. now: monotonic seconds."""
@@ -78,9 +81,16 @@ class Timers:
         now = self._clock.now()
         return tuple(_state(timer, now) for timer in self._timers.values())
 
-    def of(self, conversation_id: str) -> tuple[Timer, ...]:
-        """Returns the timers of a conversation, the oldest first."""
-        return tuple(t for t in self._timers.values() if t.conversation_id == conversation_id)
+    def of(self, conversation_id: str, speaker: SpeakerMatch | None = None) -> tuple[Timer, ...]:
+        """Returns the timers of a conversation, the oldest first.
+
+        speaker: the person's timers of other conversations are included, too.
+        """
+        return tuple(
+            timer
+            for timer in self._timers.values()
+            if timer.conversation_id == conversation_id or is_of(timer, speaker)
+        )
 
     def get(self, timer_id: str) -> Timer | None:
         """Returns the timer with this id, of any conversation."""
@@ -90,10 +100,18 @@ class Timers:
         """Returns the time left in seconds."""
         return timer.remaining_s(self._clock.now())
 
-    def start(self, conversation_id: str, language: str, duration_s: float, name: str) -> Timer:
+    def start(
+        self,
+        conversation_id: str,
+        language: str,
+        duration_s: float,
+        name: str,
+        speaker: SpeakerMatch | None = None,
+    ) -> Timer:
         """Starts a timer.
 
-        language: ISO 639-1 code of its announcement. name: its name, or empty.
+        language: ISO 639-1 code of its announcement. name: its name, or empty. speaker: the person
+        who asks; the announcement says the person's name.
         Raises ToolError too_many_timers, bad_duration.
         """
         if len(self.of(conversation_id)) >= MAX_TIMERS_PER_CONVERSATION:
@@ -108,6 +126,7 @@ class Timers:
             name=name[:MAX_NAME_CHARS],
             duration_s=duration_s,
             ends_at=self._clock.now() + duration_s,
+            speaker=speaker,
         )
         self._put(timer)
         return timer
@@ -171,8 +190,7 @@ class Timers:
 
     async def _ring(self, timer: Timer) -> None:
         """Announces the timer until a client plays it, for at most RING_S."""
-        texts = ANNOUNCEMENTS.get(timer.language, ANNOUNCEMENTS["en"])
-        text = texts[1].format(name=timer.name) if timer.name else texts[0]
+        text = _announcement(timer)
         try:
             async with asyncio.timeout(RING_S):
                 while timer.id in self._timers:
@@ -197,6 +215,19 @@ class Timers:
     def _wake(self) -> None:
         self._changed.set()
         self._home.touch()
+
+
+def is_of(timer: Timer, speaker: SpeakerMatch | None) -> bool:
+    """Whether this person started the timer. speaker: None for a guest, who owns no timer."""
+    return speaker is not None and timer.speaker is not None and timer.speaker.id == speaker.id
+
+
+def _announcement(timer: Timer) -> str:
+    texts = ANNOUNCEMENTS.get(timer.language, ANNOUNCEMENTS["en"])
+    text = texts[1].format(name=timer.name) if timer.name else texts[0]
+    if timer.speaker is None:
+        return text
+    return f"{timer.speaker.name}, {text[0].lower()}{text[1:]}"
 
 
 def _is_waiting(timer: Timer) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from core.ports import ToolContext, ToolOutcome
+from core.speakers import SpeakerMatch
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import Timers, TimerTools
 from pipeline.tools.skills.timers import MAX_TIMERS_PER_CONVERSATION, RING_S
@@ -25,8 +26,11 @@ class Kitchen:
     listener: Listener
     language: str = "en"
 
+    speaker: SpeakerMatch | None = None
+    "Person who speaks; None: a guest."
+
     async def do(self, tool: str, conversation: str = "conv_1", /, **arguments: Any) -> ToolOutcome:
-        context = ToolContext(conversation, self.language)
+        context = ToolContext(conversation, self.language, speaker=self.speaker)
         return await TimerTools(self.timers).call(tool, arguments, context)
 
     def shown(self) -> list[tuple[str, float, str]]:
@@ -99,6 +103,46 @@ def test_several_timers_ring_in_their_conversations_and_in_order() -> None:
         (15.0, "conv_a", "Your timer is done."),
         (30.0, "conv_a", "Your tea timer is done."),
     ]
+
+
+ANNA, BEN = SpeakerMatch("spk_a", "Anna", 0.9), SpeakerMatch("spk_b", "Ben", 0.9)
+
+
+def test_the_timer_is_that_of_the_person_who_speaks() -> None:
+    async def scene(kitchen: Kitchen) -> None:
+        for speaker, minutes in ((ANNA, 5), (BEN, 10), (None, 15)):
+            kitchen.speaker = speaker
+            await kitchen.do("HassStartTimer", minutes=minutes)
+        kitchen.speaker = None
+        assert (await kitchen.do("HassCancelTimer")).error == "multiple_timers_matched"
+        kitchen.speaker = BEN
+        (left,) = (await kitchen.do("HassTimerStatus")).data["timers"]
+        assert left["remaining_s"] == 600
+        assert (await kitchen.do("HassTimerStatus", start_minutes=5)).data["timers"] != []
+        kitchen.speaker = ANNA
+        assert (await kitchen.do("HassCancelTimer", "conv_bedroom")).error is None
+        assert (await kitchen.do("HassTimerStatus", "conv_bedroom")).data["timers"] == []
+        assert len((await kitchen.do("HassTimerStatus")).data["timers"]) == 2
+        assert (await kitchen.do("HassCancelAllTimers")).data["canceled"] == 2
+
+    in_kitchen(scene)
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "text"),
+    [
+        ("en", "tea", "Anna, your tea timer is done."),
+        ("de", "", "Anna, dein Timer ist abgelaufen."),
+    ],
+)
+def test_a_timer_names_the_person_who_started_it(language: str, name: str, text: str) -> None:
+    async def scene(kitchen: Kitchen) -> None:
+        kitchen.speaker = ANNA
+        await kitchen.do("HassStartTimer", seconds=30, name=name)
+        await asyncio.sleep(31)
+
+    listener, _ = in_kitchen(scene, language=language)
+    assert listener.announcements == [(30.0, "conv_1", text)]
 
 
 def test_a_timer_rings_until_somebody_listens() -> None:
