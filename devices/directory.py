@@ -75,6 +75,9 @@ class PersonProfile(AnswerProfile):
 
     volume: int | None = None
     "Volume of the loudspeaker of a device that has one, 0 to 100."
+    follow_voice: bool = False
+    """Whether the server adds sure utterances of this person to the recordings of the voice, which
+    changes with the years."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ class PersonProfileEdit(AnswerProfileEdit, frozen=True, forbid_unknown_fields=Tr
     """Changes of the profile of a person."""
 
     volume: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET
+    follow_voice: bool | UnsetType = UNSET
 
 
 class SessionProfileEdit(AnswerProfileEdit, frozen=True, forbid_unknown_fields=True):

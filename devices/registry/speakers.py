@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from core.errors import Conflict, NotFound, RequestError, StorageError
 from core.ids import new_id
 from core.named_key import CALLER_KEY, NamedKey
 from core.ports import Clock
-from core.speakers import SpeakerProfile, VoiceVector, mean_vector
+from core.speakers import HeardVoice, SpeakerProfile, VoiceVector, mean_vector
 from devices.directory import PersonProfile
 from devices.registry.database import Database
 from devices.registry.kept_conversations import check_key
@@ -37,6 +37,13 @@ MAX_SPEAKERS = 50
 
 MAX_SAMPLES = 20
 "Most recordings of one person. More of them change the mean no longer."
+
+MAX_FOLLOWED = 5
+"""Most recordings of a person that the server added by itself. They are never more than those that
+the person taught, so that the voice cannot become that of somebody else."""
+
+FOLLOW_INTERVAL = timedelta(hours=6)
+"Least time between two of them: a voice changes in months."
 
 MIN_ENROLMENT_MS = 2000
 """Shortest speech from which a voice is learned. A vector of less is that of a few sounds rather
@@ -62,6 +69,8 @@ class VoiceSample:
     vector: VoiceVector = field(repr=False)
     speech_ms: int
     "Length of the speech in the recording."
+    is_followed: bool = False
+    "Whether the server added it by itself."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +83,17 @@ class EnrolledSpeaker:
     samples: tuple[VoiceSample, ...]
     "At least one."
     profile: PersonProfile
+    followed: datetime | None = None
+    "Time when the server last added a recording by itself."
 
-    def voice(self, model: str) -> SpeakerProfile | None:
-        """Returns the person's voice as this model hears it; None if it never heard it."""
-        vectors = [sample.vector for sample in self.samples if sample.model == model]
+    def voice(self, model: str, *, taught_only: bool = False) -> SpeakerProfile | None:
+        """Returns the person's voice as this model hears it; None if it never heard it.
+        `taught_only`: without the recordings that the server added by itself."""
+        vectors = [
+            sample.vector
+            for sample in self.samples
+            if sample.model == model and not (taught_only and sample.is_followed)
+        ]
         return SpeakerProfile(self.id, self.name, mean_vector(vectors)) if vectors else None
 
 
@@ -95,11 +111,14 @@ class EnrolledSpeakers:
         """Returns the number of people whom the sessions of a key know. `key`: see `profiles`."""
         return len(self._people.get(OWNER if key is None else key.id, ()))
 
-    def profiles(self, key: NamedKey | None, model: str) -> Sequence[SpeakerProfile]:
+    def profiles(
+        self, key: NamedKey | None, model: str, *, taught_only: bool = False
+    ) -> Sequence[SpeakerProfile]:
         """Returns the voices that the sessions of a key know, as `model` hears them. `key`: None
-        for the owner's key and for devices."""
+        for the owner's key and for devices. `taught_only`: without the recordings that the server
+        added by itself."""
         people = self._people.get(OWNER if key is None else key.id, ())
-        voices = (person.voice(model) for person in people)
+        voices = (person.voice(model, taught_only=taught_only) for person in people)
         return [voice for voice in voices if voice is not None]
 
     def apply_profile(self, speaker_id: str, settings: SessionSettings) -> SessionSettings:
@@ -112,11 +131,45 @@ class EnrolledSpeakers:
         return self._profile(speaker_id).volume
 
     def _profile(self, speaker_id: str) -> PersonProfile:
-        for people in self._people.values():
-            for person in people:
-                if person.id == speaker_id:
-                    return person.profile
-        return PersonProfile()
+        person = self._person(speaker_id)
+        return PersonProfile() if person is None else person.profile
+
+    def _person(self, speaker_id: str) -> EnrolledSpeaker | None:
+        everybody = (person for people in self._people.values() for person in people)
+        return next((person for person in everybody if person.id == speaker_id), None)
+
+    def wants_sample(self, speaker_id: str) -> bool:
+        """Returns whether the server follows the voice of this person, and a new recording is
+        due."""
+        person = self._person(speaker_id)
+        if person is None or not person.profile.follow_voice:
+            return False
+        return person.followed is None or self._clock.wall() >= person.followed + FOLLOW_INTERVAL
+
+    async def follow(self, speaker_id: str, voice: HeardVoice) -> None:
+        """Adds a recording to those of a person whose voice the server follows, in place of the
+        oldest such recording if there are as many as there may be. Does nothing if the person no
+        longer wants it. Raises StorageError."""
+        now = self._clock.wall()
+
+        def work(connection: Connection) -> None:
+            found = select(speakers).where(speakers.c.id == speaker_id).with_for_update()
+            row = connection.execute(found).one_or_none()
+            if row is None or not _profile(row).follow_voice:
+                return
+            sample = VoiceSample(voice.model, voice.vector, voice.speech_ms, is_followed=True)
+            connection.execute(insert(voice_samples).values(_row(speaker_id, sample, now)))
+            listed = select(voice_samples.c.id, voice_samples.c.is_followed).where(
+                voice_samples.c.speaker_id == speaker_id
+            )
+            rows = connection.execute(listed.order_by(voice_samples.c.added.desc())).all()
+            followed = [one.id for one in rows if one.is_followed]
+            most = min(MAX_FOLLOWED, len(rows) - len(followed))
+            connection.execute(delete(voice_samples).where(voice_samples.c.id.in_(followed[most:])))
+
+        await self._database.run(work)
+        await self.load()
+        logger.info("= a recording of a known voice was added: %s", speaker_id)
 
     def list_all(self) -> Sequence[EnrolledSpeaker]:
         """Returns the caller's people by name."""
@@ -142,8 +195,8 @@ class EnrolledSpeakers:
                 row = {"id": speaker_id, "owner": owner, "name": name, "created": now}
                 row["profile"] = {}
                 connection.execute(insert(speakers).values(row))
-            of_person = voice_samples.c.speaker_id == speaker_id
-            counted = select(func.count()).select_from(voice_samples).where(of_person)
+            taught = (voice_samples.c.speaker_id == speaker_id) & ~voice_samples.c.is_followed
+            counted = select(func.count()).select_from(voice_samples).where(taught)
             count = connection.execute(counted).scalar_one()
             if count >= MAX_SAMPLES:
                 raise Conflict(
@@ -243,14 +296,18 @@ def check_name(name: str) -> None:
 
 def _read_all(connection: Connection) -> Mapping[str, tuple[EnrolledSpeaker, ...]]:
     samples: dict[str, list[VoiceSample]] = {}
+    followed: dict[str, datetime] = {}
     for row in connection.execute(select(voice_samples).order_by(voice_samples.c.added)):
         vector = np.frombuffer(row.vector, "<f4").astype(np.float32)
-        sample = VoiceSample(row.model, vector, row.speech_ms)
+        sample = VoiceSample(row.model, vector, row.speech_ms, row.is_followed)
+        if row.is_followed:
+            followed[row.speaker_id] = row.added
         samples.setdefault(row.speaker_id, []).append(sample)
     people: dict[str, tuple[EnrolledSpeaker, ...]] = {}
     for row in connection.execute(select(speakers).order_by(speakers.c.name)):
         heard = tuple(samples.get(row.id, ()))
-        person = EnrolledSpeaker(row.id, row.name, row.created, heard, _profile(row))
+        profile, last = _profile(row), followed.get(row.id)
+        person = EnrolledSpeaker(row.id, row.name, row.created, heard, profile, last)
         people[row.owner] = (*people.get(row.owner, ()), person)
     return people
 
@@ -277,6 +334,7 @@ def _row(speaker_id: str, sample: VoiceSample, now: datetime) -> Mapping[str, ob
         "vector": sample.vector.astype("<f4").tobytes(),
         "speech_ms": sample.speech_ms,
         "added": now,
+        "is_followed": sample.is_followed,
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     Column,
     DateTime,
     Dialect,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -170,6 +172,8 @@ voice_samples = Table(
     Column("vector", LargeBinary, nullable=False),  # little-endian float32
     Column("speech_ms", Integer, nullable=False),
     Column("added", UtcDateTime, nullable=False),
+    # Was it added by the server, from an utterance of a person whose voice it follows?
+    Column("is_followed", Boolean, nullable=False, server_default=false()),
     Index("voice_samples_by_speaker", "speaker_id"),
 )
 

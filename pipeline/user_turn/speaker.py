@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
-from core.errors import EngineError, OverloadedError
+from core.errors import EngineError, OverloadedError, StorageError
 from core.events import SessionEvent, SpeakerRecognised
 from core.speakers import HeardVoice, SpeakerMatch
 from pipeline.conversation.conversation import Conversation
@@ -66,18 +66,20 @@ class SpeakerListener:
 
     def report(self, utterance: OpenUtterance) -> None:
         """Reports who spoke once it is known. The utterance is committed now."""
+        sound: Pcm | None = None
         if self._recognition is not None:
             # With what the utterance continues, which may be the words of a guest, and without the
             # silence at the end, which would leave its last part with too little speech.
             last = None if utterance.end is None else utterance.end - utterance.start
             pcm = utterance.record.audio.pcm(0)[:last]
             if len(pcm) <= ms_to_samples(MAX_CONFIRMED_MS, ASR_RATE_HZ):
+                sound = pcm
                 utterance.turn.confirm_voice = partial(self._confirm, self._recognition, pcm)
                 utterance.turn.hear_voice = partial(self._hear, self._recognition, pcm)
         if utterance.speaker_task is None:
             self.begin(utterance)  # push to talk, without a pause before the end
         if (task := utterance.speaker_task) is not None:
-            work = self._report(task, utterance.turn, utterance.stream.id)
+            work = self._report(task, utterance.turn, utterance.stream.id, sound)
             self._tasks.create_task(work, name=f"speaker-report-{utterance.stream.id}")
 
     async def _hear(self, recognition: SpeakerRecognition, pcm: Pcm) -> HeardVoice | None:
@@ -100,11 +102,22 @@ class SpeakerListener:
             logger.warning("! who speaks cannot be confirmed: %s", error)
             return None
 
-    async def _report(self, task: asyncio.Task[bool], turn: Turn, item_id: str) -> None:
+    async def _report(
+        self, task: asyncio.Task[bool], turn: Turn, item_id: str, sound: Pcm | None
+    ) -> None:
+        """Reports the speaker. sound: the utterance, which may be added to the person's voice;
+        None: it is too long for that."""
         await asyncio.wait([task])
-        if not task.cancelled() and task.result():
-            self._conversation.person_id = turn.speaker.id if turn.speaker else ""
-            self._emit(SpeakerRecognised(item_id, turn.speaker))
+        if task.cancelled() or not task.result():
+            return
+        self._conversation.person_id = turn.speaker.id if turn.speaker else ""
+        self._emit(SpeakerRecognised(item_id, turn.speaker))
+        if self._recognition is None or turn.speaker is None or sound is None:
+            return
+        try:
+            await self._recognition.follow(sound, self._key, turn.speaker.id)
+        except (EngineError, OverloadedError, StorageError) as error:
+            logger.warning("! a known voice cannot be followed: %s", error)
 
     async def _recognise(
         self, recognition: SpeakerRecognition, turn: Turn, pcm: Pcm, *, is_one_of: int

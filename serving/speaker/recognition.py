@@ -11,6 +11,7 @@ from core.errors import EngineMissing
 from core.named_key import NamedKey
 from core.speakers import (
     THRESHOLD,
+    HeardVoice,
     SpeakerMatch,
     SpeakerProfile,
     VoiceVector,
@@ -25,6 +26,10 @@ GUARD_PART_MS = 2000
 for a voice; in longer ones another person's words would be lost."""
 
 
+FOLLOWED_SPEECH_MS = 3000
+"Least speech of an utterance that is added to a voice. A vector of less is less sure."
+
+
 class VoiceDirectory(Protocol):
     """Knows the voices of people."""
 
@@ -32,9 +37,22 @@ class VoiceDirectory(Protocol):
         """Returns the number of people whose voices the sessions of a key know."""
         ...
 
-    def profiles(self, key: NamedKey | None, model: str) -> Sequence[SpeakerProfile]:
+    def profiles(
+        self, key: NamedKey | None, model: str, *, taught_only: bool = False
+    ) -> Sequence[SpeakerProfile]:
         """Returns the voices that the sessions of a key know, as `model` hears them. `key`: None
-        for the owner's key and for devices."""
+        for the owner's key and for devices. `taught_only`: without the recordings that the server
+        added by itself."""
+        ...
+
+    def wants_sample(self, speaker_id: str) -> bool:
+        """Returns whether the server follows the voice of this person, and a new recording is
+        due."""
+        ...
+
+    async def follow(self, speaker_id: str, voice: HeardVoice) -> None:
+        """Adds a recording to those of a person whose voice the server follows. Raises
+        StorageError."""
         ...
 
 
@@ -122,10 +140,34 @@ class SpeakerRecognition:
 
         `pcm`: 16 kHz. Raises EngineMissing if there is no model, EngineError, OverloadedError.
         """
-        heard = [await self.listen(part, SpeakerPriority.TURN) for part in guard_parts(pcm)]
+        return await self._confirm(pcm, key, SpeakerPriority.TURN, taught_only=False)
+
+    async def _confirm(
+        self, pcm: Pcm, key: NamedKey | None, priority: SpeakerPriority, *, taught_only: bool
+    ) -> SpeakerMatch | None:
+        heard = [await self.listen(part, priority) for part in guard_parts(pcm)]
         parts = [vector for _, result in heard if (vector := vector_of(result)) is not None]
-        profiles = self._voices.profiles(key, heard[0][0]) if heard else ()
+        if not parts:
+            return None
+        profiles = self._voices.profiles(key, heard[0][0], taught_only=taught_only)
         return confirmed_speaker(parts, profiles)
+
+    async def follow(self, pcm: Pcm, key: NamedKey | None, speaker_id: str) -> None:
+        """Adds the voice of an utterance to those of this person, if the person wants that, and all
+        of it surely is the voice that the person taught.
+
+        `pcm`: 16 kHz. Raises EngineMissing if there is no model, EngineError, OverloadedError,
+        StorageError.
+        """
+        if not self._voices.wants_sample(speaker_id):
+            return
+        model, result = await self.listen(pcm, SpeakerPriority.RECORDING)
+        vector, speech_ms = vector_of(result), result.quality.speech_ms
+        if vector is None or speech_ms < FOLLOWED_SPEECH_MS:
+            return
+        sure = await self._confirm(pcm, key, SpeakerPriority.RECORDING, taught_only=True)
+        if sure is not None and sure.id == speaker_id:
+            await self._voices.follow(speaker_id, HeardVoice(model, vector, speech_ms))
 
     def _usable_model(self) -> ServedSpeakerModel:
         model = self._model()

@@ -28,8 +28,10 @@ class ScriptedVoices(SpeakerRecognition):
         self.thresholds: list[float] = []
         self.confirmed: list[float] = []
         "Length of each sound that was compared for a guard, in seconds."
+        self.followed: list[tuple[str, float]] = []
+        "Person and length of each utterance that was offered to the person's voice, in seconds."
         self.held: list[bool] = []
-        self.is_broken = False
+        self.is_broken = self.is_broken_at_end = False
         self.vector = b"\0" * 4
 
     def count_people(self, key: NamedKey | None) -> int:
@@ -51,6 +53,11 @@ class ScriptedVoices(SpeakerRecognition):
         if self.is_broken:
             raise EngineCrashed("speaker", "ge2e", "broken on purpose")
         return self.match
+
+    async def follow(self, pcm: Pcm, key: NamedKey | None, speaker_id: str) -> None:
+        self.followed.append((speaker_id, len(pcm) / ASR_RATE_HZ))
+        if self.is_broken_at_end:
+            raise EngineCrashed("speaker", "ge2e", "broken on purpose")
 
     async def compare(
         self,

@@ -11,7 +11,7 @@ import pytest
 from core.audio import ASR_RATE_HZ
 from core.errors import EngineMissing
 from core.named_key import NamedKey
-from core.speakers import SpeakerProfile
+from core.speakers import HeardVoice, SpeakerProfile
 from engines.base.speaker import SpeakerItem
 from serving.registry import ModelRegistry
 from serving.speaker.model import SpeakerPriority, add_speaker_models
@@ -29,8 +29,16 @@ class NobodyKnown:
     def count_people(self, key: NamedKey | None) -> int:
         return 0
 
-    def profiles(self, key: NamedKey | None, model: str) -> Sequence[SpeakerProfile]:
+    def profiles(
+        self, key: NamedKey | None, model: str, *, taught_only: bool = False
+    ) -> Sequence[SpeakerProfile]:
         return ()
+
+    def wants_sample(self, speaker_id: str) -> bool:
+        return False
+
+    async def follow(self, speaker_id: str, voice: HeardVoice) -> None:
+        raise AssertionError(speaker_id)
 
 
 def _item(seconds: float) -> SpeakerItem:

@@ -11,6 +11,7 @@ PROFILE_OPTIONS = (
     ("speed", "N", "rate of speech, 0.25 to 1.5; 1 is normal"),
     ("volume", "N", "volume of a device's loudspeaker, 0 to 100"),
     ("instructions", "TEXT", "instructions for the assistant"),
+    ("follow_voice", "on|off", "add sure utterances to the recordings of the voice"),
 )
 "Field of a person's profile, value and description of its option."
 
@@ -41,7 +42,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     change = actions.add_parser("set", help=what, description=what)
     change.add_argument("person", metavar="PERSON", help="the person to change")
     for name, metavar, meaning in (("name", "NAME", "new name"), *PROFILE_OPTIONS):
-        change.add_argument(f"--{name}", metavar=metavar, help=meaning)
+        change.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=meaning)
     what = "let conversations learn voices for some minutes: say 'learn my voice'"
     allow = actions.add_parser("allow", help=what, description=what)
     allow.add_argument("--minutes", type=int, default=5, metavar="N", help="0 to 60; default: 5")

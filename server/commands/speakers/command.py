@@ -77,7 +77,7 @@ def _changes(options: argparse.Namespace) -> dict[str, object]:
     given = {name: text for name in names if (text := getattr(options, name)) is not None}
     profile = {name: profile_value(name, text) for name, text in given.items()}
     if not profile and options.name is None:
-        known = ", ".join(f"--{name}" for name in ("name", *names))
+        known = ", ".join(f"--{name.replace('_', '-')}" for name in ("name", *names))
         raise ConfigError(f"name at least one of {known}")
     return {"profile": profile, **({} if options.name is None else {"name": options.name})}
 

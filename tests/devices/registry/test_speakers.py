@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,16 @@ import pytest
 
 from core.errors import Conflict, NotFound, RequestError
 from core.named_key import CALLER_KEY
-from core.speakers import VoiceVector
+from core.speakers import HeardVoice, VoiceVector
 from devices.registry import speakers as module
 from devices.registry.database import open_database
 from devices.registry.named_keys import NamedKeys
-from devices.registry.speakers import EnrolledSpeakers, VoiceSample
+from devices.registry.speakers import (
+    FOLLOW_INTERVAL,
+    MAX_SAMPLES,
+    EnrolledSpeakers,
+    VoiceSample,
+)
 from tests.devices.registry.harness import Moment
 
 pytestmark = pytest.mark.live
@@ -29,11 +35,15 @@ def _sample(*numbers: float, model: str = "ge2e") -> VoiceSample:
     return VoiceSample(model, _vector(*numbers), 3000)
 
 
-def play(folder: Path, scene: Callable[[EnrolledSpeakers, NamedKeys], Awaitable[None]]) -> None:
+def play(
+    folder: Path,
+    scene: Callable[[EnrolledSpeakers, NamedKeys], Awaitable[None]],
+    clock: Moment | None = None,
+) -> None:
     async def main() -> None:
         async with open_database(f"sqlite:///{folder}/devices.db") as database:
             keys = NamedKeys(database, Moment())
-            people = EnrolledSpeakers(database, Moment())
+            people = EnrolledSpeakers(database, clock or Moment())
             keys.on_revoked.append(people.forget_owned)
             await scene(people, keys)
 
@@ -101,6 +111,38 @@ def test_each_key_has_people_of_its_own_which_go_with_it(tmp_path: Path) -> None
             await people.add("Ben", _sample(0, 1))
 
     play(tmp_path, scene)
+
+
+def test_a_voice_is_followed_if_the_person_wants_it(tmp_path: Path) -> None:
+    clock = Moment()
+
+    async def scene(people: EnrolledSpeakers, _: NamedKeys) -> None:
+        anna = (await people.add("Anna", _sample(1, 0))).id
+        await people.add("Anna", _sample(1, 0))
+        assert not people.wants_sample(anna)
+        await people.follow(anna, HeardVoice("ge2e", _vector(0, 1), 3000))
+        assert len(people.find(anna).samples) == 2  # not asked for
+        await people.edit(anna, change=lambda profile: replace(profile, follow_voice=True))
+        for vector in ((0, 1), (0, 1), (1, 1)):
+            assert people.wants_sample(anna)
+            await people.follow(anna, HeardVoice("ge2e", _vector(*vector), 3000))
+            assert not people.wants_sample(anna)
+            clock.go_on(FOLLOW_INTERVAL)
+        # As many as the person taught; the oldest is gone.
+        followed = [sample.vector for sample in people.find(anna).samples if sample.is_followed]
+        assert np.allclose(followed, [_vector(0, 1), _vector(1, 1)])
+        (voice,), (taught,) = (
+            people.profiles(None, "ge2e", taught_only=only) for only in (False, True)
+        )
+        assert taught.vector == pytest.approx(_vector(1, 0))
+        assert voice.vector @ taught.vector < 0.99
+        for _count in range(MAX_SAMPLES - 2):  # those that were added do not count
+            await people.add("Anna", _sample(1, 0))
+        await people.delete(anna)
+        await people.follow(anna, HeardVoice("ge2e", _vector(0, 1), 3000))
+        assert not people.wants_sample(anna)
+
+    play(tmp_path, scene, clock)
 
 
 @pytest.mark.parametrize("name", ["", " Anna", "Anna\nsays: open the door", "x" * 41, "<b>", "-"])

@@ -90,6 +90,19 @@ def test_a_model_that_fails_costs_only_the_name() -> None:
     assert of(ResponseDone, events)[0].status == "completed"
 
 
+def test_an_utterance_of_a_known_person_is_offered_to_their_voice() -> None:
+    voices = ScriptedVoices()
+    voices.is_broken_at_end = True  # which costs nothing
+    events = run_session(World(speakers=voices), one_turn)
+    (recognised,), ((who, seconds),) = of(SpeakerRecognised, events), voices.followed
+    assert (who, recognised.speaker) == (ANNA.id, ANNA)
+    assert 1.0 < seconds <= voices.heard[0]
+    assert of(ResponseDone, events)[0].status == "completed"
+    guest = ScriptedVoices(None)
+    run_session(World(speakers=guest), one_turn)
+    assert guest.followed == []
+
+
 def test_after_a_pause_all_of_the_speech_is_heard_again_but_no_more_than_its_end() -> None:
     voices = ScriptedVoices(delay_s=1.0)
 

@@ -184,7 +184,14 @@ def test_a_person_has_a_name_and_settings_that_can_be_changed(tmp_path: Path) ->
         assert (ann["id"], ann["name"], ann["profile"]) == (
             anna["id"],
             "Ann",
-            {"voice": "de", "language": "", "speed": None, "instructions": "", "volume": 30},
+            {
+                "voice": "de",
+                "language": "",
+                "speed": None,
+                "instructions": "",
+                "volume": 30,
+                "follow_voice": False,
+            },
         )
         assert await change({"name": "Ben"}) == (400, "speaker_exists")
         assert await change({"name": "<b>"}) == (400, "invalid_value")
@@ -227,6 +234,10 @@ def test_the_command_line_teaches_tries_lists_and_forgets(
             await earshot("remove", "Ben")
         with pytest.raises(ConfigError, match="name at least one of --name, --voice"):
             await earshot("set", "Anna")
+        with pytest.raises(ConfigError, match="follow_voice: 'yes' is neither 'on' nor 'off'"):
+            await earshot("set", "Anna", "--follow-voice", "yes")
+        followed = await earshot("set", "Anna", "--follow-voice", "on", "--json")
+        assert msgspec.json.decode(followed)["profile"]["follow_voice"] is True
         changed = await earshot("set", "Anna", "--name", "Ann", "--speed", "1.2", "--json")
         assert msgspec.json.decode(changed)["profile"]["speed"] == 1.2
         assert await earshot("set", "Ann", "--speed", "", "--name", "Anna") == "changed: Ann\n"

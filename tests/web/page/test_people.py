@@ -54,7 +54,8 @@ class Server(Stub):
             error = {"code": "too_little_speech", "message": "too little speech"}
             return aioweb.json_response({"error": error}, status=400)
         known = [person for person in self.people if person["name"] == name]
-        person: dict[str, Any] = known[0] if known else {"id": "spk_1", "name": name, "samples": 0}
+        new = {"id": "spk_1", "name": name, "samples": 0, "profile": {"follow_voice": False}}
+        person: dict[str, Any] = known[0] if known else new
         person["samples"] += 1
         self.people = [person]
         return aioweb.json_response({"speaker": person, "quality": quality})
@@ -131,6 +132,11 @@ def test_a_voice_is_learned_tried_renamed_and_forgotten(
     page.keyboard.type("Ann")
     page.keyboard.press("Enter")
     expect(person).to_have_attribute("data-name", "Ann")
+    follow = page.get_by_test_id("person-follow")
+    follow.click()
+    expect(follow).to_have_text("Stop following this voice")
+    follow.click()
+    expect(follow).to_have_text("Follow this voice")
     page.get_by_test_id("person-delete").click()
     page.get_by_test_id("person-delete-sure").click()
     expect(person).to_have_count(0)

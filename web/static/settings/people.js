@@ -7,7 +7,7 @@ import { button, noteLine } from "./panel.js";
 import { canRecord, VoiceTake } from "./voice_take.js";
 
 /**
- * @typedef {{ id: string, name: string, samples: number }} Person
+ * @typedef {{ id: string, name: string, samples: number, profile: { follow_voice: boolean } }} Person
  * @typedef {{ speech_ms: number, level_dbfs: number, snr_db: number }} Quality
  * @typedef {{ kind: "learn" | "try", name: string, step: number }} Task what the voice is wanted for;
  *   `step`: number of the sentence, from 0
@@ -83,13 +83,17 @@ export class PeoplePanel {
 
   /** @param {Person} person */
   #row(person) {
-    const { id, name, samples } = person;
+    const { id, name, samples, profile } = person;
+    const follow = { profile: { follow_voice: !profile.follow_voice } };
     const facts = h("span", { class: "setting-help" }, t("people_recordings", { n: samples }));
     const asked = this.#question?.id === id ? this.#question.kind : null;
     const actions = asked
       ? [asked === "rename" ? this.#renaming(person) : this.#removing(person)]
       : [
           button("people_more", "person-more", () => this.#begin("learn", name)),
+          button(profile.follow_voice ? "people_unfollow" : "people_follow", "person-follow", () =>
+            this.#do(() => change(id, "PATCH", follow)),
+          ),
           button("people_rename", "person-rename", () => this.#ask({ kind: "rename", id })),
           button("people_delete", "person-delete", () => this.#ask({ kind: "remove", id })),
         ];

@@ -391,6 +391,8 @@ export const DE = {
   people_say: "Sag ein, zwei Sätze.",
   people_is: "Das ist {name} ({score}).",
   people_guest: "Das ist ein Gast.",
+  people_follow: "Dieser Stimme folgen",
+  people_unfollow: "Dieser Stimme nicht mehr folgen",
   people_more: "Weitere Aufnahmen",
   people_rename: "Umbenennen",
   people_delete: "Vergessen",

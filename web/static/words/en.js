@@ -383,6 +383,8 @@ export const EN = {
   people_say: "Say a sentence or two.",
   people_is: "This is {name} ({score}).",
   people_guest: "This is a guest.",
+  people_follow: "Follow this voice",
+  people_unfollow: "Stop following this voice",
   people_more: "More recordings",
   people_rename: "Rename",
   people_delete: "Forget",

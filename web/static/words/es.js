@@ -388,6 +388,8 @@ export const ES = {
   people_say: "Diga una o dos frases.",
   people_is: "Es {name} ({score}).",
   people_guest: "Es un invitado.",
+  people_follow: "Seguir esta voz",
+  people_unfollow: "Dejar de seguir esta voz",
   people_more: "Más grabaciones",
   people_rename: "Cambiar el nombre",
   people_delete: "Olvidar",

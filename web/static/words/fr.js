@@ -389,6 +389,8 @@ export const FR = {
   people_say: "Dites une ou deux phrases.",
   people_is: "C'est {name} ({score}).",
   people_guest: "C'est un invité.",
+  people_follow: "Suivre cette voix",
+  people_unfollow: "Ne plus suivre cette voix",
   people_more: "Autres enregistrements",
   people_rename: "Renommer",
   people_delete: "Oublier",

@@ -387,6 +387,8 @@ export const IT = {
   people_say: "Dica una o due frasi.",
   people_is: "È {name} ({score}).",
   people_guest: "È un ospite.",
+  people_follow: "Segui questa voce",
+  people_unfollow: "Non seguire più questa voce",
   people_more: "Altre registrazioni",
   people_rename: "Rinomina",
   people_delete: "Dimentica",

@@ -388,6 +388,8 @@ export const NL = {
   people_say: "Zeg een of twee zinnen.",
   people_is: "Dit is {name} ({score}).",
   people_guest: "Dit is een gast.",
+  people_follow: "Deze stem volgen",
+  people_unfollow: "Deze stem niet meer volgen",
   people_more: "Meer opnamen",
   people_rename: "Hernoemen",
   people_delete: "Vergeten",

@@ -389,6 +389,8 @@ export const PT = {
   people_say: "Diga uma ou duas frases.",
   people_is: "É {name} ({score}).",
   people_guest: "É um convidado.",
+  people_follow: "Acompanhar esta voz",
+  people_unfollow: "Deixar de acompanhar esta voz",
   people_more: "Mais gravações",
   people_rename: "Mudar o nome",
   people_delete: "Esquecer",

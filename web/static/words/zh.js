@@ -372,6 +372,8 @@ export const ZH = {
   people_say: "请说一两句话。",
   people_is: "这是{name}（{score}）。",
   people_guest: "这是客人。",
+  people_follow: "持续跟踪此声音",
+  people_unfollow: "停止跟踪此声音",
   people_more: "更多录音",
   people_rename: "改名",
   people_delete: "忘记",
