@@ -7,8 +7,9 @@ gateway that made it: `rtc_12x3f9c...` is a call of gateway 12. So the request f
 import re
 import secrets
 
-ROUTED_PREFIXES = frozenset({"conv", "rtc", "whip"})
-"Prefixes of ids that clients send in later requests: conversations, calls, publications."
+ROUTED_PREFIXES = frozenset({"conv", "rtc", "sess", "whip"})
+"""Prefixes of ids that clients send in later requests: conversations, calls, sessions,
+publications."""
 
 _MARKED = re.compile(r"[a-z]+_(?P<gateway>[1-9][0-9]{0,8})x[0-9a-f]{24,64}")
 "Id that names a gateway. An x is no hexadecimal digit, so no other id looks like it."

@@ -6,10 +6,11 @@ from contextlib import suppress
 
 import numpy as np
 
-from core.audio import AudioFrame, samples_to_ms
+from core.audio import AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.events import FormatName
+from media.resample import Resampler
 from pipeline.session.session import Session
-from signaling.realtime.protocol.audio_format import OutputAudioEncoder
+from signaling.realtime.protocol.audio_format import WIRE_RATE_HZ, OutputAudioEncoder
 
 CHUNK_MS = 60
 "Sound per event, in ms. Small devices have little memory, and each event costs some 100 bytes."
@@ -28,9 +29,18 @@ _STREAM = "output"
 class LiveAudioPath:
     """Audio between a session and the transport of its client."""
 
-    def __init__(self, session: Session, on_clause: Callable[[str], None]) -> None:
-        """`on_clause`: called with the text of each clause when its sound begins."""
+    def __init__(
+        self,
+        session: Session,
+        on_clause: Callable[[str], None],
+        on_input: Callable[[AudioFrame], None],
+        on_output: Callable[[AudioFrame | None], None],
+    ) -> None:
+        """`on_clause`: called with the text of each clause when its sound begins. `on_input`: with
+        the sound of the microphone, also while it is muted. `on_output`: with the next 20 ms of
+        sound; None for silence."""
         self._session, self._on_clause = session, on_clause
+        self._on_input, self._on_output = on_input, on_output
         self._clause: tuple[str, int] | None = None
         "Response and number of the clause that began last."
         self.is_muted = False
@@ -38,6 +48,7 @@ class LiveAudioPath:
     def feed(self, frame: AudioFrame) -> None:
         """Gives audio of the microphone to the session; silence while it is muted, so that a turn
         that had begun ends."""
+        self._on_input(frame)
         if self.is_muted:
             frame = frame._replace(pcm=np.zeros_like(frame.pcm))
         self._session.feed(frame)
@@ -48,7 +59,36 @@ class LiveAudioPath:
         if clause is not None and clause[:2] != self._clause:
             self._clause = clause[:2]
             self._on_clause(clause[2])
-        return self._session.pull()
+        frame = self._session.pull()
+        self._on_output(frame)
+        return frame
+
+
+class ReflectedSound:
+    """Sound of one direction for sideband connections: 24 kHz PCM in pieces of CHUNK_MS."""
+
+    def __init__(self) -> None:
+        self._resampler: Resampler | None = None
+        self._pieces: list[Pcm] = []
+        self._length = 0
+
+    def push(self, frame: AudioFrame) -> Pcm | None:
+        """Adds sound. Returns a piece when it is long enough."""
+        resampler = self._resampler
+        if resampler is None or resampler.from_hz != frame.rate_hz:
+            resampler = self._resampler = Resampler(frame.rate_hz, WIRE_RATE_HZ)
+        pcm = resampler.push(frame.pcm)
+        self._pieces.append(pcm)
+        self._length += len(pcm)
+        return self.rest() if self._length >= ms_to_samples(CHUNK_MS, WIRE_RATE_HZ) else None
+
+    def rest(self) -> Pcm | None:
+        """Returns what is left, because silence follows; None if there is nothing."""
+        if not self._length:
+            return None
+        pcm = np.concatenate(self._pieces)
+        self._pieces, self._length = [], 0
+        return pcm
 
 
 class PacedSender:

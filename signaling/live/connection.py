@@ -1,21 +1,20 @@
 """Connects one GPT-Live client and its session, independent of the transport."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from typing import assert_never
 
-from core.audio import AudioFrame
-from core.connection_stats import ConnectionStats
+from core.audio import AudioFrame, samples_to_ms
 from core.errors import Conflict, EarshotError, RequestError
-from core.events import OutputItemDone, ResponseDone
-from core.http.client_connection import ClientDisconnected
+from core.events import OutputItemDone, ResponseDone, SessionEvent
 from core.items import FunctionCallItem, Item
 from core.ports import Metrics
 from core.queues import Outbox
-from core.tasks import Alarm
+from media.pcm import to_bytes
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest
-from signaling.live.audio import LiveAudioPath, PacedSender
+from signaling.live.audio import LiveAudioPath, PacedSender, ReflectedSound
 from signaling.live.client_events import (
     AppendEvent,
     BackendResponseCreate,
@@ -43,6 +42,7 @@ from signaling.live.server_events import (
     InputUnmuted,
     InstructionsAppended,
     LiveSoundDelta,
+    ReflectedInput,
     ServerEvent,
     SessionClosed,
     SessionStarted,
@@ -54,17 +54,12 @@ from signaling.live.server_events import (
     error_of,
 )
 from signaling.live.translator import ASKED, LiveTranslator
-from signaling.realtime.connection import DisconnectReason, SlowClient
+from signaling.realtime.event_connection import DisconnectReason, EventConnection
+from signaling.realtime.protocol.audio_format import WIRE_RATE_HZ
 from signaling.realtime.protocol.audio_input import InputAudioDecoder
-from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.protocol.validation import params_below
-from signaling.realtime.transports.fairness import (
-    LARGE_EVENT_CHARS,
-    SAMPLES_PER_EVENT,
-    SAMPLES_PER_STEP,
-    EventLoopShare,
-)
+from signaling.realtime.transports.sideband_queue import SidebandQueue
 
 MAX_SESSION_S = 24 * 3600
 """Longest session in seconds. A client is told when its session expires, so there must be a limit;
@@ -77,12 +72,16 @@ MAX_UNTOLD_CLAUSES = 256
 "Clauses that began and were not told yet. They wait only while an event is being sent."
 
 _REASONS: Mapping[DisconnectReason, CloseReason] = {
+    DisconnectReason.CLIENT: "remote_hangup",
+    DisconnectReason.HUNG_UP: "close_requested",
+    DisconnectReason.LOST: "connection_lost",
     DisconnectReason.CLOSED: "close_requested",
     DisconnectReason.IDLE: "expired",
     DisconnectReason.EXPIRED: "expired",
+    DisconnectReason.LAGGING: "connection_lost",
     DisconnectReason.SERVER: "connection_lost",
 }
-"Ends that the client is told, with the reason."
+"End of the session -> reason that is told: to its client if it is there, and to its sidebands."
 
 _APPENDED: Mapping[type[AppendEvent], type[SpanEvent]] = {
     InstructionsAppend: InstructionsAppended,
@@ -92,9 +91,10 @@ _APPENDED: Mapping[type[AppendEvent], type[SpanEvent]] = {
 "Append -> the event that tells that it is done."
 
 
-class LiveConnection:
-    """Connection of one client to its session. The task that calls `run` owns it. Its function
-    `send` may raise ClientDisconnected and SlowClient."""
+class LiveConnection(EventConnection[ClientEvent, ServerEvent, SidebandQueue]):
+    """Connection of one client of GPT-Live to its session."""
+
+    expiry_message = "The session ends: its time is over."
 
     def __init__(
         self,
@@ -118,121 +118,64 @@ class LiveConnection:
         limit. Raises RequestError if the first event would be larger, and for a history that the
         session refuses.
         """
-        self._session, self._metrics = session, metrics
-        self._id = session_id or session.id
-        self._send_text, self._transport = send, transport
-        self._idle_timeout_s, self._max_event_bytes = idle_timeout_s, max_event_bytes
-        self._start_event_id = start_event_id
         holder = configuration.session.secret_holder
         left_s = None if holder is None else holder.ends_in_s
-        self._lasts_s = MAX_SESSION_S if left_s is None else min(MAX_SESSION_S, left_s)
-        self._expires_at = int(wall_s + self._lasts_s)
+        lasts_s = MAX_SESSION_S if left_s is None else min(MAX_SESSION_S, left_s)
+        super().__init__(
+            session,
+            send,
+            metrics,
+            transport=transport,
+            idle_timeout_s=idle_timeout_s,
+            lasts_s=lasts_s,
+        )
+        self.id = session_id or session.id
+        "Id of the session, as its client knows it."
+        self._max_event_bytes, self._start_event_id = max_event_bytes, start_event_id
+        self._expires_at = int(wall_s + lasts_s)
         self._translator = LiveTranslator(configuration)
         self._encoder = EventEncoder()
         self._clauses: Outbox[str] = Outbox(MAX_UNTOLD_CLAUSES)
-        self.audio = LiveAudioPath(session, self._clauses.put)
+        self._input, self._output = ReflectedSound(), ReflectedSound()
+        self._output_end_ms = 0
+        "End of the assistant's sound that the sideband connections got."
+        self.audio = LiveAudioPath(
+            session, self._clauses.put, self._reflect_input, self._reflect_output
+        )
         self._audio_input = InputAudioDecoder(configuration.session.input_format)
         self._sender = PacedSender(
             self.audio, session, configuration.session.output_format, self._send_sound
         )
         self._waiting_request: ResponseRequest | None = None
         "Response that was asked for while another one was made; it begins after that."
-        self._end: DisconnectReason | None = None
-        self._now = asyncio.get_running_loop().time
-        self._began_at = self._active_at = self._now()
-        self._idle_alarm = Alarm(self._now)
-        self._loop_share = EventLoopShare()
+        self._began_at = self._now()
         with params_below("session"):
             self._check_size(SessionUpdated(session=self._session_json()), "instructions")
             for message in configuration.history:
                 session.add_item(message)
 
-    async def run(self) -> DisconnectReason:
-        """Sends `session.started`, then all events until the session ends. Returns the reason of
-        the end."""
-        self._note_activity()
-        started = SessionStarted(session=self._session_json(), client_event_id=self._start_event_id)
-        async with asyncio.TaskGroup() as tasks:
-            await self._send(started)
-            running = [
-                tasks.create_task(self._end_when_idle(), name="idle"),
-                tasks.create_task(self._end_when_expired(), name="expiry"),
-                tasks.create_task(self._tell_usage(), name="usage"),
-                tasks.create_task(self._tell_clauses(), name="clauses"),
-            ]
-            if self._transport == "websocket":
-                running.append(tasks.create_task(self._sender.run(), name="playout"))
-            async for session_event in self._session.events:
-                self._note_activity()
-                self._sender.changed.set()
-                for event in self._translator.translated(session_event, self._now_ms):
-                    await self._send(event)
-                if isinstance(session_event, OutputItemDone):
-                    self._answer_call(session_event.item)
-                if isinstance(session_event, ResponseDone):
-                    await self._respond_now()
-            for task in running:
-                task.cancel()
-        if self._end is None:
-            self._end = (
-                DisconnectReason.LAGGING
-                if self._session.events.overflowed
-                else DisconnectReason.SERVER
-            )
-        if reason := _REASONS.get(self._end):
-            usage = Usage(self._seconds)
-            await self._send(
-                SessionClosed(reason=reason, session=self._session_json(), usage=usage)
-            )
-        return self._end
+    async def _begin(self) -> None:
+        await self._send(
+            SessionStarted(session=self._session_json(), client_event_id=self._start_event_id)
+        )
+        self._start(self._tell_usage(), "usage")
+        self._start(self._tell_clauses(), "clauses")
+        if self._transport == "websocket":
+            self._start(self._sender.run(), "playout")
 
-    async def receive(self, text: str) -> None:
-        """Applies one event of the client. An invalid event is answered with an `error` event, not
-        raised."""
-        if self._end is not None:
-            return  # too late: the session accepts nothing any more
-        self._note_activity()
-        self._loop_share.begin_event(self._active_at)
-        is_large = len(text) >= LARGE_EVENT_CHARS
-        if self._loop_share.is_share_used(SAMPLES_PER_STEP if is_large else SAMPLES_PER_EVENT):
-            await asyncio.sleep(0)
-        event_id = None
-        try:
-            event = decode(text)
-            event_id = event.event_id
-            await self._apply(event)
-        except EarshotError as error:
-            await self._refuse(error, event_id)
-        self._loop_share.end_event(self._now())
+    async def _tell(self, session_event: SessionEvent) -> None:
+        self._sender.changed.set()
+        for event in self._translator.translated(session_event, self._now_ms):
+            await self._send(event)
+        if isinstance(session_event, OutputItemDone):
+            self._answer_call(session_event.item)
+        if isinstance(session_event, ResponseDone):
+            await self._respond_now()
 
-    @property
-    def wants_quality(self) -> bool:
-        """False: GPT-Live has no event about the quality of a connection."""
-        return False
-
-    async def send_quality(self, quality: ConnectionStats) -> None:
-        """Does nothing, see `wants_quality`."""
-
-    async def refuse_binary(self) -> None:
-        """Answers a binary frame with an `error` event."""
-        self._note_activity()
-        message = "Binary frames are not allowed: audio goes as base64."
-        await self._refuse(BadEvent(message, code="invalid_json"), None)
-
-    async def refuse_too_large(self) -> None:
-        """Answers a text that was too large for the transport with an `error` event."""
-        await self._refuse(too_large(MAX_EVENT_BYTES), None)
-
-    async def send_flood_error(self, unread: int) -> None:
-        """Sends the last event of a client that sends faster than its events can be read."""
-        message = f"The call ends: {unread} events wait to be read, and more came."
-        await self._send(error_of("too_many_events", message))
-
-    def close(self, end: DisconnectReason = DisconnectReason.CLIENT) -> None:
-        """Asks `run` to end. The first reason stays."""
-        if self._end is None:
-            self._end = end
-        self._session.close()
+    async def _finish(self, end: DisconnectReason) -> None:
+        usage = Usage(self._seconds)
+        closed = SessionClosed(reason=_REASONS[end], session=self._session_json(), usage=usage)
+        await self._send(closed)
 
     # Audio of a transport with media of its own.
 
@@ -246,10 +189,12 @@ class LiveConnection:
 
     # Events of the client.
 
-    async def _apply(self, event: ClientEvent) -> None:
-        """Applies a valid event. Raises EarshotError if the session refuses it."""
+    def _decode(self, text: str, sideband: SidebandQueue | None) -> ClientEvent:
+        return decode(text)
+
+    async def _apply(self, event: ClientEvent, sideband: SidebandQueue | None) -> None:
         if isinstance(event, LiveInputAppend):
-            await self._append_audio(event)
+            await self._append_audio(event, sideband)
             return
         session, event_id = self._session, event.event_id
         match event:
@@ -280,14 +225,15 @@ class LiveConnection:
             case _:
                 assert_never(event)
 
-    async def _append_audio(self, event: LiveInputAppend) -> None:
-        if self._transport != "websocket":
+    async def _append_audio(self, event: LiveInputAppend, sideband: SidebandQueue | None) -> None:
+        if sideband is not None:
             raise RequestError(
-                "'session.input_audio.append' is not for this transport: over WebRTC audio runs on"
-                " the media track.",
+                "'session.input_audio.append' is not for a sideband connection: the session gets"
+                " its audio from the client that started it.",
                 code="unsupported_event",
                 param="type",
             )
+        self._require_transport("websocket", "session.input_audio.append")
         self._audio_input.push(event.audio)
         for frame in self._audio_input.take():
             if self._loop_share.is_share_used(len(frame.pcm)):
@@ -349,32 +295,50 @@ class LiveConnection:
 
     # Events to the client.
 
-    async def _refuse(self, error: EarshotError, event_id: str | None) -> None:
-        """Counts an error and answers it."""
-        if isinstance(error, BadEvent):
-            event_id = error.event_id
-        self._metrics.count("earshot_errors", code=error.code)
-        await self._send(error_event(error, event_id))
+    def _numbered(self, out: ServerEvent) -> ServerEvent:
+        return self._encoder.numbered(out)
+
+    def _error(self, error: EarshotError, event_id: str | None = None) -> ServerEvent:
+        return error_event(error, event_id)
+
+    def _flood_error(self, code: str, message: str) -> ServerEvent:
+        return error_of(code, message)
+
+    def _text(self, out: ServerEvent) -> str:
+        text = self._encoder.text(out)
+        limit = self._max_event_bytes
+        if limit is None or 4 * len(text) <= limit or len(text.encode()) <= limit:
+            return text
+        message = "An event is too large for this client's data channel: it is not sent."
+        return self._encoder.text(error_of("event_too_large", message, is_clients=False))
+
+    def _put(self, sideband: SidebandQueue, out: ServerEvent) -> None:
+        sideband.put(self._encoder.text(out))
 
     async def _send_sound(self, sound: str) -> None:
-        await self._send(LiveSoundDelta(delta=sound))
+        await self._send(LiveSoundDelta(delta=sound), to_sidebands=False)
 
-    async def _send(self, event: ServerEvent) -> None:
-        """Sends an event. If the client cannot be reached, the session ends and nothing more is
-        sent to it."""
-        if self._end in (DisconnectReason.CLIENT, DisconnectReason.LAGGING):
+    def _reflect_input(self, frame: AudioFrame) -> None:
+        """Sends sound of the microphone to the sideband connections."""
+        if self.sidebands and (pcm := self._input.push(frame)) is not None:
+            self._reflect(ReflectedInput(audio=b64encode(to_bytes(pcm)).decode()))
+
+    def _reflect_output(self, frame: AudioFrame | None) -> None:
+        """Sends sound of the assistant to the sideband connections."""
+        if not self.sidebands:
             return
-        text = self._encoder.text(event)
-        limit = self._max_event_bytes
-        if limit is not None and 4 * len(text) > limit and len(text.encode()) > limit:
-            message = "An event is too large for this client's data channel: it is not sent."
-            text = self._encoder.text(error_of("event_too_large", message, is_clients=False))
-        try:
-            await self._send_text(text)
-        except ClientDisconnected:
-            self.close(DisconnectReason.CLIENT)
-        except SlowClient:
-            self.close(DisconnectReason.LAGGING)
+        pcm = self._output.rest() if frame is None else self._output.push(frame)
+        if pcm is None:
+            return
+        # The client may have got this sound ahead of time, so it begins after the sound before it.
+        start_ms = max(self._output_end_ms, self._now_ms)
+        self._output_end_ms = start_ms + round(samples_to_ms(len(pcm), WIRE_RATE_HZ))
+        sound = b64encode(to_bytes(pcm)).decode()
+        self._reflect(LiveSoundDelta(delta=sound, start_ms=start_ms, end_ms=self._output_end_ms))
+
+    def _reflect(self, event: ServerEvent) -> None:
+        for sideband in self.sidebands:
+            self._put(sideband, event)
 
     def _check_size(self, event: ServerEvent, param: str) -> None:
         """Raises RequestError if the client could not receive this event."""
@@ -401,7 +365,7 @@ class LiveConnection:
     def _session_json(self, configuration: LiveConfiguration | None = None) -> dict[str, object]:
         return session_json(
             configuration or self._translator.configuration,
-            self._id,
+            self.id,
             self._expires_at,
             has_format=self._transport == "websocket",
         )
@@ -415,22 +379,6 @@ class LiveConnection:
     @property
     def _seconds(self) -> int:
         return round(self._now() - self._began_at)
-
-    def _note_activity(self) -> None:
-        self._active_at = self._now()
-        self._idle_alarm.set(self._active_at + self._idle_timeout_s)
-
-    async def _end_when_idle(self) -> None:
-        await self._idle_alarm.wait()
-        message = f"The session ends: nothing happened for {self._idle_timeout_s:g} s."
-        await self._send(error_of("session_idle", message))
-        self.close(DisconnectReason.IDLE)
-
-    async def _end_when_expired(self) -> None:
-        await asyncio.sleep(self._lasts_s)
-        message = "The session ends: its time is over."
-        await self._send(error_of("session_expired", message))
-        self.close(DisconnectReason.EXPIRED)
 
 
 def error_event(error: EarshotError, client_event_id: str | None) -> ErrorOccurred:

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec.json import encode
 
-from core.errors import RequestError
+from core.errors import Forbidden, RequestError
 from core.http.client_connection import while_connected
 from core.ports import Clock, Metrics, WorkGuard
 from pipeline.session.sessions import Sessions
@@ -17,12 +17,14 @@ from signaling.bearer_token import TOKEN
 from signaling.live.configuration import LiveConfiguration, configured
 from signaling.live.connection import LiveConnection
 from signaling.live.schema import LiveCallAnswer, LiveCallRequest, WebrtcTransport
-from signaling.live.websocket import LiveWebSocket
-from signaling.realtime.client_secrets import ClientSecretStore
+from signaling.live.websocket import LiveSockets, LiveWebSocket
+from signaling.realtime.client_secrets import ClientSecret, ClientSecretStore
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.protocol.validation import validate
 from signaling.realtime.session.offer import configuration_of
 from signaling.realtime.session.settings import SessionConfiguration
+from signaling.realtime.transports.sideband import serve_sideband
+from signaling.realtime.transports.sideband_queue import SidebandQueue
 from signaling.realtime.transports.webrtc import CallLine, RealtimeCalls
 
 
@@ -45,8 +47,9 @@ class LiveDoor:
         self._settings = settings or RealtimeSettings()
         self._sessions, self._metrics, self._clock = sessions, metrics, clock
         self.calls = RealtimeCalls[LiveConnection](
-            sessions, metrics, guard, peer=self._settings.peer
+            sessions, metrics, guard, peer=self._settings.peer, door="live"
         )
+        self.sockets = LiveSockets()
 
     async def run(self) -> None:
         await self.calls.run()
@@ -57,6 +60,7 @@ class LiveDoor:
             self._sessions,
             self._metrics,
             self._clock,
+            self.sockets,
             idle_timeout_s=self._settings.idle_timeout_s,
         )
         return await client.serve(request, self._base(request))
@@ -80,6 +84,14 @@ class LiveDoor:
         return aioweb.Response(
             status=HTTPStatus.CREATED, body=encode(answered), content_type="application/json"
         )
+
+    async def attach(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """Serves a sideband connection of a session. Raises NotFound and Forbidden."""
+        if self._client_secret(request) is not None:
+            raise Forbidden("A client secret cannot open a session of another client.")
+        session_id = request.match_info["session_id"]
+        connection = self.sockets.find(session_id) or self.calls.connection(session_id)
+        return await serve_sideband(request, connection, SidebandQueue())
 
     async def hang_up(self, request: aioweb.Request) -> aioweb.Response:
         """Ends a call; answers when everything is freed."""
@@ -109,8 +121,13 @@ class LiveDoor:
     def _base(self, request: aioweb.Request) -> SessionConfiguration:
         """Returns what a session's configuration begins with: the server's settings, or those of
         the request's client secret. Raises Unauthorized."""
-        secret = None if self.secrets is None else self.secrets.find(request[TOKEN])
+        secret = self._client_secret(request)
         return configuration_of({}, self._initial_settings, client_secret=secret)
+
+    def _client_secret(self, request: aioweb.Request) -> ClientSecret | None:
+        """Returns the request's client secret; None if it came with another key. Raises
+        Unauthorized."""
+        return None if self.secrets is None else self.secrets.find(request[TOKEN])
 
     def _initial_settings(self, conversation_id: str | None) -> SessionSettings:
         return self._sessions.remembered(self._settings.initial_settings(), conversation_id)

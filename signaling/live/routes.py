@@ -49,6 +49,17 @@ def _routes(door: LiveDoor) -> tuple[Route, ...]:
             scope="talk",
         ),
         Route(
+            "GET",
+            "/v1/live/sessions/{session_id}/attach",
+            door.attach,
+            "Attach a second WebSocket to a GPT-Live session: it receives the events and the sound"
+            " of the session from now on, and may send events.",
+            _TAG,
+            responses={101: None},
+            error_codes=("websocket_expected", "call_not_found", "too_many_asides"),
+            scope="talk",
+        ),
+        Route(
             "POST",
             "/v1/live/sessions/{session_id}/hangup",
             door.hang_up,

@@ -83,6 +83,15 @@ class LiveSoundDelta(ServerEvent, frozen=True, kw_only=True, tag="session.output
     """Next sound, to be played at once. It has no id, as in OpenAI's service."""
 
     delta: str
+    start_ms: int | None = None
+    end_ms: int | None = None
+    "Place in the session. Only sideband connections get it."
+
+
+class ReflectedInput(ServerEvent, frozen=True, kw_only=True, tag="session.input_audio.append"):
+    """Sound of the microphone, for a sideband connection."""
+
+    audio: str
 
 
 class DelegationObject(
@@ -145,8 +154,8 @@ class EventEncoder:
         self._count = 0
 
     def numbered(self, event: EventT) -> EventT:
-        """Returns the event with its id, if it is of a kind that has one."""
-        if not isinstance(event, NumberedEvent):
+        """Returns the event with its id, if it is of a kind that has one and has none yet."""
+        if not isinstance(event, NumberedEvent) or event.event_id:
             return event
         self._count += 1
         return replace(event, event_id=f"event_{self._count}")

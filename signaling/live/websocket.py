@@ -3,21 +3,22 @@ request."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import EarshotError, OverloadedError, RequestError
 from core.http.client_connection import ClientDisconnected
+from core.named_key import CALLER_KEY, NamedKey, reaches
 from core.ports import Clock, Metrics
 from pipeline.session.sessions import Sessions
 from signaling.live.client_events import LiveSessionStart, decode
 from signaling.live.configuration import configured
 from signaling.live.connection import LiveConnection, error_event
 from signaling.live.server_events import EventEncoder
-from signaling.realtime.connection import DisconnectReason, SlowClient
+from signaling.realtime.event_connection import DisconnectReason, SlowClient
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.protocol.validation import params_below
 from signaling.realtime.session.settings import SessionConfiguration
@@ -38,12 +39,41 @@ NOT_STARTED = (WSCloseCode.POLICY_VIOLATION, b"no session.start")
 "Close code and reason for a client that starts no session."
 
 
+class LiveSockets:
+    """Sessions over WebSockets that are open now."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[NamedKey | None, LiveConnection]] = {}
+
+    @contextmanager
+    def listed(self, connection: LiveConnection) -> Iterator[None]:
+        """Lists a session while the context is open, as opened by the caller's key."""
+        self._open[connection.id] = (CALLER_KEY.get(), connection)
+        try:
+            yield
+        finally:
+            del self._open[connection.id]
+
+    def find(self, session_id: str) -> LiveConnection | None:
+        """Returns a session's connection; None if there is none that the caller may reach."""
+        opener, connection = self._open.get(session_id, (None, None))
+        return connection if reaches(opener) else None
+
+
 class LiveWebSocket:
     """One client's WebSocket, from the upgrade to the close."""
 
     def __init__(
-        self, sessions: Sessions, metrics: Metrics, clock: Clock, *, idle_timeout_s: float
+        self,
+        sessions: Sessions,
+        metrics: Metrics,
+        clock: Clock,
+        sockets: LiveSockets,
+        *,
+        idle_timeout_s: float,
     ) -> None:
+        """`sockets`: the list in which the session is found while it is open."""
+        self._sockets = sockets
         self._sessions, self._metrics, self._clock = sessions, metrics, clock
         self._idle_timeout_s = idle_timeout_s
         self._ws = EventSocket()
@@ -73,7 +103,8 @@ class LiveWebSocket:
             except (ClientDisconnected, SlowClient):
                 started = False
             if started and self._connection is not None:
-                await self._converse(self._connection)
+                with self._sockets.listed(self._connection):
+                    await self._converse(self._connection)
         await abort_unread(request)
         return ws
 
@@ -152,7 +183,8 @@ class LiveWebSocket:
                     await connection.refuse_binary()
                 case _:
                     break
-        connection.close(DisconnectReason.CLIENT)
+        is_lost = self._ws.close_code not in (WSCloseCode.OK, WSCloseCode.GOING_AWAY)
+        connection.close(DisconnectReason.LOST if is_lost else DisconnectReason.CLIENT)
 
     async def _texts(self) -> AsyncIterator[str]:
         """Yields the texts before the session has started."""

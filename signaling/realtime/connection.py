@@ -5,19 +5,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
-from enum import Enum
 from typing import assert_never
 
 from core.audio import AudioFrame
 from core.connection_stats import ConnectionStats
 from core.errors import EarshotError, RequestError
-from core.events import ItemAdded
-from core.http.client_connection import ClientDisconnected
+from core.events import ItemAdded, SessionEvent
 from core.ports import Metrics
-from core.tasks import Alarm
 from pipeline.session.session import Session
 from pipeline.tools.home import Home
 from signaling.realtime.client_secrets import check_type
+from signaling.realtime.event_connection import EventConnection
 from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings
 from signaling.realtime.protocol.client_events import (
     ClientEvent,
@@ -34,7 +32,6 @@ from signaling.realtime.protocol.client_events import (
     SessionUpdate,
 )
 from signaling.realtime.protocol.conversation_events import conversation_event
-from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.protocol.input_rate import PARAM, WARNING, SampleRateCheck
 from signaling.realtime.protocol.server_events import QUALITY_EVENT, Json
 from signaling.realtime.protocol.translator import EventTranslator, Transport
@@ -47,12 +44,6 @@ from signaling.realtime.session.settings import (
     check_unchanged,
 )
 from signaling.realtime.transports.event_size import EventSizeLimit
-from signaling.realtime.transports.fairness import (
-    LARGE_EVENT_CHARS,
-    SAMPLES_PER_EVENT,
-    SAMPLES_PER_STEP,
-    EventLoopShare,
-)
 from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 
 logger = logging.getLogger(__name__)
@@ -64,26 +55,10 @@ MAX_UNREAD_EVENTS = 256
 "A new item waits until fewer events than this wait for the client."
 
 
-class DisconnectReason(Enum):
-    """Reason for the end of a connection."""
+class RealtimeConnection(EventConnection[ClientEvent, Json, SidebandOutbox]):
+    """Connection of one client of the Realtime API to its session."""
 
-    CLIENT = "the client left"
-    CLOSED = "the client closed the session"
-    IDLE = "nothing happened for too long"
-    EXPIRED = "the client secret expired"
-    LAGGING = "the client did not take its events"
-    SERVER = "the server ended the session"
-
-
-class SlowClient(EarshotError):
-    """Raised by `send` if the client does not read what it is sent."""
-
-    code = "client_lagging"
-
-
-class RealtimeConnection:
-    """Connection of one client to its session. The task that calls `run` owns it. Its function
-    `send` may raise ClientDisconnected and SlowClient."""
+    expiry_message = "The session ends: the client secret that opened it has expired."
 
     def __init__(
         self,
@@ -106,14 +81,15 @@ class RealtimeConnection:
 
         Raises RequestError if the event that shows this configuration would be larger.
         """
-        self._ends_in_s = (
-            configuration.secret_holder.ends_in_s if configuration.secret_holder else None
+        holder = configuration.secret_holder
+        super().__init__(
+            session,
+            send,
+            metrics,
+            transport=transport,
+            idle_timeout_s=idle_timeout_s,
+            lasts_s=None if holder is None else holder.ends_in_s,
         )
-        self._session = session
-        self._send_text = send
-        self._metrics = metrics
-        self._transport = transport
-        self._idle_timeout_s = idle_timeout_s
         self._home = home
         self._translator = EventTranslator(
             configuration, session.id, session.conversation_id, transport=transport
@@ -123,92 +99,25 @@ class RealtimeConnection:
         self._size_limit.check(self._translator.shown(configuration), "session")
         self._audio_input = InputAudioDecoder(configuration.input_format)
         self._input_rate = SampleRateCheck()
-        self._end: DisconnectReason | None = None
-        self._tasks: asyncio.TaskGroup | None = None
         self._home_task: asyncio.Task[None] | None = None
         self._watched_language: str | None = None
         "Language in which the client watches the home."
-        self._now = asyncio.get_running_loop().time
-        self._active_at = self._now()
-        self._idle_alarm = Alarm(self._now)
-        self._loop_share = EventLoopShare()
-        "Work of this client and its sideband connections, to share the event loop fairly."
-        self.sidebands: set[SidebandOutbox] = set()
-        "Sideband connections, which receive the events too; see `join`."
 
-    async def run(self) -> DisconnectReason:
-        """Sends `session.created`, then all events until the session ends. Returns the reason of
-        the end."""
-        self._note_activity()
-        try:
-            await self._run()
-        finally:
-            self._tasks = None
-            self._release_sidebands()
-        if self._end is None:
-            self._end = (
-                DisconnectReason.LAGGING
-                if self._session.events.overflowed
-                else DisconnectReason.SERVER
-            )
-        return self._end
+    async def _begin(self) -> None:
+        for first_event in self._translator.created():
+            await self._send(first_event)
+        await self._warn_of_padding()
+        self._follow_home()
 
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            idle = tasks.create_task(self._end_when_idle(), name="idle")
-            expiry = tasks.create_task(self._end_when_expired(), name="expiry")
-            for first_event in self._translator.created():
-                await self._send(first_event)
-            await self._warn_of_padding()
-            self._follow_home()
-            async for session_event in self._session.events:
-                self._note_activity()
-                for out in self._translator.to_json(session_event):
-                    await self._send(out)
-            self._tasks = None
-            for task in (idle, expiry, self._home_task):
-                if task is not None:
-                    task.cancel()
-
-    def _release_sidebands(self) -> None:
-        for sideband in self.sidebands:
-            sideband.close()
+    async def _tell(self, session_event: SessionEvent) -> None:
+        for out in self._translator.to_json(session_event):
+            await self._send(out)
 
     def join(self, sideband: SidebandOutbox) -> None:
         """Adds a sideband connection: it gets `session.created`, then all events from now on."""
         for first_event in self._translator.created():
             sideband.send(first_event)
-        if self._end is not None:
-            sideband.close()
-        self.sidebands.add(sideband)
-
-    async def receive(self, text: str, sideband: SidebandOutbox | None = None) -> None:
-        """Applies one event of the client or of a sideband connection. An invalid event is answered
-        with an `error` event, not raised."""
-        if self._end is not None:
-            return  # too late: the session accepts nothing any more
-        self._note_activity()
-        self._loop_share.begin_event(self._active_at)
-        is_large = len(text) >= LARGE_EVENT_CHARS
-        if self._loop_share.is_share_used(SAMPLES_PER_STEP if is_large else SAMPLES_PER_EVENT):
-            await asyncio.sleep(0)
-        event_id = None
-        try:
-            event = sideband.read(text) if sideband else self._translator.receive(text)
-            event_id = event.event_id
-            await self._apply(event)
-        except EarshotError as error:
-            await self._refuse(error, event_id, sideband)
-        self._loop_share.end_event(self._now())
-
-    def pull(self) -> AudioFrame | None:
-        """Returns the next 20 ms of sound, for a transport with media of its own."""
-        return self._session.pull()
-
-    def feed(self, frame: AudioFrame) -> None:
-        """Takes audio of the microphone from a transport with media of its own."""
-        self._session.feed(frame)
+        super().join(sideband)
 
     @property
     def wants_quality(self) -> bool:
@@ -220,38 +129,10 @@ class RealtimeConnection:
         if self.wants_quality:
             await self._send(self._translator.connection(quality))
 
-    async def refuse_binary(self, sideband: SidebandOutbox | None = None) -> None:
-        """Answers a binary frame with an `error` event."""
-        self._note_activity()
-        self._loop_share.begin_event(self._active_at)
-        if self._loop_share.is_share_used(SAMPLES_PER_EVENT):
-            await asyncio.sleep(0)
-        message = "Binary frames are not allowed: audio goes as base64."
-        await self._refuse(BadEvent(message, code="invalid_json"), sideband=sideband)
-        self._loop_share.end_event(self._now())
+    def _decode(self, text: str, sideband: SidebandOutbox | None) -> ClientEvent:
+        return sideband.read(text) if sideband else self._translator.receive(text)
 
-    async def refuse_too_large(self, sideband: SidebandOutbox | None = None) -> None:
-        """Answers a text that was too large for the transport with an `error` event."""
-        await self._refuse(too_large(MAX_EVENT_BYTES), sideband=sideband)
-
-    async def send_flood_error(self, unread: int) -> None:
-        """Sends the last event of a client that sends faster than its events can be read."""
-        message = f"The call ends: {unread} events wait to be read, and more came."
-        await self._send(
-            self._translator.error("too_many_events", message, kind="rate_limit_error"),
-            to_sidebands=False,
-        )
-
-    def close(self, end: DisconnectReason = DisconnectReason.CLIENT) -> None:
-        """Asks `run` to end. The first reason stays."""
-        if self._end is None:
-            self._end = end
-        self._session.close()
-        if self._tasks is None:  # `run` is not active, so it will not release them
-            self._release_sidebands()
-
-    async def _apply(self, event: ClientEvent) -> None:
-        """Applies a valid event. Raises EarshotError if the session refuses it."""
+    async def _apply(self, event: ClientEvent, sideband: SidebandOutbox | None) -> None:
         if isinstance(event, InputAppend):
             await self._append_audio(event)
             return
@@ -360,73 +241,24 @@ class RealtimeConnection:
                 await asyncio.sleep(0)
             self._session.feed(frame)
 
-    def _require_transport(self, transport: Transport, name: str) -> None:
-        if self._transport != transport:
-            raise RequestError(
-                f"'{name}' is not for this transport: over WebRTC audio runs on the media track, "
-                "over WebSocket in events.",
-                code="unsupported_event",
-                param="type",
-            )
-
-    async def _refuse(
-        self,
-        error: EarshotError,
-        event_id: str | None = None,
-        sideband: SidebandOutbox | None = None,
-    ) -> None:
-        """Counts an error and answers it, only to the connection that caused it."""
-        if isinstance(error, BadEvent):
-            event_id = error.event_id
-        self._metrics.count("earshot_errors", code=error.code)
+    def _error(self, error: EarshotError, event_id: str | None = None) -> Json:
         is_client_error = isinstance(error, RequestError)
-        param = error.param if isinstance(error, RequestError) else None
-        out = self._translator.error(
+        return self._translator.error(
             error.code,
             str(error),
             kind="invalid_request_error" if is_client_error else "server_error",
-            param=param,
+            param=error.param if isinstance(error, RequestError) else None,
             event_id=event_id,
         )
-        if sideband is None:
-            await self._send(out, to_sidebands=False)
-        else:
-            sideband.send(out)
 
-    async def _send(self, out: Json, *, to_sidebands: bool = True) -> None:
-        """Sends an event to the client, and to its sideband connections if `to_sidebands`. If the
-        client cannot be reached, the session ends and nothing more is sent to it."""
-        for sideband in self.sidebands if to_sidebands else ():
-            sideband.send(out)
-        if self._end in (DisconnectReason.CLIENT, DisconnectReason.LAGGING):
-            return
-        text = self._size_limit.text(out)
-        if text is None:
-            return
-        try:
-            await self._send_text(text)
-        except ClientDisconnected:
-            self.close(DisconnectReason.CLIENT)
-        except SlowClient:
-            self.close(DisconnectReason.LAGGING)
+    def _flood_error(self, code: str, message: str) -> Json:
+        return self._translator.error(code, message, kind="rate_limit_error")
 
-    def _note_activity(self) -> None:
-        self._active_at = self._now()
-        self._idle_alarm.set(self._active_at + self._idle_timeout_s)
+    def _text(self, out: Json) -> str | None:
+        return self._size_limit.text(out)
 
-    async def _end_when_idle(self) -> None:
-        await self._idle_alarm.wait()
-        message = f"The session ends: nothing happened for {self._idle_timeout_s:g} s."
-        await self._send(self._translator.error("session_idle", message))
-        self.close(DisconnectReason.IDLE)
-
-    async def _end_when_expired(self) -> None:
-        if self._ends_in_s is None:
-            return
-        await asyncio.sleep(self._ends_in_s)
-        message = "The session ends: the client secret that opened it has expired."
-        await self._send(self._translator.error("session_expired", message))
-        self.close(DisconnectReason.EXPIRED)
+    def _put(self, sideband: SidebandOutbox, out: Json) -> None:
+        sideband.send(out)
 
     def _follow_home(self) -> None:
         """Starts or stops watching the home, as the client's settings say, in the session's
@@ -441,7 +273,7 @@ class RealtimeConnection:
             self._home_task = None
         if wanted and self._tasks is not None:
             self._watched_language = language
-            self._home_task = self._tasks.create_task(self._send_home(language), name="home")
+            self._home_task = self._start(self._send_home(language), "home")
 
     async def _send_home(self, language: str | None) -> None:
         assert self._home is not None

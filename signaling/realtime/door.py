@@ -34,6 +34,7 @@ from signaling.realtime.session.offer import (
 )
 from signaling.realtime.session.settings import SessionConfiguration, session_json
 from signaling.realtime.transports.sideband import serve_sideband
+from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 from signaling.realtime.transports.webrtc import CallLine, RealtimeCalls
 from signaling.realtime.transports.websocket import serve
 
@@ -83,7 +84,8 @@ class RealtimeDoor:
         if (call_id := request.query.get("call_id")) is not None:
             if client_secret is not None:
                 raise Forbidden("A client secret cannot open a call of another client.")
-            return await serve_sideband(request, self.calls.connection(call_id))
+            outbox = SidebandOutbox(is_beta=is_beta(request.headers))
+            return await serve_sideband(request, self.calls.connection(call_id), outbox)
         return await serve(
             request,
             self._sessions,

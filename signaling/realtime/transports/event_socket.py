@@ -8,7 +8,7 @@ from aiohttp import WSCloseCode
 from aiohttp import web as aioweb
 
 from core.http.client_connection import ClientDisconnected
-from signaling.realtime.connection import SlowClient
+from signaling.realtime.event_connection import SlowClient
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES
 
 SUBPROTOCOL = "realtime"

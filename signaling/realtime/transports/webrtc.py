@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from core.audio import AudioFrame
-from core.connection_stats import ConnectionStats
 from core.errors import Conflict, EarshotError, NotFound, OverloadedError, RequestError
 from core.ids import new_id
 from core.named_key import CALLER_KEY, reaches
@@ -19,7 +18,7 @@ from pipeline.playout.playout import PACED_RATE_HZ
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from signaling.call_stats import quality_reports
-from signaling.realtime.connection import DisconnectReason
+from signaling.realtime.event_connection import GONE, DisconnectReason, EventConnection
 from signaling.realtime.protocol.validation import params_below
 from signaling.realtime.session.settings import SessionConfiguration
 
@@ -40,43 +39,7 @@ RETRY_AFTER_S = 5
 "`Retry-After` for a refused caller, in seconds."
 
 
-class CallConnection(Protocol):
-    """Connection of a call's client to its session, in one dialect of the events."""
-
-    async def run(self) -> DisconnectReason:
-        """Sends events until the session ends."""
-        ...
-
-    async def receive(self, text: str) -> None:
-        """Applies one event of the client."""
-        ...
-
-    async def refuse_binary(self) -> None:
-        """Answers a binary message with an error."""
-        ...
-
-    async def send_quality(self, quality: ConnectionStats) -> None:
-        """Sends the connection's quality, if the client asked for it."""
-        ...
-
-    async def send_flood_error(self, unread: int) -> None:
-        """Sends the last event of a client that sends too fast."""
-        ...
-
-    def close(self, end: DisconnectReason = DisconnectReason.CLIENT) -> None:
-        """Asks `run` to end."""
-        ...
-
-    def pull(self) -> AudioFrame | None:
-        """Returns the next 20 ms of sound."""
-        ...
-
-    def feed(self, frame: AudioFrame) -> None:
-        """Takes audio of the microphone."""
-        ...
-
-
-ConnectionT = TypeVar("ConnectionT", bound=CallConnection)
+ConnectionT = TypeVar("ConnectionT", bound=EventConnection[Any, Any, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +57,27 @@ Connect: TypeAlias = Callable[[CallLine], ConnectionT]
 "Makes the connection of a call. May raise RequestError."
 
 
+_ENDS: Mapping[CloseReason, DisconnectReason] = {
+    CloseReason.CLOSED: DisconnectReason.HUNG_UP,
+    CloseReason.REMOTE_CLOSED: DisconnectReason.CLIENT,
+}
+"End of the peer -> end of the connection. In every other case the peer was lost."
+
+
 class RealtimeCalls(Generic[ConnectionT]):
     """All calls of one door. `run` owns their tasks; cancelling it ends them all."""
 
     def __init__(
-        self, sessions: Sessions, metrics: Metrics, guard: WorkGuard, *, peer: PeerSettings
+        self,
+        sessions: Sessions,
+        metrics: Metrics,
+        guard: WorkGuard,
+        *,
+        peer: PeerSettings,
+        door: str = "realtime",
     ) -> None:
+        """`door`: name of the door in the log."""
+        self._door = door
         self._sessions, self._metrics, self._guard = sessions, metrics, guard
         self._peer_settings = peer
         self._calls: dict[str, RealtimeCall[ConnectionT]] = {}
@@ -134,7 +112,7 @@ class RealtimeCalls(Generic[ConnectionT]):
                 retry_after_s=RETRY_AFTER_S,
                 code="draining",
             )
-        call = RealtimeCall(self._sessions, self._metrics, connect, self._peer_settings)
+        call = RealtimeCall(self._sessions, self._metrics, connect, self._peer_settings, self._door)
         work = self._guard(self._run(call, offer_sdp, configuration), call.id)
         self._tasks.create_task(work, name=call.id)
         return call.id, await call.answered
@@ -189,7 +167,9 @@ class RealtimeCall(Generic[ConnectionT]):
         metrics: Metrics,
         connect: Connect[ConnectionT],
         peer_settings: PeerSettings,
+        door: str,
     ) -> None:
+        self._door = door
         self.id = new_id("rtc")
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         "SDP answer, or the error instead of it. The caller ends the call by cancelling this."
@@ -217,6 +197,7 @@ class RealtimeCall(Generic[ConnectionT]):
                 configuration.settings,
                 paced_by="server",
                 conversation_id=configuration.conversation_id,
+                door=self._door,
                 secret_holder=configuration.secret_holder,
             )
             async with AsyncExitStack() as stack:
@@ -271,7 +252,7 @@ class RealtimeCall(Generic[ConnectionT]):
             logger.info("= call %s ended: %s", self.id, reason)
             if reason not in (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED):
                 self._metrics.count("earshot_errors", code=reason.value)
-            connection.close(DisconnectReason.CLIENT)
+            connection.close(_ENDS.get(reason, DisconnectReason.LOST))
             self._opened.set()
             self._unread.close()
             meter.cancel()
@@ -294,7 +275,7 @@ class RealtimeCall(Generic[ConnectionT]):
             return
         tasks.create_task(self._read(peer, connection), name=f"{self.id}-read")
         end = await connection.run()
-        if end is not DisconnectReason.CLIENT:
+        if end not in GONE:
             logger.info("= call %s: %s", self.id, end.value)
             await asyncio.sleep(LINGER_S)
         peer.stop()

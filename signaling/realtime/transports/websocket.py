@@ -17,7 +17,8 @@ from pipeline.session.sessions import Sessions
 from pipeline.tools.home import Home
 from signaling.call_stats import EVERY_S, count_quality
 from signaling.realtime.client_secrets import ClientSecret
-from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.event_connection import DisconnectReason
 from signaling.realtime.protocol.beta import is_beta
 from signaling.realtime.protocol.server_events import RoundTripMeter
 from signaling.realtime.session.offer import SessionSettingsFactory, configuration_of
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 CLOSE_CODES: Mapping[DisconnectReason, tuple[int, bytes]] = {
     DisconnectReason.CLIENT: (WSCloseCode.OK, b""),
+    DisconnectReason.HUNG_UP: (WSCloseCode.OK, b""),
+    DisconnectReason.LOST: (WSCloseCode.OK, b""),
     DisconnectReason.CLOSED: (WSCloseCode.OK, b""),
     DisconnectReason.IDLE: (WSCloseCode.OK, b"idle"),
     DisconnectReason.EXPIRED: (WSCloseCode.POLICY_VIOLATION, b"the client secret expired"),

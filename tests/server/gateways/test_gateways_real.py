@@ -90,6 +90,18 @@ async def check_sideband(http: ClientSession) -> None:
     await caller.peer.close()
 
 
+async def check_live_sideband(http: ClientSession) -> None:
+    """Attaches to a GPT-Live session from connections that arrive at both gateways."""
+    async with http.ws_connect("/v1/live/sessions") as client:
+        await client.send_json({"type": "session.start", "session": {"model": "gpt-live-1"}})
+        session_id = (await client.receive_json())["session"]["id"]
+        for _ in range(2):
+            async with http.ws_connect(f"/v1/live/sessions/{session_id}/attach") as sideband:
+                await sideband.send_json({"type": "session.input_audio.mute", "event_id": "mine"})
+                for socket in (sideband, client):
+                    assert (await socket.receive_json())["client_event_id"] == "mine"
+
+
 async def check_conversation(http: ClientSession) -> None:
     """Opens two sessions in one conversation: both are at the same gateway."""
     before = await sessions(http)
@@ -182,6 +194,7 @@ def test_two_gateways_serve_one_port(tmp_path: Path) -> None:
             assert {number(one.location), number(two.location)} == {1, 2}
             assert await statuses(http, one.location) == {204}
             await check_sideband(http)
+            await check_live_sideband(http)
             await check_conversation(http)
             await check_settings(http)
             # The home gateway, which is replaced first, is the one that is lost.

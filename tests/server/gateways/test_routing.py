@@ -31,8 +31,14 @@ def destination(of: Fleet, path: str = "/", sessions: int = 0, **facts: str) -> 
 def test_an_id_names_its_gateway() -> None:
     mark_ids(12)
     try:
-        ids = [new_id("rtc"), new_id("whip"), new_id("conv"), "ek_" + new_secret(24)]
-        assert [gateway_of(name) for name in ids] == [12] * 4
+        ids = [
+            new_id("rtc"),
+            new_id("whip"),
+            new_id("conv"),
+            new_id("sess"),
+            "ek_" + new_secret(24),
+        ]
+        assert [gateway_of(name) for name in ids] == [12] * 5
         assert gateway_of(new_id("item")) is None  # a client never names it in a URL
     finally:
         mark_ids(0)
@@ -52,6 +58,8 @@ def test_other_names_name_none(name: str) -> None:
         (f"/whip/whip_2x{BITS}/events", {}),
         (f"/v1/realtime/calls/rtc_2x{BITS}/hangup", {}),
         ("/v1/realtime", {"call_id": f"rtc_2x{BITS}"}),
+        (f"/v1/live/sessions/rtc_2x{BITS}/attach", {}),
+        (f"/v1/live/sessions/sess_2x{BITS}/attach", {}),
         ("/v1/realtime/calls", {"secret": f"ek_2x{BITS}{BITS}"}),
         ("/v1/realtime", {"conversation_id": f"conv_2x{BITS}"}),
     ],

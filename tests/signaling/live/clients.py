@@ -1,5 +1,6 @@
 """A GPT-Live client over a WebSocket, and a model that delegates."""
 
+import asyncio
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from tests.pipeline.fakes import EchoLlm
 from tests.signaling.realtime.servers import Server
+from tests.signaling.realtime.webrtc_client import Caller
 
 Json = dict[str, Any]
 
@@ -60,8 +62,8 @@ def pcm(*runs: tuple[int, int]) -> str:
 class LiveClient:
     """The client's end. Every event that it gets is one of the official client's types."""
 
-    def __init__(self, ws: ClientWebSocketResponse) -> None:
-        self.ws = ws
+    def __init__(self, ws: ClientWebSocketResponse, types: TypeAdapter[Any] = STOCK) -> None:
+        self.ws, self.types = ws, types
         self.got: list[Json] = []
 
     async def send(self, kind: str, **fields: Any) -> None:
@@ -76,7 +78,7 @@ class LiveClient:
         seen: list[Json] = []
         while not seen or seen[-1]["type"] != kind:
             event = await self.ws.receive_json()
-            STOCK.validate_python(event)
+            self.types.validate_python(event)
             seen.append(event)
         self.got += seen
         return seen
@@ -95,6 +97,29 @@ class LiveClient:
 async def client_of(server: Server) -> AsyncIterator[LiveClient]:
     async with server.client.ws_connect(PATH) as ws:
         yield LiveClient(ws)
+
+
+@asynccontextmanager
+async def calling(server: Server, **session: Any) -> AsyncIterator[Caller]:
+    """Yields a caller whose session has started, and hangs up afterwards."""
+    caller = Caller()
+    body = {
+        "session": {"model": "gpt-live-1", **session},
+        "transport": {"type": "webrtc", "sdp": await caller.peer.offer()},
+    }
+    response = await server.client.post(PATH, json=body)
+    assert response.status == 201, await response.text()
+    answer = await response.json()
+    caller.call_id = answer["session"]["id"]
+    await caller.peer.accept(answer["transport"]["sdp"])
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(caller.peer.run())
+        started = (await caller.expect("session.started"))[-1]
+        STOCK.validate_python(started)
+        assert started["session"]["id"] == caller.call_id
+        assert "format" not in started["session"]["audio"]
+        yield caller
+        caller.peer.stop()
 
 
 def sound_s(events: Sequence[Json], rate_hz: int = 24_000, sample_bytes: int = 2) -> float:

@@ -15,7 +15,8 @@ from engines.base import AsrPadding
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.tools.home import Home, default_home
-from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.event_connection import DisconnectReason
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration
 from tests.loop import run_virtual

@@ -15,11 +15,8 @@ from core.events import InputCleared, ResponseCreated
 from core.http.client_connection import ClientDisconnected
 from core.items import FunctionOutputItem, MessageItem, TextPart
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
-from signaling.realtime.connection import (
-    DisconnectReason,
-    RealtimeConnection,
-    SlowClient,
-)
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.event_connection import DisconnectReason, SlowClient
 from signaling.realtime.protocol.audio_input import SLICE_MS
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration

@@ -1,5 +1,6 @@
 """A client whose transport takes no long events stays connected and gets as much as fits."""
 
+import asyncio
 import json
 from base64 import b64encode
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 from core.errors import RequestError
 from core.events import ItemRetrieved
 from core.items import MessageItem, TextPart
-from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.event_connection import DisconnectReason
 from signaling.realtime.session.settings import SessionConfiguration
 from tests.signaling.realtime.fakes import Client, converse, play
 
@@ -81,6 +83,9 @@ def told(happened: ItemRetrieved, limit: int | None) -> Event:
 
 
 def test_a_session_that_is_too_large_to_show_opens_no_connection() -> None:
-    with pytest.raises(RequestError) as refused:
+    async def connect() -> None:
         Client().connection(SessionConfiguration(), max_event_bytes=500)
+
+    with pytest.raises(RequestError) as refused:
+        asyncio.run(connect())
     assert (refused.value.code, refused.value.param) == ("event_too_large", "session")

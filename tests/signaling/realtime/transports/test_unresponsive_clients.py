@@ -8,8 +8,8 @@ import pytest
 from aiohttp import WSCloseCode
 
 from media.webrtc.peer import PeerSettings
-from signaling.realtime.connection import SlowClient
 from signaling.realtime.door import RealtimeSettings
+from signaling.realtime.event_connection import SlowClient
 from signaling.realtime.transports.event_socket import EventSocket
 from tests.signaling.realtime.fakes import SENT_BYTES, WATCH, TalkativeHome, gone
 from tests.signaling.realtime.raw_websocket import CLOSE, PING, PONG, TEXT, upgraded

@@ -13,7 +13,8 @@ from aiohttp import WSCloseCode
 
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.transports import event_socket, sideband
-from signaling.realtime.transports.sideband_outbox import MAX_UNREAD_CHARS, SidebandOutbox
+from signaling.realtime.transports.sideband_outbox import SidebandOutbox
+from signaling.realtime.transports.sideband_queue import MAX_UNREAD_CHARS
 from tests.signaling.realtime.fakes import WATCH, TalkativeHome, gone
 from tests.signaling.realtime.raw_websocket import (
     BUFFER_BYTES,
