@@ -11,6 +11,7 @@ from typing import Protocol
 
 from bench.client.connection_stats import ConnectionReport
 from bench.client.http import Address
+from bench.client.live import connect_live
 from bench.client.microphone import Microphone
 from bench.client.realtime import ClientTransport, Json, OnSound, ReceivedEvent, SessionRequest
 from bench.client.webrtc import connect_webrtc
@@ -55,6 +56,9 @@ async def connect(
     if transport == "webrtc":
         async with connect_webrtc(address, request, on_sound) as webrtc:
             yield webrtc
+    elif transport == "live":
+        async with connect_live(address, request, on_sound) as live:
+            yield live
     else:
         async with connect_websocket(address, request, on_sound) as websocket:
             yield websocket

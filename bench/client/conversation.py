@@ -22,7 +22,7 @@ TRACE_S = 1.0
 including the silence at the end."""
 
 NO_EVENT_S = 2.0
-"Silence after which a WebRTC server that sends no events about playout counts as done."
+"Silence after which a server that paces its sound, and sends no events about it, counts as done."
 
 POLL_S = 0.05
 "Interval of the checks whether the connection is over, or the answer is played to its end."
@@ -239,7 +239,7 @@ async def open_conversation(
     timeout_s: seconds without any event after which an answer is given up. on_change: called after
     each event. player: plays the received audio; None: it is only measured.
     """
-    receiver = AudioReceiver(is_paced=transport == "webrtc", player=player)
+    receiver = AudioReceiver(is_paced=transport != "ws", player=player)
     async with connect(address, transport, request, receiver.receive) as client:
         conversation = ConversationClient(client, receiver, timeout_s, on_change)
         async with background(conversation.read()):

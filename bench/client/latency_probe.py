@@ -65,8 +65,8 @@ class AudioReceiver:
     """
 
     is_paced: bool
-    """True: audio arrives in real time (WebRTC). False: it arrives faster, and queues until it is
-    played."""
+    """True: audio arrives in real time (WebRTC, GPT-Live). False: it arrives faster, and queues
+    until it is played."""
     player: AudioPlayer | None = None
     audible_at: float | None = None
     "Time at which the first audible sample since `begin_turn` was played, or will be."

@@ -15,7 +15,9 @@ from core.errors import EarshotError
 Json = dict[str, Any]
 "Event as a JSON object."
 
-ClientTransport = Literal["webrtc", "ws"]
+ClientTransport = Literal["webrtc", "ws", "live"]
+"Way to connect: the Realtime API over WebRTC or a WebSocket, or GPT-Live over a WebSocket."
+
 OnSound = Callable[[AudioFrame, float], None]
 "Function that takes received audio and its time of arrival, in the event loop's seconds."
 
@@ -135,13 +137,13 @@ EventSender = Callable[[Json], None]
 
 async def wait_for_session(inbox: EventInbox) -> None:
     """Waits for the server's first event. Raises CannotConnect."""
-    await _wait_for_event(inbox, "session.created", CONNECT_TIMEOUT_S)
+    await wait_for_event(inbox, "session.created", CONNECT_TIMEOUT_S)
 
 
 async def request_settings(send: EventSender, inbox: EventInbox, request: SessionRequest) -> None:
     """Asks for the session's settings. Raises CannotConnect when the server refuses them."""
     send({"type": "session.update", "event_id": _SETTINGS_ID, "session": request.session()})
-    await _wait_for_event(inbox, "session.updated", UPDATE_TIMEOUT_S, event_id=_SETTINGS_ID)
+    await wait_for_event(inbox, "session.updated", UPDATE_TIMEOUT_S, event_id=_SETTINGS_ID)
 
 
 async def include_earshot_events(send: EventSender, inbox: EventInbox) -> None:
@@ -149,12 +151,12 @@ async def include_earshot_events(send: EventSender, inbox: EventInbox) -> None:
     session = {"type": "realtime", "include": list(EARSHOT_EVENTS)}
     send({"type": "session.update", "event_id": _EARSHOT_EVENTS_ID, "session": session})
     with suppress(CannotConnect):
-        await _wait_for_event(
+        await wait_for_event(
             inbox, "session.updated", UPDATE_TIMEOUT_S, event_id=_EARSHOT_EVENTS_ID
         )
 
 
-async def _wait_for_event(
+async def wait_for_event(
     inbox: EventInbox, kind: str, timeout_s: float, event_id: str | None = None
 ) -> None:
     """Waits for the next event of type `kind` and drops others.

@@ -55,6 +55,9 @@ class WebSocketClient:
     """A `RealtimeClient` over a WebSocket."""
 
     transport: ClientTransport = "ws"
+    append_type = "input_audio_buffer.append"
+    sound_type = "response.output_audio.delta"
+    "Types of the events that hold audio, to the server and from it."
 
     def __init__(self, ws: ClientWebSocketResponse, on_sound: OnSound) -> None:
         self._clock = asyncio.get_running_loop().time
@@ -101,17 +104,22 @@ class WebSocketClient:
         while True:
             pcm = self.microphone.pull().pcm
             audio = b64encode(to_bytes(pcm)).decode()
-            self.send({"type": "input_audio_buffer.append", "audio": audio})
+            self.send({"type": self.append_type, "audio": audio})
             tick += 1
             await asyncio.sleep(origin + tick * PTIME_MS / 1000 - self._clock())
 
     def _on_event(self, event: Json) -> None:
-        if event.get("type") != "response.output_audio.delta":
-            self.inbox.put(event)
+        if event.get("type") != self.sound_type:
+            for told in self._translated(event):
+                self.inbox.put(told)
             return
         pcm = from_bytes(b64decode(str(event.get("delta", ""))))
         self._on_sound(AudioFrame(pcm, RATE_HZ, self._received_samples), self._clock())
         self._received_samples += len(pcm)
+
+    def _translated(self, event: Json) -> list[Json]:
+        """Returns an event of the server as events of the Realtime API."""
+        return [event]
 
 
 @asynccontextmanager

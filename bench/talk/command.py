@@ -17,7 +17,7 @@ from bench.client.connection_stats import ConnectionReport, quality_line
 from bench.client.conversation import ConversationClient, TurnReport, open_conversation
 from bench.client.http import DEFAULT_URL, KEY_VARIABLES, Address, parse_address
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
+from bench.client.realtime import CannotConnect, ClientTransport, ConnectionLost, SessionRequest
 from bench.talk.output import TerminalOutput, to_json
 from bench.talk.sound_card import NoSoundCard, SoundCard
 from core.audio import AudioFrame, Pcm
@@ -71,15 +71,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_connection(parser: argparse.ArgumentParser, default_server: str = DEFAULT_URL) -> None:
+def add_connection(
+    parser: argparse.ArgumentParser,
+    default_server: str = DEFAULT_URL,
+    transports: Sequence[ClientTransport] = ("webrtc", "ws"),
+) -> None:
     """Adds the options of a command that holds a conversation.
 
-    default_server: server that is used without --url; it is only shown in the help.
+    default_server: server that is used without --url; it is only shown in the help. transports:
+    those that the command can use.
     """
     add_server(parser, default_server)
     parser.add_argument(
         "--transport",
-        choices=("webrtc", "ws"),
+        choices=transports,
         default="webrtc",
         help="way to connect; default %(default)s",
     )

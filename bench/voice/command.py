@@ -7,7 +7,7 @@ file; 5 no connection, or it was refused or lost; 130 interrupted.
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from msgspec.json import encode
 from msgspec.json import format as pretty
 
 from bench.client.http import Address
-from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
+from bench.client.realtime import CannotConnect, ClientTransport, ConnectionLost, SessionRequest
 from bench.server.own_server import own_server
 from bench.talk.command import TalkExitCode, add_connection, address_of, session_request
 from bench.tools.stats import machine
@@ -29,6 +29,9 @@ from bench.voice.stub_server import parse_stub_delays
 from bench.voice.summary import answered_reports, median_stages, summary, table, voice_to_voice
 from core.errors import EarshotError, RequestError, expected_failure
 from core.progress_bar import ProgressBar
+
+TRANSPORTS: Sequence[ClientTransport] = ("webrtc", "ws", "live")
+"`live` is GPT-Live over a WebSocket."
 
 EPILOG = """Without --url a server is started for the run, with default settings or those of
 --config. Voice to voice is measured at the client: from the last audible sample sent to the first
@@ -65,7 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reconnect", action="store_true", help="open a new connection for each turn"
     )
-    add_connection(parser, default_server="one that is started for the run")
+    add_connection(parser, "one that is started for the run", TRANSPORTS)
+    parser.add_argument(
+        "--beside",
+        choices=TRANSPORTS,
+        help="measure this transport too, turn by turn in alternation, in a table of its own",
+    )
     parser.add_argument(
         "--wait",
         type=_wait,
@@ -115,20 +123,46 @@ async def _main(options: argparse.Namespace) -> int:
     _check(options)
     utterances = clips(options.clips)
     measured_on = machine()
-    path_ms = await client_latency.one_way_ms(options.transport)
+    transports = [options.transport] + ([options.beside] if options.beside else [])
+    found: dict[ClientTransport, list[VoiceTurn]] = {name: [] for name in transports}
     async with _server(options) as address:
-        plan = VoicePlan(
-            address,
-            options.transport,
-            _session_request(options),
-            options.turns,
-            options.clients,
-            options.timeout,
-            options.reconnect,
-        )
+        plans = [_plan(options, address, transport) for transport in transports]
+        rounds = options.turns if options.beside else 1
         with ProgressBar(sys.stderr, "turns") as progress:
-            progress.start(plan.clients * plan.turns)
-            found = await run(plan, utterances, partial(_show, progress))
+            progress.start(options.clients * options.turns * len(plans))
+            for number in range(rounds):
+                for plan in plans:
+                    clip = number % len(utterances)
+                    turned = [*utterances[clip:], *utterances[:clip]]
+                    found[plan.transport] += await run(plan, turned, partial(_show, progress))
+    for plan in plans:
+        await _report(options, plan, found[plan.transport], measured_on)
+    every = [turn for turns in found.values() for turn in turns]
+    return (
+        TalkExitCode.ANSWERED
+        if len(answered_reports(every)) == len(every)
+        else TalkExitCode.NOT_ANSWERED
+    )
+
+
+def _plan(options: argparse.Namespace, address: Address, transport: ClientTransport) -> VoicePlan:
+    """Returns the plan of a run; of one round where two transports alternate."""
+    return VoicePlan(
+        address,
+        transport,
+        _session_request(options),
+        1 if options.beside else options.turns,
+        options.clients,
+        options.timeout,
+        options.reconnect,
+    )
+
+
+async def _report(
+    options: argparse.Namespace, plan: VoicePlan, found: Sequence[VoiceTurn], measured_on: str
+) -> None:
+    """Prints the table or the JSON of one transport, and writes its chart."""
+    path_ms = await client_latency.one_way_ms(plan.transport)
     title = _title(options, plan)
     if options.json:
         report = {"title": title, "measured_on": measured_on, **summary(found, path_ms)}
@@ -138,11 +172,6 @@ async def _main(options: argparse.Namespace) -> int:
         print(table(found, path_ms))
     if options.svg and (times_ms := voice_to_voice(found)):
         _write(options.svg, chart.chart(title, measured_on, median_stages(found), times_ms))
-    return (
-        TalkExitCode.ANSWERED
-        if len(answered_reports(found)) == len(found)
-        else TalkExitCode.NOT_ANSWERED
-    )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -150,6 +179,10 @@ def _check(options: argparse.Namespace) -> None:
     given = [name for name in ("url", "stubs", "config") if getattr(options, name) is not None]
     if len(given) > 1:
         raise RequestError(f"--{given[0]} and --{given[1]} cannot be used together")
+    if options.beside == options.transport:
+        raise RequestError("--beside takes another transport than --transport")
+    if options.beside and options.svg:
+        raise RequestError("--svg draws one transport: leave --beside out")
 
 
 def _session_request(options: argparse.Namespace) -> SessionRequest:
@@ -179,7 +212,7 @@ def _title(options: argparse.Namespace, plan: VoicePlan) -> str:
         else request.turn_detection
     )
     engines = f", stub engines {options.stubs} ms" if options.stubs else ""
-    return f"{plan.transport}, {wait}{engines}, {plan.clients} x {plan.turns} turns"
+    return f"{plan.transport}, {wait}{engines}, {plan.clients} x {options.turns} turns"
 
 
 def _show(progress: ProgressBar, turn: VoiceTurn) -> None:
