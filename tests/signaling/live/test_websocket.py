@@ -7,6 +7,7 @@ import pytest
 from aiohttp import WSMsgType
 from openai import AsyncOpenAI
 
+from signaling.live.client_events import MAX_APPEND_CHARS
 from signaling.live.connection import USAGE_EVERY_S
 from signaling.live.websocket import START_TIMEOUT_S
 from signaling.realtime.client_secrets import ClientSecretRequest, ClientSecretStore
@@ -28,6 +29,8 @@ from tests.signaling.realtime.servers import Server, Setup, against
 pytestmark = pytest.mark.live
 
 TOOL = {"type": "function", "name": "lamp", "parameters": {"type": "object"}}
+THINKING = {"type": "session.thinking.append", "delegation_id": None}
+UNKNOWN_INSTRUCTIONS = ("unknown_parameter", "session.instructions")
 RESPONSES = {"type": "responses", "responses": {"model": "gpt-5.5", "tools": [TOOL]}}
 
 
@@ -305,3 +308,38 @@ def test_a_client_secret_opens_what_it_was_made_for() -> None:
                     assert told["error"]["code"] == "cannot_update_type"
 
     against(scene, setup)
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "param"),
+    [
+        ({"type": "session.update", "session": {"instructions": "x"}}, *UNKNOWN_INSTRUCTIONS),
+        ({"type": "session.close", "reason": "x"}, "unknown_parameter", "reason"),
+        ({**THINKING, "content": ""}, "invalid_value", "content"),
+        ({**THINKING, "content": "x" * (MAX_APPEND_CHARS + 1)}, "invalid_value", "content"),
+    ],
+)
+def test_a_wrong_event_is_named_and_changes_nothing(event: Any, code: str, param: str) -> None:
+    async def scene(server: Server) -> None:
+        async with client_of(server) as client:
+            await client.start()
+            await client.ws.send_json({**event, "event_id": "w"})
+            error = (await client.expect("error"))[-1]["error"]
+            assert (error["code"], error["param"], error["client_event_id"]) == (code, param, "w")
+            longest = {**THINKING, "content": "x" * MAX_APPEND_CHARS}
+            await client.ws.send_json(longest)
+            await client.expect("session.thinking.appended")
+
+    against(scene)
+
+
+def test_an_unknown_event_is_answered_with_the_known_ones() -> None:
+    async def scene(server: Server) -> None:
+        async with client_of(server) as client:
+            await client.start()
+            await client.send("session.input_audio.commit")
+            message = (await client.expect("error"))[-1]["error"]["message"]
+            assert "session.thinking.append" in message
+            assert "session.close" in message
+
+    against(scene)
