@@ -1,8 +1,8 @@
 """`python -m bench` (`make bench`): every figure of docs/performance.md, one after the other.
 
 Each measurement is a process of its own, so that none is affected by another's load or caches.
-`python -m bench voice ...`, `... asr ...`, `... peers ...` and `... capacity ...` run one of them
-alone.
+`python -m bench voice ...`, `... asr ...`, `... peers ...`, `... capacity ...` and
+`... simulate ...` run one of them alone.
 """
 
 import argparse
@@ -24,9 +24,9 @@ MEASUREMENTS: Sequence[tuple[str, str, Sequence[str]]] = (
 )
 "Title, module and its arguments."
 
-ALONE = ("voice", "asr", "peers", "capacity")
+ALONE = ("voice", "asr", "peers", "capacity", "simulate")
 """Measurements with arguments of their own; `asr` also needs a corpus, `peers` other systems to
-compare with."""
+compare with. `simulate` computes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
