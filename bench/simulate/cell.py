@@ -82,16 +82,16 @@ class _Recorder:
 
 async def _run(plan: SitePlan, costs: TurnCosts, load: CellLoad, random: Random) -> CellResult:
     recorder, end_s = _Recorder(), WARM_UP_S + load.seconds
-    async with open_site(plan, costs, load.calls, random) as site:
-        async with asyncio.TaskGroup() as tasks:
-            if load.lost_recognisers:
-                tasks.create_task(_lose(site, load))
-            if load.turns_per_s:
-                await _arrive(site, load, recorder, tasks, end_s)
-            else:
-                for call in range(load.calls):
-                    tasks.create_task(_call(site, call, load.calls, recorder, end_s))
-        use = site.use(asyncio.get_running_loop().time())
+    async with open_site(plan, costs, load.calls, random) as site, asyncio.TaskGroup() as tasks:
+        if load.lost_recognisers:
+            tasks.create_task(_lose(site, load))
+        if load.turns_per_s:
+            await _arrive(site, load, recorder, tasks, end_s)
+        else:
+            for call in range(load.calls):
+                tasks.create_task(_call(site, call, load.calls, recorder, end_s))
+            await asyncio.sleep(end_s)
+        use = site.use(asyncio.get_running_loop().time())  # without the last turns' end
     return CellResult(recorder.turns, recorder.begun, use)
 
 

@@ -18,8 +18,12 @@ MAX_LOST = 0.001
 GATEWAY_LOAD = 0.6
 "Part of its core that a gateway needs for open calls at the capacity; turns come on top."
 
-SEARCH_STEPS = 6
-"Halvings of the range in which the capacity is searched: 1/64 of it."
+MAX_USE = 0.85
+"""Largest load of the language model and the voice at the capacity. Above it queues grow slowly, so
+that short runs do not show it."""
+
+SEARCH_STEPS = 4
+"Halvings of the range in which a smaller capacity is searched: 1/16 of it."
 
 SEARCH_S = 5.0
 FINAL_S = 10.0
@@ -111,12 +115,6 @@ class Capacity:
     p95_range_ms: tuple[float, float]
     "Smallest and largest p95 of these runs."
 
-    @property
-    def breaks_first(self) -> str:
-        """The busiest part at the capacity, and how busy it is."""
-        name, use = max(self.result.use.items(), key=lambda pair: pair[1])
-        return f"{name} {100 * use:.0f} %"
-
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
@@ -157,13 +155,15 @@ def find_capacity(placement: Placement, costs: TurnCosts, seeds: Sequence[int]) 
         load = CellLoad(calls, turns_per_s, seconds)
         return run_cell(placement.plan(calls, costs), costs, load, seed)
 
-    low, high = 0.0, _upper_bound(placement, costs)
-    for _ in range(SEARCH_STEPS):
-        middle = (low + high) / 2
+    low, high, middle = 0.0, _upper_bound(placement, costs), _upper_bound(placement, costs)
+    for _ in range(1 + SEARCH_STEPS):
         if is_good(run(middle, SEARCH_S, seeds[0])):
             low = middle
         else:
             high = middle
+        if low == high:
+            break
+        middle = (low + high) / 2
     if not low:
         raise ValueError(f"{placement.name}: the target is missed at any load")
     runs = [run(low, FINAL_S, seed) for seed in seeds]
@@ -178,13 +178,14 @@ def find_capacity(placement: Placement, costs: TurnCosts, seeds: Sequence[int]) 
 
 
 def _upper_bound(placement: Placement, costs: TurnCosts) -> float:
-    """Returns turns a second that no cell can carry: the least of what each stage could, alone."""
+    """Returns the turns a second at which the first stage has a load of MAX_USE."""
     voice_s = (costs.tts_ms + costs.tts_rest_ms) / 1000
     bounds = [placement.tts_gpus * costs.tts_lanes / voice_s]
     if costs.llm_slots:
-        write_s = (costs.llm_first_ms + costs.llm_rest_ms) / 1000
+        growth = 1 + costs.llm_growth * MAX_USE
+        write_s = growth * (costs.llm_first_ms + costs.llm_rest_ms) / 1000
         bounds.append(placement.llm_gpus * costs.llm_slots / write_s)
     lone_s = (costs.asr_fixed_ms + costs.asr_ms_per_s * costs.speech_s) / 1000
     full_s = lone_s * (1 + costs.asr_marginal * (costs.asr_max_batch - 1))
     bounds.append(placement.recognisers * costs.asr_max_batch / full_s)
-    return min(bounds)
+    return MAX_USE * min(bounds)

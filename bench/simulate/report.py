@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from bench.simulate.autoscaling import Autoscaler, crowd, daily_load, scale
-from bench.simulate.cell import CellLoad, run_cell
+from bench.simulate.cell import CellLoad, CellResult, run_cell
 from bench.simulate.costs import TurnCosts
 from bench.simulate.placements import (
     CALL_S_PER_TURN,
@@ -36,6 +36,9 @@ REPLICA_SHARE = 0.02
 BURST = 3.0
 BURST_S = 60
 "A sudden crowd: so many times the load, within so many seconds."
+
+LOADED = ("gateways", "recognition", "language model", "voice")
+"""Parts whose load is shown. That of recognition contains partials, which take what is left."""
 
 Row = list[str]
 
@@ -73,11 +76,11 @@ def capacity_table(found: Sequence[Capacity]) -> Table:
                 f"{result.percentile_ms(95):.0f} ({low_ms:.0f} to {high_ms:.0f})",
                 f"{result.percentile_ms(99):.0f}",
                 f"{100 * result.lost_share:.2f} %",
-                capacity.breaks_first,
+                *_loads(capacity.result),
             ]
         )
     title = f"Capacity of a cell: p95 at most {TARGET_P95_MS:.0f} ms"
-    return Table(title, [*head, "lost", "busiest"], rows)
+    return Table(title, [*head, "lost", *LOADED], rows)
 
 
 def fleet_table(found: Sequence[Capacity]) -> Table:
@@ -111,8 +114,8 @@ def sensitivity_table(costs: TurnCosts, seeds: Sequence[int]) -> Table:
             continue
         shown = [f"{found.turns_per_s:.0f}", f"{found.result.percentile_ms(95):.0f}"]
         gpus = [str(fleet(found, demand).gpus) for demand in DEMANDS]
-        rows.append([f"{factor:g}", *shown, found.breaks_first, " and ".join(gpus)])
-    head = ["time of all models, times", "turns/s of a cell", "p95 ms", "busiest"]
+        rows.append([f"{factor:g}", *shown, "; ".join(_loads(found.result)), " and ".join(gpus)])
+    head = ["time of all models, times", "turns/s of a cell", "p95 ms", "; ".join(LOADED)]
     return Table("Sensitivity to the assumed GPUs", [*head, "GPUs, both demands"], rows)
 
 
@@ -138,7 +141,6 @@ def load_table(capacity: Capacity, seed: int) -> Table:
         load = CellLoad(calls, turns_per_s, LOAD_S, lost_recognisers=lost, lost_s=LOAD_S / 3)
         plan, costs = capacity.plan, capacity.costs
         result = run_cell(plan, replace(costs, hop_ms=capacity.placement.hop_ms), load, seed)
-        name, use = max(result.use.items(), key=lambda pair: pair[1])
         what = f"{factor:g} x"
         what += f", {lost} recogniser lost for {load.lost_s:.0f} s" if lost else ""
         rows.append(
@@ -146,10 +148,10 @@ def load_table(capacity: Capacity, seed: int) -> Table:
                 what,
                 *(f"{result.percentile_ms(percent):.0f}" for percent in (50, 95, 99)),
                 f"{100 * result.lost_share:.2f} %",
-                f"{name} {100 * use:.0f} %",
+                *_loads(result),
             ]
         )
-    head = ["load", "p50", "p95", "p99 ms", "refused or failed", "busiest"]
+    head = ["load", "p50", "p95", "p99 ms", "refused or failed", *LOADED]
     return Table(f"What breaks first: {capacity.placement.name}", head, rows)
 
 
@@ -190,6 +192,10 @@ def tables(costs: TurnCosts, seeds: Sequence[int]) -> Iterator[Table]:
     yield load_table(found[1], seeds[0])
     yield sensitivity_table(costs, seeds)
     yield cell_size_table(costs, seeds)
+
+
+def _loads(result: CellResult) -> Row:
+    return [f"{100 * result.use[name]:.0f} %" for name in LOADED]
 
 
 def _gpus(placement: Placement) -> str:

@@ -53,6 +53,7 @@ NOT_SHIPPED = (
     "bench/gpu/",
     "bench/measurements/",
     "bench/peers/",
+    "bench/simulate/",
 )
 "The C client is built from its folder; comparisons with other systems need the checkout."
 
