@@ -26,22 +26,23 @@ more, so the oldest audio is dropped."""
 class Microphone:
     """Queues audio and delivers it frame by frame to one task, which calls `pull` once per 20 ms.
 
-    clock: returns seconds.
+    clock: returns seconds. rate_hz: sample rate of all audio.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], rate_hz: int = RATE_HZ) -> None:
+        self._clock, self._rate_hz = clock, rate_hz
+        self._frame_samples = ms_to_samples(PTIME_MS, rate_hz)
         self._queued: deque[tuple[Pcm, asyncio.Event | None]] = deque()
         self._sent: deque[tuple[AudioFrame, float]] = deque(maxlen=HISTORY_MS // PTIME_MS)
-        self._framer = Framer(RATE_HZ)
-        self._silence = silence(PTIME_MS, RATE_HZ)
+        self._framer = Framer(rate_hz)
+        self._silence = silence(PTIME_MS, rate_hz)
         self.position = 0
         "Number of samples that were sent: the stream's own time."
 
     def pull(self) -> AudioFrame:
         """Returns the next 20 ms; silence when nothing is queued."""
         pcm, is_sent = self._queued.popleft() if self._queued else (self._silence, None)
-        frame = AudioFrame(pcm, RATE_HZ, self.position)
+        frame = AudioFrame(pcm, self._rate_hz, self.position)
         self._sent.append((frame, self._clock()))
         self.position += len(pcm)
         if is_sent is not None:
@@ -49,15 +50,15 @@ class Microphone:
         return frame
 
     async def say(self, pcm: Pcm) -> int:
-        """Sends samples at RATE_HZ in real time, and waits until all are sent.
+        """Sends samples at its rate in real time, and waits until all are sent.
 
         Returns the position of the first one.
         """
         if not len(pcm):
             return self.position
         begin = self.position
-        padded = np.concatenate([pcm, np.zeros(-len(pcm) % FRAME_SAMPLES, np.int16)])
-        frames = padded.reshape(-1, FRAME_SAMPLES)
+        padded = np.concatenate([pcm, np.zeros(-len(pcm) % self._frame_samples, np.int16)])
+        frames = padded.reshape(-1, self._frame_samples)
         is_sent = asyncio.Event()
         self._queued.extend((frame, None) for frame in frames[:-1])
         self._queued.append((frames[-1], is_sent))
@@ -65,7 +66,7 @@ class Microphone:
         return begin
 
     def feed(self, pcm: Pcm) -> None:
-        """Queues audio that a sound card recorded, at RATE_HZ."""
+        """Queues audio that a sound card recorded, at its rate."""
         for frame in self._framer.push(pcm):
             self._queued.append((frame.pcm, None))
         while len(self._queued) * PTIME_MS > MAX_LIVE_MS:
@@ -76,7 +77,7 @@ class Microphone:
         # A real microphone delivers a frame when its last sample was spoken.
         for frame, at in self._sent:
             if frame.start <= position < frame.end:
-                return at - (frame.end - position) / RATE_HZ
+                return at - (frame.end - position) / self._rate_hz
         return None
 
     def sent_since(self, begin: int) -> tuple[Pcm, int]:

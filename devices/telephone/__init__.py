@@ -1,1 +1,1 @@
-"""Doors for telephone calls: AudioSocket of Asterisk."""
+"""Doors for telephone calls: AudioSocket of Asterisk, and Twilio Media Streams."""

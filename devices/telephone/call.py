@@ -5,6 +5,7 @@ pace of the line.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ from typing import Protocol
 
 from core.audio import PTIME_MS, Pcm
 from core.errors import Conflict, RemoteProtocolError
-from core.events import PlayoutCleared
 from core.ids import new_id
 from core.items import MessageItem, TextPart
 from core.ports import Clock
@@ -53,8 +53,31 @@ class LineKey:
     digit: str
 
 
+class LineBuffer(Protocol):
+    """Buffer from which the other end of a line plays."""
+
+    @property
+    def lead_s(self) -> float:
+        """Sound that is sent ahead of its time, in seconds."""
+        ...
+
+    def take_back(self) -> list[Pcm]:
+        """Returns the frames that were sent and not played, oldest first. They count as not sent;
+        `clear` must follow."""
+        ...
+
+    async def clear(self) -> None:
+        """Tells the other end to drop what it has not played. Raises ConnectionError."""
+        ...
+
+
 class TelephoneLine(Protocol):
     """The connection of a call, as its door implements it."""
+
+    @property
+    def buffer(self) -> LineBuffer | None:
+        """None: each frame is played as it comes, and the line needs silence, too."""
+        ...
 
     def receive(self) -> AsyncIterator[LineSound | LineKey]:
         """Yields what the caller says and presses; ends when the caller has hung up, or is gone.
@@ -79,11 +102,17 @@ class CallEnd(Enum):
 
 
 class TelephoneCall:
-    """Serves one call. `run` returns when either side has ended it."""
+    """Serves one call, and is the `SpeakerBuffer` of its session. `run` returns when either side
+    has ended the call."""
 
     def __init__(self, line: TelephoneLine, session: Session, clock: Clock) -> None:
         self._line, self._session, self._clock = line, session, clock
+        self._buffer = line.buffer
         self._input, self._output = LineInput(), LineOutput(session)
+        self._taken_back: deque[Pcm] = deque()
+        "Frames that the line dropped because the answer paused; they come first when it goes on."
+        self._must_clear = False
+        "True: what the line has not played belongs to an answer that was cut off."
         self._digits = DigitCollector()
         self._ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
         self._began_at = clock.now()
@@ -100,6 +129,7 @@ class TelephoneCall:
                 tasks.create_task(self._handle_session_events(), name="telephone-events"),
                 tasks.create_task(self._speak(), name="telephone-speak"),
             ]
+            self._session.attach_speaker(self)
             if greeting:
                 self._session.say(greeting)
             try:
@@ -157,29 +187,56 @@ class TelephoneCall:
     # To the caller.
 
     async def _handle_session_events(self) -> None:
-        async for event in self._session.events:
-            match event:
-                case PlayoutCleared():
-                    self._output.drop()
-                case _:
-                    pass
+        async for _ in self._session.events:
+            pass  # the caller gets sound alone
         self._end(CallEnd.SERVER)
 
+    def drop(self) -> float:
+        """See `SpeakerBuffer`."""
+        self._output.drop()
+        unheard = len(self._taken_back)
+        self._taken_back.clear()
+        if self._buffer is not None:
+            unheard += len(self._buffer.take_back())
+            self._must_clear = True
+        return unheard * PTIME_MS
+
     async def _speak(self) -> None:
+        """Sends sound at the pace of the line, as far ahead as its buffer may be filled."""
+        lead_s = 0.0 if self._buffer is None else self._buffer.lead_s
         due_at = self._clock.now()
         while True:
-            now = self._clock.now()
-            if text := self._digits.tick(now):
+            if text := self._digits.tick(self._clock.now()):
                 self._answer(text)
-            frame = self._output.frame()
+            await self._stop_line()
+            now = self._clock.now()
+            frame = self._next_frame()
             if frame is None:
-                await self._sent(self._line.send(SILENCE))
+                if self._buffer is None:
+                    await self._sent(self._line.send(SILENCE))
                 await self._sound(_PTIME_S)
-                due_at = self._clock.now()
+                due_at = max(self._clock.now(), due_at)
                 continue
             await self._sent(self._line.send(frame))
             due_at = max(due_at + _PTIME_S, now - MAX_LATE_S)
-            await asyncio.sleep(max(0.0, due_at - self._clock.now()))
+            await asyncio.sleep(max(0.0, due_at - lead_s - self._clock.now()))
+
+    def _next_frame(self) -> Pcm | None:
+        """Returns the frame to send; None: there is nothing to play."""
+        if self._taken_back and not self._session.is_playout_paused:
+            return self._taken_back.popleft()
+        return self._output.frame()
+
+    async def _stop_line(self) -> None:
+        """Empties the line's buffer when the answer was cut off or has paused."""
+        if self._buffer is None:
+            return
+        if self._session.is_playout_paused and (waiting := self._buffer.take_back()):
+            self._taken_back.extendleft(reversed(waiting))
+            self._must_clear = True
+        if self._must_clear:
+            self._must_clear = False
+            await self._sent(self._buffer.clear())
 
     async def _sound(self, limit_s: float) -> None:
         """Waits until there is sound to send, at most `limit_s`."""

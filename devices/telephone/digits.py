@@ -1,5 +1,8 @@
 """Collects the keys that a caller presses into one message. Pure."""
 
+DIGITS = frozenset("0123456789*#ABCD")
+"Keys that DTMF knows."
+
 MAX_DIGITS = 32
 "Longest message: a number of any country has at most 15 digits. More keys end the message."
 

@@ -70,6 +70,15 @@ class PlayoutObserver(Protocol):
         ...
 
 
+class SpeakerBuffer(Protocol):
+    """Buffer between a server-paced session and the speaker of its client, which the door fills
+    ahead of time."""
+
+    def drop(self) -> float:
+        """Drops the sound that was pulled and not played. Returns its length in ms."""
+        ...
+
+
 class PlayoutWriter:
     """Takes the sound of one answer, and counts how much of it was played."""
 
@@ -117,6 +126,10 @@ class PlayoutWriter:
             self._runs.append((self.heard_ms, begin))
         self.played += samples
         self.ends_at = end
+
+    def count_unheard(self, unheard_ms: float) -> None:
+        """Takes back the end of what was played. For `Playout`."""
+        self.played = max(0, self.played - ms_to_samples(unheard_ms, self._playout.rate_hz))
 
     async def write(self, pcm: Pcm) -> None:
         """Queues sound, at the voice's rate. Waits while `MAX_QUEUED_MS` are queued."""
@@ -185,6 +198,8 @@ class Playout:
         self._is_flowing.set()
         self._pause_began_at: float | None = None
         "Monotonic seconds at which a pause was asked for, until the speaker is without sound."
+        self.speaker: SpeakerBuffer | None = None
+        "None: what is pulled is heard at once."
         self._ran_dry = False
         "True if a server-paced speaker got no frame in the middle of an answer."
 
@@ -197,6 +212,11 @@ class Playout:
     def is_audible(self) -> bool:
         """True if the sound of an answer has started and not ended."""
         return self._writer is not None and self._writer.has_started
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the sound of an answer has paused."""
+        return self.is_audible and not self._is_flowing.is_set()
 
     @property
     def first_sound_event(self) -> asyncio.Event | None:
@@ -228,6 +248,8 @@ class Playout:
         if writer is None:
             return None
         writer.is_dead = True
+        if self.speaker is not None and writer.has_started:
+            writer.count_unheard(self.speaker.drop())
         self._end()
         if writer.has_started:
             self._listener.playout_cleared(writer)

@@ -14,7 +14,7 @@ from engines.base import AsrPadding
 from media.codecs.opus import LEAST_DELAY_MS
 from media.webrtc.tracks import MAX_HOLD_S
 from pipeline.conversation.conversation import Conversation
-from pipeline.playout.playout import ClientPlayoutClock, Playout
+from pipeline.playout.playout import ClientPlayoutClock, Playout, SpeakerBuffer
 from pipeline.response.coordinator import ResponseCoordinator
 from pipeline.response.playback import PlaybackTracker
 from pipeline.response.queue import ResponseQueue
@@ -360,6 +360,16 @@ class Session:
     def pull(self) -> AudioFrame | None:
         """Returns the next 20 ms at PACED_RATE_HZ for a server-paced session. None: silence."""
         return self._input_filters.on_pulled(self._playout.pull())
+
+    def attach_speaker(self, speaker: SpeakerBuffer) -> None:
+        """Names the buffer that holds what `pull` has given and the user has not heard. It is
+        dropped when an answer is cut off, and the history gets what was heard."""
+        self._playout.speaker = speaker
+
+    @property
+    def is_playout_paused(self) -> bool:
+        """True while speech over an answer holds it: it may go on."""
+        return self._playout.is_paused
 
     @property
     def next_sound_event(self) -> asyncio.Event | None:

@@ -17,7 +17,6 @@ from devices.directory import AnswerProfile, DeviceKind
 from devices.mqtt.client import MqttSources
 from devices.ota import FirmwareFolder
 from devices.telephone.audiosocket.door import AudioSocketDoor
-from devices.telephone.calls import TelephoneCalls
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
 from devices.willow.was.routes import was_routes
@@ -50,6 +49,7 @@ from server.compose.model_cards import ModelCards
 from server.compose.mqtt import open_mqtt
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.compose.speech_doors import speech_door_routes
+from server.compose.telephone import TelephoneDoors, open_telephone_doors
 from server.config import Config
 from server.http.edge import ErrorBoundary
 from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
@@ -204,7 +204,7 @@ def open_doors(
         models_dir, on_done=engines.registry.expire, catalogue=config.models.catalogue
     )
     cards = ModelCards(engines, config.models.strict)
-    was, xiaozhi = _was_door(backend), _xiaozhi_door(backend)
+    was, xiaozhi, telephone = _was_door(backend), _xiaozhi_door(backend), _telephone_doors(backend)
     limits = config.limits.as_limits()
     images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
@@ -224,6 +224,7 @@ def open_doors(
             *_person_routes(backend),
             *_speaker_routes(backend, spools),
             *xiaozhi_routes(xiaozhi),
+            *telephone.routes,
             *openai_routes(_transcription_door(backend, cards, spools, limits)),
             *_chat_routes(backend, chat),
             *model_routes(models),
@@ -252,7 +253,7 @@ def open_doors(
         },
         wyoming=_wyoming_door(backend),
         esphome=_esphome_doors(backend),
-        audiosocket=_audiosocket_door(backend, _telephone_calls(backend)),
+        audiosocket=telephone.audiosocket,
         limits=limits,
         plugins=plugins,
     )
@@ -581,12 +582,6 @@ def _esphome_doors(backend: Backend) -> EspHomeDoors | None:
     )
 
 
-def _telephone_calls(backend: Backend) -> TelephoneCalls:
+def _telephone_doors(backend: Backend) -> TelephoneDoors:
     services = backend.session_services
-    settings = backend.config.telephone.as_settings(backend.server_settings)
-    return TelephoneCalls(backend.sessions, services.clock, services.metrics, settings)
-
-
-def _audiosocket_door(backend: Backend, calls: TelephoneCalls) -> AudioSocketDoor:
-    metrics = backend.session_services.metrics
-    return AudioSocketDoor(calls, metrics, ErrorBoundary(metrics))
+    return open_telephone_doors(backend.config, backend.sessions, services, backend.server_settings)

@@ -1,4 +1,5 @@
-"""The input from telephone systems: the byte stream of AudioSocket, cut anywhere."""
+"""The input from telephone systems: the byte stream of AudioSocket, cut anywhere, and the messages
+of Twilio Media Streams."""
 
 from core.errors import RemoteProtocolError
 from devices.telephone.audiosocket.framing import (
@@ -11,6 +12,18 @@ from devices.telephone.audiosocket.framing import (
     Slin,
     encode_message,
 )
+from devices.telephone.twilio.codec import (
+    MAX_MESSAGE_BYTES,
+    MAX_NAME_CHARS,
+    MAX_SOUND_BYTES,
+    OtherStreamMessage,
+    StreamMark,
+    StreamSound,
+    StreamStarted,
+    decode_stream_message,
+    encode_sound,
+)
+from tests.devices.telephone.twilio.vectors import VECTORS as TWILIO_VECTORS
 from tests.devices.telephone.vectors import ALL_BYTES, VECTORS
 from tests.fuzz.target import Target
 
@@ -47,10 +60,37 @@ def _read(pieces: list[bytes]) -> tuple[list[AudioSocketMessage], str]:
     return found, ""
 
 
+def reading_twilio(data: bytes) -> None:
+    """Checks that each message is bounded, and that sound is written as it was read."""
+    try:
+        message = decode_stream_message(data)
+    except RemoteProtocolError as error:
+        assert len(str(error)) < 200
+        return
+    assert len(data) <= MAX_MESSAGE_BYTES
+    match message:
+        case StreamSound(mu_law=mu_law):
+            assert len(mu_law) <= MAX_SOUND_BYTES
+            again = encode_sound("MZ", mu_law)
+            assert len(again) > MAX_MESSAGE_BYTES or decode_stream_message(again) == message
+        case StreamStarted(stream_sid=stream_sid, call_sid=call_sid):
+            assert max(len(stream_sid), len(call_sid)) <= MAX_NAME_CHARS
+        case StreamMark(name=text) | OtherStreamMessage(event=text):
+            assert len(text) <= MAX_NAME_CHARS
+        case _:
+            pass
+
+
 TARGETS = (
     Target(
         name="audiosocket",
         one_input=reading_audiosocket,
         seeds=(ALL_BYTES, *(bytes.fromhex(wire) for wire, _ in VECTORS)),
+    ),
+    Target(
+        name="twilio",
+        one_input=reading_twilio,
+        seeds=tuple(text.encode() for text, _ in TWILIO_VECTORS),
+        is_json=True,
     ),
 )

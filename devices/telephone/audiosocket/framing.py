@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from core.errors import RemoteProtocolError
+from devices.telephone.digits import DIGITS
 
 RATE_HZ = 8_000
 "Sample rate of sound of kind SLIN."
@@ -17,9 +18,6 @@ MAX_PAYLOAD_BYTES = 8_192
 
 MAX_ERROR_BYTES = 64
 "Limit for the code of an error. Asterisk's codes have one byte; others may be longer."
-
-DIGITS = frozenset("0123456789*#ABCD")
-"Keys that DTMF knows."
 
 _HANG_UP, _UUID, _DTMF, _SLIN, _ERROR = 0x00, 0x01, 0x03, 0x10, 0xFF
 _OTHER_RATES_HZ = {

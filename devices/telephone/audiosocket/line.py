@@ -46,6 +46,9 @@ class AudioSocketLine:
     phones and providers hang up where no packet comes.
     """
 
+    buffer = None
+    "Asterisk has none: see `TelephoneLine`."
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._decoder = AudioSocketDecoder()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from msgspec import Meta, field
@@ -15,8 +16,9 @@ from server.net.allowlist import listening_host, networks_of
 
 
 class TelephoneConfig(Section, frozen=True):
-    """Settings of telephone calls through Asterisk. Off unless audiosocket_port is set. AudioSocket
-    has no key, so access depends on the network and on the call's UUID."""
+    """Settings of telephone calls through Asterisk or Twilio. Off unless audiosocket_port or
+    twilio_auth_token is set. AudioSocket has no key, so access depends on the network and on the
+    call's UUID. Twilio's requests are signed."""
 
     audiosocket_port: Annotated[
         int,
@@ -50,13 +52,42 @@ class TelephoneConfig(Section, frozen=True):
             ),
         ),
     ] = ()
+    twilio_auth_token: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description=(
+                "Auth token of the Twilio account, which signs its requests. If empty, calls"
+                " through Twilio are off."
+            ),
+        ),
+    ] = ""
+    twilio_url: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description=(
+                "Address at which Twilio reaches this server, such as https://voice.example.com. If"
+                " empty, the host of each request, over HTTPS."
+            ),
+        ),
+    ] = ""
+    allowed_callers: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^\+[0-9]{3,15}$")], ...],
+        Meta(
+            title="list of telephone numbers like +493012345",
+            description=(
+                "Numbers whose calls through Twilio are answered. If empty, every call is answered."
+            ),
+        ),
+    ] = ()
     callers: Annotated[
         dict[str, Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[^\x00-\x1f]*$")]],
         Meta(
             title="table of names",
             description=(
-                "Names of callers by the UUID of their calls. The language model is told the name;"
-                " it proves nothing."
+                "Names of callers by the UUID of their calls, or by their number. The language"
+                " model is told the name; it proves nothing."
             ),
         ),
     ] = field(default_factory=dict)
@@ -99,6 +130,7 @@ class TelephoneConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         self._networks()
         self._call_uuids()
+        self._check_twilio_url()
 
     @property
     def host(self) -> str:
@@ -117,6 +149,9 @@ class TelephoneConfig(Section, frozen=True):
         return TelephoneSettings(
             networks=self._networks(),
             call_uuids=self._call_uuids(),
+            twilio_auth_token=self.twilio_auth_token,
+            twilio_url=self.twilio_url,
+            allowed_callers=frozenset(self.allowed_callers),
             callers={key.lower(): name for key, name in self.callers.items()},
             greeting=self.greeting,
             max_calls=self.max_calls,
@@ -136,3 +171,14 @@ class TelephoneConfig(Section, frozen=True):
             raise ConfigError(
                 "telephone.call_uuids: allowed are UUIDs like 40325ec2-5efd-4bd3-805f-53576e581d13"
             ) from error
+
+    def _check_twilio_url(self) -> None:
+        """Raises ConfigError."""
+        parts = urlsplit(self.twilio_url)
+        if self.twilio_url and (
+            parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment
+        ):
+            raise ConfigError(
+                "telephone.twilio_url: allowed is a URL like https://voice.example.com, because"
+                " Twilio's streams need TLS"
+            )

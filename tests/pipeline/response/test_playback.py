@@ -392,3 +392,29 @@ def test_a_client_gets_the_pieces_of_the_voice_up_to_a_largest_size() -> None:
     assert [len(pcm) for pcm in handed] == [7, 480, MAX_PIECE_SAMPLES, 3, rest]
     assert np.array_equal(np.concatenate(handed), said)
     assert written == [len(said)] * 2
+
+
+def test_what_a_buffer_holds_when_an_answer_is_cut_off_was_not_heard() -> None:
+    class Buffer:
+        drops = 0
+
+        def drop(self) -> float:
+            self.drops += 1
+            return 60
+
+    async def main() -> None:
+        playout, buffer = opened("server", Counts()), Buffer()
+        playout.speaker = buffer
+        writer = playout.open("resp_1", CLIENT_RATE_HZ)
+        await writer.write(tone(400))
+        assert not playout.is_paused
+        await pulled(playout, 10)
+        playout.pause()
+        assert playout.is_paused
+        assert playout.clear() is writer
+        assert writer.heard_ms == pytest.approx(140)
+        assert buffer.drops == 1
+        playout.clear()  # nothing sounds
+        assert buffer.drops == 1
+
+    run_virtual(main())

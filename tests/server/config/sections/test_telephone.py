@@ -36,3 +36,16 @@ def test_a_wrong_uuid_or_network_names_the_setting() -> None:
         TelephoneConfig(call_uuids=("kitchen",))
     with pytest.raises(ConfigError, match=r"telephone\.networks"):
         TelephoneConfig(networks=("kitchen",))
+
+
+def test_the_auth_token_is_a_secret() -> None:
+    config = TelephoneConfig(twilio_auth_token="c0ffee")
+    settings = config.as_settings(SessionSettings)
+    assert settings.twilio_auth_token == "c0ffee"
+    assert "c0ffee" not in repr(config) + repr(settings)
+
+
+@pytest.mark.parametrize("url", ["http://a.example", "a.example", "https://a.example/?x=1"])
+def test_a_wrong_twilio_url_names_the_setting(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"telephone\.twilio_url: allowed is a URL like https"):
+        TelephoneConfig(twilio_url=url)
