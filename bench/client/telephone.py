@@ -130,6 +130,8 @@ class TwilioPeer(TelephonePeer):
         "Marks that come back when the sound before them is played."
         self._outgoing: asyncio.Queue[Json] = asyncio.Queue(1000)
         self.cleared_at: list[float] = []
+        self.cleared = asyncio.Event()
+        "Set by the first `clear`."
         self.returned_marks: list[str] = []
 
     # Requests.
@@ -233,6 +235,7 @@ class TwilioPeer(TelephonePeer):
                 self._marks[name] = loop.call_at(self._ends_at, self._return, name)
             case "clear":
                 self.cleared_at.append(self._clock())
+                self.cleared.set()
                 self._ends_at = 0.0
                 for name, timer in [*self._marks.items()]:
                     timer.cancel()

@@ -7,11 +7,12 @@ import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 from bench.client.http import Address, parse_address
 from core.errors import EarshotError
@@ -21,6 +22,8 @@ START_TIMEOUT_S = 60
 
 STOP_TIMEOUT_S = 30
 "Longest wait for the server to end."
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 KEPT_LINES = 40
 "Number of last lines of its output in an error: enough for a traceback."
@@ -54,16 +57,21 @@ async def own_server(
     *,
     wyoming_port: int = 0,
     start_timeout_s: float = START_TIMEOUT_S,
+    environ: Mapping[str, str] = NO_VARIABLES,
 ) -> AsyncIterator[OwnServer]:
     """Runs `earshot serve` on a free port while the body runs. Raises ServerStartError.
 
     The server has default settings: it ignores files and environment variables of this machine.
-    arguments: options of `earshot serve`. wyoming_port: port of the Wyoming door; 0: none.
+    arguments: options of `earshot serve`. wyoming_port: port of the Wyoming door; 0: none. environ:
+    further environment variables.
     """
     # Port 0: a port that is free now may be taken before the server binds it.
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
     async with own_program(
-        [*command, *arguments], wyoming_port=wyoming_port, start_timeout_s=start_timeout_s
+        [*command, *arguments],
+        wyoming_port=wyoming_port,
+        start_timeout_s=start_timeout_s,
+        environ=environ,
     ) as server:
         yield server
 
@@ -83,24 +91,29 @@ async def named_or_own_server(url: str | None, key: str | None) -> AsyncIterator
 
 @asynccontextmanager
 async def own_program(
-    command: Sequence[str], *, wyoming_port: int = 0, start_timeout_s: float = START_TIMEOUT_S
+    command: Sequence[str],
+    *,
+    wyoming_port: int = 0,
+    start_timeout_s: float = START_TIMEOUT_S,
+    environ: Mapping[str, str] = NO_VARIABLES,
 ) -> AsyncIterator[OwnServer]:
     """Runs Python with these arguments while the body runs. Raises ServerStartError.
 
     The program must print the same line as `earshot serve` when it is ready (see READY).
     """
     with TemporaryDirectory(prefix="earshot-bench-") as folder:
-        environ = {key: text for key, text in os.environ.items() if not key.startswith("EARSHOT_")}
-        environ["EARSHOT_PATHS__STATE_DIR"] = folder
+        own = {key: text for key, text in os.environ.items() if not key.startswith("EARSHOT_")}
+        own |= environ
+        own["EARSHOT_PATHS__STATE_DIR"] = folder
         # An own port: the one in the user's settings may be in use.
-        environ["EARSHOT_WYOMING__PORT"] = str(wyoming_port)
+        own["EARSHOT_WYOMING__PORT"] = str(wyoming_port)
         log = Path(folder) / "log"
         began = time.monotonic()
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *command,
-                env=environ,
+                env=own,
                 stdin=DEVNULL,
                 stdout=output,
                 stderr=STDOUT,

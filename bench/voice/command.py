@@ -7,31 +7,46 @@ file; 5 no connection, or it was refused or lost; 130 interrupted.
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 from msgspec.json import encode
 from msgspec.json import format as pretty
 
 from bench.client.http import Address
 from bench.client.realtime import CannotConnect, ClientTransport, ConnectionLost, SessionRequest
-from bench.server.own_server import own_server
+from bench.client.telephone import TelephoneSystem
+from bench.server.own_server import NO_VARIABLES, own_server
 from bench.talk.command import TalkExitCode, add_connection, address_of, session_request
 from bench.tools.stats import machine
+from bench.tools.utterance_audio import BenchUtterance
 from bench.voice import chart, client_latency
 from bench.voice.clips import clips
 from bench.voice.measure import VoicePlan, VoiceTurn, run
 from bench.voice.stub_server import parse_stub_delays
-from bench.voice.summary import answered_reports, median_stages, summary, table, voice_to_voice
+from bench.voice.summary import (
+    answered_reports,
+    compared,
+    comparison,
+    median_stages,
+    summary,
+    table,
+    voice_to_voice,
+)
+from bench.voice.telephone import free_lines
 from core.errors import EarshotError, RequestError, expected_failure
 from core.progress_bar import ProgressBar
 
 TRANSPORTS: Sequence[ClientTransport] = ("webrtc", "ws", "live")
 "`live` is GPT-Live over a WebSocket."
+
+DOORS = (*TRANSPORTS, *get_args(TelephoneSystem))
+"Ways to reach a server that can be compared."
 
 EPILOG = """Without --url a server is started for the run, with default settings or those of
 --config. Voice to voice is measured at the client: from the last audible sample sent to the first
@@ -70,11 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_connection(parser, "one that is started for the run", TRANSPORTS)
     parser.add_argument(
-        "--beside",
-        choices=TRANSPORTS,
-        help="measure this transport too, turn by turn in alternation, in a table of its own",
-    )
-    parser.add_argument(
         "--wait",
         type=_wait,
         metavar="MS",
@@ -88,6 +98,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "replace the engines by stubs that wait this many ms, to measure only the server's own"
             " time"
         ),
+    )
+    parser.add_argument(
+        "--beside",
+        type=_doors,
+        default=(),
+        metavar="DOOR,DOOR",
+        help=(
+            f"also measure these ({', '.join(DOORS)}) with the same recordings, in rounds, each in"
+            " turn, and print the differences; needs an own server"
+        ),
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=4, metavar="N", help="rounds of --beside (4)"
     )
     parser.add_argument(
         "--config",
@@ -123,46 +146,22 @@ async def _main(options: argparse.Namespace) -> int:
     _check(options)
     utterances = clips(options.clips)
     measured_on = machine()
-    transports = [options.transport] + ([options.beside] if options.beside else [])
-    found: dict[ClientTransport, list[VoiceTurn]] = {name: [] for name in transports}
+    path_ms = await client_latency.one_way_ms(options.transport)
+    if options.beside:
+        return await _compare(options, utterances, measured_on)
     async with _server(options) as address:
-        plans = [_plan(options, address, transport) for transport in transports]
-        rounds = options.turns if options.beside else 1
+        plan = VoicePlan(
+            address,
+            options.transport,
+            _session_request(options),
+            options.turns,
+            options.clients,
+            options.timeout,
+            options.reconnect,
+        )
         with ProgressBar(sys.stderr, "turns") as progress:
-            progress.start(options.clients * options.turns * len(plans))
-            for number in range(rounds):
-                for plan in plans:
-                    clip = number % len(utterances)
-                    turned = [*utterances[clip:], *utterances[:clip]]
-                    found[plan.transport] += await run(plan, turned, partial(_show, progress))
-    for plan in plans:
-        await _report(options, plan, found[plan.transport], measured_on)
-    every = [turn for turns in found.values() for turn in turns]
-    return (
-        TalkExitCode.ANSWERED
-        if len(answered_reports(every)) == len(every)
-        else TalkExitCode.NOT_ANSWERED
-    )
-
-
-def _plan(options: argparse.Namespace, address: Address, transport: ClientTransport) -> VoicePlan:
-    """Returns the plan of a run; of one round where two transports alternate."""
-    return VoicePlan(
-        address,
-        transport,
-        _session_request(options),
-        1 if options.beside else options.turns,
-        options.clients,
-        options.timeout,
-        options.reconnect,
-    )
-
-
-async def _report(
-    options: argparse.Namespace, plan: VoicePlan, found: Sequence[VoiceTurn], measured_on: str
-) -> None:
-    """Prints the table or the JSON of one transport, and writes its chart."""
-    path_ms = await client_latency.one_way_ms(plan.transport)
+            progress.start(plan.clients * plan.turns)
+            found = await run(plan, utterances, partial(_show, progress))
     title = _title(options, plan)
     if options.json:
         report = {"title": title, "measured_on": measured_on, **summary(found, path_ms)}
@@ -172,17 +171,49 @@ async def _report(
         print(table(found, path_ms))
     if options.svg and (times_ms := voice_to_voice(found)):
         _write(options.svg, chart.chart(title, measured_on, median_stages(found), times_ms))
+    return (
+        TalkExitCode.ANSWERED
+        if len(answered_reports(found)) == len(found)
+        else TalkExitCode.NOT_ANSWERED
+    )
+
+
+async def _compare(
+    options: argparse.Namespace, utterances: Sequence[BenchUtterance], measured_on: str
+) -> int:
+    """Measures the transport and the doors of `--beside` in rounds; returns the exit code."""
+    lines, found = free_lines(), dict[str, list[list[VoiceTurn]]]()
+    turns = -(-options.turns // options.rounds)
+    doors = (options.transport, *options.beside)
+    async with _server(options, lines.environ) as address:
+        with ProgressBar(sys.stderr, "turns") as progress:
+            progress.start(options.rounds * len(doors) * turns)
+            for number in range(options.rounds):
+                # the first door of a round is another one each time
+                for door in (*doors[number % len(doors) :], *doors[: number % len(doors)]):
+                    request, timeout_s = _session_request(options), options.timeout
+                    plan = VoicePlan(address, door, request, turns, 1, timeout_s, lines=lines)
+                    each = await run(plan, utterances, partial(_show, progress))
+                    found.setdefault(door, []).append(each)
+    if options.json:
+        print(pretty(encode({"measured_on": measured_on, "doors": compared(found)})).decode())
+    else:
+        print(f"\n{options.rounds} rounds of {turns} turns; {measured_on}\n")
+        print(comparison(found))
+    every = [turn for rounds in found.values() for each in rounds for turn in each]
+    is_answered = len(answered_reports(every)) == len(every)
+    return TalkExitCode.ANSWERED if is_answered else TalkExitCode.NOT_ANSWERED
 
 
 def _check(options: argparse.Namespace) -> None:
     """Raises RequestError for options that exclude each other."""
+    if options.beside and (options.url is not None or options.clients > 1 or options.svg):
+        raise RequestError("--beside cannot be used with --url, --clients or --svg")
+    if options.transport in options.beside:
+        raise RequestError(f"--beside {options.transport}: it is that of --transport already")
     given = [name for name in ("url", "stubs", "config") if getattr(options, name) is not None]
     if len(given) > 1:
         raise RequestError(f"--{given[0]} and --{given[1]} cannot be used together")
-    if options.beside == options.transport:
-        raise RequestError("--beside takes another transport than --transport")
-    if options.beside and options.svg:
-        raise RequestError("--svg draws one transport: leave --beside out")
 
 
 def _session_request(options: argparse.Namespace) -> SessionRequest:
@@ -193,14 +224,17 @@ def _session_request(options: argparse.Namespace) -> SessionRequest:
 
 
 @asynccontextmanager
-async def _server(options: argparse.Namespace) -> AsyncIterator[Address]:
+async def _server(
+    options: argparse.Namespace, environ: Mapping[str, str] = NO_VARIABLES
+) -> AsyncIterator[Address]:
     """Yields the address of the server in `--url`, or of a server that is started for the run."""
     if options.url is not None:
         yield address_of(options)
         return
     with TemporaryDirectory(prefix="earshot-voice-") as folder:
         config = options.stubs.write(Path(folder)) if options.stubs else options.config
-        async with own_server(["--config", str(config)] if config else []) as server:
+        arguments = ["--config", str(config)] if config else []
+        async with own_server(arguments, environ=environ) as server:
             yield server.address
 
 
@@ -212,7 +246,7 @@ def _title(options: argparse.Namespace, plan: VoicePlan) -> str:
         else request.turn_detection
     )
     engines = f", stub engines {options.stubs} ms" if options.stubs else ""
-    return f"{plan.transport}, {wait}{engines}, {plan.clients} x {options.turns} turns"
+    return f"{plan.transport}, {wait}{engines}, {plan.clients} x {plan.turns} turns"
 
 
 def _show(progress: ProgressBar, turn: VoiceTurn) -> None:
@@ -248,6 +282,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
+
+
+def _doors(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not set(names) <= set(DOORS):
+        raise argparse.ArgumentTypeError(f"must be of {', '.join(DOORS)}")
+    return names
 
 
 def _wait(text: str) -> int:

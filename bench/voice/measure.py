@@ -1,15 +1,18 @@
 """Runs several clients in parallel, turn by turn."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from bench.client.conversation import ConversationClient, TurnReport, open_conversation
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, SessionRequest
+from bench.client.telephone import TelephoneSystem
 from bench.talk.command import GAP_S
 from bench.tools.utterance_audio import BenchUtterance, sleep_until
+from bench.voice.telephone import TelephoneConversation, TelephoneLines, open_call
 
 WARM_UP_TURNS = 1
 "Turns of each client that are not counted: the first turn also loads models and libraries."
@@ -20,7 +23,7 @@ class VoicePlan:
     """Parameters of a run."""
 
     address: Address
-    transport: ClientTransport
+    transport: ClientTransport | TelephoneSystem
     request: SessionRequest
     turns: int
     "Turns of each client, without the warm-up."
@@ -30,6 +33,8 @@ class VoicePlan:
     "Seconds without any event after which a turn is given up."
     reconnects: bool = False
     "True: a new connection for each turn."
+    lines: TelephoneLines | None = None
+    "How the server is called by telephone; needed if the transport is a telephone system."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,7 @@ async def _run_client(
     connections = [range(turn, turn + 1) for turn in turns] if plan.reconnects else [turns]
     found: list[VoiceTurn] = []
     for connection_turns in connections:
-        connection = open_conversation(
-            plan.address, plan.transport, plan.request, timeout_s=plan.timeout_s
-        )
-        async with connection as (conversation, _):
+        async with _connection(plan) as conversation:
             for turn in connection_turns:
                 result = await _run_turn(conversation, clips, number, turn)
                 if turn >= 0:
@@ -88,8 +90,26 @@ async def _run_client(
     return found
 
 
+@asynccontextmanager
+async def _connection(
+    plan: VoicePlan,
+) -> AsyncGenerator[ConversationClient | TelephoneConversation, None]:
+    """Opens one connection while the body runs. Raises CannotConnect."""
+    if plan.transport == "webrtc" or plan.transport == "ws" or plan.transport == "live":
+        async with open_conversation(
+            plan.address, plan.transport, plan.request, timeout_s=plan.timeout_s
+        ) as (conversation, _):
+            yield conversation
+    elif plan.lines is not None:
+        async with open_call(plan.address, plan.transport, plan.lines, plan.timeout_s) as call:
+            yield call
+
+
 async def _run_turn(
-    conversation: ConversationClient, clips: Sequence[BenchUtterance], client: int, turn: int
+    conversation: ConversationClient | TelephoneConversation,
+    clips: Sequence[BenchUtterance],
+    client: int,
+    turn: int,
 ) -> VoiceTurn:
     """Runs one turn; every client begins with another clip."""
     clip = clips[(client + turn) % len(clips)]

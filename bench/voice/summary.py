@@ -93,6 +93,53 @@ def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, o
     }
 
 
+RoundsByDoor = Mapping[str, Sequence[Sequence[VoiceTurn]]]
+"Turns of each door, round by round; the first door is what the others are compared with."
+
+
+def compared(found: RoundsByDoor) -> list[dict[str, object]]:
+    """Returns the voice to voice latency of each door, and its distance to the first door's: of
+    the medians of all turns, and the least and the greatest of the rounds."""
+    rows: list[dict[str, object]] = []
+    first = next(iter(found.values()))
+    for door, rounds in found.items():
+        times_ms = voice_to_voice(turn for each in rounds for turn in each)
+        row: dict[str, object] = {
+            "door": door,
+            "turns": sum(len(each) for each in rounds),
+            "voice_to_voice_ms": _spread(times_ms),
+        }
+        pairs = [
+            (voice_to_voice(own), voice_to_voice(base))
+            for own, base in zip(rounds, first, strict=True)
+        ]
+        differences = [median(own) - median(base) for own, base in pairs if own and base]
+        base_ms = voice_to_voice(turn for each in first for turn in each)
+        if rounds is not first and times_ms and base_ms and differences:
+            row["difference_ms"] = {
+                "p50": round(median(times_ms) - median(base_ms), 1),
+                "min": round(min(differences), 1),
+                "max": round(max(differences), 1),
+            }
+        rows.append(row)
+    return rows
+
+
+def comparison(found: RoundsByDoor) -> str:
+    """Returns what `compared` returns as a Markdown table."""
+    base = next(iter(found))
+    head = ("voice to voice, ms", *HEAD[1:], f"beside {base}", "rounds")
+    rows = []
+    for row, (door, rounds) in zip(compared(found), found.items(), strict=True):
+        difference = row.get("difference_ms")
+        told = ["", ""]
+        if isinstance(difference, dict):
+            told = [f"{difference['p50']:+}", f"{difference['min']:+} to {difference['max']:+}"]
+        times_ms = voice_to_voice(turn for each in rounds for turn in each)
+        rows.append([door, *spread(times_ms), *told])
+    return markdown(head, rows)
+
+
 def _turn(turn: VoiceTurn) -> dict[str, object]:
     fields: dict[str, object] = asdict(turn.report)
     del fields["audio"]

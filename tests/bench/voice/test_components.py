@@ -17,7 +17,7 @@ from bench.voice.chart import chart
 from bench.voice.clips import recorded_utterance
 from bench.voice.measure import VoiceTurn
 from bench.voice.stub_server import parse_stub_delays
-from bench.voice.summary import summary, table
+from bench.voice.summary import compared, comparison, summary, table
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import RequestError
 from engines.base import AsrItem, Message, TextDelta
@@ -116,3 +116,14 @@ def test_the_chart_has_every_stage_and_the_percentiles() -> None:
     bars = [b for b in root.iter("{http://www.w3.org/2000/svg}rect") if b.get("class") != "box"]
     assert len(bars) == 4
     assert all(0 <= float(bar.attrib["x"]) <= 720 for bar in bars)
+
+
+def test_doors_are_compared_by_all_turns_and_by_rounds() -> None:
+    found = {
+        "webrtc": [[turn(300), turn(310)], [turn(400), turn(410)]],
+        "twilio": [[turn(330), turn(340)], [turn(390), turn(400)]],
+    }
+    first, second = compared(found)
+    assert "difference_ms" not in first
+    assert second["difference_ms"] == {"p50": 10.0, "min": -10.0, "max": 30.0}
+    assert "| +10.0 | -10.0 to +30.0 |" in comparison(found)

@@ -407,10 +407,11 @@ def test_what_a_buffer_holds_when_an_answer_is_cut_off_was_not_heard() -> None:
         playout.speaker = buffer
         writer = playout.open("resp_1", CLIENT_RATE_HZ)
         await writer.write(tone(400))
-        assert not playout.is_paused
         await pulled(playout, 10)
+        states = [playout.is_paused]
         playout.pause()
-        assert playout.is_paused
+        states.append(playout.is_paused)
+        assert states == [False, True]
         assert playout.clear() is writer
         assert writer.heard_ms == pytest.approx(140)
         assert buffer.drops == 1
