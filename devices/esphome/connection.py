@@ -19,6 +19,7 @@ from aioesphomeapi.model import (
     VoiceAssistantConfigurationResponse,
     VoiceAssistantEventType,
     VoiceAssistantFeature,
+    VoiceAssistantTimerEventType,
 )
 
 from core.errors import EarshotError, expected_failure, first_error
@@ -27,12 +28,14 @@ from core.tasks import single_error
 from devices.directory import Device
 from devices.esphome.conversation_run import ConversationRun, RunEnd
 from devices.esphome.sounds import PATH, Sound, Sounds, chime, choose_format
+from devices.esphome.timer_changes import TimerChangeKind, timer_changes
 from devices.presence import DeviceActivity, DeviceNotification, Presence
 from firmware_protocol.esphome.voice_run import MAX_TEXT_CHARS, RunEvent, VoiceRun
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.speech.file import SpeechFileOptions, SpeechFiles
 from pipeline.speech.requested_text import RequestedText
+from pipeline.tools.home import Home, TimerState
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,13 @@ ASK_LIMIT_S = 5.0
 HELD_WAIT_S = 60.0
 "Interval of attempts to take over a device that another client holds."
 
+TIMER_EVENTS: Mapping[TimerChangeKind, VoiceAssistantTimerEventType] = {
+    "started": VoiceAssistantTimerEventType.VOICE_ASSISTANT_TIMER_STARTED,
+    "updated": VoiceAssistantTimerEventType.VOICE_ASSISTANT_TIMER_UPDATED,
+    "cancelled": VoiceAssistantTimerEventType.VOICE_ASSISTANT_TIMER_CANCELLED,
+    "finished": VoiceAssistantTimerEventType.VOICE_ASSISTANT_TIMER_FINISHED,
+}
+
 FOR_ANNOUNCEMENTS = 1
 "Purpose of a format (`MediaPlayerFormatPurpose`)."
 
@@ -65,6 +75,8 @@ class EspHomeServices:
     presence: Presence
     clock: Clock
     metrics: Metrics
+    home: Home
+    "The home whose timers are shown on the devices."
     language: str
     "The server's language, for announcements on devices without one of their own."
 
@@ -194,6 +206,9 @@ class EspHomeConnection:
                     if self._abilities.can_announce and self._may_ask:
                         check = self._check_subscription()
                         work.append(self._tasks.create_task(check, name="esphome-check"))
+                    if VoiceAssistantFeature.TIMERS in self._abilities.features:
+                        timers = self._tasks.create_task(self._show_timers(), name="esphome-timers")
+                        work.append(timers)
                     self._set_volume()
                     await self._closed.wait()
                     for task in work:
@@ -262,6 +277,26 @@ class EspHomeConnection:
             )
         elif chosen not in found.active_wake_words:
             await self._client.set_voice_assistant_configuration([chosen])
+
+    async def _show_timers(self) -> None:
+        """Shows the timers that were set on the device. A device that was away may have restarted,
+        so at first it is told all of them."""
+        shown: dict[str, TimerState] = {}
+        async with aclosing(self._services.home.watch_timers()) as states:
+            async for timers in states:
+                present = [one for one in timers if one.conversation_id == self._device.id]
+                for change in timer_changes(shown, present):
+                    timer = change.timer
+                    with suppress(APIConnectionError):  # the connection's end ends this task
+                        self._client.send_voice_assistant_timer_event(
+                            TIMER_EVENTS[change.kind],
+                            timer.id,
+                            timer.name,
+                            round(timer.duration_s),
+                            round(timer.remaining_s),
+                            timer.state == "running",
+                        )
+                shown = {timer.id: timer for timer in present}
 
     # Handlers of the library. An exception here is only logged, and the device waits for ever.
 

@@ -35,7 +35,9 @@ def failure_of(error: APIConnectionError | OSError, *, has_key: bool) -> Connect
     match error:
         case RequiresEncryptionAPIError():
             return ConnectFailure(
-                "key_needed", "it is encrypted: set its key in esphome.devices", needs_person=True
+                "key_needed",
+                "it is encrypted, so its key is needed",
+                needs_person=True,
             )
         case EncryptionPlaintextAPIError():
             return _not_encrypted()
@@ -44,7 +46,7 @@ def failure_of(error: APIConnectionError | OSError, *, has_key: bool) -> Connect
             whose = f" of {name!r}" if name else ""
             return ConnectFailure(
                 "wrong_key",
-                f"the key in esphome.devices is not the one{whose}; a key is 32 bytes in Base64",
+                f"the key is not the one{whose}; a key is 32 bytes in Base64 (docs/esphome.md)",
                 needs_person=True,
             )
         case SocketClosedAPIError() if has_key:
@@ -58,7 +60,7 @@ def failure_of(error: APIConnectionError | OSError, *, has_key: bool) -> Connect
 def _not_encrypted() -> ConnectFailure:
     return ConnectFailure(
         "not_encrypted",
-        "it does not use the key that esphome.devices has for it; a plain connection is not tried,"
+        "it does not use its key (docs/esphome.md); a plain connection is not tried,"
         " because anybody in the network could offer one",
         needs_person=True,
     )

@@ -14,6 +14,7 @@ from core.http.routes import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
 from devices.directory import AnswerProfile, DeviceKind
+from devices.esphome.adoption_api import adoption_routes
 from devices.mqtt.client import MqttSources
 from devices.ota import FirmwareFolder
 from devices.telephone.audiosocket.door import AudioSocketDoor
@@ -191,9 +192,7 @@ def open_doors(
         logger.warning("%s", describe_path(ice))
     peer_settings = PeerSettings(ice=ice)
     spools = UploadSpools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
-    secrets = ClientSecretStore(
-        backend.session_services.clock, max_sessions=config.realtime.client_secret_sessions
-    )
+    secrets = _client_secrets(backend)
     named_keys = backend.devices.named_keys
     # The sessions end first: what a client secret of the key has opened is one of them.
     named_keys.on_revoked += [backend.sessions.end_all_of, secrets.forget_made_by]
@@ -205,6 +204,7 @@ def open_doors(
     )
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi, telephone = _was_door(backend), _xiaozhi_door(backend), _telephone_doors(backend)
+    esphome = _esphome_doors(backend)
     limits = config.limits.as_limits()
     images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
@@ -221,6 +221,7 @@ def open_doors(
             *ice_routes(IceDoor(ice), secrets.check),
             *whip_routes(whip),
             *device_routes(devices),
+            *adoption_routes(esphome.adoption if esphome else None),
             *_person_routes(backend),
             *_speaker_routes(backend, spools),
             *xiaozhi_routes(xiaozhi),
@@ -252,11 +253,16 @@ def open_doors(
             **_plugin_tasks(plugins, ErrorBoundary(backend.session_services.metrics)),
         },
         wyoming=_wyoming_door(backend),
-        esphome=_esphome_doors(backend),
+        esphome=esphome,
         audiosocket=telephone.audiosocket,
         limits=limits,
         plugins=plugins,
     )
+
+
+def _client_secrets(backend: Backend) -> ClientSecretStore:
+    most = backend.config.realtime.client_secret_sessions
+    return ClientSecretStore(backend.session_services.clock, max_sessions=most)
 
 
 def _page_routes(backend: Backend) -> tuple[Route, ...]:
@@ -579,6 +585,7 @@ def _esphome_doors(backend: Backend) -> EspHomeDoors | None:
         backend.session_services,
         backend.speech_files,
         backend.server_settings,
+        backend.home,
     )
 
 

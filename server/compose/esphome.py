@@ -2,22 +2,27 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.errors import ConfigError
 from core.http.routes import Route
+from devices.esphome.adopted import AdoptedSatellites
+from devices.esphome.adoption_api import AdoptionServices
+from devices.esphome.discovery import SERVICE, FoundSatellites
 from devices.esphome.routes import routes
 from devices.esphome.sounds import Sounds
 from pipeline.services import SessionServices
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import InitialSettings
 from pipeline.speech.file import SpeechFiles
+from pipeline.tools.home import Home
 from server.compose.devices import DeviceServices
 from server.config import Config
 from server.http.edge import ErrorBoundary
+from server.net.mdns import mdns_search
 from server.version import product_version
 
 if TYPE_CHECKING:
@@ -31,6 +36,8 @@ class EspHomeDoors:
     door: "EspHomeDoor"
     routes: tuple[Route, ...]
     "Routes of the sounds, on a listener of their own."
+    adoption: AdoptionServices | None
+    "What the page adopts satellites with; None: the server does not look for them."
 
     @asynccontextmanager
     async def run(self, sockets: Sequence[socket.socket]) -> AsyncIterator[None]:
@@ -38,9 +45,13 @@ class EspHomeDoors:
         listener of the sounds."""
         async with asyncio.TaskGroup() as tasks:
             port: int = sockets[0].getsockname()[1]
-            connecting = tasks.create_task(self.door.run(port), name="esphome")
+            work = [tasks.create_task(self.door.run(port), name="esphome")]
+            if self.adoption is not None:
+                search = mdns_search(SERVICE, self.adoption.found)
+                work.append(tasks.create_task(search, name="esphome-search"))
             yield
-            connecting.cancel()
+            for task in work:
+                task.cancel()
 
 
 def open_esphome_doors(
@@ -50,11 +61,13 @@ def open_esphome_doors(
     session_services: SessionServices,
     speech_files: SpeechFiles,
     server_settings: InitialSettings,
+    home: Home,
 ) -> EspHomeDoors | None:
     """Opens the door if a satellite is configured. Raises ConfigError without its library."""
     if not config.esphome.is_on:
         return None
     try:
+        from devices.esphome.adoption import Adoption
         from devices.esphome.connection import EspHomeServices
         from devices.esphome.door import EspHomeDoor
     except ImportError as error:
@@ -71,8 +84,23 @@ def open_esphome_doors(
         presence=devices.presence,
         clock=clock,
         metrics=metrics,
+        home=home,
         language=config.language,
     )
+    registry, found = devices.registry, FoundSatellites()
+    adopted = AdoptedSatellites(devices.settings, registry.all_devices)
+    adoption = Adoption(
+        adopted=adopted,
+        directory=registry,
+        approve=registry.approve,
+        version=product_version(),
+    )
+
+    async def ours() -> Collection[str]:
+        connected = devices.presence.ids()
+        known = {one.hardware_id for one in await registry.all_devices() if one.id in connected}
+        return known | {one.hardware_id for one in await adopted.all()}
+
     door = EspHomeDoor(
         services,
         devices.registry,
@@ -80,5 +108,9 @@ def open_esphome_doors(
         ErrorBoundary(metrics),
         config.esphome.as_settings(server_settings),
         product_version(),
+        adopted,
+        found,
     )
-    return EspHomeDoors(door, routes(sounds))
+    can_adopt = config.esphome.discovery
+    offered = AdoptionServices(found, ours, adoption.adopt) if can_adopt else None
+    return EspHomeDoors(door, routes(sounds), offered)

@@ -1,12 +1,12 @@
 """mDNS in the local network: announces the Wyoming server to Home Assistant, and finds Home
-Assistant."""
+Assistant and voice satellites."""
 
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -32,6 +32,10 @@ DETAILS_LIMIT_MS = 1000
 
 MAX_FOUND = 10
 "Largest number of Home Assistants that are listed; a house has one."
+
+
+MAX_CHANGES = 256
+"Largest number of announcements that wait until they are looked at."
 
 
 class FoundHomeAssistant(Struct, frozen=True):
@@ -75,6 +79,53 @@ async def _announce(port: int, addresses: Sequence[IpAddress], stack: AsyncExitS
     return str(info.name)
 
 
+class MdnsListener(Protocol):
+    """Receiver of what `mdns_search` finds."""
+
+    def note(
+        self, service: str, addresses: Sequence[str], port: int, texts: Mapping[str, str]
+    ) -> None:
+        """Takes a new or changed announcement. service: its full name."""
+        ...
+
+    def gone(self, service: str) -> None:
+        """Takes the end of an announcement."""
+        ...
+
+
+async def mdns_search(service_type: str, listener: MdnsListener) -> None:
+    """Follows the announcements of a service type until it is cancelled. If the network cannot be
+    asked, one warning is logged, and it returns."""
+    from zeroconf import Error, ServiceStateChange, Zeroconf
+    from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
+
+    changes: asyncio.Queue[tuple[str, ServiceStateChange]] = asyncio.Queue(MAX_CHANGES)
+
+    def note(
+        zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
+    ) -> None:
+        if not changes.full():  # somebody floods the network; devices announce themselves again
+            changes.put_nowait((name, state_change))
+
+    try:
+        asker = AsyncZeroconf()
+    except (Error, OSError) as error:
+        logger.warning("! %s cannot be searched by mDNS: %r", service_type, error)
+        return
+    try:
+        browser = AsyncServiceBrowser(asker.zeroconf, service_type, handlers=[note])
+        while True:
+            name, change = await changes.get()
+            info = AsyncServiceInfo(service_type, name)
+            if change is ServiceStateChange.Removed:
+                listener.gone(name)
+            elif await info.async_request(asker.zeroconf, DETAILS_LIMIT_MS):
+                listener.note(name, info.parsed_addresses(), info.port or 0, _texts(info))
+    finally:
+        await browser.async_cancel()
+        await asker.async_close()
+
+
 async def find_home_assistants(limit_s: float = FIND_LIMIT_S) -> tuple[FoundHomeAssistant, ...]:
     """Asks the local network for Home Assistant, and returns what has answered within `limit_s`
     seconds, sorted by address. Any machine of the network can answer. Raises OSError if the network
@@ -110,12 +161,17 @@ async def find_home_assistants(limit_s: float = FIND_LIMIT_S) -> tuple[FoundHome
     )
 
 
-def _home_assistant(info: Any) -> FoundHomeAssistant | None:
-    """Returns what an announcement (`AsyncServiceInfo`) says; None if it has no address."""
-    texts = {
+def _texts(info: Any) -> Mapping[str, str]:
+    """Returns the TXT record of an announcement (`AsyncServiceInfo`)."""
+    return {
         key.decode(errors="replace"): (value or b"").decode(errors="replace")
         for key, value in info.properties.items()
     }
+
+
+def _home_assistant(info: Any) -> FoundHomeAssistant | None:
+    """Returns what an announcement (`AsyncServiceInfo`) says; None if it has no address."""
+    texts = _texts(info)
     name = info.name.removesuffix(f".{HOME_ASSISTANT}")
     title = "".join(filter(str.isprintable, texts.get("location_name") or name))[:MAX_NAME_CHARS]
     url = texts.get("internal_url", "").rstrip("/")

@@ -30,7 +30,9 @@ MODEL_LIBRARIES = (
 )
 
 
-OF_AN_EXTRA = tuple(f"devices.esphome.{name}" for name in ("connection", "door", "errors"))
+OF_AN_EXTRA = (
+    *(f"devices.esphome.{name}" for name in ("adoption", "connection", "door", "errors", "link")),
+)
 "Modules that are imported only where the extra of their library is installed and used."
 
 

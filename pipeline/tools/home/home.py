@@ -110,10 +110,21 @@ class Home:
         """
         seen = 0
         while True:
-            if seen == self.revision:
-                await self._changed.wait()
-            seen = self.revision
+            seen = await self._later_revision(seen)
             yield self.snapshot(language)
+
+    async def watch_timers(self) -> AsyncGenerator[tuple[TimerState, ...], None]:
+        """Yields the present timers, then the timers after each change of the home."""
+        seen = 0
+        while True:
+            seen = await self._later_revision(seen)
+            yield tuple(self._timers())
+
+    async def _later_revision(self, seen: int) -> int:
+        """Waits until the revision is not `seen` any more, and returns it."""
+        if seen == self.revision:
+            await self._changed.wait()
+        return self.revision
 
     def entities(self) -> tuple[HomeEntity, ...]:
         """Returns all devices."""

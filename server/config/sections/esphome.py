@@ -36,10 +36,20 @@ class EspHomeConfig(Section, frozen=True):
             title="tables with host",
             description=(
                 "Satellites by a name of your choice, each with host and, where they are not the"
-                " usual ones, port and key. Empty: the door is off."
+                " usual ones, port and key. Without one, and without"
+                " discovery, the door is off."
             ),
         ),
     ] = field(default_factory=dict)
+    discovery: Annotated[
+        bool,
+        Meta(
+            description=(
+                "true: the server listens for satellites that announce themselves by mDNS, and the"
+                " page offers to adopt them. It also keeps connected to those that were adopted."
+            ),
+        ),
+    ] = False
     sounds_port: Annotated[
         int,
         Meta(
@@ -48,15 +58,15 @@ class EspHomeConfig(Section, frozen=True):
             description=(
                 "Port from which satellites fetch answers, over plain HTTP, because they cannot"
                 " check a certificate of your own. It serves nothing else, and is open only if"
-                " devices has a satellite."
+                " devices has a satellite or discovery is true."
             ),
         ),
     ] = DEFAULT_SOUNDS_PORT
 
     @property
     def is_on(self) -> bool:
-        """True if there is a satellite to connect to."""
-        return bool(self.devices)
+        """True if there are satellites to connect to, or to look for."""
+        return self.discovery or bool(self.devices)
 
     @property
     def keys(self) -> list[str]:
@@ -66,6 +76,8 @@ class EspHomeConfig(Section, frozen=True):
     @property
     def host(self) -> str:
         """Address to listen on: this machine alone if all satellites are on it."""
+        if self.discovery:
+            return "0.0.0.0"  # noqa: S104
         hosts = [device.host for device in self.devices.values()]
         return "127.0.0.1" if all(map(_is_here, hosts)) else "0.0.0.0"  # noqa: S104
 

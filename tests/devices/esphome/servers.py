@@ -12,7 +12,10 @@ import numpy as np
 from core.audio import Pcm
 from devices.announcements import wait_for_any
 from devices.directory import Device, DeviceClaims, DeviceProfile
+from devices.esphome.adopted import AdoptedSatellites
+from devices.esphome.adoption import Adoption
 from devices.esphome.connection import EspHomeServices
+from devices.esphome.discovery import SERVICE, FoundSatellite, FoundSatellites
 from devices.esphome.door import EspHomeDoor
 from devices.esphome.routes import routes
 from devices.esphome.settings import EspHomeAddress, EspHomeSettings
@@ -22,6 +25,7 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions
 from pipeline.speech.file import SpeechFiles
+from pipeline.tools.home import Home, default_home
 from pipeline.tools.toolbox import Toolbox
 from tests.devices.esphome.simulated_satellite import Satellite
 from tests.loop import LoopbackClockLoop, run_virtual
@@ -76,6 +80,16 @@ class OneDevice:
             )
         return self.device
 
+    async def find(self, kind: str, hardware_id: str, identity: bytes = b"") -> Device | None:
+        return self.device
+
+    async def all_devices(self) -> list[Device]:
+        return await self.in_area("")
+
+    def forget(self) -> None:
+        self.change()
+        self.device = None
+
     async def approve(self, device_id: str) -> Device:
         assert self.device is not None
         self.change(standing="approved")
@@ -92,6 +106,19 @@ class OneDevice:
 
     def changed(self) -> asyncio.Event:
         return self._next_change
+
+
+class OneSetting:
+    """A settings store of one value."""
+
+    def __init__(self) -> None:
+        self.value: object = None
+
+    async def read(self, key: str, device_id: str = "") -> object:
+        return self.value
+
+    async def write(self, key: str, value: object, device_id: str = "") -> None:
+        self.value = value
 
 
 @dataclass
@@ -116,6 +143,10 @@ class Scene:
     conversations: Conversations = field(default_factory=Conversations)
     directory: Any = field(default_factory=OneDevice)
     metrics: Counting = field(default_factory=Counting)
+    settings_store: "OneSetting" = field(default_factory=OneSetting)
+    is_unnamed: bool = False
+    "True: the configuration does not name the satellite."
+    home: Home = field(default_factory=lambda: Home(default_home()))
     max_sessions: int = 32
     errors: list[str] = field(default_factory=list)
     "Codes of the device's log."
@@ -134,6 +165,14 @@ class Scene:
         self.sessions = Sessions(services, self.conversations, self.max_sessions)
         self.sounds = Sounds(clock)
         address = EspHomeAddress(host="127.0.0.1", port=self.satellite.port, key=self.key)
+        self.adopted = AdoptedSatellites(self.settings_store, self.directory.all_devices)
+        self.found = FoundSatellites()
+        self.adoption = Adoption(
+            adopted=self.adopted,
+            directory=self.directory,
+            approve=self.directory.approve,
+            version="1.2.3",
+        )
         return EspHomeDoor(
             EspHomeServices(
                 sessions=self.sessions,
@@ -142,13 +181,16 @@ class Scene:
                 presence=self.presence,
                 clock=clock,
                 metrics=self.metrics,
+                home=self.home,
                 language="en",
             ),
             self.directory,
             self.directory.approve,
             self._guard,
-            EspHomeSettings(devices=(address,)),
+            EspHomeSettings(devices=() if self.is_unnamed else (address,)),
             "1.2.3",
+            self.adopted,
+            self.found,
         )
 
     async def _guard(self, work: Awaitable[None], name: str) -> None:
@@ -158,6 +200,16 @@ class Scene:
         if kind == "error":
             self.errors.append(code)
         self.turns += kind == "turn"
+
+    def announce(self, name: str = "satellite") -> FoundSatellite:
+        """The satellite announces itself by mDNS."""
+        texts = {"mac": "aabbccddeeff", "friendly_name": "Kitchen Satellite"}
+        if self.satellite.key:
+            texts["api_encryption"] = "Noise_NNpsk0_25519_ChaChaPoly_SHA256"
+        self.found.note(f"{name}.{SERVICE}", ["127.0.0.1"], self.satellite.port, texts)
+        found = self.found.find("aa:bb:cc:dd:ee:ff")
+        assert found is not None
+        return found
 
     async def until(self, condition: Callable[[], Any]) -> None:
         """Waits until something holds, within the test's deadline."""

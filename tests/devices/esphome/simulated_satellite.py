@@ -39,9 +39,16 @@ class Satellite:
     """The device. Its fields say what it is and how it misbehaves."""
 
     features: int = PLAYER
+    mac: str = "AA:BB:CC:DD:EE:FF"
+    name: str = "Kitchen Satellite"
     key: str = ""
     "Its encryption key; empty: plain."
     refuses_encryption: bool = False
+    can_encrypt: bool = False
+    "True: it has no key yet, and takes one."
+    has_zero_key: bool = False
+    "True: a key is set over a connection that is encrypted with the key of zeros."
+    refuses_key: bool = False
     formats: tuple[tuple[str, int], ...] = (("flac", 48_000),)
     wake_words: tuple[str, ...] = ("okay_nabu",)
     is_held: bool = False
@@ -65,6 +72,8 @@ class Satellite:
     responses: list[Any] = field(default_factory=list)
     "Answers to its requests to start."
     seen: list[Any] = field(default_factory=list)
+    keys_over: list[str] = field(default_factory=list)
+    "How each key came."
     connections: list["Connection"] = field(default_factory=list)
     subscriber: "Connection | None" = None
     first_sound_at: float | None = None
@@ -180,7 +189,8 @@ class Connection:
     async def run(self) -> None:
         first = await self._reader.readexactly(1)
         if first == b"\x01":
-            if self._device.refuses_encryption or not self._device.key:
+            device = self._device
+            if device.refuses_encryption or not (device.key or device.has_zero_key):
                 return
             if not await self._shake_hands():
                 return
@@ -202,11 +212,12 @@ class Connection:
         from noise.connection import NoiseConnection
 
         await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(2), "big"))
-        self._send_frame(b"\x01satellite\0aabbccddeeff\0")
+        mac = self._device.mac.replace(":", "").lower().encode()
+        self._send_frame(b"\x01satellite\0%b\0" % mac)
         hello = await self._read_frame()
         noise = NoiseConnection.from_name(b"Noise_NNpsk0_25519_ChaChaPoly_SHA256")
         noise.set_as_responder()
-        noise.set_psks(base64.b64decode(self._device.key))
+        noise.set_psks(base64.b64decode(self._device.key) or bytes(32))
         noise.set_prologue(b"NoiseAPIInit\0\0")
         noise.start_handshake()
         try:
@@ -271,6 +282,11 @@ class Connection:
                     device.subscriber = None
             case "VoiceAssistantConfigurationRequest":
                 self._configuration()
+            case "NoiseEncryptionSetKeyRequest":
+                if not device.refuses_key:
+                    device.key = message.key.decode()
+                    device.keys_over.append("plain" if self._noise is None else "noise")
+                self.send(api.NoiseEncryptionSetKeyResponse(success=not device.refuses_key))
             case "VoiceAssistantSetConfiguration":
                 device.commands.append(message)
             case "VoiceAssistantResponse":
@@ -292,12 +308,14 @@ class Connection:
     def _info(self) -> Any:
         return api.DeviceInfoResponse(
             name="satellite",
-            friendly_name="Kitchen Satellite",
-            mac_address="AA:BB:CC:DD:EE:FF",
+            friendly_name=self._device.name,
+            mac_address=self._device.mac,
             esphome_version=self._device.firmware,
             project_name="Nabu Casa.Home Assistant Voice PE",
             project_version="26.6.0",
             voice_assistant_feature_flags=self._device.features,
+            api_encryption_supported=self._device.can_encrypt or bool(self._device.key),
+            api_encryption_provisionable=self._device.has_zero_key and not self._device.key,
         )
 
     def _list_entities(self) -> None:

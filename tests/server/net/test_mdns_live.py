@@ -1,6 +1,7 @@
 """Another program finds the announced server, and sees it leave: real mDNS on loopback."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
 import pytest
@@ -12,6 +13,7 @@ from server.net.mdns import (
     SERVICE,
     FoundHomeAssistant,
     find_home_assistants,
+    mdns_search,
     mdns_service,
 )
 
@@ -95,5 +97,51 @@ def test_home_assistant_is_found_by_what_it_announces(
         found = await find_home_assistants()
         await house.async_close()
         assert FoundHomeAssistant(name, url) in found
+
+    asyncio.run(main())
+
+
+def test_a_search_follows_what_is_announced_and_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = zeroconf.asyncio.AsyncZeroconf
+
+    def here() -> zeroconf.asyncio.AsyncZeroconf:
+        return real(interfaces=["127.0.0.1"], ip_version=IPVersion.V4Only)
+
+    monkeypatch.setattr(zeroconf.asyncio, "AsyncZeroconf", here)
+    service = "_earshot-test._tcp.local."
+
+    class Listener:
+        def __init__(self) -> None:
+            self.seen: asyncio.Queue[object] = asyncio.Queue()
+
+        def note(
+            self, service: str, addresses: Sequence[str], port: int, texts: Mapping[str, str]
+        ) -> None:
+            self.seen.put_nowait((service, tuple(addresses), port, texts.get("mac")))
+
+        def gone(self, service: str) -> None:
+            self.seen.put_nowait(service)
+
+    async def main() -> None:
+        listener = Listener()
+        async with asyncio.timeout(FIND_S), asyncio.TaskGroup() as tasks:
+            search = tasks.create_task(mdns_search(service, listener))
+            device = here()
+            info = zeroconf.asyncio.AsyncServiceInfo(
+                service,
+                f"kitchen.{service}",
+                addresses=[ip_address("127.0.0.1").packed],
+                port=6053,
+                properties={"mac": "aabbccddeeff"},
+                server="kitchen.local.",
+            )
+            await device.async_register_service(info)
+            name = f"kitchen.{service}"
+            assert await listener.seen.get() == (name, ("127.0.0.1",), 6053, "aabbccddeeff")
+            await device.async_unregister_service(info)
+            while await listener.seen.get() != name:
+                pass
+            search.cancel()
+            await device.async_close()
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ from devices.api.door import DevicesDoor
 from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
 from devices.directory import Device
+from devices.esphome.adoption_api import AdoptionServices, adoption_routes
 from devices.presence import DeviceActivity, DeviceNotification, Presence
 from devices.registry.registry import DeviceRegistry
 from pipeline.conversation.conversation import Conversations
@@ -49,6 +50,7 @@ class House(Stub):
     database: str = ""
     known: Known | None = None
     presence: Presence = field(default_factory=Presence)
+    satellites: AdoptionServices | None = None
     boards: ExitStack = field(default_factory=ExitStack)
 
     def app(self) -> aioweb.Application:
@@ -67,7 +69,7 @@ class House(Stub):
                 announcements,
                 lambda profile: None,
             )
-            for route in routes(door):
+            for route in (*routes(door), *adoption_routes(self.satellites)):
                 app.router.add_route(route.method, route.path, route.handler)
             yield
             self.boards.close()

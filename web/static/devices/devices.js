@@ -7,6 +7,7 @@ import { byId, h, update } from "../view/keyed.js";
 import { t } from "../words/translate.js";
 import { deviceCard } from "./device_card.js";
 import { deviceForm } from "./device_forms.js";
+import { FoundSatellites } from "./found_satellites.js";
 
 /**
  * @typedef {{ voice: string, language: string, wake_word: string, volume: number | null,
@@ -44,12 +45,14 @@ export class DevicesView {
     this.store = store;
     this.feed = feed;
     this.dialog = /** @type {HTMLDialogElement} */ (byId("devices"));
+    this.found = new FoundSatellites(feed, store, (text, isBad) => this.#showNote(text, isBad));
     update(byId("devices-open"), { click: () => router.go(PATH) });
     update(byId("devices-icon"), {}, [icon("speaker")]);
     update(byId("devices-close"), { click: () => this.dialog.close() });
     // The dialog is closed by its button or by Esc. Text typed into an open form is dropped.
     this.dialog.addEventListener("close", () => {
       this.#note = null;
+      this.found.leave();
       this.#openForm(null);
       router.leave();
     });
@@ -65,7 +68,10 @@ export class DevicesView {
     });
     store.watch(["devices", "path"], ({ devices, path }) => {
       const isOpen = path === PATH && devices !== null;
-      if (isOpen && !this.dialog.open) this.dialog.showModal();
+      if (isOpen && !this.dialog.open) {
+        this.dialog.showModal();
+        this.found.follow();
+      }
       if (!isOpen && this.dialog.open) this.dialog.close();
     });
   }

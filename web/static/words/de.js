@@ -189,6 +189,16 @@ export const DE = {
   forget: "Vergessen",
   forget_sure: "Vergessen? Seine Schlüssel werden ungültig.",
   keep: "Behalten",
+  found_title: "In deinem Netz gefunden",
+  found_hint:
+    "Sprachsatelliten mit der Firmware von ESPHome. Entferne einen Satelliten aus Home Assistant, bevor du ihn hier übernimmst: Er dient nur einem von beiden.",
+  adopt: "Übernehmen",
+  satellite_key: "Sein Schlüssel",
+  satellite_key_hint:
+    "Home Assistant hat diesen Schlüssel gemacht und zeigt ihn nicht: Kopiere ihn aus der Datei .storage/esphome.encryption_keys, bei der MAC des Satelliten. In deinem eigenen YAML steht er unter api: encryption: key:.",
+  was_adopted: "{name} ist übernommen.",
+  is_encrypted: "verschlüsselt: sein Schlüssel ist nötig",
+  has_no_key: "noch ohne Schlüssel",
   d_edit: "Bearbeiten",
   d_name: "Name",
   d_area_field: "Raum",

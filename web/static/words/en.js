@@ -187,6 +187,16 @@ export const EN = {
   forget: "Forget",
   forget_sure: "Forget it? Its keys become void.",
   keep: "Keep",
+  found_title: "Found in your network",
+  found_hint:
+    "Voice satellites with ESPHome’s firmware. Remove a satellite from Home Assistant before you adopt it here: it serves one of the two.",
+  adopt: "Adopt",
+  satellite_key: "Its encryption key",
+  satellite_key_hint:
+    "Home Assistant made this key and does not show it: copy it from its file .storage/esphome.encryption_keys, at the satellite’s MAC. In your own YAML it is api: encryption: key:.",
+  was_adopted: "{name} is adopted.",
+  is_encrypted: "encrypted: its key is needed",
+  has_no_key: "no key yet",
   d_edit: "Edit",
   d_name: "Name",
   d_area_field: "Room",

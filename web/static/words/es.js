@@ -189,6 +189,16 @@ export const ES = {
   forget: "Olvidar",
   forget_sure: "¿Olvidarlo? Sus claves dejarán de valer.",
   keep: "Conservar",
+  found_title: "Encontrados en tu red",
+  found_hint:
+    "Satélites de voz con el firmware de ESPHome. Quita un satélite de Home Assistant antes de adoptarlo aquí: solo sirve a uno de los dos.",
+  adopt: "Adoptar",
+  satellite_key: "Su clave de cifrado",
+  satellite_key_hint:
+    "Home Assistant creó esta clave y no la muestra: cópiala de su archivo .storage/esphome.encryption_keys, en la MAC del satélite. En tu propio YAML es api: encryption: key:.",
+  was_adopted: "{name} está adoptado.",
+  is_encrypted: "cifrado: se necesita su clave",
+  has_no_key: "aún sin clave",
   d_edit: "Editar",
   d_name: "Nombre",
   d_area_field: "Habitación",

@@ -189,6 +189,16 @@ export const FR = {
   forget: "Oublier",
   forget_sure: "L’oublier ? Ses clés ne vaudront plus.",
   keep: "Garder",
+  found_title: "Trouvés dans votre réseau",
+  found_hint:
+    "Satellites vocaux avec le micrologiciel ESPHome. Retirez un satellite de Home Assistant avant de l’adopter ici : il ne sert que l’un des deux.",
+  adopt: "Adopter",
+  satellite_key: "Sa clé de chiffrement",
+  satellite_key_hint:
+    "Home Assistant a créé cette clé et ne la montre pas : copiez-la de son fichier .storage/esphome.encryption_keys, à l’adresse MAC du satellite. Dans votre propre YAML, c’est api: encryption: key:.",
+  was_adopted: "{name} est adopté.",
+  is_encrypted: "chiffré : sa clé est nécessaire",
+  has_no_key: "pas encore de clé",
   d_edit: "Modifier",
   d_name: "Nom",
   d_area_field: "Pièce",

@@ -188,6 +188,16 @@ export const IT = {
   forget: "Dimentica",
   forget_sure: "Dimenticarlo? Le sue chiavi non varranno più.",
   keep: "Tieni",
+  found_title: "Trovati nella tua rete",
+  found_hint:
+    "Satelliti vocali con il firmware di ESPHome. Rimuovi un satellite da Home Assistant prima di adottarlo qui: serve solo uno dei due.",
+  adopt: "Adotta",
+  satellite_key: "La sua chiave di cifratura",
+  satellite_key_hint:
+    "Home Assistant ha creato questa chiave e non la mostra: copiala dal file .storage/esphome.encryption_keys, al MAC del satellite. Nel tuo YAML è api: encryption: key:.",
+  was_adopted: "{name} è adottato.",
+  is_encrypted: "cifrato: serve la sua chiave",
+  has_no_key: "ancora senza chiave",
   d_edit: "Modifica",
   d_name: "Nome",
   d_area_field: "Stanza",

@@ -188,6 +188,16 @@ export const NL = {
   forget: "Vergeten",
   forget_sure: "Vergeten? De sleutels ervan worden ongeldig.",
   keep: "Behouden",
+  found_title: "Gevonden in je netwerk",
+  found_hint:
+    "Spraaksatellieten met de firmware van ESPHome. Verwijder een satelliet uit Home Assistant voordat je hem hier overneemt: hij dient maar een van beide.",
+  adopt: "Overnemen",
+  satellite_key: "De sleutel ervan",
+  satellite_key_hint:
+    "Home Assistant heeft deze sleutel gemaakt en toont hem niet: kopieer hem uit het bestand .storage/esphome.encryption_keys, bij het MAC van de satelliet. In je eigen YAML is het api: encryption: key:.",
+  was_adopted: "{name} is overgenomen.",
+  is_encrypted: "versleuteld: de sleutel is nodig",
+  has_no_key: "nog zonder sleutel",
   d_edit: "Bewerken",
   d_name: "Naam",
   d_area_field: "Kamer",

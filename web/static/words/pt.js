@@ -190,6 +190,16 @@ export const PT = {
   forget: "Esquecer",
   forget_sure: "Esquecê-lo? As chaves dele deixam de valer.",
   keep: "Manter",
+  found_title: "Encontrados na sua rede",
+  found_hint:
+    "Satélites de voz com o firmware do ESPHome. Remova um satélite do Home Assistant antes de o adotar aqui: ele só serve um dos dois.",
+  adopt: "Adotar",
+  satellite_key: "A chave de cifra dele",
+  satellite_key_hint:
+    "O Home Assistant criou esta chave e não a mostra: copie-a do ficheiro .storage/esphome.encryption_keys, no MAC do satélite. No seu próprio YAML é api: encryption: key:.",
+  was_adopted: "{name} foi adotado.",
+  is_encrypted: "cifrado: é precisa a chave dele",
+  has_no_key: "ainda sem chave",
   d_edit: "Editar",
   d_name: "Nome",
   d_area_field: "Divisão",

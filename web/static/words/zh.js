@@ -179,6 +179,16 @@ export const ZH = {
   forget: "忘记",
   forget_sure: "忘记此设备？它的密钥将失效。",
   keep: "保留",
+  found_title: "在您的网络中发现",
+  found_hint:
+    "使用 ESPHome 固件的语音卫星。在此接管之前，请先从 Home Assistant 中移除它：它只能为其中一个服务。",
+  adopt: "接管",
+  satellite_key: "它的加密密钥",
+  satellite_key_hint:
+    "此密钥由 Home Assistant 生成且不显示：请从其文件 .storage/esphome.encryption_keys 中按卫星的 MAC 复制。在您自己的 YAML 中为 api: encryption: key:。",
+  was_adopted: "已接管 {name}。",
+  is_encrypted: "已加密：需要它的密钥",
+  has_no_key: "尚无密钥",
   d_edit: "编辑",
   d_name: "名称",
   d_area_field: "房间",
