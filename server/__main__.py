@@ -71,8 +71,10 @@ def parser_for(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=description, description=description)
         _add_server_options(command)
         if name == "serve":
-            # The parent of several gateways starts them with it: a file descriptor.
+            # The parent of several gateways starts them, and the process of their models, with
+            # file descriptors.
             command.add_argument("--as-gateway", type=int, help=argparse.SUPPRESS)
+            command.add_argument("--as-model-host", type=int, nargs=2, help=argparse.SUPPRESS)
         if name == "doctor":
             command.add_argument(
                 "--json", action="store_true", help="print all results as JSON, at the end"

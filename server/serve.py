@@ -45,6 +45,7 @@ from server.settings.restart import RestartDoor, restart_routes
 from server.settings.routes import SettingsDoor, settings_routes
 from server.settings.service import SettingsService
 from server.version import product_version
+from serving.model_host.client import HostedWorkers
 from web.docs import docs_routes
 from web.page import willow_page_routes, willow_pages
 
@@ -135,8 +136,9 @@ async def _serve(
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
     own_config = config if member is None else member.share_of(config)
+    workers = HostedWorkers(member.model_socket, metrics) if member is not None else None
     with signals(lifecycle):
-        async with assemble(own_config, metrics) as assembly:
+        async with assemble(own_config, metrics, workers=workers) as assembly:
             lifecycle.watch(assembly.is_loaded)
             async with AsyncExitStack() as stack:
                 joining = member.joined(assembly, metrics, lifecycle) if member else nullcontext()

@@ -128,6 +128,11 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
 
 def _serve(options: argparse.Namespace, started_s: float) -> int:
     """Runs the server until it is stopped, and again if it asks for that. Returns the exit code."""
+    if options.as_model_host is not None:
+        from server.gateways.model_host import run_model_host
+
+        run_model_host(_effective(options).config, *options.as_model_host)
+        return ExitCode.OK
     gc.disable()  # what an import creates stays: looking through it for garbage is in vain
     from server import serve
     from server.settings.file import SettingsFile

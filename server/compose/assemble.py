@@ -38,6 +38,7 @@ from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import collect_when_idle
 from serving.llm_slots import DraftBudget
+from serving.model_host.source import WorkerSource
 from serving.speaker.recognition import SpeakerRecognition
 from serving.workers.file_decoder import DecoderProcess
 
@@ -100,11 +101,12 @@ async def assemble(
     metrics: Metrics,
     trace_sink: TraceSink | None = None,
     tool_override: ToolOverride | None = None,
+    workers: WorkerSource | None = None,
 ) -> AsyncIterator[ServerAssembly]:
     """Yields the parts of a working server; leaving the context ends every task and worker.
 
     `trace_sink`: receives the trace instead of the configured file. `tool_override`: replaces tool
-    calls, see `Toolbox`.
+    calls, see `Toolbox`. `workers`: see `run_engines`.
 
     Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup of a TaskGroup.
     """
@@ -136,7 +138,9 @@ async def assemble(
         if home_assistant is None:
             check_guarded_devices(guards, home)
         trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
-        engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
+        engines = await stack.enter_async_context(
+            run_engines(config, toolbox, clock, metrics, workers)
+        )
         session_services = replace(
             _session_services(config, engines, devices, toolbox, clock, metrics, trace),
             speakers=SpeakerRecognition(engines.speakers, devices.speakers),

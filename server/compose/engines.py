@@ -43,9 +43,10 @@ from server.compose.llm_and_tts import (
 from server.compose.prompt_size import prompt_size
 from server.config import Config
 from server.models.first_decode import decode_timer, with_benchmarks
-from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
+from serving.asr.model import LoadedRecogniser, ServedRecogniser, add_recognisers
 from serving.codec.model import Codecs, add_codecs
 from serving.model import AnyModel
+from serving.model_host.source import OwnWorkers, WorkerSource
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
 from serving.process_tts import ProcessTts
@@ -199,10 +200,16 @@ class Engines:
 
 @asynccontextmanager
 async def run_engines(
-    config: Config, toolbox: Toolbox, clock: Clock, metrics: Metrics
+    config: Config,
+    toolbox: Toolbox,
+    clock: Clock,
+    metrics: Metrics,
+    workers: WorkerSource | None = None,
 ) -> AsyncIterator[Engines]:
-    """Chooses, loads and warms up the engines; they run until the context is left. Raises
-    EngineError or ConfigError, possibly inside an ExceptionGroup."""
+    """Chooses, loads and warms up the engines; they run until the context is left. `workers`: where
+    the workers of models run; None: in child processes of this process. Raises EngineError or
+    ConfigError, possibly inside an ExceptionGroup."""
+    workers = workers or OwnWorkers(metrics)
     await asyncio.to_thread(use_catalogue, config.models.catalogue)
     inputs = await asyncio.to_thread(survey, config.paths.models_dir)
     inputs = await with_benchmarks(config, inputs, decode_timer(clock, metrics))
@@ -216,7 +223,7 @@ async def run_engines(
         room_setting="asr.memory_mb",
         idle_s=config.models.unload_after_s,
     )
-    recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, metrics)
+    recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, workers)
     text_models = add_text_models(registry, config.paths.models_dir, clock, metrics)
     speakers = add_speaker_models(registry, config.paths.models_dir, clock, metrics)
     codecs = add_codecs(registry, config.paths.models_dir, clock, metrics)
@@ -227,13 +234,13 @@ async def run_engines(
         registry.running(),
     ):
         stack.push_async_callback(remote.aclose)
-        voice = await start_voice(choices["tts"], metrics, stack)
+        voice = await start_voice(choices["tts"], workers, stack)
         own_voices = config.tts.own_voices
         (vad, wake, endpoint), llm, voices, cloning_voice, _, _ = await asyncio.gather(
             _load_frame_engines(choices),
-            load_language_model(choices["llm"], metrics, stack),
+            load_language_model(choices["llm"], workers, metrics, stack),
             load_voices(choices["tts"], inputs, languages, metrics, stack, voice),
-            load_cloning_voice(own_voices, choices["tts"], voice, metrics, stack),
+            load_cloning_voice(own_voices, choices["tts"], voice, workers, metrics, stack),
             _load_at_start(recognisers, registry, config, choices, remote),
             asyncio.to_thread(recognisers.read_all),
         )
@@ -291,7 +298,7 @@ def _add_recognisers(
     inputs: OfferInputs,
     toolbox: Toolbox,
     clock: Clock,
-    metrics: Metrics,
+    source: WorkerSource,
 ) -> ModelsOfKind[ServedRecogniser]:
     """Adds all recognition models to the registry; none is loaded yet. Raises EngineMissing."""
 
@@ -299,12 +306,12 @@ def _add_recognisers(
         default, *others = find_offers(config, inputs)
         return (replace(default, aliases=(*default.aliases, DEFAULT)), *others)
 
-    async def start(offer: LoadableModel) -> AsrWorkerPool:
+    async def start(offer: LoadableModel) -> LoadedRecogniser:
         if offer.engine == TRAINED_RECOGNISER and "phrases" not in offer.options:
             sentences = await asyncio.to_thread(_training_sentences, toolbox)
             workers = tuple({**options, "phrases": sentences} for options in offer.workers)
             offer = replace(offer, workers=workers)
-        return AsrWorkerPool(offer, clock, metrics)
+        return source.recogniser(offer, clock)
 
     return add_recognisers(registry, list_offers, describe, start)
 

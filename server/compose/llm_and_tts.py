@@ -12,7 +12,15 @@ from msgspec import convert
 
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
-from engines.base import ClosableEngine, Llm, LlmWithServer, Tts, TtsInfo, WarmableLlm
+from engines.base import (
+    ClosableEngine,
+    ConcurrencyLimitedLlm,
+    Llm,
+    LlmWithServer,
+    Tts,
+    TtsInfo,
+    WarmableLlm,
+)
 from engines.base.wake import WakeWordEngine, find_wake_word
 from engines.llm.hybrid import HybridLlm
 from engines.llm.hybrid import Settings as HybridSettings
@@ -25,10 +33,11 @@ from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import PlacementInputs
 from server.config.sections.tts import OwnVoicesConfig
+from serving.model_host.source import WorkerSource
 from serving.placement.choose import EngineSelection
 from serving.process_llm import ProcessLlm
 from serving.process_tts import ProcessTts
-from serving.workers.engine_process import EngineProcess, engine_process
+from serving.workers.engine_process import EngineProcess
 
 logger = logging.getLogger(__name__)
 
@@ -48,29 +57,30 @@ a session take some, too."""
 
 
 async def load_language_model(
-    choice: EngineSelection, metrics: Metrics, stack: AsyncExitStack
+    choice: EngineSelection, workers: WorkerSource, metrics: Metrics, stack: AsyncExitStack
 ) -> Llm:
     """Loads the language model without starting it. Raises EngineError or ConfigError."""
     llm = await asyncio.to_thread(load, "llm", choice.name, choice.options)
-    llm = await asyncio.to_thread(_in_worker, llm, choice.name, choice.options, metrics)
+    llm = await asyncio.to_thread(_in_worker, llm, choice.name, choice.options, workers)
     _close_at_end(llm, stack)
     if isinstance(llm, HybridLlm):
         llm.on_failure = lambda error: _count_error(error, metrics)
     return llm
 
 
-def _in_worker(llm: Llm, name: str, options: Mapping[str, object], metrics: Metrics) -> Llm:
+def _in_worker(llm: Llm, name: str, options: Mapping[str, object], workers: WorkerSource) -> Llm:
     """Returns the model as a worker process serves it, or as it is if it runs in this process. Of a
     hybrid model, the model behind it is replaced. The process starts later, with
     `start_language_model`. Blocking."""
     if isinstance(llm, HybridLlm):
         model = convert(dict(options), HybridSettings).model
-        llm.model = _in_worker(llm.model, model.engine, model.options, metrics)
+        llm.model = _in_worker(llm.model, model.engine, model.options, workers)
         return llm
     profile = worker_profile("llm", name, options)
     if profile is None:
         return llm
-    return ProcessLlm(engine_process("llm", name, options, type(None), metrics, profile), llm)
+    limit = llm.max_concurrency if isinstance(llm, ConcurrencyLimitedLlm) else None
+    return ProcessLlm(workers.process("llm", name, options, type(None), profile, limit), llm)
 
 
 async def start_language_model(
@@ -84,14 +94,14 @@ async def start_language_model(
 
 
 async def start_voice(
-    choice: EngineSelection, metrics: Metrics, stack: AsyncExitStack
+    choice: EngineSelection, workers: WorkerSource, stack: AsyncExitStack
 ) -> EngineProcess[TtsInfo] | None:
     """Starts the worker process of the chosen TTS engine, without waiting until it has loaded;
     `stack` ends it. Returns None for an engine that runs in this process. Raises ConfigError."""
     profile = await asyncio.to_thread(worker_profile, "tts", choice.name, choice.options)
     if profile is None:
         return None
-    process = engine_process("tts", choice.name, choice.options, TtsInfo, metrics, profile)
+    process = workers.process("tts", choice.name, choice.options, TtsInfo, profile)
     await stack.enter_async_context(process.running())
     return process
 
@@ -149,6 +159,7 @@ async def load_cloning_voice(
     config: OwnVoicesConfig,
     choice: EngineSelection,
     process: EngineProcess[TtsInfo] | None,
+    workers: WorkerSource,
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> ProcessTts | None:
@@ -159,7 +170,7 @@ async def load_cloning_voice(
         return None
     if process is None or (config.engine, config.options) != (choice.name, choice.options):
         own = EngineSelection("tts", config.engine, config.options, "tts.own_voices")
-        process = await start_voice(own, metrics, stack)
+        process = await start_voice(own, workers, stack)
     try:
         info = None if process is None else await process.ready()
     except EngineError as error:

@@ -36,16 +36,25 @@ from server.gateways.channel import (
 from server.gateways.dispatch import HOME_SLOT
 from server.gateways.forward import FROM_GATEWAY, Forwarder, restoring_factory, socket_path
 from server.gateways.metrics import keep_ended, merged, read_ended
+from server.gateways.model_host import model_socket
 from server.gateways.routing import Fleet
 from server.http.app import CLOSE_TIMEOUT_S
 from server.http.connection import HttpRunner
 from server.runtime.lifecycle import Lifecycle
 from server.runtime.metrics import PrometheusMetrics, metrics_route
+from serving.model_host.client import read_metrics
 
 logger = logging.getLogger(__name__)
 
 REPORT_INTERVAL_S = 0.25
 "Interval at which a gateway looks whether it has something new to report, in seconds."
+
+
+METRICS_LIMIT_S = 2.0
+"Longest wait for the metrics of the model host, in seconds."
+
+MODEL_HOST = "models"
+"Value of the label `gateway` in the metrics of the model host."
 
 
 class Member:
@@ -87,6 +96,11 @@ class Member:
     def folder(self) -> Path:
         """Folder of the sockets between gateways."""
         return Path(self._place.folder)
+
+    @property
+    def model_socket(self) -> Path:
+        """Socket of the model host."""
+        return model_socket(self.folder)
 
     def bind(self, host: str, port: int, *, setting: str = "--port") -> list[socket.socket]:
         """Returns what the parent hands over in place of listening sockets; nothing for a port that
@@ -230,6 +244,7 @@ class JoinedMember:
             others = await self.forwarder.metrics_of_others(request)
             texts = {member.number: own.decode(), **others}
             by_name = {str(number): texts[number] for number in sorted(texts)}
+            by_name[MODEL_HOST] = await read_metrics(member.model_socket, METRICS_LIMIT_S)
             return merged(by_name, read_ended(member.folder)).encode()
 
         return (metrics_route(metrics, text),)

@@ -30,6 +30,7 @@ from server.gateways.channel import (
 )
 from server.gateways.dispatch import HOME_SLOT, OWN_PORT, BoundPorts, Dispatcher, GatewayProcess
 from server.gateways.forward import socket_path
+from server.gateways.model_host import supervise_model_host
 from server.net.listeners import raise_file_limit
 from server.ports import bind_listeners
 from server.runtime.lifecycle import CLOSE_GRACE_S, Lifecycle, signals
@@ -159,6 +160,7 @@ class Supervisor:
         async with asyncio.TaskGroup() as tasks:
             loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(self._roll(tasks)))
             forgetting = tasks.create_task(self._forget_handed())
+            hosting = tasks.create_task(supervise_model_host(self._folder), name="model-host")
             try:
                 for slot in range(self._count):
                     self._current[slot] = await self._start(slot, tasks)
@@ -173,6 +175,7 @@ class Supervisor:
                 forgetting.cancel()
                 self._dispatcher.stop()
                 await self._stop_all()
+                hosting.cancel()  # the last: gateways that drain need their models
 
     async def _start(self, slot: int, tasks: asyncio.TaskGroup) -> GatewayProcess:
         """Starts a gateway, which reads the present configuration."""

@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -65,11 +65,36 @@ ReplyT = TypeVar("ReplyT")
 "Type of the child's messages."
 
 
+class WorkerEnd(Protocol):
+    """The process at the other end of a worker's connection; asyncio's `Process` is one."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None if it is not a child of this process."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status; None if it runs, or if it is not a child of this process."""
+        ...
+
+    def kill(self) -> None:
+        """Kills the process, or gives up the connection to one that is not a child."""
+        ...
+
+    async def wait(self) -> object:
+        """Waits for its end."""
+        ...
+
+
 class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
     """Supervises one child process. A subclass defines the requests to the child and the replies.
 
     `InfoT` is what the child reports about itself once it has loaded, `ReplyT` its messages.
     """
+
+    _died = "its worker process died"
+    "Start of errors for calls that were lost with the process."
 
     def __init__(
         self,
@@ -86,7 +111,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         self._load, self._metrics = load, metrics
         self._load_timeout_s = LOAD_TIMEOUT_S if load_timeout_s is None else load_timeout_s
         self._kind, self._name, self._label = load.kind, name, label
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: WorkerEnd | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._ready: asyncio.Future[InfoT] | None = None
         "Report of the present child, or the error of its load. Each child gets a new future."
@@ -104,7 +129,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
     @property
     def is_ready(self) -> bool:
         """True if a child is running and has loaded."""
-        return self.pid is not None and self._ready is not None and self._ready.done()
+        is_running = self._process is not None
+        return is_running and self._ready is not None and self._ready.done()
 
     async def ready(self) -> InfoT:
         """Waits until the child has loaded, and returns its report.
@@ -178,6 +204,12 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         limit."""
         return False
 
+    async def _launch(self) -> tuple[WorkerEnd, socket.socket]:
+        """Starts a child. Returns it, and this process's end of the connection."""
+        parent_socket, child_socket = socket.socketpair()
+        with child_socket:
+            return await self._start(child_socket), parent_socket
+
     async def _start(self, child_socket: socket.socket) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *worker_command(sys.executable, child_socket.fileno()),
@@ -198,15 +230,14 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             async with asyncio.timeout(self._load_timeout_s):
                 await self.ready()
         except TimeoutError:
-            why = f"its worker process did not come back in {self._load_timeout_s:.0f} s"
+            why = f"{self._died}, and did not come back in {self._load_timeout_s:.0f} s"
             raise EngineCrashed(self._kind, self._name, why) from None
 
     async def _run_child(self) -> None:
         """Runs one child from its start to its death. Raises EngineError when it is gone."""
         self._is_loading = True
-        parent_socket, child_socket = socket.socketpair()
-        with child_socket:
-            process = self._process = await self._start(child_socket)
+        process, parent_socket = await self._launch()
+        self._process = process
         try:
             reader, self._writer = await asyncio.open_connection(sock=parent_socket)
             async with asyncio.timeout(self._load_timeout_s) as deadline:
@@ -223,7 +254,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         except ConnectionError:
             pass  # the child died before it had read all our data
         finally:
-            self._abandon_requests("its worker process died")
+            self._abandon_requests(self._died)
             if self._writer is None:
                 parent_socket.close()  # cancelled before the connection was open
             else:
@@ -238,7 +269,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             )
             raise EngineRefused(self._kind, self._name, why)
         phase = "while it loaded" if self._is_loading else "while it served"
-        why = f"its worker process died {phase} (exit status {process.returncode})"
+        status = "" if process.returncode is None else f" (exit status {process.returncode})"
+        why = f"{self._died} {phase}{status}"
         raise EngineCrashed(self._kind, self._name, why)
 
     async def _next(self, reader: asyncio.StreamReader) -> bytes:
@@ -263,7 +295,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
 
     async def _send(self, message: Struct) -> None:
         if self._writer is None:
-            raise EngineCrashed(self._kind, self._name, "its worker process died")
+            raise EngineCrashed(self._kind, self._name, self._died)
         try:
             self._writer.write(frame(message))
         except RemoteProtocolError as exc:
@@ -308,7 +340,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         if self._process is not None:
             _kill_process(self._process)
 
-    async def _reap(self, process: asyncio.subprocess.Process) -> None:
+    async def _reap(self, process: WorkerEnd) -> None:
         try:
             async with asyncio.timeout(EXIT_GRACE_S):
                 await process.wait()
@@ -320,7 +352,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             raise
 
 
-def _kill_process(process: asyncio.subprocess.Process) -> None:
+def _kill_process(process: WorkerEnd) -> None:
     """Kills a process that may have ended just now. The error for that is an OSError: on the way
     out of a cancelled task it would take the place of the cancellation, and `run` would start
     another child."""

@@ -218,7 +218,8 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
             case ReadyReply(info=raw):
                 info = decode_payload(raw, self._info_type)
                 about = self._describe(info)
-                logger.info("= %s: pid %s ready%s", self._label, self.pid, about)
+                where = f"pid {self.pid} " if self.pid is not None else ""
+                logger.info("= %s: %sready%s", self._label, where, about)
                 self._set_loaded(info)
             case ChunkReply(request_id=request_id):
                 if (replies := self._pending.get(request_id)) is not None:
@@ -229,13 +230,18 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
                 raise self._load_error(reply)
             case FailureReply(code=code, request_id=int() as request_id):
                 self._finish(request_id, self._error(reply))
-                # only errors of the model library have this code; a wrong request says nothing of
-                # the process
-                if code == EngineError.code and self._hang_detector.record_failure():
-                    why = f"its last {FAILURES} calls failed, so it is restarted"
-                    raise EngineError(self._kind, self._name, why)
+                self._check_failures(code)
             case PongReply():
                 pass  # a pong: the base class has noted that a message came
+
+    def _check_failures(self, code: str) -> None:
+        """Counts a failed call by its error code. Raises EngineError to have the process replaced
+        after several in a row."""
+        # only errors of the model library have this code; a wrong request says nothing of the
+        # process
+        if code == EngineError.code and self._hang_detector.record_failure():
+            why = f"its last {FAILURES} calls failed, so it is restarted"
+            raise EngineError(self._kind, self._name, why)
 
     def _finish(self, request_id: int, reply: CallReply) -> None:
         replies = self._pending.pop(request_id, None)

@@ -27,6 +27,7 @@ from server.compose.llm_and_tts import (
     warm_other_languages,
 )
 from server.compose.model_cards import ModelCards
+from serving.model_host.source import OwnWorkers
 from serving.placement.choose import KINDS, EngineSelection
 from serving.process_llm import ProcessLlm
 from tests.loop import run_virtual
@@ -150,7 +151,7 @@ def test_unknown_options_are_named(model: Any) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             choice = EngineSelection("llm", HybridLlm.name, {"model": model}, "")
-            await load_language_model(choice, Counts(), stack)
+            await load_language_model(choice, OwnWorkers(Counts()), Counts(), stack)
 
     with pytest.raises(ConfigError, match="model"):
         asyncio.run(scenario())
@@ -167,7 +168,7 @@ def test_a_model_that_belongs_into_a_worker_gets_one_also_behind_a_hybrid(is_hyb
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             choice = EngineSelection("llm", name, options, "")
-            llm = await load_language_model(choice, Counts(), stack)
+            llm = await load_language_model(choice, OwnWorkers(Counts()), Counts(), stack)
             assert isinstance(llm, HybridLlm) == is_hybrid
             model = llm.model if isinstance(llm, HybridLlm) else llm
             assert isinstance(model, ProcessLlm)

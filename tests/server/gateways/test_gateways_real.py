@@ -3,39 +3,24 @@ end of a gateway, and the replacement of all."""
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from pathlib import Path
 
 import psutil
 import pytest
-from aiohttp import ClientSession, ClientTimeout, TCPConnector, WSMsgType
+from aiohttp import ClientSession, WSMsgType
 
 from bench.client.webrtc import WebRtcClient
 from core.ids import gateway_of
+from tests.server.gateways.two_gateways import TWO_GATEWAYS, client, until
 from tests.server.process import Running, serving
 from tests.signaling.whip.client import Publisher, beeps, publishing
 
 pytestmark = pytest.mark.real
 
-TWO_GATEWAYS = {"EARSHOT_SERVER__GATEWAYS": "2", "EARSHOT_SERVER__MAX_SESSIONS": "8"}
 SPOKEN_HERE = {"EARSHOT_ASR__ENGINE": "pocketsphinx"}
 DEADLINE_S = 240
 SOUND = beeps(600, 500_000)
-
-
-@asynccontextmanager
-async def client(server: Running) -> AsyncIterator[ClientSession]:
-    """A client that makes a connection for each request: the gateways get them in turn."""
-    async with ClientSession(
-        server.url, connector=TCPConnector(force_close=True), timeout=ClientTimeout(30)
-    ) as http:
-        yield http
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    while not await holds():  # noqa: ASYNC110 - other processes set no event
-        await asyncio.sleep(0.1)
 
 
 def gateways(server: Running) -> list[psutil.Process]:
