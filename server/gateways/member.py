@@ -35,7 +35,7 @@ from server.gateways.channel import (
 )
 from server.gateways.dispatch import HOME_SLOT
 from server.gateways.forward import FROM_GATEWAY, Forwarder, restoring_factory, socket_path
-from server.gateways.metrics import keep_ended, merged, read_ended
+from server.gateways.metrics import counters, keep_ended, merged, read_ended
 from server.gateways.model_host import model_socket
 from server.gateways.routing import Fleet
 from server.http.app import CLOSE_TIMEOUT_S
@@ -54,7 +54,7 @@ METRICS_LIMIT_S = 2.0
 "Longest wait for the metrics of the model host, in seconds."
 
 MODEL_HOST = "models"
-"Value of the label `gateway` in the metrics of the model host."
+"Name of the model host among the gateways whose metrics are merged."
 
 
 class Member:
@@ -244,7 +244,8 @@ class JoinedMember:
             others = await self.forwarder.metrics_of_others(request)
             texts = {member.number: own.decode(), **others}
             by_name = {str(number): texts[number] for number in sorted(texts)}
-            by_name[MODEL_HOST] = await read_metrics(member.model_socket, METRICS_LIMIT_S)
+            host = await read_metrics(member.model_socket, METRICS_LIMIT_S)
+            by_name[MODEL_HOST] = counters(host)  # it sets no gauge: sessions, ... are gateways'
             return merged(by_name, read_ended(member.folder)).encode()
 
         return (metrics_route(metrics, text),)
