@@ -143,7 +143,7 @@ an EngineError."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Job:
+class _ClauseJob:
     """One clause. Jobs are in the order of their urgency."""
 
     sound_until_s: float
@@ -165,9 +165,9 @@ class ThreadedSynthesis:
     def __init__(self, info: TtsInfo, *, threads: int = 1) -> None:
         self._info, self._thread_count = info, threads
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=info.name)
-        self._jobs: PriorityQueue[_Job] = PriorityQueue()
+        self._jobs: PriorityQueue[_ClauseJob] = PriorityQueue()
         self._numbers = count()
-        self._running: dict[_Job, float] = {}
+        self._running: dict[_ClauseJob, float] = {}
         "Running job -> second at which it began."
 
     async def speak(
@@ -217,7 +217,7 @@ class ThreadedSynthesis:
             return None
 
         now_s = loop.time()
-        job = _Job(SOUND_UNTIL_S.get(now_s), next(self._numbers), receiver, work)
+        job = _ClauseJob(SOUND_UNTIL_S.get(now_s), next(self._numbers), receiver, work)
         self._jobs.put(job)
         self._threads.submit(self._run_most_urgent, loop.time)
         self._interrupt_for(job, now_s)
@@ -227,7 +227,7 @@ class ThreadedSynthesis:
         finally:
             receiver.cancel()
 
-    def _interrupt_for(self, job: "_Job", now_s: float) -> None:
+    def _interrupt_for(self, job: "_ClauseJob", now_s: float) -> None:
         """Lets the running clause whose listener has sound for longest give way to `job`, if all
         threads are busy. One that has run for a while is left alone: it is near its end."""
         running = dict(self._running)
