@@ -17,6 +17,7 @@ from web.ollama.fields import chat_fields as ollama_fields
 from web.openai.chat.fields import ChatFields, decode_chat, items_of, prompt_of, tools_of
 from web.openai.json_body import decode_json
 from web.openai.responses.fields import chat_body, chat_fields, decode_response, input_messages
+from web.openai.responses.store import ResponseStore
 from web.openai.speech.fields import MAX_INPUT_CHARS, decode_body
 from web.openai.text.fields import (
     MAX_INPUTS,
@@ -202,7 +203,7 @@ def chat_bodies(data: bytes) -> None:
 
 def _response_chat(data: bytes) -> ChatFields:
     fields = decode_response(data)
-    return chat_fields(chat_body(fields, input_messages(fields)))
+    return chat_fields(chat_body(fields, input_messages(fields, ResponseStore().item)))
 
 
 def _ollama_chat(data: bytes) -> ChatFields:

@@ -301,7 +301,7 @@ def response_routes(door: ResponsesDoor) -> tuple[Route, ...]:
             _TAG,
             request=ResponseFields,
             response_headers=_LATENCY,
-            error_codes=(*_CHAT, "response_not_found"),
+            error_codes=(*_CHAT, "item_not_found", "response_not_found"),
             scope="talk",
         ),
         Route(

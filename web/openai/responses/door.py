@@ -56,7 +56,7 @@ class ResponsesDoor:
         if fields.previous_response_id is not None:
             previous = self._store.get(fields.previous_response_id, "previous_response_id")
             earlier = previous.messages
-        messages = (*earlier, *input_messages(fields))
+        messages = (*earlier, *input_messages(fields, self._store.item))
         body = chat_body(fields, messages)
         chat, model = chat_fields(body), self._models.find(fields.model)
         self._models.check(model, chat)

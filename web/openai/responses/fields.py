@@ -1,6 +1,6 @@
 """Decodes the body of `POST /v1/responses`, and turns it into a chat request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,6 +20,9 @@ from web.openai.json_body import decode_json
 
 Messages = tuple[Mapping[str, Any], ...]
 "Messages of a chat request, as JSON."
+
+KeptItem = Callable[[str, str], Mapping[str, Any]]
+"Returns the kept item of this id as JSON; the second text names the parameter for an error."
 
 
 class InputText(Struct, frozen=True, tag_field="type", tag="input_text"):
@@ -51,10 +54,14 @@ InputPart = InputText | OutputText | InputRefusal | InputImage
 
 
 class InputItem(Struct, frozen=True, kw_only=True):
-    """A message, a call of a function, or its output."""
+    """A message, a call of a function, its output, or a reference to an item that is kept."""
 
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    type: Literal[
+        "message", "function_call", "function_call_output", "item_reference", "reasoning"
+    ] = "message"
     "`reasoning` is accepted and left out: the models here never get earlier reasoning."
+    id: str | None = None
+    "What an `item_reference` means: the item's id in an earlier response."
     role: Literal["user", "assistant", "system", "developer"] | None = None
     content: str | list[InputPart] | None = None
     call_id: str | None = None
@@ -160,13 +167,17 @@ def decode_response(body: bytes) -> ResponseFields:
     return fields
 
 
-def input_messages(fields: ResponseFields) -> Messages:
+def input_messages(fields: ResponseFields, kept_item: KeptItem) -> Messages:
     """Returns the input as messages of a chat request. Raises RequestError
-    missing_required_parameter."""
+    missing_required_parameter, and what `kept_item` raises."""
     if isinstance(fields.input, str):
         return ({"role": "user", "content": fields.input},)
     messages: list[dict[str, Any]] = []
-    for index, item in enumerate(fields.input):
+    for index, given in enumerate(fields.input):
+        item = given
+        if given.type == "item_reference":
+            kept = kept_item(_given(given.id, index, "id"), f"input[{index}].id")
+            item = msgspec.convert(kept, InputItem)
         match item.type:
             case "message":
                 content = item.content
@@ -187,7 +198,7 @@ def input_messages(fields: ResponseFields) -> Messages:
                 text = output if isinstance(output, str) else _text(output or ())
                 call_id = _given(item.call_id, index, "call_id")
                 messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
-            case "reasoning":
+            case "reasoning" | "item_reference":  # the item that is meant is no reference
                 pass
     return tuple(messages)
 

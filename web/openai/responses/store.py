@@ -33,6 +33,8 @@ class ResponseStore:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
+        self._response_ids: dict[str, str] = {}
+        "The response of each kept item, by the item's id."
         self._bytes = 0
 
     def keep(
@@ -44,10 +46,10 @@ class ResponseStore:
             return
         stored = StoredResponse(body, messages, size_bytes, CALLER_KEY.get())
         self._kept[response_id] = stored
+        self._response_ids.update((item["id"], response_id) for item in body["output"])
         self._bytes += size_bytes
         while len(self._kept) > MAX_RESPONSES or self._bytes > MAX_BYTES:
-            _, dropped = self._kept.popitem(last=False)
-            self._bytes -= dropped.size_bytes
+            self._drop(next(iter(self._kept)))
 
     def get(self, response_id: str, param: str | None = None) -> StoredResponse:
         """Returns a response. Raises NotFound response_not_found, also for that of another
@@ -64,6 +66,25 @@ class ResponseStore:
 
     def forget(self, response_id: str) -> None:
         """Forgets a response. Raises NotFound as `get`."""
-        found = self.get(response_id)
-        del self._kept[response_id]
-        self._bytes -= found.size_bytes
+        self.get(response_id)
+        self._drop(response_id)
+
+    def item(self, item_id: str, param: str) -> Mapping[str, Any]:
+        """Returns an item of a kept response's output. Raises NotFound item_not_found, also for
+        that of another key."""
+        found = self._kept.get(self._response_ids.get(item_id, ""))
+        if found is None or not reaches(found.opener):
+            raise NotFound(
+                f"There is no item {item_id[:64]!r}: the server keeps the output of the newest"
+                " responses with store; send the item itself.",
+                code="item_not_found",
+                param=param,
+            )
+        output: list[dict[str, Any]] = found.body["output"]
+        return next(item for item in output if item["id"] == item_id)
+
+    def _drop(self, response_id: str) -> None:
+        dropped = self._kept.pop(response_id)
+        self._bytes -= dropped.size_bytes
+        for item in dropped.body["output"]:
+            del self._response_ids[item["id"]]

@@ -135,7 +135,8 @@ class TextDoor:
             return await while_connected(request, self._embed(fields, inputs))
 
     async def rerank(self, request: aioweb.Request) -> aioweb.Response:
-        """Handles `POST /v1/rerank`. Raises RequestError, OverloadedError, EngineError."""
+        """Handles `POST /v1/rerank` and `/v2/rerank`. Raises RequestError, OverloadedError,
+        EngineError."""
         sent = await read_json(request)
         fields = decode_rerank(sent)
         if remote := self._remote_model("rerank", fields.model, self._rerankers):
@@ -302,16 +303,19 @@ def text_routes(door: TextDoor) -> tuple[Route, ...]:
             scope="models",
             max_body_bytes=MAX_BODY_BYTES,
         ),
-        Route(
-            "POST",
-            "/v1/rerank",
-            door.rerank,
-            "Sort documents by how well they fit a query. The first request loads the model.",
-            "openai",
-            request=RerankFields,
-            responses={200: RerankScores},
-            error_codes=TEXT_ERRORS,
-            scope="models",
+        *(
+            Route(
+                "POST",
+                path,
+                door.rerank,
+                "Sort documents by how well they fit a query. The first request loads the model.",
+                "openai",
+                request=RerankFields,
+                responses={200: RerankScores},
+                error_codes=TEXT_ERRORS,
+                scope="models",
+            )
+            for path in ("/v1/rerank", "/v2/rerank")  # Cohere's newer client has the second
         ),
     )
 

@@ -10,6 +10,7 @@ from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
 from web.openai.chat.completion import StopSequences
 from web.openai.chat.fields import ChatFields, decode_chat, items_of, prompt_of, tools_of
 from web.openai.responses.fields import chat_body, chat_fields, decode_response, input_messages
+from web.openai.responses.store import ResponseStore
 
 HI = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
@@ -126,7 +127,7 @@ def test_a_text_ends_before_its_first_stop_sequence(
 
 def chat_of(body: bytes) -> ChatFields:
     fields = decode_response(body)
-    return chat_fields(chat_body(fields, input_messages(fields)))
+    return chat_fields(chat_body(fields, input_messages(fields, ResponseStore().item)))
 
 
 def response(**fields: Any) -> bytes:
@@ -149,7 +150,7 @@ def test_input_items_become_messages_of_one_conversation() -> None:
             text={"format": {"type": "json_schema", "name": "sum", "schema": {"type": "object"}}},
         )
     )
-    body = chat_body(fields, input_messages(fields))
+    body = chat_body(fields, input_messages(fields, ResponseStore().item))
     assert [one["role"] for one in body["messages"]] == [
         "system",
         "user",

@@ -59,6 +59,9 @@ def test_a_response_is_continued_streamed_and_forgotten(client: OpenAI) -> None:
         assert answer.output_text == "It says on."
         assert answer.usage is not None
         assert answer.usage.total_tokens == 37
+        references: Any = [{"type": "item_reference", "id": one.id} for one in asked.output]
+        by_reference = client.responses.create(model=model, input=[*references, result])
+        assert by_reference.output_text == "It says on."
         with client.responses.stream(model=model, input="count") as stream:
             kinds = [event.type for event in stream]
             assert stream.get_final_response().output_text == LONG
@@ -68,6 +71,9 @@ def test_a_response_is_continued_streamed_and_forgotten(client: OpenAI) -> None:
         with pytest.raises(openai.NotFoundError) as missing:
             client.responses.create(model=model, input="on", previous_response_id=asked.id)
         assert missing.value.code == "response_not_found"
+        with pytest.raises(openai.NotFoundError) as unknown:
+            client.responses.create(model=model, input=references)
+        assert (unknown.value.code, unknown.value.param) == ("item_not_found", "input[0].id")
 
 
 def test_errors_have_the_classes_of_the_client(client: OpenAI) -> None:

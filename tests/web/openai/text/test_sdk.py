@@ -105,6 +105,8 @@ def test_documents_are_sorted_by_their_score(url: str) -> None:
     scores = [one["relevance_score"] for one in answer["results"]]
     assert scores == sorted(scores, reverse=True)
     assert {one["document"]["text"] for one in answer["results"]} == {"dog", "cat sits"}
+    newer = httpx.post(f"{url}/v2/rerank", json=body).json()
+    assert newer["results"] == answer["results"]
     best = httpx.post(
         f"{url}/v1/rerank", json={**body, "top_n": 1, "return_documents": False}
     ).json()
