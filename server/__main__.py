@@ -101,6 +101,7 @@ OTHER_COMMANDS: Mapping[str, str] = {
     "extras": "list the optional parts of Earshot and install them",
     "replay": "run the sessions of a trace again, and show what differs from the recorded run",
     "setup": "ask for voice, language, language model and access, and write the settings",
+    "cluster": "start or join a cluster of machines that run models with Ray, and show it",
     "backup": "save configuration, keys and devices in one file",
     "restore": "write back what `earshot backup` has saved",
     "service": "run the server as a service of systemd",
@@ -169,6 +170,10 @@ def _add_other_commands(
             from server.commands.setup.arguments import add_arguments as add_setup
 
             add_setup(parsers["setup"])
+        case ["cluster"]:
+            from server.commands.cluster.arguments import add_actions as add_cluster
+
+            add_cluster(parsers["cluster"])
         case ["service"]:
             from server.commands.service.arguments import add_actions as add_service
 

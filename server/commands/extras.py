@@ -32,6 +32,7 @@ EXTRAS: Mapping[str, str] = {
     "pocketsphinx": "PocketSphinx; compiled where the package index has no wheel of it",
     "pocket": "the voices of Pocket TTS, and voices of your own, in torch",
     "postgresql": "PostgreSQL as the database of devices",
+    "scale": "models on a cluster of machines, with Ray Serve",
     "sherpa": "models of sherpa-onnx for speech recognition",
     "torch": "Whisper, language models, Indri and Bark in torch, and `earshot models convert`",
     "wake": "wake words; its wheels need glibc 2.35",

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from core.errors import ConfigError, EarshotError, expected_failure
 from server.commands.exit_codes import ExitCode, exit_code_for
+from server.config import Config
 from server.config.load import DOTENV_FILE, FLAGS, EffectiveConfig, add_dotenv, load
 
 
@@ -78,22 +79,8 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
             from server.commands.replay.command import run as replay
 
             return replay(options, lambda: load(os.environ, file=options.config).config)
-        case "devices":
-            from server.commands.devices import run as devices
-
-            return devices(options, load(os.environ, file=options.config).config, os.environ)
-        case "keys":
-            from server.commands.keys.command import run as keys
-
-            return keys(options, load(os.environ, file=options.config).config, os.environ)
-        case "speakers":
-            from server.commands.speakers.command import run as speakers
-
-            return speakers(options, load(os.environ, file=options.config).config, os.environ)
-        case "voices":
-            from server.commands.voices.command import run as voices
-
-            return voices(options, load(os.environ, file=options.config).config, os.environ)
+        case "devices" | "keys" | "speakers" | "voices" | "cluster":
+            return _run_with_config(options, load(os.environ, file=options.config).config)
         case "audio":
             from server.commands.audio.command import run as audio
 
@@ -124,6 +111,31 @@ def _run(options: argparse.Namespace, started_s: float) -> int:
 
             return extras.run(options)
     return ExitCode.OK
+
+
+def _run_with_config(options: argparse.Namespace, config: Config) -> int:
+    """Runs a command that manages a running server or the cluster, and returns the exit code."""
+    match options.command:
+        case "devices":
+            from server.commands.devices import run as devices
+
+            return devices(options, config, os.environ)
+        case "keys":
+            from server.commands.keys.command import run as keys
+
+            return keys(options, config, os.environ)
+        case "speakers":
+            from server.commands.speakers.command import run as speakers
+
+            return speakers(options, config, os.environ)
+        case "voices":
+            from server.commands.voices.command import run as voices
+
+            return voices(options, config, os.environ)
+        case _:
+            from server.commands.cluster.command import run as cluster
+
+            return cluster(options, config, os.environ)
 
 
 def _serve(options: argparse.Namespace, started_s: float) -> int:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -30,6 +31,7 @@ from server.compose.choices import (
     origin_of,
     survey,
 )
+from server.compose.cluster import ClusterWorkers, cluster_of
 from server.compose.llm_and_tts import (
     check_voice,
     check_wake_word,
@@ -223,6 +225,9 @@ async def run_engines(
         room_setting="asr.memory_mb",
         idle_s=config.models.unload_after_s,
     )
+    cluster = cluster_of(config, os.environ) if config.asr.pool == "ray" else None
+    if cluster is not None:
+        workers = ClusterWorkers(cluster, config.cluster.asr, workers, metrics)
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, workers)
     text_models = add_text_models(registry, config.paths.models_dir, clock, metrics)
     speakers = add_speaker_models(registry, config.paths.models_dir, clock, metrics)
@@ -231,6 +236,7 @@ async def run_engines(
     _log_choices(inputs, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,
+        cluster.connected() if cluster is not None else nullcontext(),
         registry.running(),
     ):
         stack.push_async_callback(remote.aclose)
@@ -300,7 +306,8 @@ def _add_recognisers(
     clock: Clock,
     source: WorkerSource,
 ) -> ModelsOfKind[ServedRecogniser]:
-    """Adds all recognition models to the registry; none is loaded yet. Raises EngineMissing."""
+    """Adds all recognition models to the registry; none is loaded yet. `source`: prepares their
+    workers. Raises EngineMissing."""
 
     def list_offers() -> Sequence[LoadableModel]:
         default, *others = find_offers(config, inputs)

@@ -10,6 +10,7 @@ from core.ip_addresses import IpNetwork
 from pipeline.tools.home.config import HomeConfig
 from pipeline.transcription.no_speech import NoSpeechMode
 from server.config.sections.assistant import AssistantConfig
+from server.config.sections.cluster import ClusterConfig
 from server.config.sections.devices import DevicesConfig
 from server.config.sections.esphome import EspHomeConfig
 from server.config.sections.home_assistant import HomeAssistantConfig
@@ -31,6 +32,7 @@ from server.config.types import PLUGIN_NAME, Section
 from server.net.addresses import is_loopback
 from server.net.allowlist import networks_of
 from server.runtime.state_dir import KEY_CHARS, KEY_PATTERN
+from serving.cluster.settings import PoolKind
 from serving.remote.settings import RemoteModelSettings
 
 NameList = tuple[str, ...]
@@ -299,6 +301,15 @@ class AsrConfig(EngineConfig, frozen=True):
             ),
         ),
     ] = 0
+    pool: Annotated[
+        PoolKind,
+        Meta(
+            description=(
+                "Where the recognisers run. process: in child processes of this server. ray: on the"
+                " cluster of the section cluster."
+            ),
+        ),
+    ] = "process"
 
 
 class ModelsConfig(Section, frozen=True):
@@ -472,6 +483,7 @@ class Config(Section, frozen=True):
         ),
     ] = field(default_factory=dict)
     kserve: KserveConfig = KserveConfig()
+    cluster: ClusterConfig = ClusterConfig()
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
     esphome: EspHomeConfig = EspHomeConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()

@@ -256,12 +256,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
 
     def _error(self, reply: FailureReply) -> EarshotError:
         """Returns the error of a call, in the class in which the engine raised it."""
-        if reply.is_request_error:
-            return RequestError(reply.message, code=reply.code, param=reply.param)
-        if reply.retry_after_s is not None:
-            wait_s = reply.retry_after_s
-            return OverloadedError(reply.message, retry_after_s=wait_s, code=reply.code)
-        return self._engine_error(reply)
+        return error_of(reply, self._kind, self._name)
 
     def _load_error(self, reply: FailureReply) -> EarshotError:
         """Returns the error for an engine that does not load."""
@@ -270,8 +265,23 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
         return self._engine_error(reply)
 
     def _engine_error(self, reply: FailureReply) -> EngineError:
-        kind = ENGINE_ERRORS.get(reply.code, EngineError)
-        return kind(self._kind, self._name, reply.message)
+        return engine_error_of(reply, self._kind, self._name)
+
+
+def error_of(reply: FailureReply, kind: str, name: str) -> EarshotError:
+    """Returns the error of a failed call, in the class in which the engine raised it. `kind` and
+    `name`: the engine, for the text of the error."""
+    if reply.is_request_error:
+        return RequestError(reply.message, code=reply.code, param=reply.param)
+    if reply.retry_after_s is not None:
+        wait_s = reply.retry_after_s
+        return OverloadedError(reply.message, retry_after_s=wait_s, code=reply.code)
+    return engine_error_of(reply, kind, name)
+
+
+def engine_error_of(reply: FailureReply, kind: str, name: str) -> EngineError:
+    """Returns the error of a failed call as an EngineError, whatever its class was."""
+    return ENGINE_ERRORS.get(reply.code, EngineError)(kind, name, reply.message)
 
 
 def engine_process(

@@ -83,7 +83,7 @@ class EngineWorker:
 
     def _load(self, request: LoadRequest) -> EngineHost | None:
         try:
-            return create_host(request.kind, _load_engine(request), self._send)
+            return create_host(request.kind, load_engine(request), self._send)
         except Exception as exc:
             self._send(failure_reply(exc, f"{request.kind}.{request.name}"))
             return None
@@ -109,7 +109,9 @@ class EngineWorker:
             logger.debug("the gateway closed the connection")
 
 
-def _load_engine(request: LoadRequest) -> object:
+def load_engine(request: LoadRequest) -> object:
+    """Loads the engine of a request. Raises ConfigError, EngineMissing, and what its library
+    raises."""
     if request.kind not in KINDS:
         kinds = ", ".join(KINDS)
         raise ConfigError(f"a worker runs engines of the kinds {kinds}, not {request.kind!r}")

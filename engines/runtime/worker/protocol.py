@@ -156,6 +156,15 @@ class MessageFrameReader(Generic[T]):
             yield message
 
 
+def read_message(reader: MessageFrameReader[T], data: bytes) -> T:
+    """Returns the one message in a frame. Raises RemoteProtocolError if the bytes are not exactly
+    one frame. `reader`: a new reader of the wanted messages."""
+    messages = list(reader.receive_data(data))
+    if len(messages) != 1:
+        raise RemoteProtocolError(f"{len(data)} bytes hold {len(messages)} messages, not one")
+    return messages[0]
+
+
 def decode_payload(payload: Raw, kind: type[T]) -> T:
     """Decodes a message's payload. Raises RemoteProtocolError if it is not of this type."""
     try:

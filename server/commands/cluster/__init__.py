@@ -1,0 +1,1 @@
+"""`earshot cluster`: a cluster of machines that run models with Ray."""
