@@ -20,9 +20,10 @@ from tests.tiers import is_left_out, shut_in, tier
 gc.disable()  # until `pytest_collection_finish`: the import of test files makes no garbage
 
 NEEDS_GPU = "needs a GPU"
+NEEDS_RAY = "Ray is not installed"  # a test in test-real runs these where it is
 "How a skip reason starts when there is no GPU; CI machines have none."
 
-_ALLOWED_IN_CI = (NEEDS_SHARED, NEEDS_GPU)
+_ALLOWED_IN_CI = (NEEDS_SHARED, NEEDS_GPU, NEEDS_RAY)
 
 REAL_TEST_S = 1800
 """The limit of a test with real parts: some compute for many minutes. That of other tests stands in
