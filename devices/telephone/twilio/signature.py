@@ -32,8 +32,8 @@ def is_signed(
 ) -> bool:
     """Returns whether Twilio signed this request. Takes the same time for every wrong signature.
 
-    Twilio has signed URLs with and without the port, and those of streams also with a slash at
-    their end; each form is accepted, because each proves that its maker has the token.
+    A URL may have been signed with or without its port, and that of a stream with a slash at its
+    end; each form is accepted, because each proves that its maker has the token.
     """
     given = signature.encode("utf-8", "replace")
     found = False
