@@ -183,8 +183,9 @@ class TranscriptionCompleted:
 
 @dataclass(frozen=True, slots=True)
 class SpeakerRecognised:
-    """The voice of an item was compared with the voices that the server knows. Only if it knows
-    any. It comes when the comparison is done: usually before the transcript."""
+    """The voice of an item was compared with the voices that the server knows. The event is sent
+    only if the server knows a voice. It comes when the comparison is done: usually before the
+    transcript."""
 
     item_id: str
     speaker: SpeakerMatch | None
@@ -358,7 +359,8 @@ class TurnTimeline:
     cut: TruncationPoint | None = None
     "Point at which the answer was cut. None: it was heard to its end, or is not spoken."
     speaker: SpeakerMatch | None = None
-    "Person who spoke, by the voice; None: a guest, written words, or nobody taught a voice."
+    """Person who spoke, recognised by the voice; None: a guest, written words, or the server knows
+    no voice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ def new_id(prefix: str) -> str:
 
 
 def new_secret(size_bytes: int) -> str:
-    """Returns a secret of so many random bytes that names the gateway which knows it, as ids do."""
+    """Returns a secret with `size_bytes` random bytes. Like an id, it names the gateway that
+    knows it."""
     return _Mark.text + secrets.token_hex(size_bytes)
 
 

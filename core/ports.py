@@ -95,7 +95,8 @@ class ToolContext:
     language: str
     place: DeviceLocation = UNKNOWN_LOCATION
     speaker: SpeakerMatch | None = None
-    "Person who asks, by the voice; None: a guest, written words, or nobody taught a voice."
+    """Person who asks, recognised by the voice; None: a guest, written words, or the server knows
+    no voice."""
     confirm_speaker: Callable[[], Awaitable[SpeakerConfirmation]] = field(
         default=_nobody, compare=False, repr=False
     )
@@ -104,7 +105,8 @@ class ToolContext:
     hear_voice: Callable[[], Awaitable[HeardVoice | None]] = field(
         default=_no_voice, compare=False, repr=False
     )
-    "Returns the voice of the turn, to be learned; None: there is none, or too little speech."
+    """Returns the voice of the turn, so that it can be learned; None: too little speech, or
+    none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class ProgressBar:
             self._draw()
 
     def add(self, count: int = 1) -> None:
-        """Adds finished steps. Negative: steps must be done again."""
+        """Adds finished steps. A negative number means steps that must be done again."""
         self._done += count
         self._show()
 
@@ -67,7 +67,7 @@ class ProgressBar:
             self._draw()
 
     def _is_due(self) -> bool:
-        """True once in REDRAW_S."""
+        """Returns True at most once in REDRAW_S."""
         now_s = self._now()
         if now_s - self._shown_s < REDRAW_S:
             return False

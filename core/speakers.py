@@ -21,7 +21,8 @@ THRESHOLD, because a wrong name costs more here."""
 
 GUARD_PART_THRESHOLD = 0.75
 """Score that each part of an utterance needs for a guard. Parts are shorter, so their scores are
-lower. Words of a second person, or of a television, between those of a known one are found."""
+lower. So the words of a second person, or of a television, are noticed between those of a known
+person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def confirmed_speaker(
     parts: Sequence[VoiceVector], profiles: Sequence[SpeakerProfile]
 ) -> SpeakerMatch | None:
     """Returns the person whose voice surely spoke all parts of an utterance; None in any doubt.
-    `parts`: vectors of the parts; none: nobody."""
+    `parts`: vectors of the parts; without any, the result is None."""
     if not parts:
         return None
     whole = nearest_speaker(mean_vector(parts), profiles, GUARD_THRESHOLD)
@@ -77,7 +78,7 @@ def confirmed_speaker(
 def nearest_speaker(
     vector: VoiceVector, profiles: Iterable[SpeakerProfile], threshold: float = THRESHOLD
 ) -> SpeakerMatch | None:
-    """Returns the person whose voice is nearest; None if nobody's reaches the threshold. Profiles
+    """Returns the person whose voice is nearest; None if no score reaches the threshold. Profiles
     of another model, with another number of dimensions, are left out."""
     matches = [
         SpeakerMatch(profile.id, profile.name, round(float(vector @ profile.vector), 4))

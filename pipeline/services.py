@@ -23,7 +23,7 @@ from pipeline.shared.mcp_servers import ClientMcpPolicy
 from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
 from pipeline.shared.spoken_codes import NO_CODES, SpokenCodes
 from pipeline.shared.trace import SessionTrace
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, no_speech_criterion
@@ -199,7 +199,8 @@ ApplyProfile = Callable[[str, SessionSettings], SessionSettings]
 
 
 EventListener = Callable[[DeviceLocation, SessionEvent], None]
-"Function that is told an event of a session, and where the session is. Must return at once."
+"""Function that receives an event of a session, and where the session is. It must return at
+once."""
 
 
 def _without_profile(_: str, settings: SessionSettings) -> SessionSettings:
@@ -237,7 +238,7 @@ class SessionServices:
     "Limits on the MCP servers that clients may name."
 
     listener: EventListener | None = None
-    """Is told the events of the owner's sessions and of devices. Sessions of a named key belong to
+    """Receives the events of the owner's sessions and of devices. Sessions of a named key belong to
     a person, and their events go to nobody else."""
 
     def open_trace(self, session_id: str) -> SessionTrace | None:

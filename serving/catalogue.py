@@ -19,7 +19,7 @@ from core.errors import NotFound
 CatalogueKind = Literal["asr", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec"]
 """Kind of a model. asr: a Whisper. embed, rerank: a model for embeddings or reranking. clip: one
 for embeddings of texts and images. endpoint: a model that hears whether a turn is over. llm: a
-language model. speaker: a model that hears who speaks. codec: sound to codes and back."""
+language model. speaker: a model that recognises speakers. codec: sound to codes and back."""
 
 WeightsFormat = Literal["ct2", "openai", "text_encoder", "onnx", "gguf", "npz", "transformers"]
 """Format of weights: for CTranslate2, OpenAI's .pt file, a text encoder as sentence-transformers

@@ -30,7 +30,7 @@ SAMPLE_HEADER = "x-sample-id"
 FILE_NAME = "speech_completion.mp3"
 
 MAX_SAMPLES = 256
-"Most samples whose voices are known for an opinion about them. The oldest is forgotten first."
+"Largest number of samples that clients can still rate. The oldest is forgotten first."
 
 
 class IndriSpeechFields(Struct, frozen=True):
@@ -71,7 +71,7 @@ class IndriFeedback(Struct, frozen=True):
 
 
 class IndriRating(Struct, frozen=True):
-    """Counts of the caller's good and bad opinions of one voice."""
+    """Numbers of the caller's good and bad ratings of one voice."""
 
     voice: str
     good: int
@@ -79,7 +79,7 @@ class IndriRating(Struct, frozen=True):
 
 
 class IndriRatings(Struct, frozen=True):
-    """Counts of the caller's opinions of all voices."""
+    """Numbers of the caller's ratings of all voices."""
 
     ratings: tuple[IndriRating, ...]
 
@@ -95,7 +95,8 @@ class VoiceOpinions(Protocol):
 
 
 class IndriMetrics(Struct, frozen=True, kw_only=True):
-    """Times in seconds since the request was read, and counts; one number for each text."""
+    """Times in seconds since the request was read, and counts. Each list has one number for each
+    text."""
 
     time_to_first_token: tuple[float, ...]
     "Until the first bytes of the file."
@@ -160,7 +161,7 @@ class IndriDoor:
         fields = decode_json(await read_json(request), IndriFeedback)
         if (voice := self._samples.get(fields.id)) is None:
             raise NotFound(
-                f"no sample has the id {fields.id[:64]!r}, or an opinion of it was given",
+                f"no sample has the id {fields.id[:64]!r}, or it was rated already",
                 code="sample_not_found",
                 param="id",
             )

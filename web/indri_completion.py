@@ -49,15 +49,14 @@ class IndriCompletionDoor:
         decoder: FileDecoder,
         limit: RequestLimit,
     ) -> None:
-        """`voices`: None: voices of one's own are off."""
+        """`voices`: None if own voices are off."""
         self._voices, self._files = voices, files
         self._spools, self._decoder, self._limit = spools, decoder, limit
 
     async def complete(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /audio_completion`.
 
-        Raises EngineMissing while voices of one's own are off; RequestError, OverloadedError,
-        EngineError.
+        Raises EngineMissing while own voices are off; RequestError, OverloadedError, EngineError.
         """
         voices, text = enabled(self._voices), request.query.get("text", "")
         check_length(text, "text")

@@ -115,7 +115,7 @@ class Route:
     "Heading under which the API's page lists it: the door's name."
     scope: KeyScope = field(kw_only=True)
     """Scope that a named key needs here. Without a default, so that no route gets one by accident.
-    A public route shows such a key without the scope what it shows without a key."""
+    A public route answers a named key without this scope as it answers a request without a key."""
     request: type | None = None
     "Type of a JSON body, or of a multipart form's parts; None: no body, or not JSON."
     request_content_types: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from devices.wyoming.requests import MAX_TEXT_CHARS, VoiceRequest
 from media.files.encode import RAW
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFileOptions, SpeechFiles
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.requested_text import RequestedText
 
 RATE_HZ = 22_050

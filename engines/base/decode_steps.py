@@ -14,7 +14,7 @@ class DecodeSteps:
     "Further audio that each later step needs."
 
     def decoded_ms(self, audio_ms: float) -> float:
-        """Returns how much of so much audio is decoded."""
+        """Returns how much is decoded once `audio_ms` of audio have arrived, in ms."""
         if audio_ms < self.first_ms:
             return 0.0
         return self.first_ms + (audio_ms - self.first_ms) // self.every_ms * self.every_ms

@@ -8,9 +8,9 @@ from typing import Literal, Protocol, runtime_checkable
 from core.audio import AudioFrame, Pcm
 
 SOUND_UNTIL_S: ContextVar[float] = ContextVar("sound_until_s")
-"""Time of the event loop at which the sound that the listener has ends. It is in the past if
-the listener waits for more. Unset: the speech begins now. A voice that gets several clauses at once
-speaks first the one whose listener runs out of sound first."""
+"""Time of the event loop at which the sound that the listener has ends. It is in the past if the
+listener waits for more. Unset: the speech begins now. Of several clauses, a voice first speaks the
+one whose listener runs out of sound first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ def cut(clip_frames: Sequence[int], segment: int, overlap: int) -> list[ClipSegm
 
 
 def batches(segments: Iterable[ClipSegment], rows: int) -> Iterator[list[ClipSegment]]:
-    """Yields the segments in batches of at most `rows`, the longest first, so that those of a batch
-    are nearly equally long and little is computed of padding."""
+    """Yields the segments in batches of at most `rows`, the longest first. So the segments of a
+    batch are nearly equally long, and little padding is computed."""
     in_order = sorted(segments, key=lambda segment: -segment.frames)
     for first in range(0, len(in_order), rows):
         yield in_order[first : first + rows]

@@ -7,7 +7,6 @@ pieces, answers are cut off, and an announcement may come before any user messag
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,7 @@ SPEAKER_PREFIX = "{} says: "
 
 def chat_messages(
     messages: Sequence[Message], *, arguments_as_text: bool = True
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Returns the conversation in the order and shape that strict templates want.
 
     arguments_as_text: True encodes the arguments of a tool call as a JSON string, as OpenAI's
@@ -45,7 +44,7 @@ def chat_messages(
     return chat
 
 
-def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, object]]:
     """Returns the tools as function definitions of the chat completions protocol."""
     return [
         {
@@ -104,12 +103,13 @@ def _join_lines(texts: Sequence[str]) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def _chat_message(message: Message, *, as_text: bool) -> dict[str, Any]:
-    content: str | list[dict[str, Any]] = message.text
+def _chat_message(message: Message, *, as_text: bool) -> dict[str, object]:
+    content: str | list[dict[str, object]] = message.text
     if message.images:
-        text = [{"type": "text", "text": message.text}] if message.text else []
-        content = [*text, *map(_image_part, message.images)]
-    chat_message: dict[str, Any] = {"role": message.role, "content": content}
+        content = [*map(_image_part, message.images)]
+        if message.text:
+            content.insert(0, {"type": "text", "text": message.text})
+    chat_message: dict[str, object] = {"role": message.role, "content": content}
     if message.tool_calls:
         chat_message["tool_calls"] = [
             _function_call(call, as_text=as_text) for call in message.tool_calls
@@ -117,11 +117,11 @@ def _chat_message(message: Message, *, as_text: bool) -> dict[str, Any]:
     return chat_message
 
 
-def _image_part(image: ImagePart) -> dict[str, Any]:
+def _image_part(image: ImagePart) -> dict[str, object]:
     return {"type": "image_url", "image_url": {"url": image.url, "detail": image.detail}}
 
 
-def _function_call(call: ToolCall, *, as_text: bool) -> dict[str, Any]:
+def _function_call(call: ToolCall, *, as_text: bool) -> dict[str, object]:
     arguments: object = dict(call.arguments)
     if as_text:
         arguments = msgspec.json.encode(arguments).decode()

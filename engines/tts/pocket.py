@@ -105,7 +105,7 @@ class PocketTts:
         on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
         """Streams the speech (see `Tts.speak`). The model has one speed, so `speed` is only
-        checked, and it gives no times of words. `voice`: one that is held, too.
+        checked, and it gives no times of words. `voice` may also be a voice that is held.
 
         Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
         beyond MAX_CHUNK_CHARS; EngineError.
@@ -166,8 +166,8 @@ class PocketTts:
         return condition
 
     async def _state(self, language: str, voice: str | None) -> ModelState:
-        """Returns what the model has heard of a voice. One of its own is read from its file at the
-        first use. Raises RequestError."""
+        """Returns the state of the model for a voice. The state of one of the model's own voices is
+        read from its file at the first use. Raises RequestError."""
         if voice is None or voice not in self._held:
             voice = choose_voice(self.info, language, voice)
         held = self._held.get(voice)

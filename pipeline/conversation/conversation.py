@@ -18,7 +18,7 @@ MAX_CONVERSATIONS = 1000
 """Most conversations that are kept. The longest unused are forgotten first; each costs some 100 kB,
 and 1 MiB of text at most."""
 KEY_SEPARATOR = "/"
-"Stands between the id of a named key and the id of its conversation."
+"Separates the id of a named key from the id of its conversation."
 MAX_REMEMBERED_BYTES = 128 * 1024 * 1024
 """Most UTF-8 bytes of all conversations together: an eighth of the memory of the smallest machine
 that runs a recogniser. Python keeps a text with rare letters in up to four times as many."""
@@ -58,7 +58,8 @@ class Conversation:
     is_named: bool = True
     "True if a client chose its id, so that a client may come back to it."
     owner: NamedKey | None = None
-    "Named key whose clients alone reach it. None: it belongs to the owner's key, or to a device."
+    """The only named key whose clients can reach the conversation. None: it belongs to the owner's
+    key, or to a device."""
     use_count: int = 0
     "Number of sessions and requests that use it now."
     _profile: ConversationProfile | None = None

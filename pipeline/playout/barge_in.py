@@ -66,11 +66,11 @@ class _EndByWord:
     """The end of an answer by a wake word or a stop word."""
 
     turn_id: str | None
-    "Turn that said the stop word; None: the next one, after the wake word."
+    "Turn in which the stop word was said; None: the turn after the wake word."
     language: str
 
     def concerns(self, turn: Turn) -> bool:
-        """Returns whether it is the turn that said the word, or that follows it."""
+        """Returns whether the word was said in this turn, or right before it."""
         return self.turn_id in (turn.id, None)
 
 
@@ -176,8 +176,8 @@ class BargeIn:
         return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
     def is_only_stop(self, turn: Turn, words: str) -> bool:
-        """Returns whether these words of the turn ended, or would end, an answer that only a word
-        ends. They need no answer."""
+        """Returns whether these words of the turn stopped, or would stop, an answer that only a
+        wake word or a stop word can stop. Such words need no answer."""
         state, ended = self._state_of(turn), self._ended_by
         if state is not None:
             return state.policy == "wake_word" and says_only_stop(words, state.language)
@@ -197,8 +197,8 @@ class BargeIn:
         return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
     def end_by_wake_word(self, language: str) -> None:
-        """Ends the answer, because the wake word was said over it. If the next turn says only stop,
-        in this language, it needs no answer either."""
+        """Ends the answer, because the wake word was said over it. If the next turn has only words
+        for "stop" in this language, it needs no answer either."""
         self._metrics.count("earshot_barge_in", verdict="wake_word")
         self._ended_by = _EndByWord(None, language)
         self._end_now()

@@ -92,7 +92,7 @@ def judge_overlap(
 
 def is_beginning(words: str, language: str) -> bool:
     """Returns whether the words are only the beginning of a sentence, such as `are the`.
-    Recognisers of commands understand an `uh-huh` as such words. Users do not end there."""
+    Recognisers of commands write such words for an `uh-huh`. No user ends a sentence there."""
     probability = completeness(words, language)
     return probability is not None and probability <= OPEN
 

@@ -241,8 +241,8 @@ class ResponseCoordinator:
                 assert_never(event)
 
     def may_continue(self, turn: Turn) -> bool:
-        """Returns whether new speech may continue this turn. Not if only a word could stop the
-        answer now."""
+        """Returns whether new speech may continue this turn. It may not while only a wake word or a
+        stop word can stop the answer."""
         return not self.ends_only_by_word and self._retraction.is_open(turn)
 
     def replaces_former(self, turn: Turn, words: str) -> bool:
@@ -361,7 +361,7 @@ class ResponseCoordinator:
             self._speculation.drop("dropped")
 
     def _take_answer(self, question: SpokenQuestion, turn: Turn, words: str) -> None:
-        """Gives the words to the program that asked, in place of the assistant."""
+        """Gives the user's words to the program that asked. The assistant does not answer them."""
         question.words.set_result(words)
         self._speculation.drop("dropped")
         if self._requested is not None:  # push-to-talk: its client asked for a response
@@ -485,7 +485,7 @@ class ResponseCoordinator:
 
     @property
     def _answered_question(self) -> SpokenQuestion | None:
-        """The question that the user's next words answer: it waits no longer to be spoken."""
+        """Question that the user's next words answer: it is being spoken, or was spoken."""
         question = self._question
         if question is None or question.words.done() or self.queue.is_waiting(question.turn):
             return None

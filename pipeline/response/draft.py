@@ -19,7 +19,7 @@ from pipeline.response.plan import ResponsePlan
 from pipeline.services import SessionServices
 from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
-from pipeline.speech.clause_language import in_own_languages
+from pipeline.speech.language.clause_language import in_own_languages
 from pipeline.speech.synthesis import (
     ClauseQueue,
     SpeechOutput,
@@ -40,7 +40,8 @@ MAX_WAITING_TEXTS = 1024
 BROKEN_OFF = " … "
 "Separator between an answer that its model did not finish and the apology."
 MAX_WAITING_SOUNDS = 32
-"Most frames of sound that wait: some seconds of the first clause. With so many, the voice pauses."
+"""Largest number of frames of sound that wait: some seconds of the first clause. At this number the
+voice pauses."""
 
 
 @dataclass(frozen=True, slots=True)

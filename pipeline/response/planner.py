@@ -79,7 +79,8 @@ class ResponsePlanner:
         detected: str | None = None,
     ) -> ResponsePlan:
         """Returns the plan of a response to `turn`, with the settings of this moment. `language`:
-        None: as the method `language` says, to which `detected` goes."""
+        of the answer (ISO 639-1); None: the one that the method `language` chooses, with `detected`
+        as the language of the user's words."""
         settings, engines = self._settings_for(turn), self._engines
         language = language or self.language(detected, settings)
         limit, modality = _limit(request, settings), request.modality or settings.modality

@@ -26,7 +26,7 @@ from pipeline.shared.settings import (
     ToolChoice,
 )
 from pipeline.shared.turn import Turn
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.rounds import ToolAccess
 from serving.llm_slots import SlotHolder

@@ -36,8 +36,8 @@ class SpokenCodes:
     def take(self, text: str) -> tuple[str, frozenset[str]]:
         """Returns the text without codes, and the names of the guards whose codes it had.
 
-        Digits count only if there are no others beside them: a row of digits that contains every
-        code is none.
+        Digits count only if no other digits stand next to them. Otherwise a long row of digits
+        could contain every code.
         """
         if not self.codes or not text:
             return text, frozenset()

@@ -9,7 +9,6 @@ with words also holds the outputs of tools.
 import dataclasses
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -184,6 +183,6 @@ class SessionTrace:
         t_ms = round(1000 * (self._clock.now() - self._began_at), 1)
         self._sink.write({"t_ms": t_ms, "session": self._session_id, "event": event, **fields})
 
-    def _fields(self, event: SessionEvent) -> dict[str, Any]:
+    def _fields(self, event: SessionEvent) -> dict[str, object]:
         fields = {FIELD_NAMES.get(k, k): v for k, v in dataclasses.asdict(event).items()}
         return fields if self._words else {k: v for k, v in fields.items() if k not in WORDS}

@@ -65,12 +65,12 @@ class Turn:
     cut: TruncationPoint | None = None
     "Point at which its sound was cut; known when the sound has ended."
     speaker: SpeakerMatch | None = None
-    "Person whose voice it has; None: a guest, or it is not known yet."
+    "Person whose voice the turn has; None: a guest, or not known yet."
     prompt_name: str = ""
     "Name of the speaker that the model sees before the words; empty: none."
     person_id: str | None = None
-    """Id of the person whose profile the answer has; empty: nobody's. None: the voice was not
-    compared, so it is that of the conversation."""
+    """Id of the person whose profile the answer uses; empty: it uses nobody's. None: the voice was
+    not compared, so the answer uses the profile of the conversation's last speaker."""
     confirm_voice: Callable[[], Awaitable[SpeakerMatch | None]] | None = field(
         default=None, compare=False, repr=False
     )
@@ -78,12 +78,12 @@ class Turn:
     hear_voice: Callable[[], Awaitable[HeardVoice | None]] | None = field(
         default=None, compare=False, repr=False
     )
-    "Returns the voice, to be learned; None: there is none."
+    "Returns the voice, so that it can be learned; None: there is none."
     spoken_codes: frozenset[str] = frozenset()
     "Names of the guards whose codes were said. The words of the turn no longer have the codes."
     is_speaker_fixed: bool = False
-    """True from the first plan and prompt on. A voice that is recognised later changes the two no
-    longer, because the draft of the answer would be of no use then."""
+    """True once the first plan and prompt are made. A voice that is recognised later does not
+    change them, because the draft of the answer would be lost."""
     marks: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
     "Monotonic seconds. The first mark of a kind stays."
 

@@ -12,8 +12,8 @@ from engines.tts.text import UNSPEAKABLE, clauses_of
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.speech.cache import ClauseRequest
-from pipeline.speech.language_id import TextLanguageDetector
-from pipeline.speech.loudness import matching_gain, scaled
+from pipeline.speech.language.language_id import TextLanguageDetector
+from pipeline.speech.synthesis import matching_gain, scaled
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from engines.tts.text import MAX_SPEED, MIN_SPEED
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
 from media.resample import Resampler
 from pipeline.shared.settings import DEFAULT, own_model
-from pipeline.speech.clause_language import in_own_languages
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.clause_language import in_own_languages
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.requested_text import RequestedText
 from pipeline.speech.ssml import SpeechManner
 from pipeline.speech.synthesis import (

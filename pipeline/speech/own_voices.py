@@ -1,4 +1,4 @@
-"""Voices of one's own: voices that are made of a recording, each for its owner's key only."""
+"""Own voices: each is made of a recording, and only clients with its owner's key can use it."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
@@ -78,7 +78,7 @@ class OwnVoiceStore(VoiceConditions, Protocol):
     """Keeps voices. All methods are about those of the owner that `CALLER_KEY` names."""
 
     on_gone: list[Callable[[str], None]]
-    "Called with the id of each voice that was deleted, whoever deleted it."
+    "Is called with the id of each voice that any owner has deleted."
 
     async def add(self, name: str, language: str, consent: str, condition: bytes) -> OwnVoice:
         """Adds a voice of the caller. Raises Conflict, NotFound, StorageError."""
@@ -120,8 +120,7 @@ class OwnVoices:
         """
         if language and language not in self.languages:
             raise RequestError(
-                f"no voice of one's own speaks {language[:64]!r}; allowed:"
-                f" {', '.join(self.languages)}",
+                f"no own voice speaks {language[:64]!r}; allowed: {', '.join(self.languages)}",
                 code="unsupported_language",
                 param="language",
             )
@@ -213,7 +212,7 @@ def enabled(voices: OwnVoices | None) -> OwnVoices:
 
 
 async def decode_recording(decoder: FileDecoder, spool: UploadSpool, rate_hz: int) -> Pcm:
-    """Returns the sound of the file, but no more than is needed to see that it is too long."""
+    """Returns the sound of the file. Of a file that is too long, only the beginning is decoded."""
     pieces: list[Pcm] = []
     missing = MAX_S * rate_hz + 1
     async with aclosing(decoder.blocks(await spool.file(), rate_hz)) as blocks:

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.audio import Pcm, ms_to_samples, samples_to_ms
 from core.ports import Metrics
-from engines.base import Tts, WordMark
+from engines.base import Tts, TtsInfo, WordMark
 from engines.base.voice import SOUND_UNTIL_S
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
@@ -20,7 +20,6 @@ from pipeline.speech.chunker import (
     WIDE_SENTENCE_ENDS,
     ClauseChunker,
 )
-from pipeline.speech.loudness import matching_gain, scaled
 from pipeline.speech.normalize import ClauseNormalizer, NormalizedText
 
 MAX_WAITING_CLAUSES = 32
@@ -35,6 +34,9 @@ joined."""
 SENTENCE_PAUSE_MS, PAUSE_MS = 300.0, 150.0
 """Pauses after a sentence and after another clause, for a voice that makes none. They are those of
 eSpeak inside a text."""
+
+MAX_GAIN = 2.0
+"Largest factor by which samples are raised to match another voice. A larger one would distort."
 
 ENDS_OF_SENTENCES = tuple(SENTENCE_ENDS + WIDE_SENTENCE_ENDS)
 
@@ -355,3 +357,18 @@ async def speak_sentence(plan: SpeechPlan, sentence: str, rate_hz: int, metrics:
     async with aclosing(SpeechSynthesis(plan, clauses.clauses(), metrics).stream()) as sounds:
         parts = [resampler.push(pcm) async for pcm in sounds]
     return np.concatenate([*parts, resampler.flush()])
+
+
+def matching_gain(voice: TtsInfo, reference: TtsInfo) -> float:
+    """Returns the factor that makes an engine as loud as another one; 1 if one is not known."""
+    if voice.loudness_lufs is None or reference.loudness_lufs is None:
+        return 1.0
+    return min(float(10 ** ((reference.loudness_lufs - voice.loudness_lufs) / 20)), MAX_GAIN)
+
+
+def scaled(pcm: Pcm, gain: float) -> Pcm:
+    """Returns the samples times `gain`, within their range."""
+    if gain == 1:
+        return pcm
+    louder: Pcm = np.clip(np.rint(pcm * gain), -32_768, 32_767).astype(np.int16)
+    return louder

@@ -23,11 +23,12 @@ MIN_SNR_DB = 10.0
 that the voice says."""
 
 MIN_SOFT_SHARE = 0.25
-"""Least part of soft frames. Of 16 pieces of music of 12 s, the highest has 0.22; of recordings of
-14 readers, the lowest has 0.29: syllables are separated by softer sound."""
+"""Smallest share of soft frames. Of 16 pieces of music of 12 s, the highest has 0.22; of recordings
+of 14 readers, the lowest has 0.29: syllables are separated by softer sound."""
 
 MAX_CLIPPED_SHARE = 0.001
-"Largest part of the samples that may be cut off at full scale: distortion becomes part, too."
+"""Largest share of the samples that may be cut off at full scale: the voice would repeat the
+distortion."""
 
 _FULL_SCALE = 32_700
 "Absolute value from which a sample may be cut off."
@@ -36,7 +37,8 @@ _SOFT, _FRAME_MS, _SECOND_FRAMES = 0.5, 20, 50
 "A frame of 20 ms is soft if its amplitude is below half of the mean of its second."
 
 _CLIPPED_RUN = 3
-"Successive samples at full scale of which the signal was cut off. Loud speech touches it once."
+"""Number of successive samples at full scale from which the signal counts as cut off. Loud speech
+reaches full scale for single samples only."""
 
 
 def check_reference(pcm: Pcm, rate_hz: int) -> None:

@@ -46,7 +46,7 @@ class ArgumentCheck:
     def __init__(self, schema: Mapping[str, object]) -> None:
         self._validator = _validator(schema)
 
-    def check(self, arguments: Mapping[str, Any]) -> None:
+    def check(self, arguments: Mapping[str, object]) -> None:
         """Raises InvalidArguments if the arguments do not fit the schema."""
         if self._validator is None:
             return
@@ -61,7 +61,7 @@ class ArgumentCheck:
             )
 
 
-def _validator(schema: Mapping[str, Any]) -> Any:
+def _validator(schema: Mapping[str, object]) -> Any:
     try:
         Draft202012Validator.check_schema(dict(schema))
     except (SchemaError, RecursionError):
@@ -120,13 +120,13 @@ MAX_DEPTH = 64
 later encoder. No real tool needs twenty levels."""
 
 
-def parse_arguments(arguments: str) -> dict[str, Any]:
+def parse_arguments(arguments: str) -> dict[str, object]:
     """Parses a JSON object.
 
     Raises ValueError for other JSON, lone surrogates, and more than MAX_DEPTH levels.
     """
     try:
-        found = msgspec.json.decode(arguments, type=dict[str, Any])
+        found = msgspec.json.decode(arguments, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise ValueError("not a JSON object") from None
     if is_too_deep(found):

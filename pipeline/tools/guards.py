@@ -37,7 +37,7 @@ class GuardSettings(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             description=(
-                "People who alone may use it: names of people of the server's own key, or ids"
+                "The only people who may use it: names of people of the server's own key, or ids"
                 " (spk_...) of anybody."
             ),
         ),

@@ -14,7 +14,7 @@ from engines.base import AsrInfo, AsrItem, AsrOptions
 
 MAX_TOGETHER_MS = 9500
 """Longest audio that is decoded together. Whisper's shortest window has 10 s, of which 500 ms are
-silent, so up to here former speech is no more work for its encoder. A longer utterance has context
+silent, so up to this length former speech costs its encoder nothing. A longer utterance has context
 enough of its own."""
 
 _MAX_TOGETHER = ms_to_samples(MAX_TOGETHER_MS, ASR_RATE_HZ)
@@ -25,7 +25,7 @@ class FormerSpeech:
     """Speech that ended shortly before an utterance began, by the same speaker."""
 
     pcm: Pcm
-    "Its audio, 16 kHz. It need not reach up to the utterance: a pause says nothing."
+    "Its audio, 16 kHz. It may end before the utterance begins, because a pause has no words."
     words: str
     "All its words, at least one."
 
@@ -36,12 +36,12 @@ class FormerSpeech:
 
 
 FormerSpeechSource = Callable[[int], FormerSpeech | None]
-"""Returns the newest speech before an utterance, at most so many samples; None if there is none, if
-it is longer, or if its words are not known yet."""
+"""Function from a number of samples to the newest speech before an utterance. It returns None if
+there is none, if the speech is longer than that, or if its words are not known yet."""
 
 
 def no_former_speech(room: int) -> FormerSpeech | None:
-    """Returns None: the utterance stands alone."""
+    """Returns None, for an utterance that is decoded alone."""
     return None
 
 

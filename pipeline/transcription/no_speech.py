@@ -91,7 +91,7 @@ class NoSpeechFilter:
         )
 
     def allows(self, text: str) -> bool:
-        """Returns whether so much text can have been spoken in this time."""
+        """Returns whether a text of this length can have been spoken in this time."""
         letters = sum(character.isalnum() for character in text)
         return not self.is_none and self.certain_ms >= LEAST_LETTER_MS * letters
 

@@ -1,4 +1,4 @@
-"""Recognises who speaks in each utterance, at its pauses, beside the decode. No answer waits for
+"""Recognises the speaker of each utterance at its pauses, while it is decoded. No answer waits for
 it."""
 
 import asyncio
@@ -19,8 +19,8 @@ from serving.speaker.recognition import SpeakerRecognition, vector_of
 logger = logging.getLogger(__name__)
 
 MAX_HEARD_MS = 4000
-"""Longest part of an utterance, its end, by which the speaker is recognised. More of it makes the
-answer hardly surer, and costs as much again."""
+"""Longest part of an utterance by which the speaker is recognised, counted from its end. A longer
+part costs more and makes the result hardly surer."""
 
 
 MAX_CONFIRMED_MS = 20_000
@@ -38,8 +38,8 @@ class SpeakerListener:
         emit: Callable[[SessionEvent], None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """`recognition`: None if nothing is to be recognised. `conversation`: its owner's people
-        are known, and it learns who spoke last."""
+        """`recognition`: None if nothing is to be recognised. `conversation`: the people of its
+        owner are compared, and its last speaker is set."""
         self._recognition, self._conversation = recognition, conversation
         self._key = conversation.owner
         self._emit, self._tasks = emit, tasks
@@ -68,8 +68,9 @@ class SpeakerListener:
         """Reports who spoke once it is known. The utterance is committed now."""
         sound: Pcm | None = None
         if self._recognition is not None:
-            # With what the utterance continues, which may be the words of a guest, and without the
-            # silence at the end, which would leave its last part with too little speech.
+            # The sound includes the earlier speech that the utterance continues: a guest may have
+            # said it. The silence at the end is left out, or the last part would have too little
+            # speech.
             last = None if utterance.end is None else utterance.end - utterance.start
             pcm = utterance.record.audio.pcm(0)[:last]
             if len(pcm) <= ms_to_samples(MAX_CONFIRMED_MS, ASR_RATE_HZ):
@@ -99,7 +100,7 @@ class SpeakerListener:
         try:
             return await recognition.confirm(pcm, self._key)
         except (EngineError, OverloadedError) as error:
-            logger.warning("! who speaks cannot be confirmed: %s", error)
+            logger.warning("! the speaker cannot be confirmed: %s", error)
             return None
 
     async def _report(
@@ -127,7 +128,7 @@ class SpeakerListener:
         try:
             match, result = await recognition.compare(pcm, self._key, SpeakerPriority.TURN)
         except (EngineError, OverloadedError) as error:
-            logger.warning("! who speaks is not known: %s", error)
+            logger.warning("! the speaker cannot be recognised: %s", error)
             return False
         turn.speaker = match
         if result.vector and not turn.is_speaker_fixed:

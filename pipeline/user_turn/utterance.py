@@ -49,7 +49,7 @@ class OpenUtterance:
     provisional: ProvisionalTranscript | None = None
     "Transcript that holds if that pause is its end."
     speaker_task: asyncio.Task[bool] | None = None
-    "Recognises its speaker; None: nobody taught a voice, or it has not begun."
+    "Recognises its speaker; None: the server knows no voice, or the task has not begun."
     is_full: bool = False
     "True if it reached the longest length and takes no more audio."
 

@@ -38,7 +38,7 @@ from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import InitialSettings
 from pipeline.speech.file import SpeechFiles
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OwnVoices
 from pipeline.tools.home import Home
 from pipeline.tools.skills import HomeControls

@@ -19,7 +19,7 @@ from engines.llm.intents import phrases
 from engines.registry import EngineKind, load
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OWN_VOICES
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import (

@@ -28,7 +28,7 @@ from engines.registry import load, worker_profile
 from pipeline.session.sessions import Sessions
 from pipeline.speech.cache import CachedTts, VoiceCache
 from pipeline.speech.fallback import FallbackTts
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import PlacementInputs

@@ -6,7 +6,7 @@ from core.ports import Metrics
 from engines.base import Tts
 from pipeline.services import EngineSet
 from pipeline.speech.fallback import FallbackTts
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OWN_VOICES, OwnVoiceStore, OwnVoicesTts
 from server.compose.llm_and_tts import FALLBACK_TTS
 from serving.process_tts import ProcessTts

@@ -44,7 +44,7 @@ FolderKind = Literal[
 ]
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
 clip: one that takes images, too. endpoint: a model for turn detection. llm: a language model as a
-GGUF file. speaker: a model that hears who speaks. codec: sound to codes and back. sherpa: a
+GGUF file. speaker: a model that recognises speakers. codec: sound to codes and back. sherpa: a
 recogniser of sherpa-onnx. partial: an interrupted download. broken: files are missing or
 invalid."""
 

@@ -95,8 +95,8 @@ class ModelPulls:
         catalogue: str = "",
     ) -> None:
         """`models_dir`: folder that gets the models. `command`: the program that downloads.
-        `on_done`: called when a model is there, before anybody is told. `catalogue`: the setting
-        `models.catalogue`."""
+        `on_done`: called when a model is there, before its watchers learn of it. `catalogue`: the
+        setting `models.catalogue`."""
         self._models_dir, self._command, self._on_done = models_dir, command, on_done
         self._catalogue = catalogue
         self._jobs: dict[str, _Job] = {}

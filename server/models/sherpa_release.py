@@ -115,7 +115,8 @@ def unpack(archive: Path, folder: Path) -> SherpaModel:
 
 
 def kept_paths(model: SherpaModel) -> frozenset[str]:
-    """Returns the files of an unpacked release that stay: those that are loaded, and its papers."""
+    """Returns the files of an unpacked release that are kept: those that are loaded, its licence
+    and its notes."""
     used = {path.name for path in (*model.files.values(), model.tokens)}
     if model.bpe_vocabulary is not None:
         used.add(model.bpe_vocabulary.name)

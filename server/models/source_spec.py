@@ -31,7 +31,7 @@ SourceKind = Literal[
 ]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
 embed, rerank: a model for embeddings or reranking. clip: one that takes images, too. endpoint: a
-model for turn detection. llm: a language model. speaker: a model that hears who speaks.
+model for turn detection. llm: a language model. speaker: a model that recognises speakers.
 codec: sound to codes and back. sherpa: a recogniser of sherpa-onnx."""
 
 MAIN_BRANCH = "main"

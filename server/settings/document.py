@@ -73,14 +73,14 @@ def _empty_table(inside: MutableMapping[str, object]) -> Any:
     return tomlkit.table() if hasattr(inside, "as_string") else {}
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"the settings file is not TOML: {error}") from error
 
 
-def _without_empty(table: Mapping[str, object]) -> dict[str, Any]:
+def _without_empty(table: Mapping[str, object]) -> dict[str, object]:
     """Returns the table without empty tables in it, which set nothing."""
     kept = {k: _without_empty(v) if isinstance(v, Mapping) else v for k, v in table.items()}
     return {k: v for k, v in kept.items() if v != {}}

@@ -412,7 +412,7 @@ def _better_sherpa(
     sherpa: Sequence[SherpaWeights],
 ) -> EngineSelection | None:
     """Returns the model of sherpa-onnx that did better than the chosen Whisper on the user's own
-    recordings; None if none did, or if the two were not measured alike."""
+    recordings; None if none did, or if the two were not measured in the same way."""
     whisper = next((model for model in weights if str(model.path) == choice.options["model"]), None)
     if choice.name != WHISPER or whisper is None or whisper.on_recordings is None:
         return None

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import aiohttp
 
@@ -99,7 +99,7 @@ class RemoteModel:
             yield
 
     async def forward(
-        self, path: RemotePath, body: Mapping[str, Any], private_texts: Sequence[str]
+        self, path: RemotePath, body: Mapping[str, object], private_texts: Sequence[str]
     ) -> str:
         """Sends a JSON request on, and returns the whole body of the answer. `private_texts`: texts
         that no error may repeat. Raises OverloadedError too_many_requests, RequestError
@@ -125,7 +125,7 @@ class RemoteModel:
     async def stream(
         self,
         path: RemotePath,
-        body: Mapping[str, Any] | Callable[[str], aiohttp.FormData],
+        body: Mapping[str, object] | Callable[[str], aiohttp.FormData],
         private_texts: Sequence[str],
     ) -> AsyncGenerator[AnswerPart, None]:
         """Sends a request on, and yields the answer as it comes. `body`: JSON, or a function that

@@ -1,1 +1,1 @@
-"""Models that hear who speaks."""
+"""Models that recognise speakers."""

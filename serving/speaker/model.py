@@ -1,4 +1,4 @@
-"""Models that hear who speaks, in the registry: their worker processes and their queue."""
+"""Models that recognise speakers, in the registry: their worker processes and their queue."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -29,7 +29,8 @@ BASE_MB = 60.0
 "Memory in MB of a worker process without weights: Python and numpy."
 
 WEIGHTS_FACTOR = 2.0
-"Memory of a loaded network as a multiple of its file: matrices are turned after they were read."
+"""Memory of a loaded network as a multiple of its file: matrices are transposed after they were
+read."""
 
 
 class SpeakerPriority(IntEnum):
@@ -40,7 +41,7 @@ class SpeakerPriority(IntEnum):
     ENROLMENT = 1
     "A recording by which the server learns a voice."
     RECORDING = 2
-    "One of the many parts of a recording whose speakers are told apart."
+    "One of the many parts of a recording in which speakers are distinguished."
 
 
 SPEAKER_SCHEDULING: SchedulingPolicy[SpeakerItem] = SchedulingPolicy(
@@ -64,7 +65,7 @@ SpeakerWorkerPool = BatchWorkerPool[SpeakerModelInfo, SpeakerItem, SpeakerResult
 
 
 class ServedSpeakerModel(ServedModel[SpeakerModelInfo, SpeakerWorkerPool]):
-    """One model that hears who speaks, shared by all sessions."""
+    """One model that recognises speakers, shared by all sessions."""
 
     @property
     def dimensions(self) -> int:
@@ -83,13 +84,13 @@ class ServedSpeakerModel(ServedModel[SpeakerModelInfo, SpeakerWorkerPool]):
 
 
 SpeakerModels = ModelsOfKind[ServedSpeakerModel]
-"All models that hear who speaks, by name."
+"All models that recognise speakers, by name."
 
 
 def add_speaker_models(
     registry: ModelRegistry, models_dir: str, clock: Clock, metrics: Metrics
 ) -> SpeakerModels:
-    """Adds the models that hear who speaks to the registry, and returns them by name.
+    """Adds the models that recognise speakers to the registry, and returns them by name.
     `models_dir`: the folder that is searched for them, now and when a name is unknown."""
     folder = Path(models_dir).expanduser()
 
@@ -112,7 +113,7 @@ def add_speaker_models(
 
 
 def find_speaker_models(models_dir: Path) -> Sequence[LoadableModel]:
-    """Returns the models that hear who speaks in the models folder, by name."""
+    """Returns the models that recognise speakers in the models folder, by name."""
     return [_offer(file.parent) for file in sorted(models_dir.glob(f"[!.]*/{WEIGHTS_FILE}"))]
 
 

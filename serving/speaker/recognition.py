@@ -22,8 +22,8 @@ from engines.base.speaker import SpeakerItem, SpeakerResult
 from serving.speaker.model import GE2E, ServedSpeakerModel, SpeakerModels, SpeakerPriority
 
 GUARD_PART_MS = 2000
-"""Length of the parts of an utterance that a guard compares. Shorter ones have too little speech
-for a voice; in longer ones another person's words would be lost."""
+"""Length of the parts of an utterance that a guard compares. Shorter parts have too little speech
+for a comparison; in longer ones the words of another person would not be noticed."""
 
 
 FOLLOWED_SPEECH_MS = 3000
@@ -40,9 +40,9 @@ class VoiceDirectory(Protocol):
     def profiles(
         self, key: NamedKey | None, model: str, *, taught_only: bool = False
     ) -> Sequence[SpeakerProfile]:
-        """Returns the voices that the sessions of a key know, as `model` hears them. `key`: None
-        for the owner's key and for devices. `taught_only`: without the recordings that the server
-        added by itself."""
+        """Returns the voices that the sessions of a key know, with the vectors of `model`. `key`:
+        None for the owner's key and for devices. `taught_only`: without the recordings that the
+        server added by itself."""
         ...
 
     def wants_sample(self, speaker_id: str) -> bool:
@@ -84,7 +84,7 @@ class SpeakerRecognition:
 
     def count_people(self, key: NamedKey | None) -> int:
         """Returns the number of people whose voices the sessions of a key know; 0 if there is no
-        model that could hear them."""
+        model that could recognise them."""
         people = self._voices.count_people(key)
         return people if people and self._model() is not None else 0
 
@@ -172,7 +172,9 @@ class SpeakerRecognition:
     def _usable_model(self) -> ServedSpeakerModel:
         model = self._model()
         if model is None:
-            why = "there is no model that hears who speaks; `earshot models pull ge2e` fetches one"
+            why = (
+                "there is no model that recognises speakers; `earshot models pull ge2e` fetches one"
+            )
             raise EngineMissing("speaker", GE2E, why)
         return model
 

@@ -16,7 +16,7 @@ from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from serving.llm_slots import DEFAULT_SLOTS, SLOT_WAIT_S, DraftBudget, LlmSlots, SlotHolder
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Adder, EchoLlm, World, collect, speak

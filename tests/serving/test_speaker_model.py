@@ -1,5 +1,5 @@
-"""A model that hears who speaks, in the registry: found by its file, loaded into a process at its
-first use. Its weights are random."""
+"""A model that recognises speakers, in the registry: found by its file, loaded into a process at
+its first use. Its weights are random."""
 
 import asyncio
 from collections.abc import Sequence

@@ -2,11 +2,10 @@
 statistics, in which numbers are texts."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from serving.scheduling.statistics import CallStatistics, DurationSum
 
-Json = Mapping[str, Any]
+Json = Mapping[str, object]
 
 
 def model_statistics(name: str, found: CallStatistics) -> Json:

@@ -22,7 +22,7 @@ REFERENCE_LENGTH = "REFERENCE_LENGTH"
 TRANSCRIPTS = "TRANSCRIPTS"
 
 IGNORED = ("LANGUAGE", "TEXT_NORM")
-"Inputs of SenseVoice. Its numbers of languages mean nothing to other models."
+"Inputs of SenseVoice. Other models do not know its numbers of languages."
 
 MAX_BATCH = 64
 "Largest number of recordings of one request, as in the deployment that the clients were made for."

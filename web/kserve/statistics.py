@@ -65,7 +65,7 @@ class ModelStatistics:
     "Failed requests by reason."
     stages: dict[Stage, Duration] = field(default_factory=_durations)
     batches: dict[int, dict[Stage, Duration]] = field(default_factory=dict)
-    "Number of texts or recordings of a request -> times of the requests with so many."
+    "Number of texts or recordings of a request -> times of the requests with that number."
 
     def add(self, batch_size: int, stages_ns: Mapping[Stage, int], now_ms: int) -> None:
         """Adds a request that succeeded. `now_ms`: Unix time in ms."""

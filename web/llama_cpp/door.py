@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -112,7 +111,7 @@ async def _send_completion(
     return await events.end(with_done_line=False)
 
 
-def _text(event: Mapping[str, Any]) -> str:
+def _text(event: Mapping[str, object]) -> str:
     return msgspec.json.encode(event).decode()
 
 

@@ -54,7 +54,7 @@ INSTRUCTIONS = (
 )
 "Advice for the client's model."
 
-CAPABILITIES: Mapping[str, Any] = {"tools": {"listChanged": True}}
+CAPABILITIES: Mapping[str, object] = {"tools": {"listChanged": True}}
 
 NO_SESSION = (
     f"the header {SESSION_HEADER} is missing: begin with initialize, or send"
@@ -196,7 +196,7 @@ class McpDoor:
         request: aioweb.Request,
         message: RpcRequest,
         session: McpSession | None,
-        complete: Mapping[str, Any],
+        complete: Mapping[str, object],
     ) -> aioweb.StreamResponse:
         """Calls a tool. complete: fields that the result has in addition."""
         name, arguments = message.params.get("name"), message.params.get("arguments")
@@ -261,7 +261,7 @@ class McpDoor:
         return await self._subscribers.show(request, stream, self._change_events(first, meta))
 
     async def _change_events(
-        self, first: bytes, params: Mapping[str, Any]
+        self, first: bytes, params: Mapping[str, object]
     ) -> AsyncGenerator[bytes, None]:
         """Yields the first event, then one for each change of the caller's tools."""
         yield first
@@ -290,8 +290,8 @@ class McpDoor:
 
 
 def _check_media_types(request: aioweb.Request) -> None:
-    """Raises JsonRpcError for another body than JSON: a form of a foreign page sends others without
-    asking first."""
+    """Raises JsonRpcError for a body that is not JSON. Browsers let the forms of any foreign page
+    send other types without a check (CORS)."""
     if request.content_type != JSON:
         raise JsonRpcError(INVALID_REQUEST, f"Content-Type must be {JSON}", status=415)
     accepted = request.headers.get(hdrs.ACCEPT, "*/*")

@@ -5,7 +5,7 @@ https://www.jsonrpc.org/specification
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -42,7 +42,7 @@ class JsonRpcError(RequestError):
         number: int,
         message: str,
         message_id: MessageId | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Mapping[str, object] | None = None,
         status: int = 400,
     ) -> None:
         """Takes the error's number in JSON-RPC, and the id of the request, if it is known.
@@ -59,10 +59,10 @@ class RpcRequest:
 
     id: MessageId
     method: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
 
     @property
-    def meta(self) -> Mapping[str, Any]:
+    def meta(self) -> Mapping[str, object]:
         """Fields of the protocol itself (`_meta`); empty if there are none."""
         meta = self.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
@@ -77,7 +77,7 @@ class RpcNotification:
     """A message that expects no answer."""
 
     method: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +116,20 @@ def decode_message(body: bytes) -> RpcMessage:
     return RpcNotification(method, params or {})
 
 
-def encode_result(message_id: MessageId, result: Mapping[str, Any]) -> bytes:
+def encode_result(message_id: MessageId, result: Mapping[str, object]) -> bytes:
     """Encodes the answer to a request."""
     return msgspec.json.encode({"jsonrpc": "2.0", "id": message_id, "result": result})
 
 
 def encode_error(error: JsonRpcError) -> bytes:
     """Encodes an error. Its id is null if the request's id is not known."""
-    body: dict[str, Any] = {"code": error.number, "message": str(error)}
+    body: dict[str, object] = {"code": error.number, "message": str(error)}
     if error.data is not None:
         body["data"] = error.data
     return msgspec.json.encode({"jsonrpc": "2.0", "id": error.message_id, "error": body})
 
 
-def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
+def encode_notification(method: str, params: Mapping[str, object]) -> bytes:
     """Encodes a message to a client that expects no answer."""
     return msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params})
 

@@ -10,11 +10,11 @@ from core.ports import Clock
 from web.mcp.messages import MessageId
 
 MAX_SESSIONS = 64
-"Most sessions of all keys together. One costs less than 1 kB; more clients are no house."
+"Most sessions of all keys together. One costs less than 1 kB, and no house has more clients."
 
 MAX_SESSIONS_PER_KEY = 16
-"""Most sessions of one key. Many clients never end theirs, so the one that was unused longest ends
-for a new one; its client then begins again."""
+"""Most sessions of one key. Many clients never end theirs. So a new session ends the one that was
+unused longest, whose client then begins again."""
 
 IDLE_S = 12 * 3600.0
 "Seconds after which an unused session ends."

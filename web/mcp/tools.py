@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from typing import Any
 
 from core.errors import OverloadedError
 from core.ids import new_id
@@ -16,8 +15,8 @@ from pipeline.tools.toolbox import Toolbox
 from web.mcp.settings import McpDoorSettings
 
 MAX_CALLS = 16
-"""Most calls at the same time. Questions wait for people, so it is more than a house needs for its
-lamps; one place stays free for the owner's key."""
+"""Most calls at the same time. A call that asks people a question may wait for minutes, so there
+are more places than lamps need. One place stays free for the owner's key."""
 
 RETRY_AFTER_S = 5
 
@@ -50,7 +49,7 @@ class OfferedTools:
             code="server_full",
         )
 
-    def listed(self) -> list[dict[str, Any]]:
+    def listed(self) -> list[dict[str, object]]:
         """Returns the caller's tools in MCP's form."""
         return [_listed(spec) for spec in self._specs(self._conversation())]
 
@@ -58,7 +57,7 @@ class OfferedTools:
         """Returns whether the caller may call this tool."""
         return any(spec.name == name for spec in self._specs(self._conversation()))
 
-    async def call(self, name: str, arguments: Mapping[str, object]) -> dict[str, Any]:
+    async def call(self, name: str, arguments: Mapping[str, object]) -> dict[str, object]:
         """Calls a tool. A failure is a result, too: the client's model reads why."""
         conversation = self._conversation()
         allowed = {spec.name for spec in self._specs(conversation)}
@@ -79,8 +78,8 @@ class OfferedTools:
     async def changes(
         self, changed: Callable[[], AsyncGenerator[None, None]]
     ) -> AsyncGenerator[None, None]:
-        """Yields whenever the caller's tools have become others. changed: yields when they may
-        have."""
+        """Yields whenever the list of the caller's tools has changed. changed: yields when it may
+        have changed."""
         known = self.listed()
         async for _ in changed():
             if (now := self.listed()) != known:
@@ -101,7 +100,7 @@ class OfferedTools:
         return ToolContext(conversation.key, self._settings.language, conversation.place)
 
 
-def _listed(spec: ToolSpec) -> dict[str, Any]:
+def _listed(spec: ToolSpec) -> dict[str, object]:
     return {
         "name": spec.name,
         "description": spec.description,

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import msgspec
 from aiohttp import web as aioweb
@@ -38,7 +37,7 @@ class OllamaWork:
 
     model: ChatModel
     chat: ChatFields
-    body: dict[str, Any]
+    body: dict[str, object]
     shape: Shape
     marks: LatencyMarks
     is_streamed: bool

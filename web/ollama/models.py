@@ -42,7 +42,7 @@ NEVER = "2999-12-31T00:00:00Z"
 DIGEST_LETTERS = 12
 "Letters of a digest that a line of progress shows, as Ollama's do."
 
-Line = dict[str, Any]
+Line = dict[str, object]
 
 
 class PullProgress(Protocol):
@@ -318,7 +318,7 @@ def _text_card(listing: ModelListing) -> Line:
     return _card(listing.offer.name, round(listing.offer.size_mb * 2**20))
 
 
-def _shown(card: Line, properties: Mapping[str, Any], capabilities: Sequence[str]) -> Line:
+def _shown(card: Line, properties: Mapping[str, object], capabilities: Sequence[str]) -> Line:
     return {
         "details": card["details"],
         "model_info": properties,

@@ -43,7 +43,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     family: str = AUTO
     "Family of the model; auto: by the notes in its files."
     languages: tuple[Annotated[str, Meta(pattern="^[a-z]{2,3}$")], ...] = ()
-    "ISO 639-1 codes of the languages that it knows; none: as its files or the releases say."
+    """ISO 639-1 codes of the languages that the model knows; none: those that its files or the list
+    of releases names."""
     threads: Annotated[int, Meta(ge=1, le=64)] = 2
     "Threads that compute one step."
     decoding: Decoding = GREEDY
@@ -51,7 +52,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     hotwords_score: Annotated[float, Meta(ge=0, le=20)] = 1.5
     "Bonus for each token of a hot word."
     emission_ms: Annotated[int, Meta(ge=0, le=2000)] = 100
-    "Time after its end by which a streaming model writes a word, besides its look-ahead."
+    """Longest time in ms between the end of a word and its text, in addition to the look-ahead of a
+    streaming model."""
     open_utterances: Annotated[int, Meta(ge=1, le=1024)] = 64
     "Utterances whose state is kept between partials; with more the oldest starts again."
     max_batch: Annotated[int, Meta(ge=1, le=256)] = MAX_BATCH
@@ -100,8 +102,8 @@ def create(settings: Settings) -> StreamingSherpa | OfflineSherpa:
 
 
 def language_prompts(model: SherpaModel) -> Mapping[str, str]:
-    """Returns the name that a model has for each language it can be told, by ISO 639-1 code. A
-    language with several countries has the name of the first one. Raises ConfigError."""
+    """Returns the model's names of the languages that can be chosen, by ISO 639-1 code. A language
+    with several countries has the name of the first one. Raises ConfigError."""
     text = model.notes.get("prompt_dictionary", "")
     if not text:
         return {}
@@ -156,8 +158,8 @@ def _languages(settings: Settings, model: SherpaModel) -> tuple[str, ...]:
 
 
 def _language_arguments(settings: Settings, model: SherpaModel) -> dict[str, Any]:
-    """Returns the language that a model of whole utterances is told when it is loaded. Several
-    languages leave it to the model where it can detect them."""
+    """Returns the language with which a model of whole utterances is loaded. If there are several,
+    the model detects the language, if it can."""
     argument, languages = model.family.language_argument, _languages(settings, model)
     if not argument:
         return {}

@@ -14,7 +14,8 @@ ENCODER, DECODER, JOINER, MODEL = "encoder", "decoder", "joiner", "model"
 "Names of a model's parts. They are also the names of the library's arguments."
 
 NotesByPart = Mapping[str, OnnxNotes]
-"Notes of the files of one model, by part. A part in another format than ONNX is missing."
+"""Notes (the metadata of an ONNX file) of one model, by part. Parts in other formats have no
+entry."""
 
 FRAME_MS = 10
 "Distance of two frames of features. All of these models were trained with it."
@@ -53,8 +54,8 @@ class ModelFamily:
     language_argument: str = ""
     "Argument of the loader for the language; empty: the model has no choice of languages."
     is_recurrent: bool = False
-    """True: the decoder hands on its state, so it has several outputs. The library tells the two
-    kinds of transducers apart by that."""
+    """True: the decoder hands on its state, so it has several outputs. By that the library
+    distinguishes the two kinds of transducers."""
     can_search: bool = False
     "True: the decoder can keep several hypotheses, which hot words need."
     has_times: bool = True
@@ -97,7 +98,7 @@ class ModelFamily:
 
 
 def _is_state(name: str) -> bool:
-    """Returns whether an input has what the step before handed on."""
+    """Returns whether an input of the network takes the state of the step before."""
     return "cache" in name
 
 

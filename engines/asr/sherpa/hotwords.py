@@ -20,7 +20,7 @@ _TEXT, _SCORE = 1, 2  # of its SentencePiece
 _BREAKS = re.compile(r"[,;/\n]+")
 _UNSAFE = re.compile(r"[^\w\s'\-]+")
 """Characters that a phrase may not have. The library reads `:2.0`, `#0.3` and `@name` as settings
-of a phrase, and a number that is none ends its process."""
+of a phrase. It ends the process if the number is not valid."""
 
 
 def phrases(text: str, *, is_upper_case: bool) -> str:

@@ -46,7 +46,8 @@ WINDOW_EDGE_MS = 18
 overlaps, rounded up, and the next frame, for which the library waits."""
 
 BLANKS = frozenset(("<blk>", "<eps>", "<blank>"))
-"Names of the token for no word. A model whose words are found frame by frame needs one of them."
+"""Names of the blank token, which stands for no word. A model whose words are found frame by frame
+needs one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,9 @@ def _checked(
     if needed is not None and len(texts) < needed:
         raise ConfigError(f"{tokens} has {len(texts)} tokens, and the model has {needed}")
     if MODEL in files and family.name.endswith("ctc") and not BLANKS & texts.keys():
-        raise ConfigError(f"{tokens} has no token for no word: {', '.join(sorted(BLANKS))}")
+        raise ConfigError(
+            f"{tokens} has no blank token, which is one of {', '.join(sorted(BLANKS))}"
+        )
     letters = "".join(texts)
     return SherpaModel(
         folder=folder,
@@ -210,7 +213,7 @@ def read_tokens(file: Path) -> Mapping[str, int]:
     for number, line in enumerate(lines, start=1):
         text, _, identifier = line.rstrip().rpartition(" ")
         if line.strip() and not identifier.isdecimal():
-            raise ConfigError(f"{file}: line {number} is no `token id`")
+            raise ConfigError(f"{file}: line {number} does not have the form `token id`")
         if line.strip():
             ids[text] = int(identifier)
     if not ids:
@@ -219,7 +222,8 @@ def read_tokens(file: Path) -> Mapping[str, int]:
 
 
 def _summary(problems: Mapping[str, str]) -> str:
-    """Returns what the families that have all their files say, or that none has."""
+    """Returns why no family fits: the problems of each family whose files are all there, or that
+    there is none."""
     if len(problems) == 1:
         ((name, why),) = problems.items()
         return f"this is no {name}: {why}"

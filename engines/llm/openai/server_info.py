@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from core.errors import EngineError, EngineUnreachable
 from engines.llm.openai.settings import AUTO, Settings
@@ -32,15 +32,15 @@ PENALTY_FIELDS = {
 """Owner of the model -> name of the field for a repetition penalty; all mean the same. OpenAI has
 none: its `frequency_penalty` is something else, and it refuses unknown fields."""
 
-NO_THINKING_BY_TEMPLATE: Mapping[str, Any] = {
+NO_THINKING_BY_TEMPLATE: Mapping[str, object] = {
     "chat_template_kwargs": {"enable_thinking": False, "thinking": False}
 }
 """Fields that the model's chat template reads to turn thoughts off. Qwen and GLM know the first
 name, DeepSeek and Granite the second; templates that know neither ignore them."""
-NO_THINKING_BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
+NO_THINKING_BY_EFFORT: Mapping[str, object] = {"reasoning_effort": "none"}
 "Field that the server itself reads to turn thoughts off."
 
-NO_THINKING_FIELDS: Mapping[str, Mapping[str, Any]] = {
+NO_THINKING_FIELDS: Mapping[str, Mapping[str, object]] = {
     "vllm": NO_THINKING_BY_TEMPLATE,
     "sglang": NO_THINKING_BY_TEMPLATE,
     LLAMA_CPP_OWNER: NO_THINKING_BY_TEMPLATE,
@@ -67,7 +67,7 @@ class ServerInfo:
     is_owner_known: bool = True
     "False: the list was not requested, because the settings give model and context."
 
-    def no_thinking_fields(self) -> Mapping[str, Any]:
+    def no_thinking_fields(self) -> Mapping[str, object]:
         """Returns the fields of a request that ask the model not to think."""
         return NO_THINKING_FIELDS.get(
             self.owner, {**NO_THINKING_BY_TEMPLATE, **NO_THINKING_BY_EFFORT}
@@ -144,7 +144,7 @@ async def with_owner(client: OpenAiHttpClient, server: ServerInfo) -> ServerInfo
 
 async def _models(
     client: OpenAiHttpClient, failures: list[EngineError], *, is_required: bool
-) -> Mapping[str, Mapping[str, Any]]:
+) -> Mapping[str, Mapping[str, object]]:
     """Returns the entries of the server's list of models, by model name.
 
     failures: gets the error if the server has no list. It is raised instead if the list is required
@@ -166,7 +166,7 @@ async def _models(
 async def _context(
     client: OpenAiHttpClient,
     failures: list[EngineError],
-    entry: Mapping[str, Any],
+    entry: Mapping[str, object],
     model: str,
     owner: str,
 ) -> int | None:
@@ -242,5 +242,5 @@ def _may_succeed_later(failures: Sequence[EngineError]) -> bool:
     )
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and value > 0

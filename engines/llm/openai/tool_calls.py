@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -121,7 +120,7 @@ def _arguments(call: _PartialToolCall) -> dict[str, object]:
     if text in ("", "null"):
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         why = f"a call of tool {call.name[:64]!r} whose arguments are not a JSON object"
         raise RemoteProtocolError(why) from None

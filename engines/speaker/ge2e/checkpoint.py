@@ -69,7 +69,8 @@ class _TensorUnpickler(pickle.Unpickler):
     """Reads tables of tensors, and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Returns what stands for a name. Raises UnpicklingError for any name but the three."""
+        """Returns our class or function for a name in the pickle. Raises UnpicklingError for any
+        name but the three."""
         known: Mapping[tuple[str, str], Callable[..., object]] = {
             ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
             ("torch", "FloatStorage"): _StorageEntry,
@@ -138,7 +139,8 @@ def _array(tensor: _StorageView, storages: Mapping[str, Floats]) -> Floats:
 def _rebuild_tensor(
     storage: object, offset: object, shape: object, strides: object, *_: object
 ) -> _StorageView:
-    """Stands for torch's function. Only whole tensors are known, as a saved network has them."""
+    """Takes the place of torch's function. It knows only whole tensors, as a saved network has
+    them."""
     match storage, offset, shape, strides:
         case _StorageEntry(), int(), tuple(), tuple():
             assert isinstance(shape, tuple)

@@ -34,7 +34,8 @@ EXTRA = "torch"
 REQUIRES = {"torch": "torch", "transformers": "transformers"}
 
 MAX_CLAUSE_S = 20.0
-"Longer than any clause, so that the codec decodes each one as a whole."
+"""Longest segment of the codec in seconds. No clause is longer, so the codec decodes each one as a
+whole."""
 
 
 def worker_profile(settings: Settings) -> WorkerProfile:

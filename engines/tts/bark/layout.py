@@ -37,7 +37,7 @@ class BarkLayout:
     """Ids and lengths of one checkpoint. The defaults are those of the published ones."""
 
     text_offset: int = 10_048
-    "Is added to the ids of the tokenizer."
+    "Offset of the text's ids: it is added to the ids of the tokenizer."
     text_pad: int = 129_595
     "Id that fills up a short text."
     semantic_infer: int = 129_599
@@ -65,7 +65,8 @@ class BarkLayout:
     fine_window_frames: int = 1024
     "Frames that the fine stage sees at once."
     fine_history_frames: int = 512
-    "Most frames of a speaker prompt before the first window, and the step between windows."
+    """Largest number of frames of a speaker prompt before the first window. It is also the step
+    between windows."""
     codebooks: int = 8
     "Codebooks of a whole frame."
     codebook_size: int = 1024
@@ -84,7 +85,8 @@ class BarkLayout:
         return int(self.coarse_history_ids / self.coarse_per_semantic)
 
     def coarse_ids_of(self, semantic_ids: int) -> int:
-        """Returns how many coarse ids so many semantic ones become: whole frames."""
+        """Returns how many coarse ids are made of `semantic_ids` semantic ids. They are whole
+        frames."""
         frames = int(semantic_ids * self.coarse_per_semantic / COARSE_CODEBOOKS)
         return frames * COARSE_CODEBOOKS
 

@@ -46,8 +46,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "Names of the speaker prompts to offer, the preferred ones first; (): all of the folder."
     load_timeout_s: Annotated[float, Meta(gt=0)] = 600.0
     first_audio_timeout_s: Annotated[float, Meta(gt=0)] = 300.0
-    """Longest silence of the process before a clause, which comes as a whole. A clause of 10 s
-    takes minutes on a small machine."""
+    """Longest time without a message of the process before the sound of a clause, which comes in
+    one piece. A clause of 10 s takes minutes on a small machine."""
     audio_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
     "Longest wait between two parts of the sound of one clause."
 

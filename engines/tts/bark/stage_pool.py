@@ -1,7 +1,7 @@
 """Pool of one stage: threads that each compute a batch of items, step by step.
 
-Items join and leave between two steps. While one pool computes, the others do, too: torch leaves
-the interpreter to other threads during its operations.
+Items join and leave between two steps. The pools compute at the same time, because torch releases
+the interpreter's lock during its operations.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class StageWorker(Protocol[ItemT_contra]):
 
 @dataclass(eq=False, slots=True)
 class _PoolJob(Generic[ItemT]):
-    """An item in the pool, and who waits for it."""
+    """An item in the pool, with the future of its caller."""
 
     item: ItemT
     loop: asyncio.AbstractEventLoop

@@ -109,8 +109,9 @@ class SlotCache:
         def attend(layer: int, rows: torch.Tensor) -> torch.Tensor:
             parts = rows.view(len(rows), 3, self._heads, 1, self._head_width)
             found = []
-            # One call per row reads exactly what the slot holds. A call for all rows would read as
-            # much for each of them as the longest has, and slots that nobody uses.
+            # One call per row reads exactly what its slot holds. A single call for all rows would
+            # read, for each of them, as much as the longest has, and also the slots that nobody
+            # uses.
             for row, slot, position in zip(parts, slots, positions, strict=True):
                 kept = self._kept[:, layer, slot]
                 kept[:, :, position] = row[1:, :, 0]

@@ -12,7 +12,8 @@ from engines.tts.token_model.backend import AllowedIds, IdOrder, NewId, TokenReq
 from engines.tts.token_model.network import SlotCache, TokenNetwork
 
 RETRY_AFTER_S = 1
-"A speech lasts seconds, so a slot may be free after a second."
+"""Seconds after which a refused caller may try again. A speech lasts seconds, so a slot may be free
+then."""
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ REQUIRES = {"sherpa_onnx": "sherpa-onnx"}
 
 LAST_TOKEN_MS = 200
 """Assumed length of the last token. The library says where a token begins, and nothing about its
-end. A word's end that is too late costs the beginning of a command in the same breath; one that is
-too early leaves a piece of the word in it."""
+end. If the end of a word is set too late, the beginning of a command in the same breath is lost. If
+it is set too early, a piece of the word stays in the command."""
 
 STEP_SAMPLES = 320
 "Samples after which a detection is looked for, so that its position is right to 20 ms."
@@ -66,7 +66,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     threshold: Threshold = 0.25
     "Probability above which a phrase counts."
     boost: Boost = 1.0
-    "Factor for the tokens of a phrase in the search: more finds it more easily."
+    """Factor for the tokens of a phrase in the search. With a larger one the phrase is found more
+    easily."""
     threads: Annotated[int, Meta(ge=1, le=8)] = 1
     "Threads that compute one step."
 
@@ -170,7 +171,7 @@ def create(settings: Settings) -> SherpaWakeEngine:
 
 
 def missing_weights() -> str:
-    """Returns what the engine needs: it has no model of its own."""
+    """Returns what the user must set, because no model comes with the engine."""
     return (
         "needs `model` and `words`; `earshot models pull sherpa:NAME` fetches a model, and"
         " docs/wake-words.md names them"

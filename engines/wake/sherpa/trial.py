@@ -1,5 +1,5 @@
-"""Loads a model with the library in a process of its own, because the library ends its process for
-some files that cannot be told from good ones before.
+"""Loads a model with the library in a process of its own, because some files make the library end
+its process, and no earlier check finds them.
 
     python -m engines.wake.sherpa.trial TOKENS ENCODER DECODER JOINER KEYWORDS
 """

@@ -79,7 +79,7 @@ def clock_words(table: SpokenFormTable, hour: int, minute: int) -> str:
 def date_words(
     table: SpokenFormTable, day: int, month: int, year: int | None, before: str = ""
 ) -> str:
-    """Returns a date as it is said behind the text `before`."""
+    """Returns a date as it is said after the text `before`."""
     dates, said_day = table.dates, _day(table, day, before)
     said_month = dates.months[month - 1]
     if year is None:
@@ -88,7 +88,7 @@ def date_words(
 
 
 def ordinal_words(table: SpokenFormTable, number: int, before: str = "") -> str:
-    """Returns an ordinal number as it is said behind the text `before`."""
+    """Returns an ordinal number as it is said after the text `before`."""
     form = table.ordinals
     if not 1 <= number <= len(form.words):
         is_teen = number % 100 in {11, 12, 13}

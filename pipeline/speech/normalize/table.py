@@ -97,7 +97,7 @@ class SpokenFormTable(Struct, frozen=True, forbid_unknown_fields=True):
     dates: DateForm
     ordinals: OrdinalForm
     fractions: dict[str, tuple[str, ...]]
-    "Fraction as it is written (`1/2`) -> its words alone, and behind a whole number."
+    "Fraction as it is written (`1/2`) -> its words alone, and after a whole number."
     before_roman: tuple[str, ...]
     "Words before a Roman numeral (`chapter IV`)."
     after_roman: tuple[str, ...]

@@ -16,7 +16,7 @@ MIN_RATE, MAX_RATE = 0.25, 4.0
 "Range of the factor on the speed; as for the speed of a request."
 
 MAX_VOLUME_DB = 12.0
-"Most that a volume raises the sound: four times the samples. More only distorts."
+"Largest factor by which a volume raises the samples. A larger one only distorts."
 
 MAX_VALUE_CHARS = 64
 "Longest part of a wrong value that an error repeats."
@@ -48,10 +48,10 @@ _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 @dataclass(frozen=True, slots=True)
 class SpeechManner:
-    """How a text is spoken. None: as the request says."""
+    """How a text is spoken. Where a field is None, the request decides."""
 
     language: str | None = None
-    "ISO 639-1. None for a voice that is named: the language of the text if it speaks it."
+    "ISO 639-1. None, if a voice is named: the language of the text, if that voice speaks it."
     voice: str | None = None
     "A voice's name."
     rate: float = 1.0

@@ -26,7 +26,7 @@ MAX_DEPTH = 64
 "Most elements inside one another; people write five."
 
 MAX_SILENCE_MS = 60_000.0
-"Most silence of one document. Without a limit, 4000 characters would order half an hour."
+"Longest silence of one document. Without a limit, 4000 characters could ask for half an hour."
 
 SENTENCES = frozenset(("speak", "p", "s", "paragraph", "sentence"))
 "Elements that begin and end a sentence."

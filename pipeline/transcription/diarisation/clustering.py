@@ -71,7 +71,8 @@ def _merge(means: Floats, counts: Floats, threshold: float) -> Labels:
         cosines[gone] = cosines[:, gone] = -np.inf
         counts[kept] = total
         labels[labels == gone] = kept
-        # A mean is never above both of its parts, so only groups near one of the two change.
+        # A mean is never higher than both of its parts, so only groups change that were near one
+        # of the two.
         is_stale = (nearest == kept) | (nearest == gone)
         is_stale[[kept, gone]] = True
         nearest[is_stale] = cosines[is_stale].argmax(axis=1)

@@ -10,8 +10,8 @@ from pipeline.transcription.diarisation.timeline import SpeakerSpan
 from pipeline.transcription.stitching import join_texts
 
 MIN_PAUSE_MS = 150
-"""Pause on both sides with which a single word counts as a turn of its own, such as `Yes.`. Others
-are a speaker's word at the edge of a window that is wrong."""
+"""Pause on both sides with which a single word counts as a turn of its own, such as `Yes.`. Without
+the pauses it is more likely an error at the edge of a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class SpeakerTimes:
         self._starts = [span.start_ms for span in self._spans]
 
     def speaker(self, start_ms: float, end_ms: float) -> str:
-        """Returns who speaks longest in this time; if nobody does, who speaks nearest to it."""
+        """Returns who speaks longest in this time; if nobody does, who speaks shortly before or
+        after it."""
         first = max(0, bisect_right(self._starts, start_ms) - 1)
         last = min(len(self._spans), bisect_right(self._starts, end_ms) + 1)
         lengths_ms: dict[str, float] = {}

@@ -33,8 +33,8 @@ MAX_SPEAKERS = 50
 "Most speakers of a recording: those who speak longest. It bounds the memory for odd recordings."
 
 CHANGE_COST = 0.1
-"""Cosine by which another voice must be nearer for a change of speakers within a run of speech.
-Between two runs it costs nothing, because people take turns in pauses."""
+"""Cost of a change of speakers within a run of speech: the cosine of another voice must be higher
+by more than this. A change between two runs costs nothing, because people take turns in pauses."""
 
 MAX_BRIDGED_MS = 500
 "Longest pause of one speaker that counts as speech: people breathe within a sentence."
@@ -132,8 +132,8 @@ def _letters(taken: set[str]) -> Iterator[str]:
 
 
 def _spans(windows: Sequence[Window], speakers: Sequence[str]) -> list[SpeakerSpan]:
-    """Returns the spans. Within a run, one window's time ends in the middle between its own middle
-    and that of the next one. Short pauses of a speaker are bridged."""
+    """Returns the spans. Within a run, two neighbouring windows are divided halfway between their
+    middles. Short pauses of a speaker are bridged."""
     spans: list[SpeakerSpan] = []
     borders = [0] * (len(windows) + 1)
     for index in range(1, len(windows)):

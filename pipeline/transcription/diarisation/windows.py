@@ -20,13 +20,14 @@ MAX_GAP_MS = 200
 window must not hold two of them."""
 
 WINDOW_MS = 1500
-"Length of a window. Vectors of shorter ones say less of a voice, longer ones hold two speakers."
+"""Length of a window. Shorter windows say less about a voice, and longer ones often hold two
+speakers."""
 
 STEP_MS = 750
 "Step from one window to the next."
 
 MIN_WINDOW_MS = 500
-"Shortest run of which a vector is made: engines make none of less speech."
+"Shortest run of which a vector is made. Engines refuse less speech."
 
 _MAX_GAP = ms_to_samples(MAX_GAP_MS, ASR_RATE_HZ)
 _WINDOW = ms_to_samples(WINDOW_MS, ASR_RATE_HZ)

@@ -13,8 +13,8 @@ from core.errors import ConfigError
 SUFFIXES = frozenset(
     (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".mp4", ".webm", ".aac", ".aiff", ".amr")
 )
-"""Endings of files that count as recordings in folders and archives, where texts and tables lie
-beside them. A file that is named on the command line is always one."""
+"""Endings of files that count as recordings in folders and archives, which may also hold texts and
+tables. A file that is named on the command line is always one."""
 
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 "Largest recording: five hours of 16-bit sound at 24 kHz. One of an archive is read into memory."

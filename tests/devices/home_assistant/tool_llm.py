@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from core.ports import ToolContext, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.tools.home import Home, HomeConfig
 from pipeline.tools.skills import ClockTools
 from server.compose.home_assistant import run_home_assistant

@@ -143,4 +143,6 @@ def test_the_name_of_a_speaker_stands_before_their_words() -> None:
 
 def test_arguments_for_templates_are_objects() -> None:
     chat = chat_messages([U("a"), A("", "1"), T("1")], arguments_as_text=False)
-    assert chat[1]["tool_calls"][0]["function"]["arguments"] == {"n": 1}
+    calls = chat[1]["tool_calls"]
+    assert isinstance(calls, list)
+    assert calls[0]["function"]["arguments"] == {"n": 1}

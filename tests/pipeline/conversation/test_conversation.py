@@ -11,7 +11,7 @@ from pipeline.conversation.history import MAX_TEXT_BYTES, History
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.session.sessions import ClientSecretHolder, Sessions
 from pipeline.shared.settings import ConversationProfile, SessionSettings
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 

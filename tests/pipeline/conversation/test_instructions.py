@@ -12,7 +12,7 @@ from pipeline.conversation.instructions import NO_DEFAULT, add_location, bundled
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World, speak
 

@@ -11,7 +11,7 @@ from core.errors import Conflict, EngineError, NotFound, OverloadedError
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.shared.settings import ConversationProfile, SessionSettings
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import EchoLlm, World
 from tests.pipeline.scripted import AsksTool, Says, SlowTool

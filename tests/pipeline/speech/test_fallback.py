@@ -12,7 +12,7 @@ from core.errors import EarshotError, EngineCrashed, RequestError
 from engines.base import TtsInfo, WordMark
 from engines.tts.text import MAX_CLAUSE_CHARS, UNSPEAKABLE
 from pipeline.speech.fallback import FallbackTts
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
 

@@ -1,10 +1,17 @@
 """The tools that callers are offered: by key, and as many calls at a time as there is room for."""
 
 import asyncio
+from collections.abc import Mapping
 
 from tests.loop import run_virtual
 from tests.web.mcp.servers import ANNA, BEN, House, called_by
 from web.mcp.tools import MAX_CALLS
+
+
+def _content(result: Mapping[str, object]) -> Mapping[str, object]:
+    content = result["structuredContent"]
+    assert isinstance(content, dict)
+    return content
 
 
 def test_a_key_sees_and_calls_the_tools_of_its_settings_alone() -> None:
@@ -22,7 +29,7 @@ def test_a_key_sees_and_calls_the_tools_of_its_settings_alone() -> None:
         with called_by(ANNA):
             assert not house.tools.has("switch")
             refused = await house.tools.call("switch", {"lamp": "shelf"})
-        assert refused["structuredContent"]["error"] == "no_such_tool"
+        assert _content(refused)["error"] == "no_such_tool"
         assert house.done == []
 
     run_virtual(main())
@@ -34,7 +41,7 @@ def test_each_key_has_a_conversation_of_its_own() -> None:
         for key in (ANNA, BEN, None):
             with called_by(key):
                 result = await house.tools.call("lamps", {})
-                used.add(result["structuredContent"]["for"])
+                used.add(_content(result)["for"])
         assert len(used) == 3
 
     run_virtual(main())
@@ -53,7 +60,7 @@ def test_calls_beyond_the_limit_are_refused_and_the_owner_has_a_place() -> None:
                     owners = await house.tools.call("lamps", {})
                 house.released.set()
         assert refused["isError"]
-        assert refused["structuredContent"]["error"] == "server_full"
+        assert _content(refused)["error"] == "server_full"
         assert not owners["isError"]
 
     run_virtual(main())

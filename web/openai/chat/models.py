@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 from core.errors import ContextLengthExceeded, Forbidden, OverloadedError, RequestError
 from core.named_key import CALLER_KEY
@@ -176,7 +175,7 @@ class ChatModels:
         self,
         model: ChatModel,
         path: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, object],
         private: list[str],
         marks: LatencyMarks,
     ) -> AsyncGenerator[str, None]:
@@ -206,7 +205,7 @@ class ChatModels:
         self,
         model: ChatModel,
         fields: ChatFields,
-        body: Mapping[str, Any],
+        body: Mapping[str, object],
         marks: LatencyMarks,
     ) -> AsyncGenerator[ChatDelta, None]:
         """Yields the answer of any model, in our own form. `body`: the request for a model's

@@ -42,7 +42,7 @@ MAX_CODES_BYTES = 4 * 1024 * 1024
 "Largest body with codes: 120 s of EnCodec in 16 codebooks are 144 000 numbers, less than 1 MB."
 
 DEFAULT_CODEBOOKS = 8
-"Number of codebooks if a request names none: that of most voices made of codes."
+"Number of codebooks if a request names none: as many as most models that speak in codes use."
 
 
 class TokensForm(Struct, frozen=True, kw_only=True):

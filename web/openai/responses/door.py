@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from aiohttp import web as aioweb
@@ -36,7 +35,7 @@ class ResponseWork:
     fields: ResponseFields
     messages: Messages
     chat: ChatFields
-    body: dict[str, Any]
+    body: dict[str, object]
     model: ChatModel
     marks: LatencyMarks
 

@@ -16,7 +16,7 @@ from core.http.streaming import send
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT, InitialSettings, SessionSettings
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OWN_VOICES
 from pipeline.speech.requested_text import RequestedText
 from pipeline.speech.voices import find_voices

@@ -1,4 +1,4 @@
-"""Makes and deletes voices of one's own, in the form of OpenAI's API for custom voices.
+"""Makes and deletes own voices, in the form of OpenAI's API for custom voices.
 
 OpenAI wants the id of a recording in which a person reads a text of consent. Here the text itself
 is sent: the server cannot know whose voice a recording has.
@@ -57,7 +57,7 @@ class OwnVoiceForm(Struct, frozen=True, kw_only=True):
 
 
 class OwnVoiceView(Struct, frozen=True):
-    """A voice of one's own."""
+    """An own voice of the caller's key."""
 
     id: str
     "Value for the field `voice` of all doors: `own/anna`."
@@ -98,7 +98,7 @@ class OwnVoicesDoor:
     def __init__(
         self, voices: OwnVoices | None, spools: UploadSpools, decoder: FileDecoder
     ) -> None:
-        """`voices`: None: they are off."""
+        """`voices`: None if own voices are off."""
         self._voices, self._spools, self._decoder = voices, spools, decoder
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:

@@ -1,4 +1,5 @@
-"""Vectors and rankings as every door gets them, and their reading from another server's answer."""
+"""Vectors and rankings in the form that every door uses. Also reads them from the answers of other
+servers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ class TextVectors:
     "Name of the model that computed them."
     rows: list[Floats]
     tokens: int
-    "Number of tokens of all inputs, with special tokens; 0: another server did not tell."
+    "Number of tokens of all inputs, with special tokens; 0: another server did not report it."
 
 
 @dataclass(frozen=True, slots=True)

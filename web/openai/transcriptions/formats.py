@@ -110,7 +110,7 @@ class VerboseSegment(Struct, frozen=True):
     compression_ratio: float
     no_speech_prob: float
     speaker: str | UnsetType = UNSET
-    "Person who speaks longest in it, if that was asked for. Extension of Earshot."
+    "Person who speaks longest in it, if the request asks for speakers. Extension of Earshot."
 
 
 class VerboseWord(Struct, frozen=True):
@@ -120,7 +120,7 @@ class VerboseWord(Struct, frozen=True):
     start: float
     end: float
     speaker: str | UnsetType = UNSET
-    "Person who says it, if that was asked for. Extension of Earshot."
+    "Person who says it, if the request asks for speakers. Extension of Earshot."
 
 
 class DiarizedSegment(Struct, frozen=True, tag="transcript.text.segment"):

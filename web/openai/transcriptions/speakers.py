@@ -36,7 +36,7 @@ class SpeakersOfRequests:
         spools: UploadSpools,
         decoder: FileDecoder,
     ) -> None:
-        """Takes the parts. `recognition`: None: requests for speakers are refused. `spools`,
+        """Takes the parts. `recognition`: None if requests for speakers are refused. `spools`,
         `decoder`: for the voices that a client sends."""
         self._recognition, self._spools, self._decoder = recognition, spools, decoder
 
@@ -91,7 +91,7 @@ class SpeakersOfRequests:
         return SpeakerProfile("", speaker.name, vector)
 
     async def _decode(self, data: bytes) -> Pcm:
-        """Returns the sound, and of one that is too long only so much that this is seen."""
+        """Returns the sound. Of a recording that is too long, only the beginning is decoded."""
         pieces: list[Pcm] = []
         missing = round((MAX_REFERENCE_S + 2 * TOLERANCE_S) * ASR_RATE_HZ)
         with self._spools.open() as spool:

@@ -108,7 +108,7 @@ async def stream_transcription(
     speakers: RecordingSpeakers | None = None,
 ) -> aioweb.StreamResponse:
     """Answers with the text of each segment as soon as it is known, and at the end with the
-    segments of each speaker: who speaks is sure only when all voices were heard.
+    segments of each speaker: the speakers are certain only when all voices have been compared.
 
     feed: pushes the audio into `recording` and returns its length in ms. speakers: those of the
     recording; None if they are not asked for.

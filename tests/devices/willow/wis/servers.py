@@ -26,7 +26,7 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.speech.file import SpeechFiles
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
 from serving.speaker.recognition import SpeakerRecognition

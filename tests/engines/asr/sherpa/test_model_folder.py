@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
     "empty tokens": (lambda to: with_text(streaming_ctc(to), "tokens.txt", ""), "has no tokens"),
     "tokens of another form": (
         lambda to: with_text(streaming_ctc(to), "tokens.txt", "<blk> 0\nturn\n"),
-        "line 2 is no `token id`",
+        "line 2 does not have the form `token id`",
     ),
     "binary tokens": (
         lambda to: with_text(streaming_ctc(to), "tokens.txt", b"\xff\xfe\x00"),
@@ -109,7 +109,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda to: with_text(
             streaming_ctc(to), "tokens.txt", "".join(f"t{n} {n}\n" for n in range(6))
         ),
-        "no token for no word",
+        "no blank token",
     ),
     "no ONNX file": (
         lambda to: with_text(streaming_ctc(to), CTC, b"hello" * 99),

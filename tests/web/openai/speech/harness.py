@@ -21,7 +21,7 @@ from engines.base import TtsInfo, WordMark
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.speech.file import SpeechFiles
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.voices import VoiceRating
 from server.config.sections.limits import LimitsConfig
 from serving.remote.models import RemoteModels

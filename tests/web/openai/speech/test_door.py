@@ -14,7 +14,7 @@ from openapi_spec_validator import validate
 from media.files.decode import decode_file
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFiles
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from server.config.sections.limits import LimitsConfig
 from serving.remote.models import RemoteModels
 from tests.pipeline.fakes import LoudVads

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from engines.tts.espeak.library import espeak_library
-from pipeline.speech.language_id import WIDESPREAD, TextLanguageDetector
+from pipeline.speech.language.language_id import WIDESPREAD, TextLanguageDetector
 
 pytestmark = pytest.mark.live
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core.errors import RequestError
 from pipeline.speech.chunker import CLOSERS, SENTENCE_ENDS
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.synthesis import PlannedClause, SpeechPlan, SpeechStep
 
 MIN_WORDS = 4
@@ -32,7 +32,7 @@ LAST_LATIN = 0x24F
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]*)?")
 _IS_NO_PROSE = re.compile(r"`|://|\bwww\.|@")
-"Code and addresses have words of no language."
+"Program code and addresses: their words belong to no language."
 
 PlanOfLanguage = Callable[[str], SpeechPlan]
 "Returns how a clause in a language is spoken (ISO 639-1). Raises RequestError if no voice does."

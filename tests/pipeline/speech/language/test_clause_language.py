@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Collection
 import pytest
 
 from core.errors import RequestError
-from pipeline.speech.clause_language import ClauseLanguages, in_own_languages
-from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.speech.language.clause_language import ClauseLanguages, in_own_languages
+from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.synthesis import PlannedClause, SpeechPlan, SpeechStep
 from tests.pipeline.fakes import ToneTts
 
