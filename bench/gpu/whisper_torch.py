@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer as Table
 
 from bench.gpu.random_models import START
-from bench.server.whisper_tokens import whisper_tokens
+from bench.measurements.material.whisper_tokens import whisper_tokens
 from engines.asr.whisper.decode import DecodePolicy, DecodeRules
 from engines.asr.whisper.temperature_fallback import WindowTask
 from engines.asr.whisper.tokenizer import Tokenizer

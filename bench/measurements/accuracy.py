@@ -21,8 +21,8 @@ from typing import get_args
 
 import numpy as np
 
+from bench.measurements.material.noisy_clips import noise_adder
 from bench.measurements.noise import decode_recordings, decode_whole, live, noise_rows
-from bench.tools.noisy_clips import noise_adder
 from bench.tools.word_errors import quantile, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from core.ports import ToolContext, ToolSpec

@@ -23,9 +23,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from bench.measurements.material.diarisation_error import (
+    NO_ERROR,
+    DiarisationError,
+    Turn,
+    diarisation_error,
+)
+from bench.measurements.material.noisy_clips import noise_adder
 from bench.measurements.speakers import find_recordings
-from bench.tools.diarisation_error import NO_ERROR, DiarisationError, Turn, diarisation_error
-from bench.tools.noisy_clips import noise_adder
 from bench.tools.stats import machine, markdown
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EarshotError

@@ -16,11 +16,11 @@ from typing import Literal
 import numpy as np
 
 from bench.client.microphone import RATE_HZ
+from bench.measurements.material.noisy_clips import in_quiet_room
+from bench.measurements.material.overlap_clips import KINDS, OverlapClip, OverlapKind, overlaps
 from bench.server.stub_engines import tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from bench.tools.clips import LEAD_MS, synthesise
-from bench.tools.noisy_clips import in_quiet_room
-from bench.tools.overlap_clips import KINDS, OverlapClip, OverlapKind, overlaps
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, silence
 from core.events import PlayoutCleared, SessionEvent, TranscriptionCompleted

@@ -29,14 +29,14 @@ from typing import get_args
 import numpy as np
 
 from bench.measurements.accuracy import transcripts
-from bench.tools.changed_voices import VOICE_CHANGES
-from bench.tools.live_doors import (
+from bench.measurements.material.changed_voices import VOICE_CHANGES
+from bench.measurements.material.live_doors import (
     DOORS,
     RecognisedSpeech,
     transcribe_at_door,
     transcribe_without_door,
 )
-from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
+from bench.measurements.material.remembered_results import RememberedResults, RememberingRecogniser
 from bench.tools.word_errors import NOTHING, Pair, align_words, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import EarshotError

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.tools.changed_voices import make_far, unchanged
-from bench.tools.noisy_clips import noise_adder
+from bench.measurements.material.changed_voices import make_far, unchanged
+from bench.measurements.material.noisy_clips import noise_adder
 from bench.tools.stats import machine, markdown, median_and_range
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import EarshotError

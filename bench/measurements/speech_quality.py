@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.tools.sound_quality import jumps, loudness_lufs, pause_at, pauses
+from bench.measurements.material.sound_quality import jumps, loudness_lufs, pause_at, pauses
 from bench.tools.stats import machine, markdown
 from bench.tools.word_errors import word_errors
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples

@@ -31,7 +31,7 @@ from bench.client.http import Address
 from bench.load import bodies
 from bench.load.bodies import LoadKind
 from bench.load.clients import LoadPlan, LoadReport, check_server, run
-from bench.server import random_cross_encoder
+from bench.measurements.material import random_cross_encoder
 from bench.server.own_server import ServerStartError, own_server
 from bench.tools.stats import machine, markdown, percentile
 from engines.runtime.text_encoder.encoder import DEFAULT_THREADS

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.client.microphone import RATE_HZ
+from bench.measurements.material.noisy_clips import in_quiet_room
 from bench.tools.clips import synthesise
-from bench.tools.noisy_clips import in_quiet_room
 from bench.tools.stats import markdown
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms, silence
 from core.errors import EarshotError

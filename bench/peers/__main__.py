@@ -15,13 +15,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.measurements.material.random_whisper import WhisperSize, build
 from bench.peers.clients import peer
 from bench.peers.earshot_client import run_earshot
 from bench.peers.environments import PEERS, MissingPeer, folder, install
 from bench.peers.results import AsrRounds, table
 from bench.peers.rounds import measure
 from bench.peers.systems import SystemUnderTest
-from bench.server.random_whisper import WhisperSize, build
 from bench.tools.clips import COMMANDS, synthesise
 from bench.tools.stats import machine
 from bench.tools.utterance_audio import BenchUtterance, make_utterance

@@ -11,7 +11,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from devices.mqtt.client import BrokerError, BrokerRefused, ReceivedMessage
-from devices.mqtt.outgoing import OutgoingMessage
+from devices.mqtt.message_queue import OutgoingMessage
 from devices.mqtt.settings import MqttSettings
 
 MAX_PACKET_BYTES = 65_536

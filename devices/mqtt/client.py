@@ -35,7 +35,7 @@ from devices.mqtt.commands import (
     decode_command,
 )
 from devices.mqtt.last_turns import LastTurns
-from devices.mqtt.outgoing import OutgoingMessage, OutgoingMessages
+from devices.mqtt.message_queue import OutgoingMessage, OutgoingMessages
 from devices.mqtt.settings import MqttSettings
 from devices.mqtt.state import (
     OFFLINE,

@@ -1,16 +1,11 @@
 """`@openai/agents` over WebRTC in a Chromium, on a page of another origin than the server's."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 from openai import OpenAI
 
+from tests.clients.page_site import site
 from tests.clients.scripted_server import LONG, answering
 from tests.e2e.recorded_microphone import RATE_HZ, talking, write_clip
 from tests.speech import say
@@ -19,25 +14,6 @@ pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.xdist_group("np
 
 LEAD_MS = 3000
 "From opening the microphone to the first word: the call is up by then, or an answer is played."
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        """Logs nothing."""
-
-
-@contextmanager
-def site(folder: Path) -> Iterator[str]:
-    """Serves the folder's files from an origin of their own."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_openai_agents_in_chromium_work_with_our_server(agents_js: Path, tmp_path: Path) -> None:

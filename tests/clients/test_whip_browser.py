@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.page_site import site
 from tests.clients.programs import npm_program
-from tests.clients.test_agents_browser import site
 from tests.e2e.recorded_microphone import RATE_HZ, talking, write_clip
 from tests.server.process import serving
 from tests.speech import say

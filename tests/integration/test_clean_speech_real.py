@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import soxr
 
+from bench.measurements.material.changed_voices import make_whispered
 from bench.measurements.noise import UnsharedRecogniser, hear_live, recordings_of_noise
-from bench.tools.changed_voices import make_whispered
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrModel, AsrOptions, VadEngine

@@ -128,6 +128,7 @@ def test_every_route_states_one_scope(server: Keyed) -> None:
         "/v1/keys",
         "/v1/settings",
         "/v1/server",
+        "/v1/esphome/satellites",
         "/earshot/home",
         "/metrics",
     )

@@ -18,6 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
+from bench.measurements.material.remembered_results import (
+    RememberedResults,
+    RememberingDetector,
+    RememberingRecogniser,
+)
 from bench.measurements.turn_taking.clips import ORDERS, SENTENCES, SpokenTurn, spoken_turns
 from bench.measurements.turn_taking.operating_points import (
     CUT_SHARES,
@@ -27,11 +32,6 @@ from bench.measurements.turn_taking.operating_points import (
     curve,
 )
 from bench.measurements.turn_taking.session import DECODE_S, TurnOutcome, hear
-from bench.tools.remembered_results import (
-    RememberedResults,
-    RememberingDetector,
-    RememberingRecogniser,
-)
 from bench.tools.stats import markdown, percentile
 from core.errors import EarshotError
 from engines.base import EndOfTurnDetector, VadEngine

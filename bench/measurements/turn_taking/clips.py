@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.tools.noisy_clips import in_quiet_room
+from bench.measurements.material.noisy_clips import in_quiet_room
 from bench.tools.speech_bounds import find_speech_bounds
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
 from engines.base import VadEngine

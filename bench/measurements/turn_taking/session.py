@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from bench.measurements.material.remembered_results import RememberingRecogniser
 from bench.measurements.turn_taking.clips import SpokenTurn
 from bench.server.stub_engines import llm, tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
-from bench.tools.remembered_results import RememberingRecogniser
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS
 from core.events import InputCommitted, ItemDeleted, SessionEvent, TranscriptionCompleted

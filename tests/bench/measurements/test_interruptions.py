@@ -14,7 +14,7 @@ from bench.measurements.interruptions import (
     confusion,
     right,
 )
-from bench.tools.overlap_clips import OverlapKind, overlaps
+from bench.measurements.material.overlap_clips import OverlapKind, overlaps
 from engines.registry import load
 from pipeline.playout.interruption import DECIDE_MS
 from pipeline.user_turn.endpointing import INTERRUPT_MS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.measurements.live_errors import RecognisedClip, cell, corpus, main
-from bench.tools.live_doors import RecognisedSpeech
+from bench.measurements.material.live_doors import RecognisedSpeech
 from core.audio import ASR_RATE_HZ
 from tests.bench.tools.spoken_levels import ONE, level_audio
 

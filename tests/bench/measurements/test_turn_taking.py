@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
+from bench.measurements.material.remembered_results import RememberedResults, RememberingRecogniser
 from bench.measurements.turn_taking.clips import LEAD_MS, ORDERS, SpokenTurn, spoken_turn
 from bench.measurements.turn_taking.operating_points import (
     OperatingPoint,
@@ -16,7 +17,6 @@ from bench.measurements.turn_taking.operating_points import (
 )
 from bench.measurements.turn_taking.session import hear, outcome
 from bench.server.stub_engines import tts
-from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
 from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, samples_to_ms, silence
 from engines.base import AsrInfo, AsrItem, AsrResult, Vad
 from pipeline.shared.settings import TurnDetection

@@ -14,7 +14,7 @@ from devices.announcements import Announcements
 from devices.directory import Device, DeviceProfile
 from devices.mqtt.client import BrokerError, Connect, MqttClient, MqttSources, ReceivedMessage
 from devices.mqtt.last_turns import LastTurns
-from devices.mqtt.outgoing import OutgoingMessage
+from devices.mqtt.message_queue import OutgoingMessage
 from devices.mqtt.settings import MqttSettings
 from devices.presence import Presence
 from devices.registry.registry import DeviceRegistry

@@ -15,7 +15,7 @@ import pytest
 
 from core.tasks import Backoff
 from devices.mqtt.client import BrokerConnection
-from devices.mqtt.outgoing import OutgoingMessage
+from devices.mqtt.message_queue import OutgoingMessage
 from devices.mqtt.settings import MqttSettings
 from server.config.sections.mqtt import MqttConfig
 from tests.devices.api.fakes import device

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from bench.server.random_whisper import build
+from bench.measurements.material.random_whisper import build
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from engines.asr.faster_whisper import FasterWhisper, Settings, create

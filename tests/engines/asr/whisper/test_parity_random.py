@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from faster_whisper import WhisperModel
 
-from bench.server.random_whisper import build
+from bench.measurements.material.random_whisper import build
 from engines.asr.faster_whisper import FasterWhisper
 from tests.engines.asr.whisper.reference import CASES, Clip, clips, differences, ours, theirs
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
 
 from bench.gpu.random_models import tensors
-from bench.server.whisper_tokens import LANGUAGES, whisper_tokens
+from bench.measurements.material.whisper_tokens import LANGUAGES, whisper_tokens
 from engines.asr.whisper_torch.checkpoint import ModelShape
 from tests.engines.nano import NANO
 

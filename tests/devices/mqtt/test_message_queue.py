@@ -1,6 +1,6 @@
 """The broker gets the newest message of each topic, and removals."""
 
-from devices.mqtt.outgoing import MAX_PASSING, OutgoingMessage, OutgoingMessages
+from devices.mqtt.message_queue import MAX_PASSING, OutgoingMessage, OutgoingMessages
 
 
 def sent(outgoing: OutgoingMessages) -> list[OutgoingMessage]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.tools.changed_voices import (
+from bench.measurements.material.changed_voices import (
     SOFT_DBFS,
     VOICE_CHANGES,
     make_far,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from bench.tools.noisy_clips import in_quiet_room
+from bench.measurements.material.noisy_clips import in_quiet_room
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 ORDER = 18

@@ -9,8 +9,8 @@ from ctranslate2 import StorageView
 from ctranslate2.models import Whisper
 from tokenizers import Tokenizer
 
-from bench.server.random_whisper import ANSWER_TOKENS, build
-from bench.server.whisper_tokens import whisper_tokens
+from bench.measurements.material.random_whisper import ANSWER_TOKENS, build
+from bench.measurements.material.whisper_tokens import whisper_tokens
 from tests.shared import SHARED
 
 pytestmark = pytest.mark.live

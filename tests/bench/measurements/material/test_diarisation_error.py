@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.tools.diarisation_error import Turn, diarisation_error
+from bench.measurements.material.diarisation_error import Turn, diarisation_error
 
 REAL: list[Turn] = [(0, 4000, "anna"), (5000, 9000, "ben")]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from bench.tools.live_doors import (
+from bench.measurements.material.live_doors import (
     DOORS,
     AudioPacket,
     RecognisedSpeech,
@@ -15,7 +15,7 @@ from bench.tools.live_doors import (
     webrtc_packets,
     xiaozhi_packets,
 )
-from bench.tools.remembered_results import RememberedResults, RememberingRecogniser
+from bench.measurements.material.remembered_results import RememberedResults, RememberingRecogniser
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrInfo, AsrItem, AsrResult
 from tests.bench.tools.spoken_levels import ONE, TWO, level_audio

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.tools.noisy_clips import RECORDED, noise_adder
+from bench.measurements.material.noisy_clips import RECORDED, noise_adder
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from media.files.decode import write_wav
 from media.pcm import dbfs

@@ -12,9 +12,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from bench.measurements.material.remembered_results import RememberingRecogniser
 from bench.server.stub_engines import llm, tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
-from bench.tools.remembered_results import RememberingRecogniser
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples, silence
 from core.events import TranscriptionCompleted

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.tools.remembered_results import (
+from bench.measurements.material.remembered_results import (
     RememberedResults,
     RememberingDetector,
     RememberingRecogniser,

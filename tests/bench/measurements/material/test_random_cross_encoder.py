@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.server import random_cross_encoder
+from bench.measurements.material import random_cross_encoder
 from engines.base.text import RerankItem
 from engines.rerank import onnx as rerank
 from tests.engines.embed.tiny_model import write_embedder

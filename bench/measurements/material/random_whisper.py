@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bench.server.whisper_tokens import TokenTable, whisper_tokens
+from bench.measurements.material.whisper_tokens import TokenTable, whisper_tokens
 
 Array = npt.NDArray[np.float32]
 "Array of float32 of any shape."

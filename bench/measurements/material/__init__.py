@@ -1,0 +1,1 @@
+"""What measurements share: sound, models and results that they make or keep."""
