@@ -28,7 +28,7 @@ AUDIO_POSITIONS, TEXT_POSITIONS = 1500, 448
 ANSWER_TOKENS = 24
 "Length of an answer: about the number of tokens in five seconds of speech."
 
-_ASSETS = Path(__file__).resolve().parents[3] / "shared" / "models" / "whisper-assets"
+_ASSETS = Path(__file__).resolve().parents[4] / "shared" / "models" / "whisper-assets"
 
 _EMBEDDING_SPREAD = 0.3
 "Standard deviation of the embeddings. With less, all timestamps together outweigh every word."
