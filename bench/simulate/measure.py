@@ -1,4 +1,4 @@
-"""Measures the costs of turns on this machine: first the recogniser alone, then one call."""
+"""Measures the costs of turns on this machine: the recogniser alone, one call, several calls."""
 
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -36,6 +36,10 @@ processors."""
 
 PARTS = (0.4, 0.7, 1.0)
 "Parts of each recording that the recogniser gets, as partials do."
+
+CALLS, CALL_TURNS = 10, 4
+"""Calls at once, and turns of each, by which the processor time of an open call is measured. That
+of one call alone is twice as high: most of it is the loop of the server and of the client."""
 
 TIMEOUT_S = 60.0
 "Longest wait for an answer: longer than the limits of the scheduler."
@@ -85,10 +89,11 @@ async def measured_server(model: Path, max_sessions: int) -> AsyncIterator[OwnSe
 
 
 async def measure_costs(model: Path, clips: Sequence[BenchUtterance], turns: int) -> TurnCosts:
-    """Measures all costs with one call at a time. Raises EarshotError."""
+    """Measures all costs. Raises EarshotError."""
     asr = await _measure_recogniser(model, clips)
-    async with measured_server(model, 2) as server:
+    async with measured_server(model, CALLS + 1) as server:
         found, spent, asr_s = await _measure_turns(server, clips, turns)
+        _, together, _ = await _measure_turns(server, clips, CALL_TURNS, CALLS)
     times_ms = voice_to_voice(found)
     if len(times_ms) < turns / 2:
         raise CostsUnmeasured(f"only {len(times_ms)} of {turns} turns were answered")
@@ -101,8 +106,8 @@ async def measure_costs(model: Path, clips: Sequence[BenchUtterance], turns: int
     endpoint_ms = median(waits_ms)
     ready_ms = median([stage.end_ms for stage in by_name["tts"]])
     return TurnCosts(
-        call_ms_per_s=1000 * spent.gateway_s / spent.wall_s,
-        client_ms_per_s=1000 * spent.client_s / spent.wall_s,
+        call_ms_per_s=1000 * together.gateway_s / together.wall_s / CALLS,
+        client_ms_per_s=1000 * together.client_s / together.wall_s / CALLS,
         turn_ms=median(took["llm"]),
         speech_s=median(speech_s),
         speech_spread=pstdev([log(seconds) for seconds in speech_s]),
@@ -130,9 +135,11 @@ async def measure_costs(model: Path, clips: Sequence[BenchUtterance], turns: int
 def sources(what: str) -> dict[str, str]:
     """Returns the source of each measured number. `what`: command, date and machine."""
     alone = {"asr_fixed_ms", "asr_ms_per_s", "asr_spread", "asr_marginal"}
+    several = {"call_ms_per_s", "client_ms_per_s"}
     unused = {"llm_slots", "llm_growth", "llm_first_ms", "llm_rest_ms", "hop_ms"}
     parts = {
         **dict.fromkeys(alone, "the recogniser alone, processor time"),
+        **dict.fromkeys(several, f"turns of {CALLS} calls at once"),
         **dict.fromkeys(unused, "not used here"),
     }
     names = (field.name for field in fields(TurnCosts))
@@ -158,16 +165,25 @@ async def _measure_recogniser(model: Path, clips: Sequence[BenchUtterance]) -> R
     slope, fixed = max(0.0, float(slope)), max(1.0, float(fixed))
     expected = [fixed + slope * length_s for length_s in lengths_s[first:]]
     errors_ms = [took - wanted for took, wanted in zip(took_ms[first:], expected, strict=True)]
-    # Of the mean call, not of each: the clock of processor time ticks every 10 ms.
+    # Of the mean call, not of each: the shortest have little to compute.
     spread = sqrt(log(1 + (pstdev(errors_ms) / fmean(expected)) ** 2))
     return RecogniserCosts(fixed, slope, spread, min(max(median(batches), 0.0), 1.0))
 
 
 async def _decode_ms(worker: ProcessWorker, items: Sequence[AsrItem]) -> float:
     """Returns the processor time of a call, in which nothing else of this process computes."""
-    began_s = use_of(os.getpid()).cpu_s
+    began_s = _ran_s(os.getpid())
     await worker.decode(items)
-    return 1000 * (use_of(os.getpid()).cpu_s - began_s)
+    return 1000 * (_ran_s(os.getpid()) - began_s)
+
+
+def _ran_s(pid: int) -> float:
+    """Returns the processor seconds of a process and its children. `psutil` counts in 10 ms, too
+    coarse for a decode; this counts in nanoseconds (Linux: Documentation/scheduler/sched-stats)."""
+    root = psutil.Process(pid)
+    folders = [Path(f"/proc/{one.pid}/task") for one in (root, *root.children(recursive=True))]
+    files = [file for folder in folders for file in folder.glob("*/schedstat")]
+    return sum(int(file.read_text(encoding="ascii").split()[0]) for file in files) / 1e9
 
 
 @dataclass(slots=True)
@@ -197,11 +213,12 @@ def _own_s(pid: int) -> float:
 
 
 async def _measure_turns(
-    server: OwnServer, clips: Sequence[BenchUtterance], turns: int
+    server: OwnServer, clips: Sequence[BenchUtterance], turns: int, calls: int = 1
 ) -> tuple[list[VoiceTurn], ProcessorUse, float]:
-    """Returns the turns, the processor times with the warm-up, and the recognisers' time."""
+    """Returns the turns of `calls` at once, `turns` of each, the processor times with the warm-up,
+    and the recognisers' time."""
     asr_s, meter = await _asr_s(server.address), _Meter.start(server.pid)
-    plan = VoicePlan(server.address, "ws", REQUEST, turns, timeout_s=TIMEOUT_S)
+    plan = VoicePlan(server.address, "ws", REQUEST, turns, clients=calls, timeout_s=TIMEOUT_S)
     found = await measure.run(plan, clips, lambda _: None)
     used = meter.stop()
     return found, used, await _asr_s(server.address) - asr_s
