@@ -5,6 +5,7 @@ the sound before them is played, and returns all of them at once after `clear`.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -37,7 +38,7 @@ CALL_UUID = UUID("40325ec2-5efd-4bd3-805f-53576e581d13")
 READ_BYTES = 4096
 
 
-class TelephonePeer:
+class TelephonePeer(ABC):
     """One call, by any protocol. `send_audio` and `read` must run while it lasts."""
 
     def __init__(self, on_sound: OnSound) -> None:
@@ -57,14 +58,17 @@ class TelephonePeer:
                 tick += 1
                 await asyncio.sleep(origin + tick * PTIME_MS / 1000 - self._clock())
 
+    @abstractmethod
     async def send_frame(self, frame: AudioFrame) -> None:
-        raise NotImplementedError
+        """Sends 20 ms of sound, 8 kHz."""
 
+    @abstractmethod
     async def read(self) -> None:
-        raise NotImplementedError
+        """Reads messages until the server has closed the connection."""
 
+    @abstractmethod
     async def hang_up(self) -> None:
-        raise NotImplementedError
+        """Ends the call."""
 
     def _receive(self, pcm: Any) -> None:
         self._on_sound(AudioFrame(pcm, g711.RATE_HZ, self._received_samples), self._clock())
@@ -107,7 +111,7 @@ class AudioSocketPeer(TelephonePeer):
 
 @dataclass(frozen=True, slots=True)
 class TwilioAccount:
-    """What Twilio knows of an account and its number."""
+    """An account at Twilio with its number."""
 
     auth_token: str
     url: str

@@ -1,4 +1,5 @@
-"""What the delay of autoscaling does: turns as a fluid, second by second. Pure."""
+"""Effect of the delay with which autoscaling adds machines: turns as a fluid, second by second.
+Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

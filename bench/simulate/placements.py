@@ -104,7 +104,7 @@ wake word, order, answer, and the wait for another order."""
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a cell carries."""
+    """The most turns that a cell can answer in time."""
 
     placement: Placement
     costs: TurnCosts
@@ -118,7 +118,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a whole demand needs."""
+    """Machines and money that a whole demand needs."""
 
     cells: int
     gateway_cores: int

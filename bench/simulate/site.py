@@ -34,7 +34,7 @@ class SitePlan:
 
 
 class Site:
-    """What answers the turns. Made by `open_site`."""
+    """The simulated gateways and models that answer the turns. Made by `open_site`."""
 
     def __init__(self, plan: SitePlan, costs: TurnCosts, calls: int, random: Random) -> None:
         """Creates an idle site. `calls`: open calls, spread over the gateways."""

@@ -14,10 +14,10 @@ from aioesphomeapi.model import DeviceInfo
 
 from core.errors import Conflict
 from devices.directory import Device, DeviceClaims, DeviceDirectory
-from devices.esphome.adopted import AdoptedSatellites
 from devices.esphome.discovery import FoundSatellite
 from devices.esphome.errors import UNREACHABLE, failure_of
 from devices.esphome.link import claims_of, connected
+from devices.esphome.satellite_store import AdoptedSatellites
 from devices.esphome.settings import EspHomeAddress
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What an adoption needs. One at a time, because some devices serve the newest connection."""
+    """Adopts satellites, one at a time, because some devices serve only the newest connection."""
 
     adopted: AdoptedSatellites
     directory: DeviceDirectory

@@ -20,11 +20,11 @@ from core.ports import WorkGuard
 from core.tasks import Backoff, single_error
 from devices.announcements import wait_for_any
 from devices.directory import Device, DeviceDirectory
-from devices.esphome.adopted import AdoptedSatellites
 from devices.esphome.connection import EspHomeConnection, EspHomeServices, SatelliteAbilities
 from devices.esphome.discovery import FoundSatellites
 from devices.esphome.errors import SETTLE_S, failure_of
 from devices.esphome.link import CONNECT_LIMIT_S, claims_of, connected
+from devices.esphome.satellite_store import AdoptedSatellites
 from devices.esphome.settings import EspHomeAddress, EspHomeSettings
 from pipeline.shared.settings import SessionSettings
 

@@ -1,4 +1,4 @@
-"""Changes of a satellite's timers, as its display is told them. Pure."""
+"""Changes of timers that a satellite's display shows. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,17 +11,20 @@ TimerChangeKind = Literal["started", "updated", "cancelled", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class TimerChange:
-    """One change, with the timer as it is now; as it was, if it is gone."""
+    """One change of a timer."""
 
     kind: TimerChangeKind
     timer: TimerState
+    "Its present state; the last one for a timer that is gone."
 
 
 def timer_changes(
     shown: Mapping[str, TimerState], present: Iterable[TimerState]
 ) -> list[TimerChange]:
-    """Returns what a display that shows `shown` (by id) has to be told. A timer counts down on the
-    display itself, so time that went by is no change."""
+    """Returns the changes for a display that shows the timers `shown` (id -> timer).
+
+    The display counts down by itself, so time that has passed is no change.
+    """
     now = {timer.id: timer for timer in present}
     changes: list[TimerChange] = []
     for timer in now.values():

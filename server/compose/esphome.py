@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from core.errors import ConfigError
 from core.http.routes import Route
-from devices.esphome.adopted import AdoptedSatellites
 from devices.esphome.adoption_api import AdoptionServices
 from devices.esphome.discovery import SERVICE, FoundSatellites
 from devices.esphome.routes import routes
+from devices.esphome.satellite_store import AdoptedSatellites
 from devices.esphome.sounds import Sounds
 from pipeline.services import SessionServices
 from pipeline.session.sessions import Sessions
@@ -37,7 +37,7 @@ class EspHomeDoors:
     routes: tuple[Route, ...]
     "Routes of the sounds, on a listener of their own."
     adoption: AdoptionServices | None
-    "What the page adopts satellites with; None: the server does not look for them."
+    "Services by which the page adopts satellites; None: the server does not look for them."
 
     @asynccontextmanager
     async def run(self, sockets: Sequence[socket.socket]) -> AsyncIterator[None]:

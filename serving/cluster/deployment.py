@@ -4,7 +4,7 @@ replicas. The only file that imports Ray."""
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -98,22 +98,6 @@ class ReplicaHandle:
         replica. `session`: id of the sequence whose state a replica keeps. Raises ReplicaLost."""
         handle = self._handle.options(session_id=session) if session else self._handle
         return await self._result(handle.compute.remote(request, limit_s))
-
-    async def stream(self, request: bytes, limit_s: float) -> AsyncGenerator[bytes, None]:
-        """Makes a call with a stream of replies, see `EngineReplica.stream`. Closing the generator
-        frees the replica. Raises ReplicaLost."""
-        replies = self._handle.options(stream=True).stream.remote(request, limit_s)
-        is_over = False
-        try:
-            async for reply in replies:
-                yield reply
-            is_over = True
-        except self._lost as error:
-            is_over = True
-            raise ReplicaLost(str(error).partition("\n")[0]) from error
-        finally:
-            if not is_over:
-                replies.cancel()  # dropping it would leave the replica at work
 
     async def _result(self, response: Any) -> bytes:
         is_over = False

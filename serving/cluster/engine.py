@@ -6,8 +6,7 @@ utterance, so nothing of it is lost.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from msgspec import Raw
@@ -130,14 +129,6 @@ class ReplicatedEngine(Generic[InfoT]):
         finally:
             self._handle = self._notifications = None
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Keeps the engine deployed while the context is open. `ready` reports a failure."""
-        async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(self._run_quietly(), name=self._plan.name)
-            yield
-            task.cancel()
-
     async def call(
         self,
         method: str,
@@ -171,36 +162,6 @@ class ReplicatedEngine(Generic[InfoT]):
             return self._decoded(reply.payload, result)
         raise self._failure(reply)
 
-    async def stream(
-        self, method: str, arguments: object, part: type[ResultT]
-    ) -> AsyncGenerator[ResultT, None]:
-        """Yields the parts of a call's result as they come. Closing the generator frees the
-        replica. A call whose replica is lost before the first part is sent to another one. `part`:
-        type of the parts. Raises like `call`."""
-        await self.ready()
-        request, has_part = self._frame(method, arguments), False
-        for attempt in range(TRIES):
-            limit_s = self._profile.first_chunk_timeout_s
-            try:
-                async with aclosing(self._open_handle().stream(request, limit_s)) as replies:
-                    while True:
-                        async with asyncio.timeout(START_S + limit_s):
-                            reply = self._reply(await anext(replies))
-                        if isinstance(reply, DoneReply):
-                            return
-                        if not isinstance(reply, ChunkReply):
-                            raise self._failure(reply)
-                        limit_s = self._profile.chunk_timeout_s
-                        has_part = True
-                        yield self._decoded(reply.payload, part)
-            except TimeoutError:
-                raise self._timeout(limit_s) from None
-            except (ReplicaLost, StopAsyncIteration) as error:
-                self._note_loss(error, attempt)
-                if has_part:
-                    break
-        raise self._lost_error()
-
     def notify(self, method: str, payload: object, session: str = "") -> None:
         """Makes a call whose result is not needed. An engine that is not deployed does not get it,
         nor one that has too many such calls in flight."""
@@ -226,13 +187,6 @@ class ReplicatedEngine(Generic[InfoT]):
         if not isinstance(reply, ReadyReply):
             raise self._failure(reply)
         return self._decoded(reply.info, self._info_type)
-
-    async def _run_quietly(self) -> None:
-        """Runs without raising the error of the deployment, which `ready` reports."""
-        try:
-            await self.run()
-        except (EngineError, ConfigError) as error:
-            logger.error("! %s: %s", self._plan.name, error)
 
     def _ready_future(self) -> asyncio.Future[InfoT]:
         if self._ready is None:

@@ -61,7 +61,7 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
-    """What Ray Serve has to know to run one model."""
+    """Settings with which Ray Serve runs one model."""
 
     name: str
     "Name of the application on the cluster, such as `earshot-asr-small`."

@@ -55,7 +55,7 @@ class SubmitArguments(Struct, frozen=True):
 
 
 class PoolState(Struct, frozen=True):
-    """What a gateway knows at all times about a pool."""
+    """State of a pool, which the host sends to each gateway when it has changed."""
 
     is_ready: bool
     "True if a worker is running now."

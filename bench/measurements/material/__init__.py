@@ -1,1 +1,1 @@
-"""What measurements share: sound, models and results that they make or keep."""
+"""Sound, models and results that several measurements make or keep."""

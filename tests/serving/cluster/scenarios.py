@@ -1,4 +1,4 @@
-"""What every pool of recognisers must do, wherever its workers run."""
+"""Scenarios that every pool of recognisers must pass, wherever its workers run."""
 
 import asyncio
 

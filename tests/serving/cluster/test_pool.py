@@ -110,8 +110,9 @@ def test_an_engine_that_does_not_load_is_missing() -> None:
             name="wrong",
             is_sticky=False,
         )
-        async with engine.running():
-            with pytest.raises(EngineMissing, match="does not load"):
-                await engine.ready()
+        with pytest.raises(EngineMissing, match="does not load"):
+            await engine.run()
+        with pytest.raises(EngineMissing, match="does not load"):
+            await engine.ready()
 
     asyncio.run(main())

@@ -61,7 +61,7 @@ class InputItem(Struct, frozen=True, kw_only=True):
     ] = "message"
     "`reasoning` is accepted and left out: the models here never get earlier reasoning."
     id: str | None = None
-    "What an `item_reference` means: the item's id in an earlier response."
+    "Id of the item in an earlier response to which an `item_reference` points."
     role: Literal["user", "assistant", "system", "developer"] | None = None
     content: str | list[InputPart] | None = None
     call_id: str | None = None
