@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from core.speakers import HeardVoice, SpeakerMatch
+from core.conversation.speakers import HeardVoice, SpeakerMatch
 
 
 class Clock(Protocol):

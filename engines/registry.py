@@ -14,7 +14,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
-from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
+from core.packages.plugins import BUILT_IN, Plugin, find_plugins, missing_members
 from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine, WorkerProfile
 from engines.base.codec import CodecModel
 from engines.base.speaker import SpeakerModel

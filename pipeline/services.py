@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from core.conversation.events import SessionEvent
 from core.errors import NotFound, RequestError
-from core.events import SessionEvent
 from core.ports import Clock, DeviceLocation, Metrics, TraceSink
 from engines.base import (
     AsrOptions,
@@ -35,8 +35,8 @@ from pipeline.transcription.recogniser import (
     ignore_waste,
 )
 from serving.asr.scheduling import DecodePriority
-from serving.llm_slots import DraftBudget
 from serving.placement.choose import unknown_model_message
+from serving.scheduling.llm_slots import DraftBudget
 from serving.speaker.recognition import SpeakerRecognition
 
 _OPTION_PARAMS = {

@@ -17,10 +17,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from core.acceptor import AddressLimit, exempt_addresses
 from core.errors import ConfigError
 from core.http.routes import Route
-from core.ip_addresses import IpNetwork
+from core.net.acceptor import AddressLimit, exempt_addresses
+from core.net.ip_addresses import IpNetwork
 from server.compose.assemble import ServerAssembly, assemble
 from server.compose.doors import KserveDoors
 from server.compose.plugins import plugin_routes

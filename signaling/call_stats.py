@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from core.connection_stats import ConnectionStats
+from core.net.connection_stats import ConnectionStats
 from core.ports import Metrics
 from media.webrtc.stats import ConnectionStatsMeter
 

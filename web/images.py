@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from aiohttp import web as aioweb
 
+from core.access.limits import CapacityLimit
 from core.errors import PayloadTooLarge, RequestError
 from core.http.fetch_policy import HostAllowlist, UrlNotAllowed, parse_fetch_target
-from core.limits import CapacityLimit
 from engines.base.text import MAX_IMAGE_BYTES
 
 MAX_IMAGES = 64

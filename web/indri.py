@@ -11,10 +11,10 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import Struct
 
+from core.conversation.ids import new_id
 from core.errors import NotFound
 from core.http.client_connection import while_connected
 from core.http.routes import JSON
-from core.ids import new_id
 from pipeline.shared.settings import DEFAULT
 from pipeline.speech.file import SpeechFile, SpeechFiles
 from pipeline.speech.voices import VoiceRating, list_voices

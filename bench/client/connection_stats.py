@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.connection_stats import AudioFlowStats, ConnectionStats
+from core.net.connection_stats import AudioFlowStats, ConnectionStats
 
 QUALITY_EVENT = "earshot.connection"
 "Type of the event in which an Earshot server reports on the connection."

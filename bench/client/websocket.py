@@ -31,7 +31,7 @@ from bench.client.realtime import (
     wait_for_session,
 )
 from core.audio import PTIME_MS, AudioFrame
-from core.connection_stats import ConnectionStats
+from core.net.connection_stats import ConnectionStats
 from core.queues import Outbox
 from media.pcm import from_bytes, to_bytes
 

@@ -33,8 +33,8 @@ from bench.measurements.material.noisy_clips import noise_adder
 from bench.measurements.speakers import find_recordings
 from bench.tools.stats import machine, markdown
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
+from core.conversation.speakers import VoiceVector
 from core.errors import EarshotError
-from core.speakers import VoiceVector
 from engines.base import VadEngine
 from engines.base.speaker import SpeakerItem, SpeakerModel
 from engines.registry import load

@@ -23,9 +23,9 @@ from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopCloc
 from bench.tools.clips import LEAD_MS, synthesise
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, silence
-from core.events import PlayoutCleared, SessionEvent, TranscriptionCompleted
+from core.conversation.events import PlayoutCleared, SessionEvent, TranscriptionCompleted
+from core.conversation.usage import TokenUsage
 from core.ports import ToolSpec
-from core.usage import TokenUsage
 from engines.base import (
     AS_CONFIGURED,
     AsrItem,

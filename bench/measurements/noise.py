@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
-from core.items import MessageItem
+from core.conversation.items import MessageItem
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
 from media.files.decode import decode_file
 from media.pcm import Framer

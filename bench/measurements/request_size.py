@@ -17,9 +17,9 @@ from typing import Any
 from aiohttp import web
 
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
+from core.conversation.usage import TokenUsage
 from core.errors import EngineError
 from core.ports import UNKNOWN_LOCATION, ToolContext, ToolSpec
-from core.usage import TokenUsage
 from engines.base import Llm, Message, ToolFilterLlm
 from engines.llm import hybrid, openai
 from engines.llm.chat_messages import chat_tools

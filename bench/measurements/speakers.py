@@ -29,14 +29,14 @@ from bench.measurements.material.changed_voices import make_far, unchanged
 from bench.measurements.material.noisy_clips import noise_adder
 from bench.tools.stats import machine, markdown, median_and_range
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
-from core.errors import EarshotError
-from core.speakers import (
+from core.conversation.speakers import (
     SpeakerProfile,
     VoiceVector,
     confirmed_speaker,
     mean_vector,
     nearest_speaker,
 )
+from core.errors import EarshotError
 from engines.base.speaker import SpeakerItem, SpeakerModel
 from engines.registry import load
 from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings

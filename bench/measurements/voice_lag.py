@@ -22,8 +22,8 @@ from bench.tools.stats import machine, markdown, percentile
 from core.errors import ConfigError
 from engines.base import Tts, TtsInfo
 from engines.registry import load, worker_profile
-from serving.process_tts import ProcessTts
 from serving.workers.engine_process import engine_process
+from serving.workers.process_tts import ProcessTts
 
 SENTENCES = (
     "The light in the kitchen is on, and the door to the garden is still open.",

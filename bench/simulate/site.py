@@ -10,7 +10,7 @@ from bench.server.stub_engines.scheduled_asr import AsrScheduler, run_scheduler
 from bench.simulate.costs import TurnCosts
 from bench.simulate.recogniser import SimulatedRecogniser
 from bench.simulate.servers import LanePool, SharedProcessor
-from serving.llm_slots import LlmSlots
+from serving.scheduling.llm_slots import LlmSlots
 
 
 @dataclass(frozen=True, slots=True)

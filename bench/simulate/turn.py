@@ -13,7 +13,7 @@ from core.errors import EarshotError, EngineError, OverloadedError
 from engines.base import AsrItem
 from pipeline.transcription.partials import PartialPacing
 from serving.asr.scheduling import DecodePriority
-from serving.llm_slots import LlmSlots, SlotHolder
+from serving.scheduling.llm_slots import LlmSlots, SlotHolder
 
 LONGEST_S = 25.0
 "Longest utterance."

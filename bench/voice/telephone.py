@@ -20,7 +20,7 @@ from bench.client.telephone import (
     call_by_twilio,
 )
 from core.audio import Pcm
-from core.ids import new_id
+from core.conversation.ids import new_id
 from media.codecs import g711
 from media.resample import Resampler
 

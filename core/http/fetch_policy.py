@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 
 MAX_URL_CHARS = 1024
 "Longest URL. A message to a device, which contains it, has 4000 bytes."

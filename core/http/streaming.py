@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
+from core.access.limits import CapacityLimit
 from core.errors import RequestError
 from core.http.client_connection import ClientDisconnected
-from core.limits import CapacityLimit
 
 # Sends bytes to a client that may read them slowly, or not at all.
 

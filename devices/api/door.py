@@ -13,7 +13,6 @@ from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from core.tasks import run_in_thread
-from devices.announcements import Announcements, wait_for_any
 from devices.api.event_log import DeviceEventLog, DeviceLogEntry
 from devices.api.profile_check import check_profile
 from devices.api.views import (
@@ -31,9 +30,10 @@ from devices.api.views import (
     PairRequest,
     view_of,
 )
-from devices.directory import Device, DeviceKind, DeviceProfile
-from devices.ota import FirmwareFolder, image_for
-from devices.presence import ConnectedDevice, DeviceNotification, Presence
+from devices.fleet.directory import Device, DeviceKind, DeviceProfile
+from devices.fleet.ota import FirmwareFolder, image_for
+from devices.fleet.presence import ConnectedDevice, DeviceNotification, Presence
+from devices.notices.announcements import Announcements, wait_for_any
 from devices.registry.registry import DeviceRegistry
 from devices.registry.sanitize import MAX_NAME_CHARS, sanitize_line
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from core.ports import Clock
-from devices.presence import DeviceEventKind
+from devices.fleet.presence import DeviceEventKind
 
 MAX_PER_DEVICE = 100
 

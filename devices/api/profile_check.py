@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from core.errors import NotFound, RequestError
-from devices.directory import ProfileT
+from devices.fleet.directory import ProfileT
 
 _FIELDS = {
     "audio.output.voice": "profile.voice",

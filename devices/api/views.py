@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from devices.directory import (
+from devices.fleet.directory import (
     ApprovalState,
     Device,
     DeviceKind,
@@ -18,7 +18,7 @@ from devices.directory import (
     SessionBargeIn,
     SessionEcho,
 )
-from devices.presence import ConnectedDevice, DeviceActivity
+from devices.fleet.presence import ConnectedDevice, DeviceActivity
 from devices.registry.sanitize import MAX_NAME_CHARS
 
 MAX_NOTICE_CHARS = 1000

@@ -25,11 +25,11 @@ from aioesphomeapi.model import (
 from core.errors import EarshotError, expected_failure, first_error
 from core.ports import Clock, DeviceLocation, Metrics
 from core.tasks import single_error
-from devices.directory import Device
 from devices.esphome.conversation_run import ConversationRun, RunEnd
 from devices.esphome.sounds import PATH, Sound, Sounds, chime, choose_format
 from devices.esphome.timer_changes import TimerChangeKind, timer_changes
-from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.fleet.directory import Device
+from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
 from firmware_protocol.esphome.voice_run import MAX_TEXT_CHARS, RunEvent, VoiceRun
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings

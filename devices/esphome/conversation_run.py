@@ -10,8 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
-from core.errors import Conflict, RequestError
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     InputCommitted,
     OutputAudioDelta,
@@ -23,9 +22,10 @@ from core.events import (
     TranscriptionFailed,
     TurnTimeline,
 )
+from core.errors import Conflict, RequestError
 from core.ports import Clock
 from devices.esphome.sounds import Sound, SoundFormat, SoundWriter
-from devices.presence import DeviceActivity
+from devices.fleet.presence import DeviceActivity
 from firmware_protocol.esphome.voice_run import NO_TEXT, RunEvent, VoiceRun
 from media.pcm import Framer
 from media.resample import Resampler

@@ -18,14 +18,14 @@ from aioesphomeapi.model import DeviceInfo
 from core.errors import StorageError
 from core.ports import WorkGuard
 from core.tasks import Backoff, single_error
-from devices.announcements import wait_for_any
-from devices.directory import Device, DeviceDirectory
+from devices.esphome.adoption.discovery import FoundSatellites
+from devices.esphome.adoption.satellite_store import AdoptedSatellites
 from devices.esphome.connection import EspHomeConnection, EspHomeServices, SatelliteAbilities
-from devices.esphome.discovery import FoundSatellites
 from devices.esphome.errors import SETTLE_S, failure_of
 from devices.esphome.link import CONNECT_LIMIT_S, claims_of, connected
-from devices.esphome.satellite_store import AdoptedSatellites
 from devices.esphome.settings import EspHomeAddress, EspHomeSettings
+from devices.fleet.directory import Device, DeviceDirectory
+from devices.notices.announcements import wait_for_any
 from pipeline.shared.settings import SessionSettings
 
 logger = logging.getLogger(__name__)

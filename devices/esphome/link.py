@@ -8,8 +8,8 @@ from aioesphomeapi.client import APIClient
 from aioesphomeapi.core import APIConnectionError
 from aioesphomeapi.model import DeviceInfo
 
-from devices.directory import DeviceClaims
 from devices.esphome.settings import EspHomeAddress
+from devices.fleet.directory import DeviceClaims
 
 KEEPALIVE_S = 10.0
 "Interval of pings. A device that does not answer is given up after 4.5 of them."

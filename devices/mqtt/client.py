@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
+from core.access.limits import CapacityLimit, RequestRate
 from core.errors import (
     Conflict,
     EarshotError,
@@ -19,12 +20,11 @@ from core.errors import (
     StorageError,
     first_error,
 )
-from core.limits import CapacityLimit, RequestRate
 from core.ports import Clock, Metrics
 from core.tasks import Backoff
-from devices.announcements import Announcements, wait_for_any
 from devices.api.door import KINDS_WITHOUT_SPEECH
-from devices.directory import Device
+from devices.fleet.directory import Device
+from devices.fleet.presence import AdjustableDevice, DeviceNotification, Presence, StoppableDevice
 from devices.mqtt.commands import (
     MAX_COMMANDS_PER_MINUTE,
     MAX_RUNNING,
@@ -48,7 +48,7 @@ from devices.mqtt.state import (
     words_message,
 )
 from devices.mqtt.topics import Topics
-from devices.presence import AdjustableDevice, DeviceNotification, Presence, StoppableDevice
+from devices.notices.announcements import Announcements, wait_for_any
 from devices.registry.registry import DeviceRegistry, is_in
 from devices.registry.speakers import EnrolledSpeakers
 from pipeline.session.sessions import Sessions

@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 from core.errors import PayloadTooLarge, RequestError
 from core.http.json_body import decode_json_body
 from devices.api.views import MAX_NOTICE_CHARS, MAX_URL_CHARS
+from devices.fleet.presence import DeviceNotification
 from devices.mqtt.topics import CommandTopic
-from devices.presence import DeviceNotification
 
 MAX_PAYLOAD_BYTES = 8192
 "Limit of a command's payload: the longest announcement, in letters of four bytes, with its URL."

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from devices.api.door import KINDS_WITHOUT_SPEECH
-from devices.directory import Device, DeviceKind
+from devices.fleet.directory import Device, DeviceKind
+from devices.fleet.presence import DeviceActivity
 from devices.mqtt.topics import Topics
-from devices.presence import DeviceActivity
 
 MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 

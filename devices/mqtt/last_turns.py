@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from core.events import (
+from core.conversation.events import (
     ItemDone,
     OutputItemDone,
     SessionEvent,
@@ -14,7 +14,7 @@ from core.events import (
     TranscriptionCompleted,
     TurnTimeline,
 )
-from core.items import MessageItem
+from core.conversation.items import MessageItem
 from core.ports import Clock, DeviceLocation
 
 

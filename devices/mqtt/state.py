@@ -6,10 +6,10 @@ from datetime import datetime
 
 import msgspec
 
-from devices.directory import Device
+from devices.fleet.directory import Device
+from devices.fleet.presence import DeviceActivity
 from devices.mqtt.discovery import device_config, person_config, server_config
 from devices.mqtt.topics import Topics
-from devices.presence import DeviceActivity
 
 ONLINE, OFFLINE = b"online", b"offline"
 "Payloads of the availability. Home Assistant expects them."

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from devices.directory import Device
+from devices.fleet.directory import Device
 from devices.registry import queries, tokens
 from devices.registry.tables import DeviceRow
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
+from core.access.named_key import CALLER_KEY
+from core.conversation.items import utf8_bytes
 from core.errors import Conflict, Forbidden, NotFound, StorageError
-from core.items import utf8_bytes
-from core.named_key import CALLER_KEY
 from core.ports import Clock
 from devices.registry.database import Database
 from devices.registry.tables import (

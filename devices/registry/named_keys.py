@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
+from core.access.limits import RequestRate
+from core.access.named_key import SCOPES, KeyScope, NamedKey
+from core.conversation.ids import new_id
 from core.errors import Conflict, NotFound, OverloadedError, RequestError, StorageError
-from core.ids import new_id
-from core.limits import RequestRate
-from core.named_key import SCOPES, KeyScope, NamedKey
 from core.ports import Clock
-from devices.directory import EMPTY_PROFILE, SessionProfile
+from devices.fleet.directory import EMPTY_PROFILE, SessionProfile
 from devices.registry.database import Database
 from devices.registry.kept_conversations import delete_of_key
 from devices.registry.notifications import DeviceChangeChannel

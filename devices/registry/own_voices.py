@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from sqlalchemy import Connection, delete, func, insert, select
 
+from core.access.named_key import NamedKey
+from core.conversation.ids import new_id
 from core.errors import Conflict, NotFound, StorageError
-from core.ids import new_id
-from core.named_key import NamedKey
 from core.ports import Clock
 from devices.registry.database import Database
 from devices.registry.kept_conversations import check_key

@@ -15,9 +15,9 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from core.conversation.ids import new_id
 from core.errors import NotFound
-from core.ids import new_id
-from devices.directory import (
+from devices.fleet.directory import (
     AnswerProfile,
     ApprovalState,
     Device,
@@ -26,7 +26,7 @@ from devices.directory import (
     DeviceProfile,
     ProfileT,
 )
-from devices.pairing import SHOWS_CODE
+from devices.fleet.pairing import SHOWS_CODE
 from devices.registry.sanitize import name_of
 from devices.registry.tables import DeviceRow, devices
 

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, delete
 
 from core.errors import NotFound
 from core.ports import Clock
-from devices.directory import Device, DeviceClaims, DeviceProfile
-from devices.pairing import (
+from devices.fleet.directory import Device, DeviceClaims, DeviceProfile
+from devices.fleet.pairing import (
     CODE_LIFE_S,
     SHOWS_CODE,
     PairingAttempts,

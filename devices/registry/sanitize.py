@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from core.errors import RequestError
-from devices.directory import DeviceClaims
+from devices.fleet.directory import DeviceClaims
 
 MAX_NAME_CHARS = 64
 "Limit of a name, area, board or firmware: one line on the page."

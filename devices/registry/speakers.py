@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
+from core.access.named_key import CALLER_KEY, NamedKey
+from core.conversation.ids import new_id
+from core.conversation.speakers import HeardVoice, SpeakerProfile, VoiceVector, mean_vector
 from core.errors import Conflict, NotFound, RequestError, StorageError
-from core.ids import new_id
-from core.named_key import CALLER_KEY, NamedKey
 from core.ports import Clock
-from core.speakers import HeardVoice, SpeakerProfile, VoiceVector, mean_vector
-from devices.directory import PersonProfile
+from devices.fleet.directory import PersonProfile
 from devices.registry.database import Database
 from devices.registry.kept_conversations import check_key
 from devices.registry.queries import known_profile

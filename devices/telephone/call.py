@@ -13,9 +13,9 @@ from enum import Enum
 from typing import Protocol
 
 from core.audio import PTIME_MS, Pcm
+from core.conversation.ids import new_id
+from core.conversation.items import MessageItem, TextPart
 from core.errors import Conflict, RemoteProtocolError
-from core.ids import new_id
-from core.items import MessageItem, TextPart
 from core.ports import Clock
 from devices.telephone.audio import LINE_RATE_HZ, SILENCE, LineInput, LineOutput
 from devices.telephone.digits import DigitCollector

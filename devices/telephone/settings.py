@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 from pipeline.shared.settings import InitialSettings, SessionSettings
 
 

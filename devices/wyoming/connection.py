@@ -11,7 +11,7 @@ from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop
 from wyoming.info import Info
 from wyoming.ping import Pong
 
-from devices.presence import DeviceActivity
+from devices.fleet.presence import DeviceActivity
 from devices.wyoming.asr import AudioChunkQueue, serve_transcribe
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.info import info_of

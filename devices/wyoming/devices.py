@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
 from devices.wyoming.connection import WyomingConnection
 
 

@@ -7,12 +7,12 @@ import socket
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from core.acceptor import NO_LIMIT, AddressLimit, serve_streams
 from core.errors import EarshotError, Forbidden, OverloadedError, first_error
-from core.ip_addresses import IpAddress, is_among, peer_address
+from core.net.acceptor import NO_LIMIT, AddressLimit, serve_streams
+from core.net.ip_addresses import IpAddress, is_among, peer_address
 from core.ports import Metrics, WorkGuard
-from devices.directory import Device, DeviceClaims, DeviceDirectory
-from devices.presence import Presence
+from devices.fleet.directory import Device, DeviceClaims, DeviceDirectory
+from devices.fleet.presence import Presence
 from devices.wyoming.connection import WyomingConnection, WyomingServices
 from devices.wyoming.devices import WyomingDevices
 from devices.wyoming.framing import MAX_HEADER_BYTES, WyomingStream

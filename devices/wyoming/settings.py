@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

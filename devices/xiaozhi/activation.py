@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
+from core.conversation.ids import new_id
 from core.errors import OverloadedError
-from core.ids import new_id
-from devices.directory import Device, DeviceDirectory
+from devices.fleet.directory import Device, DeviceDirectory
 from firmware_protocol.xiaozhi.errors import BadMessage
 from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_message
 from firmware_protocol.xiaozhi.messages import AlertMessage, AudioParams, DeviceHello, ServerHello

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
+from core.conversation.events import SpeakerRecognised, TurnTimeline
+from core.conversation.speakers import SpeakerMatch
 from core.errors import RemoteProtocolError
-from core.events import SpeakerRecognised, TurnTimeline
 from core.ports import Clock, Metrics
-from core.speakers import SpeakerMatch
-from devices.directory import Device
-from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.fleet.directory import Device
+from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
 from devices.xiaozhi.audio import DeviceAudioInput, DeviceAudioOutput
 from devices.xiaozhi.device_tools import ConnectionTools
 from devices.xiaozhi.session_bridge import SessionBridge, error_in

@@ -14,11 +14,11 @@ from multidict import CIMultiDict
 
 from core.errors import Forbidden, NotFound, RequestError, Unauthorized
 from core.http.routes import JSON, is_forwarded
-from core.ip_addresses import is_among, peer_address
+from core.net.ip_addresses import is_among, peer_address
 from core.ports import Clock, DeviceLocation, Metrics
-from devices.directory import Device, DeviceDirectory
-from devices.ota import FirmwareFolder
-from devices.presence import Presence
+from devices.fleet.directory import Device, DeviceDirectory
+from devices.fleet.ota import FirmwareFolder
+from devices.fleet.presence import Presence
 from devices.xiaozhi.activation import PendingActivations
 from devices.xiaozhi.connection import XiaozhiConnection, XiaozhiContext
 from devices.xiaozhi.device_tools import DeviceToolProvider

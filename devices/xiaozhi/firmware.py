@@ -7,7 +7,7 @@ from urllib.parse import quote
 from aiohttp import web as aioweb
 
 from core.tasks import run_in_thread
-from devices.ota import FirmwareFolder, image_for
+from devices.fleet.ota import FirmwareFolder, image_for
 from devices.xiaozhi.ota_check import FirmwareOffer, is_newer
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import RequestError
-from devices.directory import Device, DeviceClaims
-from devices.ota import is_release, version_key
+from devices.fleet.directory import Device, DeviceClaims
+from devices.fleet.ota import is_release, version_key
 
 MAX_BODY_BYTES = 32 * 1024
 "A board with every field and a long partition table sends 3 kB."

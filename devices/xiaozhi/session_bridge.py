@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
-from core.errors import Conflict, RequestError
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     HypothesisChanged,
     InputCommitted,
@@ -24,8 +23,9 @@ from core.events import (
     TranscriptionFailed,
     TurnTimeline,
 )
-from core.ids import new_id
-from core.items import MessageItem, TextPart
+from core.conversation.ids import new_id
+from core.conversation.items import MessageItem, TextPart
+from core.errors import Conflict, RequestError
 from core.ports import Clock
 from devices.xiaozhi.audio import DeviceAudioOutput
 from firmware_protocol.xiaozhi.messages import ListenMode, TurnLatencies

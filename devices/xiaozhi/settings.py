@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from pipeline.shared.settings import InitialSettings, SessionSettings
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from core.audio import Pcm
-from core.items import ImagePart
+from core.conversation.items import ImagePart
+from core.conversation.usage import RateLimits, TokenUsage
 from core.ports import ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base.decode_steps import DecodeSteps
 from engines.base.voice import Gender as Gender
 from engines.base.voice import Tts as Tts

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from core.errors import EngineError
 from engines.base.text import ClipItem, ClipResult
 from engines.embed.onnx import Settings
-from engines.runtime.checkpoint_graph import Checkpoint
 from engines.runtime.image_text.folder import ImageTextFolder, read_image_text_folder
 from engines.runtime.image_text.image import Pixels, UnusableImage, prepare_image
 from engines.runtime.image_text.towers import (
@@ -25,6 +24,7 @@ from engines.runtime.image_text.towers import (
     image_tower,
     text_tower,
 )
+from engines.runtime.model_files.checkpoint_graph import Checkpoint
 from engines.runtime.text_encoder.encoder import Floats, open_session
 
 __all__ = ["EXTRA", "REQUIRES", "OnnxClip", "Settings", "create"]

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import msgspec
 
-from core.items import ImagePart
+from core.conversation.items import ImagePart
 from core.ports import ToolSpec
 from engines.base import Message, ToolCall
 

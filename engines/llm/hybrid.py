@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import (
     ConfigError,
     ContextLengthExceeded,
@@ -20,7 +21,6 @@ from core.errors import (
     OverloadedError,
 )
 from core.ports import ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

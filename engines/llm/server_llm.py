@@ -17,9 +17,9 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import ConfigError, EngineCrashed, EngineUnreachable
 from core.ports import ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
 from engines.runtime.external_server.program import ServerProgram, http_health, reserve_port

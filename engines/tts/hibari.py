@@ -19,17 +19,17 @@ from msgspec import Meta, Struct
 from core.audio import AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.errors import ConfigError, EngineMissing, RequestError
 from engines.base import TtsInfo, WordMark, WorkerProfile
-from engines.runtime.onnx_file import operator_inputs, with_output
-from engines.tts.alignment import Phoneme, word_timings
-from engines.tts.cancellable_onnx import CancellableOnnxSession
-from engines.tts.synthesis_thread import (
+from engines.runtime.model_files.onnx_file import operator_inputs, with_output
+from engines.tts.shared.alignment import Phoneme, word_timings
+from engines.tts.shared.cancellable_onnx import CancellableOnnxSession
+from engines.tts.shared.synthesis_thread import (
     VOICE_NICE,
     ClauseReceiver,
     SpeechChunk,
     ThreadedSynthesis,
     WordTiming,
 )
-from engines.tts.text import UNSPEAKABLE, check_speed, choose_voice
+from engines.tts.shared.text import UNSPEAKABLE, check_speed, choose_voice
 
 REQUIRES = {"hibari": "hibari-tts"}
 

@@ -15,16 +15,16 @@ from msgspec import Meta, Struct
 from core.audio import AudioFrame
 from core.errors import EngineMissing
 from engines.base import Gender, TtsInfo, WordMark, WorkerProfile
-from engines.tts.alignment import Phoneme, word_timings
-from engines.tts.cancellable_onnx import CancellableOnnxSession
-from engines.tts.synthesis_thread import (
+from engines.tts.shared.alignment import Phoneme, word_timings
+from engines.tts.shared.cancellable_onnx import CancellableOnnxSession
+from engines.tts.shared.synthesis_thread import (
     VOICE_NICE,
     ClauseReceiver,
     SpeechChunk,
     ThreadedSynthesis,
     WordTiming,
 )
-from engines.tts.text import check_speed, choose_voice
+from engines.tts.shared.text import check_speed, choose_voice
 
 if TYPE_CHECKING:
     from kokoro_onnx import Kokoro

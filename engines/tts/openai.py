@@ -17,7 +17,7 @@ from core.audio import AudioFrame, Pcm
 from core.errors import RemoteProtocolError
 from engines.base import TtsInfo, WordMark
 from engines.runtime.openai_http.errors import OpenAiHttpError
-from engines.tts.text import check_speed, choose_voice, clauses_of
+from engines.tts.shared.text import check_speed, choose_voice, clauses_of
 
 if TYPE_CHECKING:
     import aiohttp

@@ -18,10 +18,15 @@ from msgspec import Meta, Struct
 from core.audio import AudioFrame
 from core.errors import ConfigError, EngineMissing
 from engines.base import TtsInfo, WordMark, WorkerProfile
-from engines.tts.alignment import Phoneme, word_timings
-from engines.tts.cancellable_onnx import CancellableOnnxSession
-from engines.tts.synthesis_thread import VOICE_NICE, ClauseReceiver, SpeechChunk, ThreadedSynthesis
-from engines.tts.text import check_speed, choose_voice
+from engines.tts.shared.alignment import Phoneme, word_timings
+from engines.tts.shared.cancellable_onnx import CancellableOnnxSession
+from engines.tts.shared.synthesis_thread import (
+    VOICE_NICE,
+    ClauseReceiver,
+    SpeechChunk,
+    ThreadedSynthesis,
+)
+from engines.tts.shared.text import check_speed, choose_voice
 
 if TYPE_CHECKING:
     from piper import PiperVoice, SynthesisConfig

@@ -22,14 +22,14 @@ from msgspec import Meta, Struct
 from core.audio import AudioFrame, Pcm
 from core.errors import EngineError, EngineMissing
 from engines.base import TtsInfo, WordMark, WorkerProfile
-from engines.runtime.huggingface import ENVIRONMENT
-from engines.tts.synthesis_thread import (
+from engines.runtime.model_files.huggingface import ENVIRONMENT
+from engines.tts.shared.synthesis_thread import (
     VOICE_NICE,
     ClauseReceiver,
     SpeechChunk,
     ThreadedSynthesis,
 )
-from engines.tts.text import check_speed, choose_voice, language_voices
+from engines.tts.shared.text import check_speed, choose_voice, language_voices
 
 NAME = "pocket"
 EXTRA = "pocket"

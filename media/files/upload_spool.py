@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
+from core.access.limits import CapacityLimit
 from core.errors import OverloadedError, PayloadTooLarge
-from core.limits import CapacityLimit
 from core.tasks import run_in_thread
 
 BLOCK_BYTES = 256 * 1024

@@ -11,7 +11,7 @@ from av import AudioFrame as AvFrame
 from core.audio import ASR_RATE_HZ, AudioFrame
 from media.webrtc.aiortc_internals.rtp import RtpSendPath, receive_rtp
 from media.webrtc.aiortc_internals.transport import lose_packets
-from media.webrtc.tracks import TrackSink, TrackSource
+from media.webrtc.rtp.tracks import TrackSink, TrackSource
 
 FrameSource = Callable[[], AudioFrame | None]
 "Returns the next frame to send; None for silence."

@@ -19,14 +19,14 @@ from aiortc.exceptions import InternalError, InvalidStateError, OperationError
 
 from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
-from media.webrtc.call_path import PathCallbacks, RtpPacketSender, has_fast_path, open_path
 from media.webrtc.data_channel import EventChannel
 from media.webrtc.dtls_failure import describe_failure
 from media.webrtc.ice.candidates import candidates_in, read_candidate
 from media.webrtc.peer_settings import CallbackGuard, CloseReason, PeerCallbacks, PeerSettings
+from media.webrtc.rtp.call_path import PathCallbacks, RtpPacketSender, has_fast_path, open_path
+from media.webrtc.rtp.tracks import TrackSink, TrackSource
 from media.webrtc.sdp import SDP_ERRORS, checked_sdp, max_message_bytes
 from media.webrtc.stats import ConnectionStatsMeter
-from media.webrtc.tracks import TrackSink, TrackSource
 
 if TYPE_CHECKING:
     from media.webrtc.ice.restart import IceRestart

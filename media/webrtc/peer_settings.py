@@ -10,7 +10,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame
 from media.codecs.opus import OPUS_RATE_HZ, OpusSettings
 from media.webrtc.data_channel import CHANNEL_LABEL, MAX_BUFFERED_BYTES
 from media.webrtc.ice.settings import IceSettings
-from media.webrtc.pacer import PacingTimer
+from media.webrtc.rtp.pacer import PacingTimer
 
 
 class CloseReason(StrEnum):

@@ -9,10 +9,10 @@ from aiortc import RTCPeerConnection
 from aiortc.stats import RTCInboundRtpStreamStats, RTCRemoteInboundRtpStreamStats
 
 from core.audio import PTIME_MS
-from core.connection_stats import AudioFlowStats, ConnectionStats
+from core.net.connection_stats import AudioFlowStats, ConnectionStats
 from media.codecs.opus import OPUS_RATE_HZ
-from media.webrtc.call_path import SelectedPair
-from media.webrtc.tracks import TrackSource
+from media.webrtc.rtp.call_path import SelectedPair
+from media.webrtc.rtp.tracks import TrackSource
 
 WINDOW = 5
 """Number of measurements over which loss and buffer are reported. Over only one, a single lost

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from core.ids import new_id
-from core.items import utf8_bytes
-from core.named_key import CALLER_KEY, NamedKey
+from core.access.named_key import CALLER_KEY, NamedKey
+from core.conversation.ids import new_id
+from core.conversation.items import utf8_bytes
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from pipeline.conversation.history import History
 from pipeline.shared.settings import ConversationProfile

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, assert_never
 
-from core.errors import RequestError
-from core.items import (
+from core.conversation.items import (
     AudioPart,
     ContentPart,
     FunctionCallItem,
@@ -21,9 +20,10 @@ from core.items import (
     TextPart,
     utf8_bytes,
 )
+from core.errors import RequestError
 from engines.base import Message, ToolCall
-from pipeline.tools.arguments import parse_arguments
-from pipeline.tools.results import NO_RESULT, refused_result
+from pipeline.tools.calls.arguments import parse_arguments
+from pipeline.tools.calls.results import NO_RESULT, refused_result
 
 MAX_IMAGE_BYTES = 8 * 1024 * 1024
 "Most bytes of the data URLs of all images; the oldest images are dropped first."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from core.events import TruncationPoint
+from core.conversation.events import TruncationPoint
 from engines.base import WordMark
 
 WORD_MS = 300

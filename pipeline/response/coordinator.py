@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from core.audio import Pcm
+from core.conversation.events import ItemTruncated, OutputAudioDelta
+from core.conversation.ids import new_id
+from core.conversation.items import McpApprovalResponseItem
 from core.errors import Conflict, EarshotError, RequestError
-from core.events import ItemTruncated, OutputAudioDelta
-from core.ids import new_id
-from core.items import McpApprovalResponseItem
 from engines.base import AsrResult
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import History

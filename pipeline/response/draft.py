@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
+from core.conversation.items import Item
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import EarshotError, EngineError, expected_failure
-from core.items import Item
 from core.ports import ToolContext
-from core.usage import RateLimits, TokenUsage
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
@@ -30,10 +30,10 @@ from pipeline.speech.synthesis import (
     speak_sentence,
 )
 from pipeline.speech.voices import choose_voice
+from pipeline.tools.calls.rounds import ToolAccess
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.mcp.call_steps import McpCallStep
-from pipeline.tools.rounds import ToolAccess
-from serving.llm_slots import SlotHolder
+from serving.scheduling.llm_slots import SlotHolder
 
 MAX_WAITING_TEXTS = 1024
 "Most text deltas of an unconfirmed draft: more than a model writes in any pause of a user."

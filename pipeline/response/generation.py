@@ -5,20 +5,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+from core.conversation.ids import new_id
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import ContextLengthExceeded, EngineError
-from core.ids import new_id
 from core.ports import Metrics, ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
 from pipeline.conversation.context_window import fit_messages, halve_messages, reserve_tokens
 from pipeline.conversation.history import is_after_silence
 from pipeline.response.plan import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
-from pipeline.tools.fillers import SilenceTimer
-from pipeline.tools.mcp.tool import ApprovalDecision
-from pipeline.tools.results import is_error, spoken_error
-from pipeline.tools.rounds import (
+from pipeline.tools.calls.arguments import MAX_DEPTH, is_too_deep
+from pipeline.tools.calls.results import is_error, spoken_error
+from pipeline.tools.calls.rounds import (
     McpCallRound,
     ToolAccess,
     ToolOffer,
@@ -28,6 +26,8 @@ from pipeline.tools.rounds import (
     run_calls,
     run_decided_calls,
 )
+from pipeline.tools.fillers import SilenceTimer
+from pipeline.tools.mcp.tool import ApprovalDecision
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ Equal plans make equal responses.
 
 from dataclasses import dataclass
 
+from core.conversation.events import DEFAULT_RESPONSE_PARAMETERS, Modality, ResponseParameters
+from core.conversation.items import Item
 from core.errors import EarshotError
-from core.events import DEFAULT_RESPONSE_PARAMETERS, Modality, ResponseParameters
-from core.items import Item
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
 from pipeline.shared.settings import AS_FITS, DEFAULT, ContextTruncation, ToolChoice

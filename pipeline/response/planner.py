@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
+from core.conversation.events import Modality, ResponseParameters
+from core.conversation.items import Item, ItemReference, MessageItem
+from core.conversation.speakers import HeardVoice
 from core.errors import EarshotError, EngineError, OverloadedError, RequestError
-from core.events import Modality, ResponseParameters
-from core.items import Item, ItemReference, MessageItem
 from core.ports import SpeakerConfirmation, ToolContext, ToolSpec
-from core.speakers import HeardVoice
 from engines.base import LlmOptions, Message, Tts
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import messages_of

@@ -11,8 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor
 
+from core.conversation.events import (
+    ItemTruncated,
+    PlayoutCleared,
+    PlayoutStarted,
+    PlayoutStopped,
+    SessionEvent,
+)
 from core.errors import RequestError
-from core.events import ItemTruncated, PlayoutCleared, PlayoutStarted, PlayoutStopped, SessionEvent
 from core.ports import Clock
 from core.tasks import Alarm
 from pipeline.conversation.history import History

@@ -7,8 +7,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from core.conversation.events import CancelReason
 from core.errors import Conflict, EarshotError
-from core.events import CancelReason
 from core.ports import Clock
 from core.tasks import Alarm
 from pipeline.response.response import Response

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from core.errors import EarshotError, expected_failure
-from core.events import (
+from core.conversation.events import (
     CancelReason,
     OutputItemAdded,
     OutputItemDone,
@@ -20,8 +19,9 @@ from core.events import (
     SessionEvent,
     TruncationPoint,
 )
-from core.ids import new_id
-from core.items import AudioPart, Item, ItemStatus, MessageItem, TextPart
+from core.conversation.ids import new_id
+from core.conversation.items import AudioPart, Item, ItemStatus, MessageItem, TextPart
+from core.errors import EarshotError, expected_failure
 from core.ports import Clock
 from engines.base import WordMark
 from pipeline.conversation.history import History

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from core.events import ItemDeleted, SessionEvent
+from core.conversation.events import ItemDeleted, SessionEvent
 from core.ports import Clock
 from pipeline.conversation.history import History
 from pipeline.response.queue import ResponseQueue

@@ -11,7 +11,7 @@ from core.ports import Metrics
 from engines.base import Message
 from pipeline.response.draft import ResponseDraft
 from pipeline.response.plan import ResponsePlan
-from serving.llm_slots import DraftBudget
+from serving.scheduling.llm_slots import DraftBudget
 
 SpeculationOutcome = Literal["used", "resumed", "changed", "noise", "dropped", "failed", "load"]
 """End of a draft:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from core.events import (
+from core.conversation.events import (
     FunctionCallArgumentsDelta,
     ItemDeleted,
     McpCallArgumentsDelta,
@@ -15,10 +15,11 @@ from core.events import (
     OutputItemDone,
     SessionEvent,
 )
-from core.ids import new_id
-from core.items import FunctionCallItem, Item, McpApprovalRequestItem, McpCallItem
+from core.conversation.ids import new_id
+from core.conversation.items import FunctionCallItem, Item, McpApprovalRequestItem, McpCallItem
 from engines.base import CallDelta, ToolCall
 from pipeline.conversation.history import History
+from pipeline.tools.calls.results import INTERRUPTED, is_error
 from pipeline.tools.mcp.call_steps import (
     McpApprovalStep,
     McpArgumentsStep,
@@ -28,7 +29,6 @@ from pipeline.tools.mcp.call_steps import (
 )
 from pipeline.tools.mcp.session_servers import SessionMcpOffer
 from pipeline.tools.mcp.tool import ClientMcpTool
-from pipeline.tools.results import INTERRUPTED, is_error
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
-from core.events import (
+from core.conversation.events import (
     InputCommitted,
     ItemAdded,
     ItemDone,
@@ -18,8 +18,8 @@ from core.events import (
     SpeechStopped,
     TimeoutTriggered,
 )
-from core.ids import new_id
-from core.items import AudioPart, Item, MessageItem
+from core.conversation.ids import new_id
+from core.conversation.items import AudioPart, Item, MessageItem
 from core.ports import Clock
 from core.tasks import Alarm
 from pipeline.conversation.history import NOTHING_SAID, History

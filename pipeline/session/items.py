@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
-from core.errors import Conflict, EarshotError, EngineError, OverloadedError, RequestError
-from core.events import (
+from core.conversation.events import (
     ItemAdded,
     ItemDeleted,
     ItemDone,
@@ -18,8 +17,8 @@ from core.events import (
     TranscriptionCompleted,
     TranscriptionFailed,
 )
-from core.ids import new_id
-from core.items import (
+from core.conversation.ids import new_id
+from core.conversation.items import (
     AudioPart,
     ImagePart,
     Item,
@@ -27,6 +26,7 @@ from core.items import (
     McpApprovalResponseItem,
     MessageItem,
 )
+from core.errors import Conflict, EarshotError, EngineError, OverloadedError, RequestError
 from engines.base import Llm, VisionLlm
 from pipeline.conversation.conversation import Conversation
 from pipeline.services import SessionServices

@@ -6,10 +6,10 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from core.access.limits import CapacityLimit
+from core.conversation.ids import new_id
+from core.conversation.items import Item, ItemStatus, MessageItem, TextPart
 from core.errors import Conflict, EarshotError
-from core.ids import new_id
-from core.items import Item, ItemStatus, MessageItem, TextPart
-from core.limits import CapacityLimit
 from core.ports import DeviceLocation, ToolSpec
 from core.tasks import single_error
 from pipeline.conversation.conversation import Conversation, Conversations
@@ -27,9 +27,9 @@ from pipeline.shared.settings import (
 )
 from pipeline.shared.turn import Turn
 from pipeline.speech.language.language_id import TextLanguageDetector
+from pipeline.tools.calls.rounds import ToolAccess
 from pipeline.tools.fillers import Fillers
-from pipeline.tools.rounds import ToolAccess
-from serving.llm_slots import SlotHolder
+from serving.scheduling.llm_slots import SlotHolder
 
 # Merges an answer's text with fillers, which bridge the time in which a tool runs.
 

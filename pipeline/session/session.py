@@ -6,13 +6,13 @@ from contextlib import ExitStack, suppress
 from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
+from core.conversation.events import SessionEvent
+from core.conversation.ids import new_id
+from core.conversation.items import Item
 from core.errors import Conflict, EarshotError
-from core.events import SessionEvent
-from core.ids import new_id
-from core.items import Item
 from engines.base import AsrPadding
 from media.codecs.opus import LEAST_DELAY_MS
-from media.webrtc.tracks import MAX_HOLD_S
+from media.webrtc.rtp.tracks import MAX_HOLD_S
 from pipeline.conversation.conversation import Conversation
 from pipeline.playout.playout import ClientPlayoutClock, Playout, SpeakerBuffer
 from pipeline.response.coordinator import ResponseCoordinator
@@ -40,7 +40,7 @@ from pipeline.user_turn.controller import UserTurnController
 from pipeline.user_turn.events import InputActivity
 from pipeline.user_turn.input_filters import InputFilters
 from pipeline.user_turn.speaker import SpeakerListener
-from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_detection.speech_detector import SpeechDetector
 from pipeline.user_turn.wake_word import WakeWordGate
 
 # Activity.

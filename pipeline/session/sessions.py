@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from core.limits import CapacityLimit
-from core.named_key import (
+from core.access.limits import CapacityLimit
+from core.access.named_key import (
     CALLER_KEY,
     RESERVED_PLACES,
     KeySessions,

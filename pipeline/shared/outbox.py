@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 
 from core.audio import AudioFrame
-from core.events import OutputItemDone, SessionEvent, TranscriptionCompleted
-from core.items import MessageItem
+from core.conversation.events import OutputItemDone, SessionEvent, TranscriptionCompleted
+from core.conversation.items import MessageItem
 from core.ports import DeviceLocation, Metrics
 from core.queues import Outbox
 from pipeline.shared.settings import PlayoutPacing, SessionSettings

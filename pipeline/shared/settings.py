@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from core.events import FormatName, Modality
-from core.items import Item, ItemReference
+from core.conversation.events import FormatName, Modality
+from core.conversation.items import Item, ItemReference
 from core.ports import ToolSpec
 from engines.base import AsrInfo, AsrOptions, AsrPadding, AsrTask
 from media.processing.modes import EchoMode, NoiseMode

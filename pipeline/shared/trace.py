@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     FunctionCallArgumentsDelta,
     HypothesisChanged,
@@ -28,7 +28,7 @@ from core.events import (
     TurnTimeline,
     WakeStateChanged,
 )
-from core.items import FunctionCallItem, FunctionOutputItem, Item
+from core.conversation.items import FunctionCallItem, FunctionOutputItem, Item
 from core.ports import UNKNOWN_LOCATION, Clock, DeviceLocation, TraceSink
 from pipeline.shared.settings import PlayoutPacing, SessionSettings
 

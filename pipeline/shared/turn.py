@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from core.events import StageSpan, TruncationPoint, TurnTimeline
-from core.speakers import HeardVoice, SpeakerMatch
+from core.conversation.events import StageSpan, TruncationPoint, TurnTimeline
+from core.conversation.speakers import HeardVoice, SpeakerMatch
 
 TurnStatus = Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
 "Outcomes of a turn."

@@ -8,7 +8,7 @@ from core.audio import AudioFrame
 from core.errors import EarshotError, EngineError, RequestError
 from core.ports import Metrics
 from engines.base import Tts, TtsInfo, WordMark
-from engines.tts.text import UNSPEAKABLE, clauses_of
+from engines.tts.shared.text import UNSPEAKABLE, clauses_of
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.speech.cache import ClauseRequest

@@ -5,12 +5,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from core.access.limits import CapacityLimit
 from core.audio import Pcm, samples_to_ms
 from core.errors import NotFound
-from core.limits import CapacityLimit
 from core.tasks import run_in_thread
 from engines.base import Tts
-from engines.tts.text import MAX_SPEED, MIN_SPEED
+from engines.tts.shared.text import MAX_SPEED, MIN_SPEED
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
 from media.resample import Resampler
 from pipeline.shared.settings import DEFAULT, own_model

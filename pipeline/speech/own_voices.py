@@ -11,16 +11,16 @@ from typing import Protocol
 import numpy as np
 
 from core.audio import AudioFrame, Pcm
+from core.conversation.ids import new_id
 from core.errors import EngineError, EngineMissing, RequestError
-from core.ids import new_id
 from core.tasks import run_in_thread
 from engines.base import TtsInfo, WordMark
-from engines.tts.text import choose_voice, clauses_of
+from engines.tts.shared.text import choose_voice, clauses_of
 from media.files.decode import FileDecoder
 from media.files.upload_spool import UploadSpool
 from pipeline.speech.cache import ClauseRequest
 from pipeline.speech.voice_reference import MAX_S, check_reference
-from serving.process_tts import ProcessTts
+from serving.workers.process_tts import ProcessTts
 
 OWN_VOICES = "own"
 "Name of the voices among the engines: `own/anna`."

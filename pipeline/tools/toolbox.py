@@ -9,9 +9,9 @@ from functools import cached_property
 from core.errors import EarshotError, chain_of
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import Message, ToolCall
-from pipeline.tools.arguments import ArgumentCheck
+from pipeline.tools.calls.arguments import ArgumentCheck
+from pipeline.tools.calls.results import as_json
 from pipeline.tools.guards import NO_GUARDS, Guards
-from pipeline.tools.results import as_json
 from pipeline.tools.selection import relevant_tools
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from core.access.limits import CapacityLimit
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EngineError, OverloadedError
-from core.limits import CapacityLimit
 from core.tasks import single_error
 from engines.base import (
     AsrItem,

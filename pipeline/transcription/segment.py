@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, ms_to_samples, samples_to_ms
+from core.conversation.ids import new_id
 from core.errors import EngineError, OverloadedError
-from core.ids import new_id
 from engines.base import AsrItem, AsrOptions, AsrResult
 from pipeline.shared.work_time import TaskTime
 from pipeline.transcription.former_speech import FormerSpeech

@@ -24,7 +24,7 @@ from pipeline.transcription.audio_buffer import AudioBuffer
 from pipeline.transcription.former_speech import FormerSpeech
 from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, is_spoken
 from pipeline.transcription.stitching import join_texts
-from pipeline.user_turn.endpointing import INTERRUPT_MS
+from pipeline.user_turn.speech_detection.endpointing import INTERRUPT_MS
 
 RESUME_MS = 1000
 """Longest audio time from an endpoint to speech that may continue the sentence. With the

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
-from core.errors import EngineError, OverloadedError, RequestError
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     InputCleared,
     InputCommitted,
@@ -21,8 +20,9 @@ from core.events import (
     TranscriptionCompleted,
     TranscriptionFailed,
 )
-from core.ids import new_id
-from core.items import AudioPart, MessageItem
+from core.conversation.ids import new_id
+from core.conversation.items import AudioPart, MessageItem
+from core.errors import EngineError, OverloadedError, RequestError
 from core.ports import Clock
 from engines.base import AsrResult
 from pipeline.conversation.history import History
@@ -34,8 +34,6 @@ from pipeline.transcription.former_speech import MAX_TOGETHER_MS
 from pipeline.transcription.no_speech import NoSpeechCriterion
 from pipeline.transcription.stream import TranscriptStream
 from pipeline.user_turn.continuation import Continuation, ContinuationWindow, UtteranceRecord
-from pipeline.user_turn.endpoint_timer import EndpointTimer
-from pipeline.user_turn.endpointing import EdgeKind, SpeechEdge
 from pipeline.user_turn.events import (
     InputActivity,
     PartialTranscripts,
@@ -50,7 +48,9 @@ from pipeline.user_turn.events import (
     UserTurnTranscribed,
 )
 from pipeline.user_turn.speaker import SpeakerListener
-from pipeline.user_turn.speech_detector import DetectedFrame, SpeechDetector
+from pipeline.user_turn.speech_detection.endpoint_timer import EndpointTimer
+from pipeline.user_turn.speech_detection.endpointing import EdgeKind, SpeechEdge
+from pipeline.user_turn.speech_detection.speech_detector import DetectedFrame, SpeechDetector
 from pipeline.user_turn.turn_detection import TurnDetector
 from pipeline.user_turn.utterance import OpenUtterance, final_result
 

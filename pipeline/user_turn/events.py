@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from core.conversation.events import ErrorEvent, HypothesisChanged, SessionEvent
 from core.errors import EarshotError
-from core.events import ErrorEvent, HypothesisChanged, SessionEvent
 from engines.base import AsrResult
 from pipeline.shared.turn import Turn
 from pipeline.transcription.partials import PartialHypothesis

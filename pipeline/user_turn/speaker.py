@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from core.conversation.events import SessionEvent, SpeakerRecognised
+from core.conversation.speakers import HeardVoice, SpeakerMatch
 from core.errors import EngineError, OverloadedError, StorageError
-from core.events import SessionEvent, SpeakerRecognised
-from core.speakers import HeardVoice, SpeakerMatch
 from pipeline.conversation.conversation import Conversation
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.utterance import OpenUtterance

@@ -21,7 +21,7 @@ from core.errors import EarshotError, EngineError
 from core.tasks import run_in_thread
 from engines.base import EndOfTurnDetector
 from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.user_turn.endpointing import combine_probabilities
+from pipeline.user_turn.speech_detection.endpointing import combine_probabilities
 
 HESITATES = 0.05
 """Probability when the text ends with a hesitation such as "uh"."""

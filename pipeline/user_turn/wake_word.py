@@ -7,8 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
-from core.errors import RequestError
-from core.events import (
+from core.conversation.events import (
     PlayoutCleared,
     PlayoutStopped,
     ResponseDone,
@@ -17,6 +16,7 @@ from core.events import (
     TranscriptionCompleted,
     WakeStateChanged,
 )
+from core.errors import RequestError
 from engines.base.wake import (
     WakeWord,
     WakeWordDetection,

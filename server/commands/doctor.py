@@ -12,14 +12,14 @@ from typing import cast
 import msgspec
 
 from core.errors import ConfigError, EarshotError, EngineError
-from core.plugins import BUILT_IN
+from core.packages.plugins import BUILT_IN
 from core.ports import ToolContext
 from core.terminal import Style, has_colours, styled
 from devices.registry.database import count_devices
 from engines.base import Llm, ToolFilterLlm, Tts, TtsInfo
 from engines.llm.hybrid import HybridLlm
 from engines.registry import EngineKind, load
-from media.webrtc.call_path import describe_path, has_fast_path
+from media.webrtc.rtp.call_path import describe_path, has_fast_path
 from pipeline.tools.functions import FunctionTools, load_functions
 from server.commands.doctor_probes import (
     ProbeResult,

@@ -5,7 +5,7 @@ from enum import IntEnum
 from core.errors import ConfigError, EarshotError, EngineError
 from server.models.errors import HubUnreachable
 from server.net.listeners import AddressInUse
-from serving.catalogue import UnknownModelError
+from serving.models.catalogue import UnknownModelError
 
 
 class ExitCode(IntEnum):

@@ -219,7 +219,7 @@ def _doctor(options: argparse.Namespace) -> int:
     """Runs doctor. A wrong configuration is printed like any other failed check."""
     from server.commands import doctor
     from server.commands.doctor_probes import ProbeResult
-    from serving.user_catalogue import use_catalogue
+    from serving.models.user_catalogue import use_catalogue
 
     try:
         effective = _effective(options)

@@ -37,8 +37,8 @@ from server.compose.tools import check_guarded_devices, configured_tools, warn_o
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import collect_when_idle
-from serving.llm_slots import DraftBudget
 from serving.model_host.source import WorkerSource
+from serving.scheduling.llm_slots import DraftBudget
 from serving.speaker.recognition import SpeakerRecognition
 from serving.workers.file_decoder import DecoderProcess
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from core.errors import StorageError
 from core.ports import Clock
-from devices.announcement_tools import AnnouncementTools
-from devices.announcements import Announcements
 from devices.api.event_log import DeviceEventLog
+from devices.fleet.presence import Presence
 from devices.mqtt.last_turns import LastTurns
-from devices.presence import Presence
+from devices.notices.announcement_tools import AnnouncementTools
+from devices.notices.announcements import Announcements
 from devices.registry.database import open_database, sqlite_url
 from devices.registry.kept_conversations import KeptConversations
 from devices.registry.named_keys import NamedKeys
@@ -35,7 +35,7 @@ class DeviceServices:
     """Services that every device door gets."""
 
     registry: DeviceRegistry
-    "Known devices; also implements `devices.directory.DeviceDirectory`."
+    "Known devices; also implements `devices.fleet.directory.DeviceDirectory`."
     settings: DatabaseSettingsStore
     "Settings that a door stores for its devices."
     named_keys: NamedKeys

@@ -13,10 +13,10 @@ from core.http.fetch_policy import HostAllowlist
 from core.http.routes import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
-from devices.directory import AnswerProfile, DeviceKind
-from devices.esphome.adoption_api import adoption_routes
+from devices.esphome.adoption.adoption_api import adoption_routes
+from devices.fleet.directory import AnswerProfile, DeviceKind
+from devices.fleet.ota import FirmwareFolder
 from devices.mqtt.client import MqttSources
-from devices.ota import FirmwareFolder
 from devices.telephone.audiosocket.door import AudioSocketDoor
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
@@ -30,8 +30,8 @@ from devices.wyoming.tts import WyomingSynthesizer
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from media.files.upload_spool import SpoolLimits, UploadSpools
-from media.webrtc.call_path import describe_path, has_fast_path
 from media.webrtc.peer import PeerSettings
+from media.webrtc.rtp.call_path import describe_path, has_fast_path
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError
-from core.plugins import BUILT_IN
+from core.packages.plugins import BUILT_IN
 from core.ports import Clock, Metrics, ToolSpec
 from engines.base import EndOfTurnDetector, Llm, ToolFilterLlm, Tts, VadEngine
 from engines.base.wake import WakeWordEngine, wake_words
@@ -47,16 +47,16 @@ from server.config import Config
 from server.models.first_decode import decode_timer, with_benchmarks
 from serving.asr.model import LoadedRecogniser, ServedRecogniser, add_recognisers
 from serving.codec.model import Codecs, add_codecs
-from serving.model import AnyModel
 from serving.model_host.source import OwnWorkers, WorkerSource
+from serving.models.model import AnyModel
+from serving.models.registry import ModelRegistry, ModelsOfKind
+from serving.models.user_catalogue import use_catalogue
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
-from serving.process_tts import ProcessTts
-from serving.registry import ModelRegistry, ModelsOfKind
 from serving.remote.models import RemoteModel, RemoteModels
 from serving.speaker.model import SpeakerModels, add_speaker_models
 from serving.text.model import Clips, Embedders, Rerankers, add_text_models
-from serving.user_catalogue import use_catalogue
+from serving.workers.process_tts import ProcessTts
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
 logger = logging.getLogger(__name__)

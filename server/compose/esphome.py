@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from core.errors import ConfigError
 from core.http.routes import Route
-from devices.esphome.adoption_api import AdoptionServices
-from devices.esphome.discovery import SERVICE, FoundSatellites
+from devices.esphome.adoption.adoption_api import AdoptionServices
+from devices.esphome.adoption.discovery import SERVICE, FoundSatellites
+from devices.esphome.adoption.satellite_store import AdoptedSatellites
 from devices.esphome.routes import routes
-from devices.esphome.satellite_store import AdoptedSatellites
 from devices.esphome.sounds import Sounds
 from pipeline.services import SessionServices
 from pipeline.session.sessions import Sessions
@@ -67,7 +67,7 @@ def open_esphome_doors(
     if not config.esphome.is_on:
         return None
     try:
-        from devices.esphome.adoption import Adoption
+        from devices.esphome.adoption.adoption import Adoption
         from devices.esphome.connection import EspHomeServices
         from devices.esphome.door import EspHomeDoor
     except ImportError as error:

@@ -35,9 +35,9 @@ from server.compose.choices import PlacementInputs
 from server.config.sections.tts import OwnVoicesConfig
 from serving.model_host.source import WorkerSource
 from serving.placement.choose import EngineSelection
-from serving.process_llm import ProcessLlm
-from serving.process_tts import ProcessTts
 from serving.workers.engine_process import EngineProcess
+from serving.workers.process_llm import ProcessLlm
+from serving.workers.process_tts import ProcessTts
 
 logger = logging.getLogger(__name__)
 

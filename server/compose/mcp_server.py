@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from core.access.named_key import CALLER_KEY
 from core.http.routes import Route
-from core.named_key import CALLER_KEY
 from core.ports import Clock, ToolProvider
 from devices.registry.named_keys import NamedKeys
 from pipeline.conversation.conversation import Conversations

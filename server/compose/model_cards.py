@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from engines.registry import EngineKind
 from server.compose.engines import Engines
-from serving.registry import ModelListing
+from serving.models.registry import ModelListing
 from serving.remote.models import RemoteModel
 from web.openai.chat.models import ASSISTANT
 from web.openai.models import ModelCard

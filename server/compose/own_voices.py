@@ -9,7 +9,7 @@ from pipeline.speech.fallback import FallbackTts
 from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OWN_VOICES, OwnVoiceStore, OwnVoicesTts
 from server.compose.llm_and_tts import FALLBACK_TTS
-from serving.process_tts import ProcessTts
+from serving.workers.process_tts import ProcessTts
 
 
 def with_own_voices(

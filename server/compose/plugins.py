@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from core.errors import ConfigError, EarshotError
 from core.http.routes import Route
-from core.plugins import Group, Plugin, find_plugins, missing_members
+from core.packages.plugins import Group, Plugin, find_plugins, missing_members
 from core.ports import ToolContext, ToolProvider
 from engines.registry import module_of, read_settings, refused
 from server.config import Config

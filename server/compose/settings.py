@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from core.access.named_key import CALLER_KEY
 from core.errors import EarshotError
-from core.named_key import CALLER_KEY
 from devices.registry.named_keys import NamedKeys
 from engines.registry import worker_profile
 from pipeline.shared.prompts import PromptLibrary

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 from pipeline.tools.home.config import HomeConfig
 from pipeline.transcription.no_speech import NoSpeechMode
 from server.config.sections.assistant import AssistantConfig

@@ -22,9 +22,9 @@ from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from core.access.named_key import NamedKey
 from core.errors import Forbidden, OverloadedError, RequestError
 from core.http.client_connection import while_connected
-from core.named_key import NamedKey
 from core.tasks import single_error
 from server.gateways.channel import GatewayRow
 from server.gateways.routing import Fleet, RoutedRequest

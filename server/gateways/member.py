@@ -14,9 +14,9 @@ from pathlib import Path
 from aiohttp import web as aioweb
 from msgspec import structs
 
+from core.conversation.ids import mark_ids
 from core.errors import EarshotError
 from core.http.routes import Route
-from core.ids import mark_ids
 from core.ports import Metrics
 from server.compose.assemble import ServerAssembly
 from server.config import Config

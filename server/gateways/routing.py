@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from core.conversation.ids import gateway_of
 from core.errors import OverloadedError
-from core.ids import gateway_of
 from server.gateways.channel import GatewayRow, Table
 
 HOME_PATHS = (

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import grpc
 from grpc.aio import ServicerContext
 
+from core.access.named_key import CALLER_KEY, KeyScope
 from core.errors import (
     Conflict,
     EarshotError,
@@ -25,7 +26,6 @@ from core.errors import (
     expected_failure,
 )
 from core.http.routes import is_forwarded
-from core.named_key import CALLER_KEY, KeyScope
 from core.ports import Metrics
 from server.http.access import KeyRequests
 from server.http.auth import AccessGate, AccessRequest, token_of

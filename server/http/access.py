@@ -10,9 +10,9 @@ from aiohttp import hdrs
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
+from core.access.named_key import CALLER_KEY, KeyScope, NamedKey
 from core.errors import Forbidden, Unauthorized
 from core.http.routes import is_forwarded
-from core.named_key import CALLER_KEY, KeyScope, NamedKey
 from devices.registry.tokens import PREFIX as DEVICE_KEY
 from server.http.auth import AccessGate, AccessGrant, AccessRequest, password_of, token_of
 from server.http.key_attempts import KeyAttemptLimiter

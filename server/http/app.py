@@ -10,8 +10,8 @@ from socket import socket
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
-from core.acceptor import NO_LIMIT, AddressLimit, open_acceptors
 from core.http.routes import Route
+from core.net.acceptor import NO_LIMIT, AddressLimit, open_acceptors
 from core.ports import Metrics
 from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, SCOPE, allow_reading, guard
 from server.http.auth import AccessGate

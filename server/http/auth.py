@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
+from core.access.named_key import KeyScope, NamedKey
 from core.errors import Forbidden, Unauthorized
 from core.http.routes import TokenCheck
-from core.named_key import KeyScope, NamedKey
 from devices.registry.named_keys import PREFIX as NAMED_KEY
 from devices.registry.named_keys import NamedKeys
 from server.net.addresses import address_of, host_name, is_loopback

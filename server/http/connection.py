@@ -12,11 +12,11 @@ from aiohttp import StreamReader, hdrs
 from aiohttp import web as aioweb
 from aiohttp.http_exceptions import LineTooLong
 
-from core.acceptor import OnConnectionLost
+from core.conversation.ids import new_id
 from core.errors import EarshotError, RequestError
-from core.ids import new_id
+from core.net.acceptor import OnConnectionLost
+from core.packages.private_names import HTTP_NAMES, missing_names
 from core.ports import Metrics
-from core.private_names import HTTP_NAMES, missing_names
 from server.http.edge import error_response
 from server.http.willow_urls import RequestLine
 from server.runtime.logs import request_id

@@ -12,6 +12,7 @@ from aiohttp import HttpVersion11, WSCloseCode, hdrs
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
+from core.conversation.ids import new_id
 from core.errors import (
     ConfigError,
     Conflict,
@@ -29,7 +30,6 @@ from core.errors import (
     Unauthorized,
     expected_failure,
 )
-from core.ids import new_id
 from core.ports import Metrics
 from server.net.addresses import host_name
 from server.runtime.logs import request_id

@@ -13,8 +13,8 @@ from core.errors import RequestError
 from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
 from devices.registry.kept_conversations import KeptConversations, KeptToolCall, KeptTurn
-from pipeline.tools.arguments import parse_arguments
-from pipeline.tools.results import MAX_RESULT_CHARS
+from pipeline.tools.calls.arguments import parse_arguments
+from pipeline.tools.calls.results import MAX_RESULT_CHARS
 from signaling.realtime.session.tools import FunctionName
 
 MAX_ID_CHARS = 64

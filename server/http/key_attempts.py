@@ -7,8 +7,8 @@ import logging
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_network
 
-from core.acceptor import IPV6_PREFIX
 from core.errors import Unauthorized
+from core.net.acceptor import IPV6_PREFIX
 from server.net.addresses import address_of
 
 logger = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from core.named_key import KeyScope
+from core.access.named_key import KeyScope
 from devices.api.views import SessionProfileEdit
-from devices.directory import SessionProfile
+from devices.fleet.directory import SessionProfile
 
 MAX_LIMIT = 100_000
 "Largest limit that a key may have; more is no limit."

@@ -6,12 +6,12 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web as aioweb
 
+from core.access.named_key import CALLER_KEY, SCOPES, KeyScope, NamedKey
 from core.errors import Forbidden, RequestError
 from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
-from core.named_key import CALLER_KEY, SCOPES, KeyScope, NamedKey
 from devices.api.profile_check import PROFILE_ERRORS, check_profile
-from devices.directory import EMPTY_PROFILE, SessionProfile
+from devices.fleet.directory import EMPTY_PROFILE, SessionProfile
 from devices.registry.named_keys import NamedKeyRecord, NamedKeys
 from server.http.named_key_views import (
     NamedKeyEdit,

@@ -11,16 +11,16 @@ import numpy as np
 from aiohttp import web as aioweb
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from core.access.named_key import CALLER_KEY
 from core.audio import ASR_RATE_HZ, Pcm
+from core.conversation.speakers import THRESHOLD
 from core.errors import RequestError
 from core.http.client_connection import while_connected
 from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON, Route
-from core.named_key import CALLER_KEY
-from core.speakers import THRESHOLD
 from devices.api.profile_check import PROFILE_ERRORS, check_profile
 from devices.api.views import PersonProfileEdit
-from devices.directory import PersonProfile
+from devices.fleet.directory import PersonProfile
 from devices.registry.speakers import (
     MIN_ENROLMENT_MS,
     EnrolledSpeaker,

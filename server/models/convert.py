@@ -15,7 +15,7 @@ import msgspec
 
 from engines.asr.whisper.model_info import NOTES_FILE
 from engines.base import AsrPadding
-from engines.runtime import convert_whisper
+from engines.runtime.model_files import convert_whisper
 from server.models.errors import MissingConversionTools, ModelsError
 from server.models.inventory import (
     CHECKPOINT_PATTERNS,
@@ -26,7 +26,7 @@ from server.models.inventory import (
     write_record,
 )
 from server.models.progress import DownloadProgress
-from serving.catalogue import find_entry, short_name
+from serving.models.catalogue import find_entry, short_name
 from serving.placement.ct2_header import read_weights_file
 
 SCRIPT = Path(convert_whisper.__file__)

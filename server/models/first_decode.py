@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from core.audio import Pcm
+from core.conversation.ids import new_id
 from core.errors import EarshotError
-from core.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrItem
 from server.commands.models.bench import SENTENCES, synthesize

@@ -14,14 +14,14 @@ from core.errors import EarshotError, EngineError
 from engines.asr.sherpa import Settings, describe
 from engines.asr.sherpa.releases import PREFIX
 from engines.codec.settings import codec_name
-from engines.runtime.gguf_file import UnreadableGgufError
-from engines.runtime.gguf_folder import check_parts, model_files, part_files
+from engines.runtime.model_files.gguf_file import UnreadableGgufError
+from engines.runtime.model_files.gguf_folder import check_parts, model_files, part_files
 from engines.runtime.text_encoder.folder import TextModelKind, read_model_kind
 from engines.speaker.ge2e.network import WEIGHTS_FILE
 from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, voice_name
-from serving.catalogue import entries, find_entry, short_name
+from serving.models.catalogue import entries, find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
 from serving.placement.sherpa import SCHEME, holds_sherpa

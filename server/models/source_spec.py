@@ -13,7 +13,7 @@ from server.models.sherpa_release import REPOSITORY as SHERPA_REPOSITORY
 from server.models.sherpa_release import release_folder
 from server.models.text_files import text_model_files
 from server.models.voices import voice_of
-from serving.catalogue import CatalogueEntry, find_entry, require_entry
+from serving.models.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
 SourceKind = Literal[

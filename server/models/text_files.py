@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import Struct
 
-from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
 from engines.runtime.image_text.folder import (
     IMAGE_FILES,
     JOINT_PROCESSOR_FILE,
     PROCESSOR_FILE,
     TEXT_FILES,
 )
+from engines.runtime.model_files.checkpoint_graph import CHECKPOINT_FILE
 from engines.runtime.text_encoder.folder import (
     CHECKPOINT_TYPES,
     CLIP_TYPES,

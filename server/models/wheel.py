@@ -22,7 +22,7 @@ from server.commands.engines.pip import IndexUnreachable, pip, progress_options
 from server.models.download import BLOCK_BYTES, check_free_space
 from server.models.errors import HubUnreachable, ModelsError
 from server.models.progress import DownloadProgress
-from serving.catalogue import CatalogueEntry, built_in, require_entry
+from serving.models.catalogue import CatalogueEntry, built_in, require_entry
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 

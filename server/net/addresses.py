@@ -4,7 +4,7 @@ import re
 import socket
 from ipaddress import ip_address
 
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 
 MAX_PORT = 65_535
 

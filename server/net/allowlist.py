@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ipaddress import ip_network
 
 from core.errors import ConfigError
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 
 LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 "Private addresses (RFC 1918, RFC 4193) and link-local addresses."

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from core.errors import ConfigError
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 from server.runtime.state_dir import TLS_FILE, write_private
 
 LIFETIME = timedelta(days=397)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 import msgspec
 from aiohttp import web as aioweb
 
+from core.access.named_key import CALLER_KEY
 from core.errors import ConfigError, Conflict
 from core.http.routes import JSON, Route
-from core.named_key import CALLER_KEY
 from server.settings.file import SettingsFile
 from server.settings.start_check import start_problems
 

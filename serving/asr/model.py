@@ -8,13 +8,13 @@ import numpy as np
 import psutil
 
 from core.audio import ASR_RATE_HZ, Pcm
-from core.ids import new_id
+from core.conversation.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
-from serving.model import LoadedModel, ModelLoader, ServedModel
+from serving.models.model import LoadedModel, ModelLoader, ServedModel
+from serving.models.registry import ModelRegistry, ModelsOfKind
 from serving.placement.offers import LoadableModel
-from serving.registry import ModelRegistry, ModelsOfKind
 from serving.scheduling.scheduler import Scheduler
 from serving.workers.process import ProcessWorker
 

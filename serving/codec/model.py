@@ -15,11 +15,11 @@ from engines.codec.settings import (
 )
 from engines.runtime.worker.payloads import CONVERT
 from engines.runtime.worker.protocol import LoadRequest
-from serving.catalogue import short_name
-from serving.model import ModelLoader, ServedModel
+from serving.models.catalogue import short_name
+from serving.models.model import ModelLoader, ServedModel
+from serving.models.registry import ModelRegistry, ModelsOfKind
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import CPU
-from serving.registry import ModelRegistry, ModelsOfKind
 from serving.scheduling.policy import PriorityRule, SchedulingPolicy
 from serving.workers.batch_pool import BatchWorkerPool
 from serving.workers.batch_process import BatchProcess

@@ -12,8 +12,8 @@ from msgspec.msgpack import Encoder
 from msgspec.msgpack import encode as encode_msgpack
 from msgspec.structs import replace
 
+from core.access.limits import CapacityLimit
 from core.errors import ConfigError, EarshotError, EngineCrashed, RemoteProtocolError, first_error
-from core.limits import CapacityLimit
 from core.ports import Clock, Metrics
 from engines.registry import worker_profile
 from engines.runtime.worker.protocol import LoadRequest, decode_payload
@@ -27,8 +27,8 @@ from serving.model_host.messages import (
     SubmitArguments,
 )
 from serving.placement.offers import LoadableModel
-from serving.process_llm import BUSY_RETRY_AFTER_S
 from serving.workers.engine_process import EngineProcess, engine_process
+from serving.workers.process_llm import BUSY_RETRY_AFTER_S
 
 STATE_INTERVAL_S = 0.25
 "Interval at which a gateway learns the state of a pool if that has changed, in seconds."

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import ConfigError, EngineMissing
-from core.plugins import BUILT_IN
+from core.packages.plugins import BUILT_IN
 from engines.registry import EngineAvailability, EngineKind
-from serving.catalogue import find_entry, short_name
+from serving.models.catalogue import find_entry, short_name
 from serving.placement.benchmarks import ModelBenchmark, device_name, read_benchmarks
 from serving.placement.ct2_header import (
     Ct2WeightsHeader,

@@ -8,7 +8,7 @@ from typing import Any
 from core.errors import EngineMissing
 from engines.asr.openai import DEFAULT_REQUESTS
 from engines.registry import EngineAvailability
-from serving.catalogue import short_name
+from serving.models.catalogue import short_name
 from serving.placement.choose import (
     AUTO,
     ONE_AT_A_TIME,

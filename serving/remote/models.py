@@ -9,8 +9,8 @@ from typing import Literal
 
 import aiohttp
 
+from core.access.limits import CapacityLimit
 from core.errors import ConfigError
-from core.limits import CapacityLimit
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.pass_through import forward_error
 from engines.llm.openai.settings import Settings as LlmSettings

@@ -13,11 +13,11 @@ from engines.runtime.worker.payloads import EMBED
 from engines.runtime.worker.protocol import LoadRequest
 from engines.speaker.ge2e import read_info
 from engines.speaker.ge2e.network import WEIGHTS_FILE
-from serving.catalogue import short_name
-from serving.model import ModelLoader, ServedModel
+from serving.models.catalogue import short_name
+from serving.models.model import ModelLoader, ServedModel
+from serving.models.registry import ModelRegistry, ModelsOfKind
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import CPU
-from serving.registry import ModelRegistry, ModelsOfKind
 from serving.scheduling.policy import PriorityRule, SchedulingPolicy
 from serving.workers.batch_pool import BatchWorkerPool
 from serving.workers.batch_process import BatchProcess

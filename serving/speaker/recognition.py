@@ -6,10 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
+from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
-from core.errors import EngineMissing
-from core.named_key import NamedKey
-from core.speakers import (
+from core.conversation.speakers import (
     THRESHOLD,
     HeardVoice,
     SpeakerMatch,
@@ -18,6 +17,7 @@ from core.speakers import (
     confirmed_speaker,
     nearest_speaker,
 )
+from core.errors import EngineMissing
 from engines.base.speaker import SpeakerItem, SpeakerResult
 from serving.speaker.model import GE2E, ServedSpeakerModel, SpeakerModels, SpeakerPriority
 

@@ -20,11 +20,11 @@ from engines.runtime.image_text.folder import read_image_text_folder
 from engines.runtime.text_encoder.folder import TextModelKind, read_folder, read_model_kind
 from engines.runtime.worker.payloads import EMBED, RERANK
 from engines.runtime.worker.protocol import LoadRequest
-from serving.catalogue import short_name
-from serving.model import ModelLoader, ServedModel
+from serving.models.catalogue import short_name
+from serving.models.model import ModelLoader, ServedModel
+from serving.models.registry import ModelRegistry, ModelsOfKind
 from serving.placement.offers import LoadableModel
 from serving.placement.whisper import CPU
-from serving.registry import ModelRegistry, ModelsOfKind
 from serving.scheduling.policy import PriorityRule, SchedulingPolicy
 from serving.workers.batch_pool import BatchWorkerPool
 from serving.workers.batch_process import BatchProcess

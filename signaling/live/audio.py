@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from core.audio import AudioFrame, Pcm, ms_to_samples, samples_to_ms
-from core.events import FormatName
+from core.conversation.events import FormatName
 from media.resample import Resampler
 from pipeline.session.session import Session
 from signaling.realtime.protocol.audio_format import WIRE_RATE_HZ, OutputAudioEncoder

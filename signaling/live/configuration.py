@@ -7,10 +7,10 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import fields
 from msgspec.structs import replace as with_fields
 
+from core.conversation.events import FormatName
+from core.conversation.ids import new_id
+from core.conversation.items import MessageItem, TextPart
 from core.errors import Conflict, RequestError
-from core.events import FormatName
-from core.ids import new_id
-from core.items import MessageItem, TextPart
 from core.ports import ToolSpec
 from pipeline.shared.settings import DEFAULT, SessionSettings, TurnDetection, own_model
 from signaling.live.schema import (

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import assert_never
 
 from core.audio import AudioFrame, samples_to_ms
+from core.conversation.events import OutputItemDone, ResponseDone, SessionEvent
+from core.conversation.items import FunctionCallItem, Item
 from core.errors import Conflict, EarshotError, RequestError
-from core.events import OutputItemDone, ResponseDone, SessionEvent
-from core.items import FunctionCallItem, Item
 from core.ports import Metrics
 from core.queues import Outbox
 from media.pcm import to_bytes

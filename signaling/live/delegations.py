@@ -4,9 +4,15 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+from core.conversation.ids import new_id
+from core.conversation.items import (
+    FunctionCallItem,
+    FunctionOutputItem,
+    Item,
+    MessageItem,
+    TextPart,
+)
 from core.errors import NotFound, RequestError
-from core.ids import new_id
-from core.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem, TextPart
 from signaling.live.client_events import (
     AppendEvent,
     BackendMessage,

@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from core.items import FunctionCallItem
-from core.usage import TokenUsage
+from core.conversation.items import FunctionCallItem
+from core.conversation.usage import TokenUsage
 
 CloseReason = Literal["close_requested", "expired", "remote_hangup", "connection_lost"]
 "End of a session. OpenAI's service also has `content`, for its safety filter."

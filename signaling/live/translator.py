@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     HypothesisChanged,
     OutputItemDone,
@@ -16,7 +16,7 @@ from core.events import (
     TranscriptionCompleted,
     TranscriptionFailed,
 )
-from core.items import FunctionCallItem
+from core.conversation.items import FunctionCallItem
 from signaling.live.configuration import LiveConfiguration
 from signaling.live.delegations import Delegations
 from signaling.live.server_events import (

@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, contextmanager
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
+from core.access.named_key import CALLER_KEY, NamedKey, reaches
 from core.errors import EarshotError, OverloadedError, RequestError
 from core.http.client_connection import ClientDisconnected
-from core.named_key import CALLER_KEY, NamedKey, reaches
 from core.ports import Clock, Metrics
 from pipeline.session.sessions import Sessions
 from signaling.live.client_events import LiveSessionStart, decode

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from core.access.named_key import CALLER_KEY, NamedKey
+from core.conversation.ids import new_secret
 from core.errors import OverloadedError, RequestError, Unauthorized
-from core.ids import new_secret
-from core.named_key import CALLER_KEY, NamedKey
 from core.ports import Clock
 from pipeline.session.sessions import ClientSecretHolder
 from signaling.realtime.protocol.structs import StrictStruct

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import assert_never
 
 from core.audio import AudioFrame
-from core.connection_stats import ConnectionStats
+from core.conversation.events import ItemAdded, SessionEvent
 from core.errors import EarshotError, RequestError
-from core.events import ItemAdded, SessionEvent
+from core.net.connection_stats import ConnectionStats
 from core.ports import Metrics
 from pipeline.session.session import Session
 from pipeline.tools.home import Home

@@ -9,9 +9,9 @@ from typing import Any
 from aiohttp import web as aioweb
 from msgspec.json import encode
 
+from core.conversation.ids import new_id
 from core.errors import Forbidden
 from core.http.client_connection import while_connected
-from core.ids import new_id
 from core.ports import Metrics, WorkGuard
 from media.webrtc.peer import PeerSettings
 from pipeline.session.sessions import Sessions

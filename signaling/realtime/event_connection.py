@@ -8,10 +8,10 @@ from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
 from core.audio import AudioFrame
-from core.connection_stats import ConnectionStats
+from core.conversation.events import SessionEvent
 from core.errors import EarshotError, RequestError
-from core.events import SessionEvent
 from core.http.client_connection import ClientDisconnected
+from core.net.connection_stats import ConnectionStats
 from core.ports import Metrics
 from core.tasks import Alarm
 from pipeline.session.session import Session

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from core.access.named_key import CALLER_KEY, reaches
+from core.conversation.ids import new_id
 from core.errors import (
     Conflict,
     EarshotError,
@@ -16,8 +18,6 @@ from core.errors import (
     PayloadTooLarge,
     RequestError,
 )
-from core.ids import new_id
-from core.named_key import CALLER_KEY, reaches
 from core.ports import Metrics, WorkGuard
 from media.webrtc.ice.candidates import MAX_CANDIDATES
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings

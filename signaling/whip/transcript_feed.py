@@ -8,8 +8,13 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted, TranscriptionFailed
-from core.limits import CapacityLimit
+from core.access.limits import CapacityLimit
+from core.conversation.events import (
+    HypothesisChanged,
+    SessionEvent,
+    TranscriptionCompleted,
+    TranscriptionFailed,
+)
 from core.queues import Outbox
 
 MAX_UNREAD = 256

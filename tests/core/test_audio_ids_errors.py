@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, ms_to_samples, samples_to_ms, silence
+from core.conversation.ids import new_id
 from core.errors import (
     EngineCrashed,
     EngineError,
@@ -13,7 +14,6 @@ from core.errors import (
     expected_failure,
     first_error,
 )
-from core.ids import new_id
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devices.directory import DeviceProfile, SessionEcho
+from devices.fleet.directory import DeviceProfile, SessionEcho
 from devices.xiaozhi.settings import XiaozhiSettings
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings

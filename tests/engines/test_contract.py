@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms, silence
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import ConfigError, EngineMissing, RequestError
-from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AsrModel,
     CallDelta,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, EngineError, EngineMissing
-from core.plugins import BUILT_IN
+from core.packages.plugins import BUILT_IN
 from engines.registry import EngineAvailability, available, load, refused
 from tests.plugins.packages import declare, searched
 from tests.shared import ROOT

@@ -15,7 +15,7 @@ from devices.api.views import (
     PairRequest,
     ProfileEdit,
 )
-from devices.directory import DeviceProfile
+from devices.fleet.directory import DeviceProfile
 from engines.llm.openai.chunks import read_chunk
 from pipeline.tools.mcp.schema import (
     MAX_NAME_CHARS,

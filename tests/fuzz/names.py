@@ -5,15 +5,15 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from core.errors import RequestError
-from devices.ota import MAX_NAME_CHARS, check_name, is_release, version_key
-from devices.pairing import CODE_DIGITS, read_code
+from devices.fleet.ota import MAX_NAME_CHARS, check_name, is_release, version_key
+from devices.fleet.pairing import CODE_DIGITS, read_code
 from devices.registry.sanitize import MAX_NAME_CHARS as MAX_SHOWN_CHARS
 from devices.registry.sanitize import sanitize_line
 from devices.xiaozhi.firmware import version_in
 from devices.xiaozhi.ota_check import is_newer
 from server.models.errors import ModelsError
 from server.models.source_spec import source_of
-from serving.catalogue import UnknownModelError
+from serving.models.catalogue import UnknownModelError
 from tests.fuzz.target import Target
 
 ROOT = PurePosixPath("/firmware")

@@ -11,8 +11,8 @@ from typing import Any, get_args
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame
+from core.conversation.events import FormatName
 from core.errors import RequestError
-from core.events import FormatName
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from media.codecs import g711

@@ -4,9 +4,9 @@ import random
 from itertools import pairwise
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
-from media.webrtc.jitter_buffer import JitterBuffer, sequence_distance
+from media.webrtc.rtp.jitter_buffer import JitterBuffer, sequence_distance
 from pipeline.speech.chunker import MAX_CHARS, ClauseChunker
-from pipeline.user_turn.endpointing import (
+from pipeline.user_turn.speech_detection.endpointing import (
     MAX_UTTERANCE_MS,
     START_MS,
     EdgeKind,

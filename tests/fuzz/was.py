@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from core.errors import PayloadTooLarge, RequestError
-from devices.directory import Device
-from devices.ota import check_name
+from devices.fleet.directory import Device
+from devices.fleet.ota import check_name
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,

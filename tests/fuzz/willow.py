@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from core.errors import RequestError
-from devices.arbitration import Arbitration
+from devices.fleet.arbitration import Arbitration
 from devices.willow.wis.chat_params import read_question
 from devices.willow.wis.rtc.messages import read_message
 from devices.willow.wis.tts import MAX_TEXT_CHARS as MAX_SPOKEN_CHARS

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted
+from core.conversation.events import HypothesisChanged, SessionEvent, TranscriptionCompleted
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from engines.registry import load
 from media.files.decode import decode_file

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
+from core.conversation.events import SessionEvent
 from core.errors import EngineError, OverloadedError
-from core.events import SessionEvent
 from core.ports import ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import (
     AS_CONFIGURED,
@@ -43,7 +43,7 @@ from pipeline.tools.guards import NO_GUARDS, Guards
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechMode
 from serving.asr.scheduling import DecodePriority
-from serving.llm_slots import DraftBudget
+from serving.scheduling.llm_slots import DraftBudget
 from serving.speaker.recognition import SpeakerRecognition
 
 FRAME = 320

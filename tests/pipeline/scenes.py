@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from core.events import (
+from core.conversation.events import (
     InputCommitted,
     ItemAdded,
     ItemDeleted,
@@ -14,7 +14,7 @@ from core.events import (
     OutputTextDelta,
     SessionEvent,
 )
-from core.ids import new_id
+from core.conversation.ids import new_id
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import PlayoutPacing, SessionSettings

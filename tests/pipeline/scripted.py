@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from core.audio import AudioFrame, Pcm
-from core.items import (
+from core.conversation.items import (
     MessageItem,
     TextPart,
 )
+from core.conversation.usage import RateLimits, TokenUsage
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

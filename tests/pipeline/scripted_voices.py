@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm
+from core.conversation.speakers import THRESHOLD, SpeakerMatch
 from core.errors import EngineCrashed
-from core.named_key import NamedKey
-from core.speakers import THRESHOLD, SpeakerMatch
 from engines.base.speaker import SpeakerResult, VoiceQuality
 from serving.speaker.model import SpeakerPriority
 from serving.speaker.recognition import SpeakerRecognition

@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples
+from core.conversation.events import StageSpan, TruncationPoint
+from core.conversation.items import (
+    AudioPart,
+    FunctionCallItem,
+    FunctionOutputItem,
+    MessageItem,
+    TextPart,
+)
 from core.errors import RequestError
-from core.events import StageSpan, TruncationPoint
-from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from engines.base import WordMark
 from pipeline.conversation.history import MAX_ITEMS, History
 from pipeline.playout.heard_text import HeardText
@@ -25,14 +31,14 @@ from pipeline.shared.settings import TurnDetection
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.speech.chunker import MAX_CHARS, ClauseChunker
 from pipeline.transcription.partials import StablePrefix
-from pipeline.user_turn.endpointing import (
+from pipeline.user_turn.speech_detection.endpointing import (
     INTERRUPT_MS,
     MAX_UTTERANCE_MS,
     START_MS,
     EdgeKind,
     Endpointer,
 )
-from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_detection.speech_detector import SpeechDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock, LoudVad
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.plugins import forget_plugins
+from core.packages.plugins import forget_plugins
 
 EXAMPLES = {
     kind: Path(__file__).parent / f"earshot_example_{kind}" for kind in ("engine", "tool", "door")

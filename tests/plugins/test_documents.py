@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from core.plugins import NAME
+from core.packages.plugins import NAME
 from server.config import Config
 from tests.plugins.packages import EXAMPLES
 from tests.shared import ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp.web import AppRunner, RequestHandler, Response, WebSocketResponse
 
-from core.private_names import CALL_NAMES, HTTP_NAMES
+from core.packages.private_names import CALL_NAMES, HTTP_NAMES
 from tests.repo.files import PACKAGES, python_files
 from tests.shared import ROOT
 

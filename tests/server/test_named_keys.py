@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSServerHandshakeError
 
-from core.named_key import SCOPES
+from core.access.named_key import SCOPES
 from tests.raw_peer import RawPeer
 from tests.server.process import Running, run, serving
 from tests.signaling.whip.client import Publisher, beeps, publishing, read_events

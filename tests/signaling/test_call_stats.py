@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from core.connection_stats import AudioFlowStats, ConnectionStats
+from core.net.connection_stats import AudioFlowStats, ConnectionStats
 from media.webrtc.aiortc_internals.transport import lose_packets
 from signaling.call_stats import count_quality
 from signaling.realtime.connection import RealtimeConnection

@@ -11,7 +11,7 @@ from aiohttp import web as aioweb
 
 from core.errors import RequestError
 from core.http.fetch_policy import HostAllowlist
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 from engines.base.text import MAX_IMAGE_BYTES
 from web.images import MAX_IMAGES, RequestImages, places
 

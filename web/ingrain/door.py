@@ -13,7 +13,7 @@ from core.errors import Conflict, NotFound, RequestError
 from core.http.client_connection import while_connected
 from core.http.routes import JSON
 from engines.registry import EngineKind
-from serving.registry import ModelListing, ModelRegistry
+from serving.models.registry import ModelListing, ModelRegistry
 from serving.remote.models import RemoteModel, RemoteModels
 from serving.text.model import Clips, Embedder, Embedders, ServedClip, ServedTextModel
 from web.images import RequestImages, places

@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import Struct
 
+from core.access.named_key import KeyScope
 from core.http.client_connection import while_connected
 from core.http.routes import JSON, Route
-from core.named_key import KeyScope
 from web.images import read_body
 from web.kserve.json_body import HEADER_LENGTH, InferFields, decode_infer, encode_infer
 from web.kserve.service import KserveService

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from time import perf_counter_ns
 from typing import Any
 
+from core.access.limits import CapacityLimit
 from core.errors import Conflict, NotFound, RequestError
-from core.limits import CapacityLimit
 from core.ports import Clock
 from engines.registry import EngineKind
-from serving.model import AnyModel
-from serving.registry import ModelListing, ModelRegistry
+from serving.models.model import AnyModel
+from serving.models.registry import ModelListing, ModelRegistry
 from serving.remote.models import RemoteModel, RemoteModels
 from serving.text.model import Embedder, ServedClip, ServedTextModel
 from web.kserve import speech, texts

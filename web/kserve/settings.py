@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.ip_addresses import TrustedNetworks
+from core.net.ip_addresses import TrustedNetworks
 
 
 @dataclass(frozen=True, slots=True)

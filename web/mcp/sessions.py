@@ -4,8 +4,8 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 
+from core.access.named_key import CALLER_KEY, NamedKey, places_for_owner
 from core.errors import OverloadedError
-from core.named_key import CALLER_KEY, NamedKey, places_for_owner
 from core.ports import Clock
 from web.mcp.messages import MessageId
 

@@ -3,14 +3,14 @@
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 
+from core.access.limits import CapacityLimit
+from core.access.named_key import places_for_owner
+from core.conversation.ids import new_id
 from core.errors import OverloadedError
-from core.ids import new_id
-from core.limits import CapacityLimit
-from core.named_key import places_for_owner
 from core.ports import DeviceLocation, ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
 from pipeline.conversation.conversation import Conversation, Conversations
-from pipeline.tools.results import as_json
+from pipeline.tools.calls.results import as_json
 from pipeline.tools.toolbox import Toolbox
 from web.mcp.settings import McpDoorSettings
 

@@ -15,7 +15,7 @@ from core.errors import NotFound, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.http.streaming import send
-from serving.registry import ModelListing
+from serving.models.registry import ModelListing
 from serving.remote.models import RemoteModels
 from serving.text.model import Embedders, Rerankers, ServedTextModel
 from web.ollama.fields import (

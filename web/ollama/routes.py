@@ -2,8 +2,8 @@
 
 from functools import partial
 
+from core.access.named_key import KeyScope
 from core.http.routes import HttpMethod, Route, RouteHandler
-from core.named_key import KeyScope
 from web.ollama.door import OllamaDoor
 from web.ollama.fields import (
     OllamaChatFields,

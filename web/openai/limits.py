@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from core.access.limits import CapacityLimit
 from core.errors import EngineTimeout, OverloadedError, expected_failure
-from core.limits import CapacityLimit
 
 RETRY_AFTER_S = 2
 "Seconds that a refused client is asked to wait: several short requests are answered in that time."

@@ -10,7 +10,7 @@ from msgspec import Struct
 from core.errors import NotFound
 from engines.registry import EngineKind
 from pipeline.shared.settings import DEFAULT, own_model
-from serving.model import ModelState
+from serving.models.model import ModelState
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

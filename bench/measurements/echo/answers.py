@@ -13,8 +13,8 @@ from engines.base import VadEngine
 from media.pcm import dbfs
 from media.processing.echo import EchoControl
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.endpointing import EdgeKind
-from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_detection.endpointing import EdgeKind
+from pipeline.user_turn.speech_detection.speech_detector import SpeechDetector
 
 FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 "Samples of a frame of 20 ms at 16 kHz."

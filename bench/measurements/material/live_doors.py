@@ -17,14 +17,14 @@ from bench.server.stub_engines import llm, tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples, silence
-from core.events import TranscriptionCompleted
-from core.items import MessageItem
+from core.conversation.events import TranscriptionCompleted
+from core.conversation.items import MessageItem
 from devices.xiaozhi.audio import BITRATE_BPS, PACKET_MS, DeviceAudioInput
 from engines.base import AsrItem, AsrOptions, VadEngine
 from media.codecs.opus import OPUS_RATE_HZ, OpusEncoder, OpusSettings
 from media.files.raw import RawDecoder
 from media.resample import Resampler
-from media.webrtc.tracks import TrackSource
+from media.webrtc.rtp.tracks import TrackSource
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.session import Session

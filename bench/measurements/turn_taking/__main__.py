@@ -37,7 +37,7 @@ from core.errors import EarshotError
 from engines.base import EndOfTurnDetector, VadEngine
 from engines.registry import load
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.endpointing import Eagerness
+from pipeline.user_turn.speech_detection.endpointing import Eagerness
 
 EAGERNESS: Sequence[Eagerness] = ("high", "auto", "medium", "low")
 SILENCES_MS = (500, 300, 800, 1200, 200)

@@ -12,7 +12,7 @@ from bench.tools.speech_bounds import find_speech_bounds
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
 from engines.base import VadEngine
 from media.files.decode import decode_file
-from pipeline.user_turn.endpointing import HYSTERESIS
+from pipeline.user_turn.speech_detection.endpointing import HYSTERESIS
 
 LEAST_PAUSE_MS = 200
 LONGEST_PAUSE_MS = 5000

@@ -16,7 +16,12 @@ from bench.server.stub_engines import llm, tts
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS
-from core.events import InputCommitted, ItemDeleted, SessionEvent, TranscriptionCompleted
+from core.conversation.events import (
+    InputCommitted,
+    ItemDeleted,
+    SessionEvent,
+    TranscriptionCompleted,
+)
 from engines.base import EndOfTurnDetector, VadEngine
 from media.pcm import Framer
 from pipeline.conversation.conversation import Conversations

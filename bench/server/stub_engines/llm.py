@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from core.conversation.usage import TokenUsage
 from core.ports import ToolSpec
-from core.usage import TokenUsage
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 
 ANSWER = "All the lights in the kitchen are on now."

@@ -6,9 +6,9 @@ import logging
 import socket
 from collections.abc import Sequence
 
-from core.acceptor import NO_LIMIT, AddressLimit, serve_streams
 from core.errors import EarshotError, Forbidden
-from core.ip_addresses import is_among, peer_address
+from core.net.acceptor import NO_LIMIT, AddressLimit, serve_streams
+from core.net.ip_addresses import is_among, peer_address
 from core.ports import Metrics, WorkGuard
 from devices.telephone.audiosocket.line import READ_BYTES, AudioSocketLine
 from devices.telephone.calls import TelephoneCalls

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from core.ip_addresses import peer_address
+from core.net.ip_addresses import peer_address
 from core.ports import Clock
 from devices.willow.was.socket.connection import WillowConnection
 

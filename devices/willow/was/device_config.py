@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.errors import RequestError
-from devices.directory import Device
+from devices.fleet.directory import Device
 from firmware_protocol.willow.messages import Scalar
 
 MASK = "********"

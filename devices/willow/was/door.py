@@ -10,12 +10,12 @@ from aiohttp import web as aioweb
 
 from core.errors import OverloadedError, RequestError, StorageError
 from core.http.routes import is_forwarded
-from core.ip_addresses import is_among, peer_address
+from core.net.ip_addresses import is_among, peer_address
 from core.ports import Clock, Metrics, WorkGuard
-from devices.directory import DeviceDirectory, DeviceSettingsStore
-from devices.notification_urls import AudioUrlPolicy
-from devices.ota import FirmwareFolder, image_for
-from devices.presence import Presence
+from devices.fleet.directory import DeviceDirectory, DeviceSettingsStore
+from devices.fleet.ota import FirmwareFolder, image_for
+from devices.fleet.presence import Presence
+from devices.notices.notification_urls import AudioUrlPolicy
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.settings import WasSettings
 from devices.willow.was.settings_store import WillowSettingsStore

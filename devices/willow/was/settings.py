@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 from pipeline.shared.settings import InitialSettings, SessionSettings
 
 

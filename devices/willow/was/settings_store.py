@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from core.errors import Conflict, RequestError
-from devices.directory import DeviceSettingsStore
+from devices.fleet.directory import DeviceSettingsStore
 from devices.willow.was.device_config import has_secret
 from firmware_protocol.willow.messages import NvsMessage, Scalar
 

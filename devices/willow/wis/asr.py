@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
+from core.conversation.ids import new_id
+from core.conversation.speakers import SpeakerMatch
 from core.errors import EarshotError, PayloadTooLarge
-from core.ids import new_id
 from core.ports import Clock
-from core.speakers import SpeakerMatch
 from core.tasks import single_error
 from devices.willow.wis.asr_params import ENGLISH, AsrParams
 from devices.willow.wis.voice_auth import HEARD_SAMPLES

@@ -8,9 +8,9 @@ import msgspec
 from aiohttp import WSMsgType
 from aiohttp import web as aioweb
 
+from core.access.limits import CapacityLimit
+from core.access.named_key import KeySessions, places_for_owner
 from core.errors import EarshotError, OverloadedError, RequestError
-from core.limits import CapacityLimit
-from core.named_key import KeySessions, places_for_owner
 from devices.willow.wis.chat_params import check_site, read_question
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.tts import read_text

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from aiohttp import web as aioweb
 
+from core.access.named_key import KeySessions
 from core.errors import EngineTimeout, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
-from core.named_key import KeySessions
 from core.ports import Clock, WorkGuard
-from devices.ip_allowlist import KeylessPageSettings
+from devices.fleet.ip_allowlist import KeylessPageSettings
 from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
 from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
 from devices.willow.wis.asr_reply import device_reply, file_reply, short_errors

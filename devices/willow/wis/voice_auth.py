@@ -1,9 +1,9 @@
 """`voice_auth`: only people whose voices the server knows are recognised, as in WIS."""
 
+from core.access.named_key import CALLER_KEY
 from core.audio import ASR_RATE_HZ, Pcm
+from core.conversation.speakers import SpeakerMatch
 from core.errors import EngineMissing, RequestError
-from core.named_key import CALLER_KEY
-from core.speakers import SpeakerMatch
 from serving.speaker.model import SpeakerPriority
 from serving.speaker.recognition import SpeakerRecognition
 

@@ -8,7 +8,7 @@ notes of a family are those that the library reads without a default.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engines.runtime.onnx_file import OnnxNotes
+from engines.runtime.model_files.onnx_file import OnnxNotes
 
 ENCODER, DECODER, JOINER, MODEL = "encoder", "decoder", "joiner", "model"
 "Names of a model's parts. They are also the names of the library's arguments."

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from engines.runtime.onnx_file import wire_fields
+from engines.runtime.model_files.onnx_file import wire_fields
 
 VOCABULARY_FILE, MODEL_FILE = "bpe.vocab", "bpe.model"
 "Names of the files with the pieces of words: as text, and as SentencePiece writes them."

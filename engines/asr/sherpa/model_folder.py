@@ -19,7 +19,7 @@ from engines.asr.sherpa.families import (
 )
 from engines.asr.sherpa.hotwords import find_bpe_vocabulary
 from engines.base.decode_steps import DecodeSteps
-from engines.runtime.onnx_file import OnnxNotes, read_notes
+from engines.runtime.model_files.onnx_file import OnnxNotes, read_notes
 
 NAME = "sherpa"
 "Name of the engine in errors."

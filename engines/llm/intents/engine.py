@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
-from core.ids import new_id
+from core.conversation.ids import new_id
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.intents.follow_up import (

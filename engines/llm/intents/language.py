@@ -103,7 +103,9 @@ def language_data(language: str) -> LanguageData:
     """Returns our additions for a language; empty ones if there is no file."""
     if language not in LANGUAGES_WITH_DATA:
         return LanguageData()
-    text = (files("engines.llm.intents") / f"{language}.toml").read_text(encoding="utf-8")
+    text = (files("engines.llm.intents") / "phrases" / f"{language}.toml").read_text(
+        encoding="utf-8"
+    )
     return msgspec.convert(tomllib.loads(text), LanguageData)
 
 

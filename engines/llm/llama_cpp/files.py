@@ -8,8 +8,8 @@ from pathlib import Path
 from core.errors import EngineMissing
 from engines.llm.llama_cpp.settings import NAME, Settings
 from engines.runtime.external_server.installation import read_marker
-from engines.runtime.gguf_file import GgufHeader, UnreadableGgufError, read_gguf_header
-from engines.runtime.gguf_folder import check_parts, only_model, projectors
+from engines.runtime.model_files.gguf_file import GgufHeader, UnreadableGgufError, read_gguf_header
+from engines.runtime.model_files.gguf_folder import check_parts, only_model, projectors
 
 PROGRAM = "llama-server"
 

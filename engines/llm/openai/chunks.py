@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from core.conversation.usage import TokenUsage
 from core.errors import RemoteProtocolError
-from core.usage import TokenUsage
 from engines.runtime.openai_http.errors import error_text
 
 DONE = "[DONE]"

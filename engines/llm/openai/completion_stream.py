@@ -4,7 +4,7 @@ from collections import deque
 
 import aiohttp
 
-from core.usage import RateLimits
+from core.conversation.usage import RateLimits
 from engines.llm.openai.chunks import DONE, ChatCompletionChunk, read_chunk
 from engines.runtime.openai_http.client import read_limited
 from engines.runtime.openai_http.rate_limits import read_rate_limits

@@ -4,9 +4,9 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import ContextLengthExceeded, EngineError, RemoteProtocolError
 from core.ports import ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk, usage_of

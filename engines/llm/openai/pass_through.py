@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import aiohttp
 
+from core.conversation.usage import TokenUsage
 from core.errors import EarshotError, EngineError, RemoteProtocolError, RequestError
-from core.usage import TokenUsage
 from engines.base import ToolCall
 from engines.llm.openai.chunks import DONE, read_chunk, usage_of
 from engines.llm.openai.context_length import is_length_refusal

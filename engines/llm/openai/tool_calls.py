@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from core.conversation.ids import new_id
 from core.errors import RemoteProtocolError
-from core.ids import new_id
 from engines.base import CallDelta, ToolCall
 from engines.llm.openai.chunks import ChunkToolCall
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from core.errors import EngineMissing
 from engines.base import WorkerProfile
 from engines.llm.transformers.settings import NAME, Settings
-from engines.runtime.huggingface import ENVIRONMENT
+from engines.runtime.model_files.huggingface import ENVIRONMENT
 
 if TYPE_CHECKING:
     from engines.llm.transformers.engine import TransformersLlm

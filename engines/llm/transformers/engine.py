@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from core.conversation.usage import TokenUsage
 from core.errors import EngineError
 from core.ports import ToolSpec
-from core.usage import TokenUsage
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.reasoning_filter import ReasoningFilter

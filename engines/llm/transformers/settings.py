@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from core.errors import EngineMissing
-from engines.runtime.gguf_file import UnreadableGgufError
-from engines.runtime.gguf_folder import check_parts, model_files, only_model
+from engines.runtime.model_files.gguf_file import UnreadableGgufError
+from engines.runtime.model_files.gguf_folder import check_parts, model_files, only_model
 
 NAME = "transformers"
 CONFIG_FILE, GGUF_SUFFIX = "config.json", ".gguf"

@@ -6,7 +6,7 @@ is `{"name": ..., "parameters": {...}}`. Mistral: the whole answer is a list of 
 
 import msgspec
 
-from core.ids import new_id
+from core.conversation.ids import new_id
 from engines.base import ToolCall
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from core.errors import EngineError
 from engines.base.text import TextModelInfo
-from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
+from engines.runtime.model_files.checkpoint_graph import CHECKPOINT_FILE
 from engines.runtime.text_encoder.folder import read_json
 
 MAX_BATCH = 8

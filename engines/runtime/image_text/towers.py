@@ -1,12 +1,18 @@
 """Builds the ONNX networks of a CLIP or SigLIP checkpoint: one for texts and one for images.
 
-The weights stay in the checkpoint, see `engines.runtime.checkpoint_graph`.
+The weights stay in the checkpoint, see `engines.runtime.model_files.checkpoint_graph`.
 """
 
 from collections.abc import Callable
 
-from engines.runtime.checkpoint_graph import FLOAT, INT64, MICROSOFT, Checkpoint, GraphWriter
 from engines.runtime.image_text.folder import ImageTextFolder, TowerConfig
+from engines.runtime.model_files.checkpoint_graph import (
+    FLOAT,
+    INT64,
+    MICROSOFT,
+    Checkpoint,
+    GraphWriter,
+)
 
 TEXT_INPUT, IMAGE_INPUT = "input_ids", "pixel_values"
 TEXT_OUTPUT, IMAGE_OUTPUT = "text_embeds", "image_embeds"

@@ -6,7 +6,7 @@ https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
 import re
 from collections.abc import Mapping
 
-from core.usage import RateLimit, RateLimits
+from core.conversation.usage import RateLimit, RateLimits
 
 QUOTAS = ("requests", "tokens")
 "Quotas whose headers are read."

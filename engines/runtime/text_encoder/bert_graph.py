@@ -1,6 +1,6 @@
 """Builds the ONNX network of a checkpoint of the BERT family."""
 
-from engines.runtime.checkpoint_graph import INT32, INT64, Checkpoint, GraphWriter
+from engines.runtime.model_files.checkpoint_graph import INT32, INT64, Checkpoint, GraphWriter
 from engines.runtime.text_encoder.folder import TextModelFolder, position_offset
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from core.errors import EngineError
 from engines.base.text import TextModelInfo
-from engines.runtime.checkpoint_graph import CHECKPOINT_FILE
+from engines.runtime.model_files.checkpoint_graph import CHECKPOINT_FILE
 
 TextModelKind = Literal["embed", "rerank", "clip"]
 """Kind of a model that reads texts. A model of the kind clip also makes vectors of images, see

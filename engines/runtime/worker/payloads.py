@@ -20,9 +20,9 @@ import numpy as np
 from msgspec import Struct
 
 from core.audio import Pcm
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import RemoteProtocolError
 from core.ports import ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import (
     AsrItem,
     AsrOptions,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from core.errors import EngineError
 from engines.base import TtsInfo, WorkerProfile
 from engines.base.voice import StageTime
-from engines.runtime.huggingface import ENVIRONMENT
+from engines.runtime.model_files.huggingface import ENVIRONMENT
 from engines.tts.bark.layout import (
     TOKENIZER_FILE,
     BarkLayout,
@@ -21,7 +21,7 @@ from engines.tts.bark.layout import (
 )
 from engines.tts.bark.settings import NAME, Settings
 from engines.tts.bark.voices import read_prompts, voices_by_language
-from engines.tts.synthesis_thread import VOICE_NICE
+from engines.tts.shared.synthesis_thread import VOICE_NICE
 
 if TYPE_CHECKING:
     from engines.tts.bark.engine import BarkTts

@@ -14,7 +14,7 @@ from engines.base.voice import StageTime
 from engines.tts.bark.settings import NAME
 from engines.tts.bark.stages import BarkStages
 from engines.tts.bark.voices import SpeakerPrompt
-from engines.tts.text import UNSPEAKABLE, check_speed, choose_voice, clauses_of
+from engines.tts.shared.text import UNSPEAKABLE, check_speed, choose_voice, clauses_of
 
 MAX_CLAUSE_CHARS = 150
 """Longest text of one clause. Its 768 semantic tokens are 15 s, in which a slow speaker says 150

@@ -19,8 +19,8 @@ from engines.tts.espeak.library import (
     espeak_library,
 )
 from engines.tts.espeak.word_times import ClauseWords, EspeakEvent
-from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
-from engines.tts.text import check_speed, language_voices
+from engines.tts.shared.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
+from engines.tts.shared.text import check_speed, language_voices
 
 REQUIRES = {"espeakng_loader": "espeakng-loader"}
 

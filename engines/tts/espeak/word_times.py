@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from core.audio import Pcm, samples_to_ms
-from engines.tts.synthesis_thread import SpeechChunk, WordTiming
+from engines.tts.shared.synthesis_thread import SpeechChunk, WordTiming
 
 _MAX_SILENT_SAMPLE = 100
 "Highest absolute sample value of the pause after a clause (1/300 of full scale)."

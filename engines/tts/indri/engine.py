@@ -17,7 +17,7 @@ from engines.tts.indri.prompt import MAX_CLAUSE_CHARS, clean_text, max_speech_id
 from engines.tts.indri.settings import NAME, Settings
 from engines.tts.indri.speech_batch import SpeechBatch
 from engines.tts.indri.token_layout import CODEBOOKS, TokenLayout
-from engines.tts.text import UNSPEAKABLE, check_speed, choose_voice, clauses_of
+from engines.tts.shared.text import UNSPEAKABLE, check_speed, choose_voice, clauses_of
 from engines.tts.token_model.backend import TokenRequest
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import EngineMissing
-from engines.runtime.onnx_file import OnnxLayer, layers
+from engines.runtime.model_files.onnx_file import OnnxLayer, layers
 
 Floats = npt.NDArray[np.float32]
 "Array of float32 of any shape."

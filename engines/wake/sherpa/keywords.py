@@ -10,7 +10,7 @@ from pathlib import Path
 from core.errors import ConfigError
 from engines.asr.sherpa.hotwords import MODEL_FILE, find_lexicon, pieces_of
 from engines.asr.sherpa.model_folder import SherpaModel, read_tokens
-from engines.runtime.onnx_file import wire_fields
+from engines.runtime.model_files.onnx_file import wire_fields
 
 WORD_START = "▁"
 "First character of a piece that begins a word."

@@ -3,7 +3,7 @@
 aiortc still connects, agrees on keys, sends reports (RTCP) and closes. Packets arrive and leave 50
 times a second in each call, so they take a shorter way here (docs/adr/0029): no task is woken for a
 packet, and no object is made of it but its payload. Private names of aiortc 1.16 and aioice 0.13
-are used; `core.private_names` lists and checks them.
+are used; `core.packages.private_names` lists and checks them.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pylibsrtp import Error as SrtpError
 
 from media.webrtc.aiortc_internals.ssrc_limit import limit_ssrcs
 from media.webrtc.aiortc_internals.transport import COMPONENT, connection_of, selected_pairs
-from media.webrtc.call_path import RtpPacketSender, RtpPacketSink
+from media.webrtc.rtp.call_path import RtpPacketSender, RtpPacketSink
 
 JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 """Attribute of aiortc 1.16 with its own jitter buffer, which holds audio for 80 ms, and for 280 ms

@@ -1,7 +1,7 @@
 """Access to private parts of a call's ICE and DTLS transports in aiortc and aioice.
 
 Each function says in plain words what it does, so that no other module has to know these names.
-The table of them is `core.private_names.CALL_NAMES`.
+The table of them is `core.packages.private_names.CALL_NAMES`.
 """
 
 import asyncio

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from core.conversation.ids import new_id
 from core.errors import ConfigError
-from core.ids import new_id
 
 if TYPE_CHECKING:
     from aiortc import RTCConfiguration
@@ -125,7 +125,7 @@ class IceSettings:
     credential_ttl_s: int = CREDENTIAL_TTL_S
     "Lifetime of the credentials that are made from a shared secret, in seconds."
     wants_fast_path: bool = True
-    """False: calls use aiortc's public interface only, which costs more (`media.webrtc.call_path`).
+    """False: calls use aiortc's public interface only, which costs more (`media.webrtc.rtp.call_path`).
     True: only if the installed libraries lack a private name."""
     wall_s: Callable[[], float] = _no_clock
     "Returns seconds since 1970, as the TURN server counts them."

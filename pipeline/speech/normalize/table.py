@@ -111,5 +111,5 @@ class SpokenFormTable(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def spoken_form_table(language: str) -> SpokenFormTable:
     """Returns the table of one of LANGUAGES."""
-    data = (Path(__file__).parent / f"{language}.toml").read_text(encoding="utf-8")
+    data = (Path(__file__).parent / "tables" / f"{language}.toml").read_text(encoding="utf-8")
     return convert(tomllib.loads(data), SpokenFormTable)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from core.ids import new_id
+from core.conversation.ids import new_id
 from pipeline.tools.home.home import HomeEntity
 
 MAX_CHANGES = 200

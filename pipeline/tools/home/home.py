@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from core.conversation.ids import new_id
 from core.errors import ConfigError
-from core.ids import new_id
 from pipeline.tools.home.config import EntityConfig, EntityKind, HomeConfig
 from pipeline.tools.home.state import (
     AreaState,

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from core.conversation.items import McpApprovalResponseItem
 from core.errors import Conflict
-from core.items import McpApprovalResponseItem
 from engines.base import ToolCall
 from pipeline.shared.settings import ResponseRequest
 from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool

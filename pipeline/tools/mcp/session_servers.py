@@ -7,11 +7,17 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import Protocol
 
+from core.conversation.events import (
+    ErrorEvent,
+    ItemAdded,
+    ItemDone,
+    McpListToolsProgress,
+    SessionEvent,
+)
+from core.conversation.ids import new_id
+from core.conversation.items import McpListItem
 from core.errors import ConfigError, NotFound, RequestError
-from core.events import ErrorEvent, ItemAdded, ItemDone, McpListToolsProgress, SessionEvent
 from core.http.fetch_policy import FetchTarget, HostAllowlist, UrlNotAllowed, parse_fetch_target
-from core.ids import new_id
-from core.items import McpListItem
 from core.ports import ToolContext, ToolSpec
 from pipeline.shared.mcp_servers import ClientMcpPolicy, ClientMcpServer
 from pipeline.shared.settings import ResponseRequest

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from core.items import McpToolDefinition
+from core.conversation.items import McpToolDefinition
 from core.ports import ToolProvider, ToolSpec
 from engines.base import ToolCall
 from pipeline.shared.mcp_servers import ClientMcpServer

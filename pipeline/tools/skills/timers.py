@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from core.conversation.ids import new_id
+from core.conversation.speakers import SpeakerMatch
 from core.errors import EarshotError
-from core.ids import new_id
 from core.ports import Announcer, Clock
-from core.speakers import SpeakerMatch
 from pipeline.tools.home import Home, TimerState
 from pipeline.tools.skills.arguments import ToolError
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from core.conversation.speakers import SpeakerProfile, VoiceVector
 from core.errors import EngineError, OverloadedError
-from core.speakers import SpeakerProfile, VoiceVector
 from core.tasks import single_error
 from pipeline.transcription.diarisation.segments import SpeakerTimes
 from pipeline.transcription.diarisation.timeline import find_speakers

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
-from core.speakers import SpeakerProfile, VoiceVector, nearest_speaker
+from core.conversation.speakers import SpeakerProfile, VoiceVector, nearest_speaker
 from pipeline.transcription.diarisation.clustering import (
     Floats,
     Labels,

@@ -12,7 +12,7 @@ from typing import NoReturn
 import msgspec
 
 from core.errors import ConfigError
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 from server.commands.cluster.arguments import DEFAULT_PORT
 from server.commands.columns import align_columns
 from server.commands.exit_codes import ExitCode

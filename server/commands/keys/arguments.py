@@ -2,7 +2,7 @@
 
 import argparse
 
-from core.named_key import SCOPES
+from core.access.named_key import SCOPES
 from server.commands.server_arguments import add_server
 
 _SCOPES = "\n".join(f"  {name:<8}{what}" for name, what in SCOPES.items())

@@ -32,10 +32,10 @@ from server.models.sherpa_release import config_lines as asr_lines
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import config_lines
 from server.models.wheel import WheelSource, wheel_of
-from serving.catalogue import CatalogueEntry, find_entry
+from serving.models.catalogue import CatalogueEntry, find_entry
+from serving.models.user_catalogue import use_catalogue
 from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import is_too_slow
-from serving.user_catalogue import use_catalogue
 
 AUTO = "auto"
 "Argument that stands for the best model for this machine."

@@ -13,8 +13,8 @@ from engines.base import AsrItem, AsrModel, EndOfTurnDetector, Tts
 from engines.base.text import ClipItem, EmbedItem, RerankItem
 from engines.codec.settings import codec_name
 from engines.registry import EngineKind, load
-from engines.runtime.gguf_file import read_gguf_header
-from engines.runtime.gguf_folder import model_files
+from engines.runtime.model_files.gguf_file import read_gguf_header
+from engines.runtime.model_files.gguf_folder import model_files
 from server.commands.doctor import print_result
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256

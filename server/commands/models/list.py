@@ -10,7 +10,7 @@ from server.commands.columns import align_columns
 from server.models.inventory import USABLE_KINDS, ModelFolder
 from server.models.sherpa_release import release_columns
 from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PIPER_PREFIX
-from serving.catalogue import entries
+from serving.models.catalogue import entries
 from serving.placement.sherpa import SCHEME
 
 

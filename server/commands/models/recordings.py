@@ -11,8 +11,8 @@ from bench.asr.corpus import load_corpus
 from bench.asr.error_rates import ScoredText, errors_of, normalised, words
 from bench.tools.stats import percentile
 from core.audio import ASR_RATE_HZ, Pcm
+from core.conversation.ids import new_id
 from core.errors import EarshotError, RequestError
-from core.ids import new_id
 from core.progress_bar import ProgressBar
 from engines.base import AsrItem, AsrOptions
 from media.files.decode import FileLimits, decode_file

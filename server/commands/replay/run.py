@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples, samples_to_ms
+from core.conversation.events import OutputAudioDelta
 from core.errors import Conflict, RequestError
-from core.events import OutputAudioDelta
 from pipeline.playout.playout import CLIENT_RATE_HZ
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from core.ports import ToolOutcome
 from engines.base import ToolCall
-from pipeline.tools.results import as_json
+from pipeline.tools.calls.results import as_json
 from pipeline.tools.skills import HomeTools, ListTools, TimerTools
 from pipeline.tools.toolbox import Tool
 from server.commands.replay.trace_reader import RecordedToolCall

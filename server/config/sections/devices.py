@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from devices.pairing import ApprovalRule, RegistrySettings
+from devices.fleet.pairing import ApprovalRule, RegistrySettings
 from server.config.types import Section
 from server.net.allowlist import networks_of
 

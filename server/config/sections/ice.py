@@ -5,7 +5,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from core.errors import ConfigError
-from media.webrtc.call_path import check_path
 from media.webrtc.ice.settings import (
     CREDENTIAL_TTL_S,
     GATHER_TIMEOUT_S,
@@ -14,6 +13,7 @@ from media.webrtc.ice.settings import (
     IceUrl,
     PortRange,
 )
+from media.webrtc.rtp.call_path import check_path
 from server.config.types import Section
 from server.net.addresses import address_of
 from server.runtime.clock import SystemClock

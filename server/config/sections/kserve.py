@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 from server.config.types import Section
 from server.net.allowlist import listening_host, networks_of
 from web.kserve.settings import KserveSettings

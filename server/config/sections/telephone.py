@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Meta, field
 
 from core.errors import ConfigError
-from core.ip_addresses import IpNetwork
+from core.net.ip_addresses import IpNetwork
 from devices.telephone.settings import TelephoneSettings
 from pipeline.shared.settings import InitialSettings, SessionSettings, TurnDetection
 from server.config.types import Section

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from pipeline.shared.settings import TurnDetection
 from server.config.types import Section
-from serving.llm_slots import MAX_DRAFTS
+from serving.scheduling.llm_slots import MAX_DRAFTS
 
 
 class TurnConfig(Section, frozen=True):

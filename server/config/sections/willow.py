@@ -6,8 +6,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from core.errors import ConfigError
-from core.ip_addresses import IpNetwork
-from devices.ip_allowlist import KeylessPageSettings
+from core.net.ip_addresses import IpNetwork
+from devices.fleet.ip_allowlist import KeylessPageSettings
 from devices.willow.was.settings import WasSettings
 from devices.willow.wis.voice_auth import DEFAULT_THRESHOLD
 from pipeline.shared.settings import InitialSettings

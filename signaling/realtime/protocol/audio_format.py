@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET
 
 from core.audio import Pcm
-from core.events import FormatName
+from core.conversation.events import FormatName
 from media.codecs import g711
 from media.pcm import from_bytes, to_bytes
 from media.resample import Resampler

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
+from core.conversation.events import FormatName
 from core.errors import RequestError
-from core.events import FormatName
 from media.resample import Resampler
 from pipeline.user_turn.controller import MAX_HELD_MS, MIN_COMMIT_MS
 from signaling.realtime.protocol.audio_format import PCM, decode_audio, rate_of, sample_bytes

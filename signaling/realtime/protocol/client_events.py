@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
-from core.items import ImageDetail, ItemStatus
+from core.conversation.items import ImageDetail, ItemStatus
 from signaling.realtime.protocol.audio_format import AudioFormat
 from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 from signaling.realtime.session.mcp import McpServerLabel, McpToolName

@@ -4,7 +4,7 @@ responses may be open, each in its own audio format. No I/O."""
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from core.events import (
+from core.conversation.events import (
     FormatName,
     FunctionCallArgumentsDelta,
     HypothesisChanged,
@@ -31,7 +31,7 @@ from core.events import (
     TranscriptionCompleted,
     TranscriptionFailed,
 )
-from core.items import FunctionCallItem, MessageItem
+from core.conversation.items import FunctionCallItem, MessageItem
 from signaling.realtime.protocol.audio_format import OutputAudioEncoder
 from signaling.realtime.protocol.server_events import (
     TRANSCRIPTION,

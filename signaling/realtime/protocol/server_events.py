@@ -6,8 +6,7 @@ from typing import Any, assert_never
 from aiohttp import web as aioweb
 from msgspec.json import encode
 
-from core.connection_stats import AudioFlowStats, ConnectionStats
-from core.events import (
+from core.conversation.events import (
     Modality,
     ResponseCreated,
     ResponseDone,
@@ -16,7 +15,7 @@ from core.events import (
     TurnTimeline,
     WakeStateChanged,
 )
-from core.items import (
+from core.conversation.items import (
     AudioPart,
     ContentPart,
     FunctionCallItem,
@@ -30,8 +29,9 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from core.speakers import SpeakerMatch
-from core.usage import RateLimits, TokenUsage
+from core.conversation.speakers import SpeakerMatch
+from core.conversation.usage import RateLimits, TokenUsage
+from core.net.connection_stats import AudioFlowStats, ConnectionStats
 from signaling.realtime.session.extensions import UNLIMITED
 from signaling.realtime.session.mcp import mcp_item_json
 from signaling.realtime.session.settings import SessionConfiguration, output_json

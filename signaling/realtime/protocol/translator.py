@@ -4,8 +4,7 @@ I/O."""
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from core.connection_stats import ConnectionStats
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     FunctionCallArgumentsDelta,
     HypothesisChanged,
@@ -40,7 +39,8 @@ from core.events import (
     TurnTimeline,
     WakeStateChanged,
 )
-from core.usage import RateLimits
+from core.conversation.usage import RateLimits
+from core.net.connection_stats import ConnectionStats
 from engines.base import AsrPadding
 from signaling.realtime.protocol.beta import is_beta_update, to_beta, to_ga
 from signaling.realtime.protocol.client_events import ClientEvent

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from msgspec.json import encode
 
-from core.errors import RequestError
-from core.ids import new_id
-from core.items import (
+from core.conversation.ids import new_id
+from core.conversation.items import (
     AudioPart,
     ContentPart,
     FunctionCallItem,
@@ -25,7 +24,8 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
+from core.errors import RequestError
+from pipeline.tools.calls.arguments import MAX_DEPTH, is_too_deep
 from pipeline.tools.mcp.schema import FORBIDDEN_NAME_CHARS, MAX_NAME_CHARS
 from signaling.realtime.protocol.client_events import (
     ContentPartObject,

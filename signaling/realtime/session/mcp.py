@@ -8,15 +8,15 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.json import decode
 
-from core.errors import RequestError
-from core.http.fetch_policy import UrlNotAllowed, parse_fetch_target
-from core.items import (
+from core.conversation.items import (
     McpApprovalRequestItem,
     McpApprovalResponseItem,
     McpCallItem,
     McpListItem,
     McpToolDefinition,
 )
+from core.errors import RequestError
+from core.http.fetch_policy import UrlNotAllowed, parse_fetch_target
 from pipeline.shared.mcp_servers import (
     ALL_TOOLS,
     ALWAYS,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from core.conversation.items import Item, ItemReference
 from core.errors import RequestError
-from core.items import Item, ItemReference
 from pipeline.shared.prompts import NO_PROMPTS, PromptLibrary
 from pipeline.shared.settings import ResponseRequest
 from signaling.realtime.protocol.audio_format import AudioFormat, name_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import UnsetType
 
+from core.conversation.events import FormatName
 from core.errors import Conflict
-from core.events import FormatName
 from pipeline.session.sessions import ClientSecretHolder
 from pipeline.shared.prompts import PromptSelection
 from pipeline.shared.settings import DEFAULT, SessionSettings, own_model

@@ -10,7 +10,7 @@ from core.errors import RequestError
 from core.ports import ToolSpec
 from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.shared.settings import NamedMcpServer, NamedTool, SessionSettings, ToolChoice
-from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
+from pipeline.tools.calls.arguments import MAX_DEPTH, is_too_deep
 from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 from signaling.realtime.session.mcp import McpChoice, McpTool, remote_server, server_json
 

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from core.access.named_key import CALLER_KEY, reaches
 from core.audio import AudioFrame
+from core.conversation.ids import new_id
 from core.errors import Conflict, EarshotError, NotFound, OverloadedError, RequestError
-from core.ids import new_id
-from core.named_key import CALLER_KEY, reaches
 from core.ports import Metrics, WorkGuard
 from core.queues import Outbox
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings

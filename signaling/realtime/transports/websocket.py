@@ -9,8 +9,8 @@ from dataclasses import replace
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
-from core.connection_stats import ConnectionStats
 from core.errors import RequestError
+from core.net.connection_stats import ConnectionStats
 from core.ports import Metrics
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions

@@ -7,7 +7,7 @@ import pytest
 from bench.client.connection_stats import combined_report, quality_line
 from bench.client.conversation import TurnReport
 from bench.talk.output import times
-from core.connection_stats import AudioFlowStats, ConnectionStats
+from core.net.connection_stats import AudioFlowStats, ConnectionStats
 
 CALL = ConnectionStats(
     "webrtc",

@@ -17,7 +17,7 @@ from bench.measurements.interruptions import (
 from bench.measurements.material.overlap_clips import OverlapKind, overlaps
 from engines.registry import load
 from pipeline.playout.interruption import DECIDE_MS
-from pipeline.user_turn.endpointing import INTERRUPT_MS
+from pipeline.user_turn.speech_detection.endpointing import INTERRUPT_MS
 from tests.speech import say
 
 pytestmark = pytest.mark.live

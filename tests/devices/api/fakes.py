@@ -7,8 +7,8 @@ from typing import cast
 
 from core.errors import EarshotError
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
-from devices.directory import Device, DeviceDirectory
-from devices.presence import DeviceActivity, DeviceNotification
+from devices.fleet.directory import Device, DeviceDirectory
+from devices.fleet.presence import DeviceActivity, DeviceNotification
 from pipeline.conversation.conversation import Conversations
 
 

@@ -10,14 +10,14 @@ from typing import Any
 from aiohttp import ClientSession
 
 from core.errors import RequestError
-from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
 from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
-from devices.directory import Device, DeviceKind, DeviceProfile
-from devices.ota import FirmwareFolder
-from devices.pairing import RegistrySettings
-from devices.presence import Presence
+from devices.fleet.directory import Device, DeviceKind, DeviceProfile
+from devices.fleet.ota import FirmwareFolder
+from devices.fleet.pairing import RegistrySettings
+from devices.fleet.presence import Presence
+from devices.notices.announcements import Announcements
 from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from server.http.auth import AccessGate

@@ -14,9 +14,9 @@ from aiohttp import ClientResponse
 
 from core.http import streaming
 from devices.api import door as door_file
-from devices.directory import DeviceProfile
-from devices.ota import FirmwareFolder
-from devices.pairing import RegistrySettings
+from devices.fleet.directory import DeviceProfile
+from devices.fleet.ota import FirmwareFolder
+from devices.fleet.pairing import RegistrySettings
 from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from server.http.auth import AccessGate

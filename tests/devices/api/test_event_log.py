@@ -4,7 +4,7 @@ import pytest
 
 from devices.api import event_log as journal_file
 from devices.api.event_log import DeviceEventLog, DeviceLogEntry
-from devices.presence import Presence
+from devices.fleet.presence import Presence
 from tests.devices.api.fakes import FakeLive
 from tests.devices.registry.harness import Moment
 

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import StorageError
-from devices.announcements import Announcements
 from devices.api.door import DATABASE_RETRY_S, DevicesDoor
 from devices.api.event_log import DeviceEventLog
-from devices.directory import Device
-from devices.presence import Presence
+from devices.fleet.directory import Device
+from devices.fleet.presence import Presence
+from devices.notices.announcements import Announcements
 from devices.registry.registry import DeviceRegistry
 from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
 from tests.devices.api.scenes import scene

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devices.presence import DeviceNotification
+from devices.fleet.presence import DeviceNotification
 from tests.devices.esphome.servers import ONE, WHOLE_TURN, Scene, against, decoded
 from tests.devices.esphome.simulated_satellite import RAW, Satellite
 

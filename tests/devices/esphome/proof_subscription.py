@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from devices.directory import DeviceProfile
+from devices.fleet.directory import DeviceProfile
 from tests.devices.esphome.servers import ONE, WHOLE_TURN, Scene, against
 from tests.devices.esphome.simulated_satellite import RAW, Satellite, api
 

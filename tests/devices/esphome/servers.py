@@ -10,17 +10,17 @@ import av
 import numpy as np
 
 from core.audio import Pcm
-from devices.announcements import wait_for_any
-from devices.directory import Device, DeviceClaims, DeviceProfile
-from devices.esphome.adoption import Adoption
+from devices.esphome.adoption.adoption import Adoption
+from devices.esphome.adoption.discovery import SERVICE, FoundSatellite, FoundSatellites
+from devices.esphome.adoption.satellite_store import AdoptedSatellites
 from devices.esphome.connection import EspHomeServices
-from devices.esphome.discovery import SERVICE, FoundSatellite, FoundSatellites
 from devices.esphome.door import EspHomeDoor
 from devices.esphome.routes import routes
-from devices.esphome.satellite_store import AdoptedSatellites
 from devices.esphome.settings import EspHomeAddress, EspHomeSettings
 from devices.esphome.sounds import Sounds
-from devices.presence import DeviceActivity, Presence
+from devices.fleet.directory import Device, DeviceClaims, DeviceProfile
+from devices.fleet.presence import DeviceActivity, Presence
+from devices.notices.announcements import wait_for_any
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions

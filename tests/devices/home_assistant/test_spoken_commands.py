@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from core.conversation.speakers import SpeakerMatch
 from core.ports import SpeakerConfirmation, ToolContext
-from core.speakers import SpeakerMatch
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.tools import HomeAssistantTools
 from engines.base import Message, TextDelta, ToolCall

@@ -10,13 +10,13 @@ import msgspec
 
 from core.errors import StorageError
 from core.ports import DeviceLocation
-from devices.announcements import Announcements
-from devices.directory import Device, DeviceProfile
+from devices.fleet.directory import Device, DeviceProfile
+from devices.fleet.presence import Presence
 from devices.mqtt.client import BrokerError, Connect, MqttClient, MqttSources, ReceivedMessage
 from devices.mqtt.last_turns import LastTurns
 from devices.mqtt.message_queue import OutgoingMessage
 from devices.mqtt.settings import MqttSettings
-from devices.presence import Presence
+from devices.notices.announcements import Announcements
 from devices.registry.registry import DeviceRegistry
 from devices.registry.speakers import EnrolledSpeakers
 from pipeline.session.sessions import Sessions

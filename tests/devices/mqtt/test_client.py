@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from core.conversation.events import SpeakerRecognised, TranscriptionCompleted
+from core.conversation.speakers import SpeakerMatch
 from core.errors import StorageError
-from core.events import SpeakerRecognised, TranscriptionCompleted
-from core.speakers import SpeakerMatch
 from devices.mqtt.client import REFRESH_S, BrokerRefused
 from devices.mqtt.commands import MAX_COMMANDS_PER_MINUTE, MAX_PAYLOAD_BYTES
 from tests.devices.api.fakes import FakeLive, device

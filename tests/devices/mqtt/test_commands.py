@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import PayloadTooLarge, RequestError
+from devices.fleet.presence import DeviceNotification
 from devices.mqtt.commands import (
     MAX_PAYLOAD_BYTES,
     Announce,
@@ -15,7 +16,6 @@ from devices.mqtt.commands import (
     decode_command,
 )
 from devices.mqtt.topics import COMMAND_NAMES, CommandName, CommandTopic
-from devices.presence import DeviceNotification
 
 TEXT = DeviceNotification(text="dinner")
 

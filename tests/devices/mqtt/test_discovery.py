@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from devices.directory import DeviceKind, DeviceProfile
+from devices.fleet.directory import DeviceKind, DeviceProfile
 from devices.mqtt.state import DeviceState, PersonState, Snapshot, retained_messages
 from devices.mqtt.topics import Topics
 from tests.devices.api.fakes import device

@@ -1,6 +1,6 @@
 """The last turns of sessions are kept for MQTT, and nothing else of their events."""
 
-from core.events import (
+from core.conversation.events import (
     ItemDone,
     OutputItemDone,
     SessionEvent,
@@ -8,9 +8,9 @@ from core.events import (
     TranscriptionCompleted,
     TurnTimeline,
 )
-from core.items import MessageItem, TextPart
+from core.conversation.items import MessageItem, TextPart
+from core.conversation.speakers import SpeakerMatch
 from core.ports import DeviceLocation
-from core.speakers import SpeakerMatch
 from devices.mqtt.last_turns import LastTurns, LastWords
 from tests.pipeline.fakes import ManualClock
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from devices.directory import DeviceClaims, DeviceKind
-from devices.pairing import RegistrySettings
+from devices.fleet.directory import DeviceClaims, DeviceKind
+from devices.fleet.pairing import RegistrySettings
 from devices.registry.database import Database, open_database
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore

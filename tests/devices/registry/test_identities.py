@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import inspect, select, text, update
 
 from core.errors import NotFound, RequestError
-from devices.directory import Device, DeviceClaims, DeviceKind
-from devices.pairing import RegistrySettings
+from devices.fleet.directory import Device, DeviceClaims, DeviceKind
+from devices.fleet.pairing import RegistrySettings
 from devices.registry import tokens
 from devices.registry.database import engine_of
 from devices.registry.migrate import migrate

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
+from core.access.named_key import CALLER_KEY, NamedKey
 from core.errors import Conflict, Forbidden, NotFound
-from core.named_key import CALLER_KEY, NamedKey
 from devices.registry import kept_conversations as module
 from devices.registry.database import Database, open_database
 from devices.registry.kept_conversations import KeptConversations, KeptToolCall, KeptTurn

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import insert, select
 
+from core.access.named_key import NamedKey
 from core.errors import Conflict, NotFound, OverloadedError, RequestError, StorageError
-from core.named_key import NamedKey
-from devices.directory import EMPTY_PROFILE, SessionProfile
+from devices.fleet.directory import EMPTY_PROFILE, SessionProfile
 from devices.registry import named_keys as module
 from devices.registry.database import Database, engine_of, open_database
 from devices.registry.migrate import migrate

@@ -10,9 +10,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from core.access.named_key import CALLER_KEY
 from core.audio import AudioFrame
 from core.errors import Conflict, NotFound, RequestError
-from core.named_key import CALLER_KEY
 from devices.registry import own_voices as module
 from devices.registry.database import open_database
 from devices.registry.named_keys import NamedKeys

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from core.errors import NotFound, OverloadedError, RequestError
-from devices.pairing import MAX_WRONG_GUESSES, RegistrySettings
+from devices.fleet.pairing import MAX_WRONG_GUESSES, RegistrySettings
 from devices.registry.tables import tokens
 from devices.registry.tokens import MAX_PER_DEVICE, digest_of
 from tests.devices.registry.harness import Known, contact, known

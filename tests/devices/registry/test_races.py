@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from core.errors import NotFound
-from devices.directory import Device, DeviceClaims
-from devices.pairing import RegistrySettings
+from devices.fleet.directory import Device, DeviceClaims
+from devices.fleet.pairing import RegistrySettings
 from devices.registry import queries, tokens
 from tests.devices.registry.harness import Known, contact, known
 from tests.devices.registry.postgres import Postgres

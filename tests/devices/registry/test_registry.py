@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import update
 
 from core.errors import NotFound, RequestError
-from devices.directory import Device, DeviceProfile
-from devices.pairing import ApprovalRule, RegistrySettings
+from devices.fleet.directory import Device, DeviceProfile
+from devices.fleet.pairing import ApprovalRule, RegistrySettings
 from devices.registry import queries
 from devices.registry import registry as registry_file
 from devices.registry.tables import devices

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.access.named_key import CALLER_KEY
+from core.conversation.speakers import HeardVoice, VoiceVector
 from core.errors import Conflict, NotFound, RequestError
-from core.named_key import CALLER_KEY
-from core.speakers import HeardVoice, VoiceVector
 from devices.registry import speakers as module
 from devices.registry.database import open_database
 from devices.registry.named_keys import NamedKeys

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.access.named_key import CALLER_KEY, NamedKey
+from core.conversation.speakers import HeardVoice, SpeakerMatch
 from core.errors import RequestError
-from core.named_key import CALLER_KEY, NamedKey
 from core.ports import SpeakerConfirmation, ToolContext, ToolOutcome
-from core.speakers import HeardVoice, SpeakerMatch
 from devices.registry.database import open_database
 from devices.registry.speakers import EnrolledSpeakers, VoiceSample
 from devices.registry.voice_learning import LEARN, RECORDINGS, VoiceLearning, all_sentences

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from core.access.named_key import CALLER_KEY
 from core.errors import Conflict, NotFound
-from core.named_key import CALLER_KEY
 from devices.registry import voice_ratings as module
 from devices.registry.database import open_database
 from devices.registry.named_keys import NamedKeys

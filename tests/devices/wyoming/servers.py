@@ -13,8 +13,8 @@ from wyoming.client import AsyncTcpClient
 from wyoming.event import Event, Eventable
 
 from core.errors import EarshotError
-from devices.directory import ApprovalState, Device, DeviceClaims, DeviceDirectory
-from devices.presence import Presence
+from devices.fleet.directory import ApprovalState, Device, DeviceClaims, DeviceDirectory
+from devices.fleet.presence import Presence
 from devices.wyoming.connection import WyomingServices
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.settings import WyomingSettings

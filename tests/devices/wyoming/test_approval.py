@@ -9,8 +9,8 @@ from wyoming.audio import AudioStop
 from wyoming.client import AsyncTcpClient
 from wyoming.info import Describe
 
-from devices.directory import ApprovalState
-from devices.presence import DeviceActivity
+from devices.fleet.directory import ApprovalState
+from devices.fleet.presence import DeviceActivity
 from devices.wyoming import door
 from tests.devices.wyoming.servers import (
     SPEECH,

@@ -20,8 +20,8 @@ from aiohttp import ClientSession
 
 from core.audio import AudioFrame
 from core.errors import NotFound
-from devices.directory import Device, DeviceClaims
-from devices.presence import ConnectedDevice, DeviceEventSink, Presence
+from devices.fleet.directory import Device, DeviceClaims
+from devices.fleet.presence import ConnectedDevice, DeviceEventSink, Presence
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devices.presence import DeviceNotification
+from devices.fleet.presence import DeviceNotification
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against, live_of
 from tests.devices.xiaozhi.simulated_board import Board
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import WSMsgType, WSServerHandshakeError
 
 from core.audio import ASR_RATE_HZ
-from devices.directory import Device
+from devices.fleet.directory import Device
 from devices.xiaozhi.audio import DeviceAudioInput
 from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, SineTts, against
 from tests.devices.xiaozhi.simulated_board import Board, speech

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import WSServerHandshakeError
 from sqlalchemy import text
 
-from devices.pairing import ApprovalRule, RegistrySettings
+from devices.fleet.pairing import ApprovalRule, RegistrySettings
 from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from tests.devices.registry.harness import Moment

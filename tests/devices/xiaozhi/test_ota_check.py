@@ -13,7 +13,7 @@ import pytest
 from aiohttp import WSServerHandshakeError
 
 from core.errors import RequestError
-from devices.directory import Device
+from devices.fleet.directory import Device
 from devices.xiaozhi.audio import PACKET_MS, RATE_HZ
 from devices.xiaozhi.ota_check import check_in_reply, claims_of, hardware_id_of
 from devices.xiaozhi.settings import XiaozhiSettings

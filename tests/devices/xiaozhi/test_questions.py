@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from devices.presence import AskableDevice
+from devices.fleet.presence import AskableDevice
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against, live_of
 
 pytestmark = pytest.mark.live

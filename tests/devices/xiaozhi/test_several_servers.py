@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
 from devices.api.event_log import DeviceEventLog
-from devices.directory import DeviceClaims
-from devices.pairing import RegistrySettings
-from devices.presence import DeviceNotification
+from devices.fleet.directory import DeviceClaims
+from devices.fleet.pairing import RegistrySettings
+from devices.fleet.presence import DeviceNotification
+from devices.notices.announcements import Announcements
 from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from tests.devices.api.fakes import FakeTalks

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.ports import DeviceLocation, ToolContext
-from devices.presence import DeviceNotification, StoppableDevice
+from devices.fleet.presence import DeviceNotification, StoppableDevice
 from devices.xiaozhi.device_tools import DeviceUnavailable
 from engines.base import TextDelta, ToolCall
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, ToneAsr, against

@@ -82,8 +82,8 @@ def test_a_bad_image_fails_only_its_own_item(tmp_path: Path) -> None:
 
 
 def test_exported_towers_are_used_as_they_are(tmp_path: Path) -> None:
-    from engines.runtime.checkpoint_graph import Checkpoint
     from engines.runtime.image_text.towers import image_tower, text_tower
+    from engines.runtime.model_files.checkpoint_graph import Checkpoint
 
     folder = tmp_path / "m"
     write_clip(folder)

@@ -11,7 +11,7 @@ from bench.gpu.random_codecs import random_mimi, write
 from engines.base.codec import CodecItem
 from engines.codec.items import codes_from_bytes, samples_from_bytes
 from serving.codec.model import add_codecs
-from serving.registry import ModelRegistry
+from serving.models.registry import ModelRegistry
 from tests.engines.codec.tiny_codecs import TINY_MIMI
 from tests.pipeline.fakes import Counts, LoopClock
 

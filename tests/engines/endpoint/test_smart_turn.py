@@ -25,8 +25,8 @@ from engines.registry import EngineAvailability, available, load
 from engines.vad.silero.weights import bundled_weights as silero_weights
 from media.files.decode import decode_file
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.endpointing import EdgeKind
-from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_detection.endpointing import EdgeKind
+from pipeline.user_turn.speech_detection.speech_detector import SpeechDetector
 from tests.conftest import require
 from tests.shared import shared_data
 

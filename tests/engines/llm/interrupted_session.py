@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from core.events import PlayoutStarted, ResponseDone, SessionEvent
+from core.conversation.events import PlayoutStarted, ResponseDone, SessionEvent
 from engines.base import Llm
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.items import ImagePart
+from core.conversation.items import ImagePart
 from engines.base import Message, ToolCall
 from engines.llm.chat_messages import EMPTY_USER_TEXT, chat_messages
 

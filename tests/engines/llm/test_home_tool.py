@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 import pytest
 
+from core.conversation.usage import TokenUsage
 from core.ports import HomeDescription, ToolSpec
-from core.usage import TokenUsage
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import intents
 from engines.llm.chat_messages import chat_tools

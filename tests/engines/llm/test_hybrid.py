@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from core.conversation.events import OutputTextDelta, PlayoutStarted, ResponseDone
+from core.conversation.items import ImagePart
+from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import (
     ConfigError,
     ContextLengthExceeded,
@@ -16,10 +19,7 @@ from core.errors import (
     EngineUnreachable,
     OverloadedError,
 )
-from core.events import OutputTextDelta, PlayoutStarted, ResponseDone
-from core.items import ImagePart
 from core.ports import ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import HybridLlm

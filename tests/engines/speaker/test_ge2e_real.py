@@ -9,7 +9,7 @@ import pytest
 
 from bench.measurements.speakers import find_recordings
 from core.audio import ASR_RATE_HZ, Pcm
-from core.speakers import SpeakerProfile, VoiceVector, mean_vector, nearest_speaker
+from core.conversation.speakers import SpeakerProfile, VoiceVector, mean_vector, nearest_speaker
 from engines.base.speaker import SpeakerItem, SpeakerModel
 from engines.registry import load
 from media.files.decode import decode_file

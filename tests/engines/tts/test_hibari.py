@@ -13,7 +13,7 @@ from core.audio import AudioFrame, Pcm
 from core.errors import ConfigError, EngineMissing, RequestError
 from engines.base import Tts, WordMark
 from engines.registry import load
-from engines.tts.text import UNSPEAKABLE
+from engines.tts.shared.text import UNSPEAKABLE
 
 pytestmark = pytest.mark.live
 

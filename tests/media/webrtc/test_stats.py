@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from core.connection_stats import ConnectionStats
+from core.net.connection_stats import ConnectionStats
 from media.webrtc.aiortc_internals.transport import lose_packets
 from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 from media.webrtc.stats import WINDOW, PacketCounts, PacketCountWindow

@@ -4,8 +4,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from core.conversation.items import ImagePart, MessageItem, TextPart
 from core.errors import OverloadedError, RequestError
-from core.items import ImagePart, MessageItem, TextPart
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.conversation.history import MAX_TEXT_BYTES, History
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from core.items import MessageItem, TextPart
+from core.conversation.items import MessageItem, TextPart
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from pipeline.conversation.instructions import NO_DEFAULT, add_location, bundled_instructions
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from core.audio import Pcm
-from core.errors import Conflict, RequestError
-from core.events import (
+from core.conversation.events import (
     ItemAdded,
     ItemDone,
     ResponseCreated,
@@ -16,7 +15,7 @@ from core.events import (
     TranscriptionCompleted,
     TranscriptionFailed,
 )
-from core.items import (
+from core.conversation.items import (
     AudioPart,
     FunctionCallItem,
     FunctionOutputItem,
@@ -27,12 +26,13 @@ from core.items import (
     MessageItem,
     TextPart,
 )
+from core.errors import Conflict, RequestError
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import MAX_IMAGE_BYTES, MAX_TEXT_BYTES, History
 from pipeline.session.items import MAX_WAITING
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from pipeline.tools.results import NO_RESULT
+from pipeline.tools.calls.results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, LevelAsr, World, speak
 from tests.pipeline.scenes import of, run_session
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from core.events import (
+from core.conversation.events import (
     PlayoutCleared,
     PlayoutStopped,
     ResponseCreated,

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from core.audio import AudioFrame
+from core.conversation.events import (
+    OutputItemDone,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechStopped,
+)
+from core.conversation.items import MessageItem
 from core.errors import Conflict
-from core.events import OutputItemDone, ResponseCreated, ResponseDone, SessionEvent, SpeechStopped
-from core.items import MessageItem
 from pipeline.response.queue import MAX_SILENT_S, MAX_WAITING
 from pipeline.session.session import Session
 from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection

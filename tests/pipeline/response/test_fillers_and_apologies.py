@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.events import (
+from core.conversation.events import (
     OutputItemDone,
     OutputTextDelta,
     PlayoutStarted,
@@ -14,14 +14,14 @@ from core.events import (
     SessionEvent,
     TurnTimeline,
 )
-from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from core.conversation.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
 from pipeline.tools.toolbox import Tool
-from serving.llm_slots import DraftBudget
+from serving.scheduling.llm_slots import DraftBudget
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.scenes import of, run_session, talkative
 from tests.pipeline.scripted import AsksTool, Says, SlowTool, WordTts

@@ -12,7 +12,7 @@ from engines.base import Message, TextDelta
 from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
 from pipeline.shared.turn import Turn
-from pipeline.tools.rounds import ToolAccess
+from pipeline.tools.calls.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, ToneTts

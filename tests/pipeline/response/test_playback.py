@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, Pcm
-from core.errors import RequestError
-from core.events import (
+from core.conversation.events import (
     OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
@@ -23,7 +22,8 @@ from core.events import (
     TruncationPoint,
     TurnTimeline,
 )
-from core.items import MessageItem, TextPart
+from core.conversation.items import MessageItem, TextPart
+from core.errors import RequestError
 from pipeline.playout.playout import (
     CLIENT_RATE_HZ,
     MAX_PIECE_SAMPLES,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from core.events import ResponseDone
-from core.usage import RateLimit, RateLimits
+from core.conversation.events import ResponseDone
+from core.conversation.usage import RateLimit, RateLimits
 from engines.base import TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.events import (
+from core.conversation.events import (
     OutputTextDelta,
     PlayoutStarted,
     ResponseCreated,
@@ -16,15 +16,15 @@ from core.events import (
     TranscriptionCompleted,
     TurnTimeline,
 )
-from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from core.conversation.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from core.conversation.usage import TokenUsage
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from core.usage import TokenUsage
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.response.planner import _user_message_last
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from serving.asr.scheduling import DecodePriority
-from serving.llm_slots import DraftBudget
+from serving.scheduling.llm_slots import DraftBudget
 from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.scenes import counted, of, run_session
 from tests.pipeline.scripted import ToolLlm, Watched

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.errors import Conflict, EngineError, RequestError
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     HypothesisChanged,
     OutputAudioDelta,
@@ -26,7 +25,8 @@ from core.events import (
     TranscriptionCompleted,
     TurnTimeline,
 )
-from core.items import FunctionCallItem, MessageItem, TextPart
+from core.conversation.items import FunctionCallItem, MessageItem, TextPart
+from core.errors import Conflict, EngineError, RequestError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.playout.heard_text import HeardText
@@ -38,8 +38,8 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetec
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.segmenter import LEAD_MS
 from pipeline.user_turn.controller import MAX_HELD_MS
-from pipeline.user_turn.endpointing import MAX_UTTERANCE_MS, EdgeKind, Endpointer
-from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_detection.endpointing import MAX_UTTERANCE_MS, EdgeKind, Endpointer
+from pipeline.user_turn.speech_detection.speech_detector import SpeechDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import (
     FRAME,

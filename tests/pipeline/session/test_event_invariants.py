@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from core.errors import EngineError, RequestError
-from core.events import (
+from core.conversation.events import (
     HypothesisChanged,
     InputCommitted,
     ItemAdded,
@@ -35,7 +34,8 @@ from core.events import (
     TranscriptionFailed,
     TurnTimeline,
 )
-from core.items import MessageItem, TextPart
+from core.conversation.items import MessageItem, TextPart
+from core.errors import EngineError, RequestError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions

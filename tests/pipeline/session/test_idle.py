@@ -3,7 +3,7 @@ again."""
 
 import pytest
 
-from core.events import (
+from core.conversation.events import (
     InputCommitted,
     ItemDone,
     OutputTextDelta,
@@ -11,7 +11,7 @@ from core.events import (
     ResponseCreated,
     TimeoutTriggered,
 )
-from core.items import MessageItem, TextPart
+from core.conversation.items import MessageItem, TextPart
 from pipeline.conversation.history import SILENCE
 from pipeline.session.session import Session
 from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection

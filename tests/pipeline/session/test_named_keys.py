@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
+from core.access.named_key import CALLER_KEY, NamedKey
+from core.conversation.events import SessionEvent
+from core.conversation.items import MessageItem, TextPart
 from core.errors import OverloadedError
-from core.events import SessionEvent
-from core.items import MessageItem, TextPart
-from core.named_key import CALLER_KEY, NamedKey
 from core.ports import DeviceLocation
 from pipeline.conversation.conversation import Conversations
 from pipeline.session.session import Session

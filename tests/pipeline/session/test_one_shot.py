@@ -7,8 +7,8 @@ from typing import Never
 
 import pytest
 
+from core.conversation.items import FunctionCallItem, FunctionOutputItem, MessageItem
 from core.errors import Conflict, EngineError, NotFound, OverloadedError
-from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.shared.settings import ConversationProfile, SessionSettings
 from pipeline.speech.language.language_id import TextLanguageDetector

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.errors import Conflict, EngineError, OverloadedError, RequestError
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     HypothesisChanged,
     ItemTruncated,
@@ -26,13 +25,14 @@ from core.events import (
     TranscriptionFailed,
     TurnTimeline,
 )
-from core.ids import new_id
-from core.items import MessageItem, TextPart
+from core.conversation.ids import new_id
+from core.conversation.items import MessageItem, TextPart
+from core.errors import Conflict, EngineError, OverloadedError, RequestError
 from engines.base import TtsInfo, WordMark
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.user_turn.endpointing import CANDIDATE_MS
+from pipeline.user_turn.speech_detection.endpointing import CANDIDATE_MS
 from tests.loop import run_virtual
 from tests.pipeline.fakes import (
     FRAME,

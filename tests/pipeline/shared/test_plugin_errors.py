@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, Pcm
+from core.conversation.events import (
+    OutputTextDelta,
+    PlayoutStarted,
+    ResponseDone,
+    TranscriptionFailed,
+)
 from core.errors import EngineError, chain_of
-from core.events import OutputTextDelta, PlayoutStarted, ResponseDone, TranscriptionFailed
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import (
     AS_CONFIGURED,

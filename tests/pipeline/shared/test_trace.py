@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.events import ServerToolItem, SpeechStarted, TranscriptionCompleted
-from core.items import FunctionCallItem, FunctionOutputItem
+from core.conversation.events import ServerToolItem, SpeechStarted, TranscriptionCompleted
+from core.conversation.items import FunctionCallItem, FunctionOutputItem
 from core.ports import DeviceLocation
 from pipeline.shared import trace
 from pipeline.shared.mcp_servers import ClientMcpServer

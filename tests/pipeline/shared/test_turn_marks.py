@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.events import TranscriptionCompleted, TurnTimeline
+from core.conversation.events import TranscriptionCompleted, TurnTimeline
 from engines.base import AsrItem, AsrResult
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.shared.turn import TurnMark
 from serving.asr.scheduling import DecodePriority
-from serving.llm_slots import DraftBudget
+from serving.scheduling.llm_slots import DraftBudget
 from tests.pipeline.fakes import LevelAsr, World, speak
 from tests.pipeline.scenes import of, one_turn, run_session
 from tests.pipeline.scripted import ToolLlm, Watched

@@ -10,7 +10,7 @@ import pytest
 from core.audio import AudioFrame
 from core.errors import EarshotError, EngineCrashed, RequestError
 from engines.base import TtsInfo, WordMark
-from engines.tts.text import MAX_CLAUSE_CHARS, UNSPEAKABLE
+from engines.tts.shared.text import MAX_CLAUSE_CHARS, UNSPEAKABLE
 from pipeline.speech.fallback import FallbackTts
 from pipeline.speech.language.language_id import TextLanguageDetector
 from tests.loop import run_virtual

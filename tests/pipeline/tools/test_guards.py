@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from core.conversation.speakers import SpeakerMatch
 from core.ports import SpeakerConfirmation, ToolContext, ToolOutcome
-from core.speakers import SpeakerMatch
 from engines.base import ToolCall
 from pipeline.tools.guards import (
     CODE_WINDOW_S,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from core.errors import NotFound
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
-from pipeline.tools.arguments import ArgumentCheck, InvalidArguments
-from pipeline.tools.results import MAX_RESULT_CHARS, as_json
+from pipeline.tools.calls.arguments import ArgumentCheck, InvalidArguments
+from pipeline.tools.calls.results import MAX_RESULT_CHARS, as_json
 from pipeline.tools.toolbox import MAX_PARALLEL, MAX_TOOLS, Toolbox, ToolCatalogue
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from core.events import TranscriptionCompleted
+from core.conversation.events import TranscriptionCompleted
 from engines.base import AsrItem, AsrOptions, AsrResult, Vad, VadEngine
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings

@@ -10,14 +10,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from core.conversation.events import HypothesisChanged, TranscriptionCompleted
 from core.errors import EarshotError, EngineError
-from core.events import HypothesisChanged, TranscriptionCompleted
 from engines.base import AsrItem, AsrOptions, AsrPadding, AsrResult
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE, PartialHypothesis
 from pipeline.transcription.stream import TranscriptStream, ends_segment
-from pipeline.user_turn.endpointing import CANDIDATE_MS
+from pipeline.user_turn.speech_detection.endpointing import CANDIDATE_MS
 from serving.asr.scheduling import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LevelAsr, LoopClock, World, speak

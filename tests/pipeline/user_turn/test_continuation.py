@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
-from core.errors import OverloadedError
-from core.events import (
+from core.conversation.events import (
     HypothesisChanged,
     ItemDeleted,
     OutputItemAdded,
@@ -25,7 +24,8 @@ from core.events import (
     TranscriptionFailed,
     TurnTimeline,
 )
-from core.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem
+from core.conversation.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem
+from core.errors import OverloadedError
 from core.ports import ToolSpec
 from engines.base import (
     AS_CONFIGURED,
@@ -44,7 +44,7 @@ from pipeline.user_turn.continuation import (
     RESUME_MS,
     Continuation,
 )
-from pipeline.user_turn.endpointing import INTERRUPT_MS
+from pipeline.user_turn.speech_detection.endpointing import INTERRUPT_MS
 from serving.asr.scheduling import DecodePriority
 from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
 from tests.pipeline.scenes import counted, nothing_is_said_of_what_is_gone, of, run_session

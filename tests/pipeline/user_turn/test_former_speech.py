@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
-from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted
+from core.conversation.events import HypothesisChanged, SessionEvent, TranscriptionCompleted
 from engines.base import AsrItem, AsrResult
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.events import PlayoutCleared, SpeechStarted
+from core.conversation.events import PlayoutCleared, SpeechStarted
 from media.processing.modes import EchoMode
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from core.events import SessionEvent, SpeechStarted, SpeechStopped
+from core.conversation.events import SessionEvent, SpeechStarted, SpeechStopped
 from media.pcm import dbfs
 from media.processing.modes import NoiseMode
 from pipeline.session.session import Session

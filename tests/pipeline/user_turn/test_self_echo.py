@@ -16,7 +16,7 @@ import pytest
 
 from bench.measurements.echo.rooms import NEAR_RMS, ROOM_RMS, Wave, room
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples
-from core.events import ResponseCreated, SessionEvent, TranscriptionCompleted
+from core.conversation.events import ResponseCreated, SessionEvent, TranscriptionCompleted
 from engines.base import AsrItem, AsrResult, TtsInfo, VadEngine, WordMark
 from engines.registry import load
 from media.processing.modes import EchoMode

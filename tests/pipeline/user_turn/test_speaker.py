@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from core.events import (
+from core.conversation.events import (
     OutputTextDelta,
     ResponseDone,
     SpeakerRecognised,
     TranscriptionCompleted,
     TurnTimeline,
 )
+from core.conversation.speakers import HeardVoice, SpeakerMatch
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from core.speakers import HeardVoice, SpeakerMatch
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.tools.guards import Guards, GuardSettings

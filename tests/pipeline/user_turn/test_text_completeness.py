@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.user_turn.endpointing import combine_probabilities, endpoint_delay_ms
+from pipeline.user_turn.speech_detection.endpointing import combine_probabilities, endpoint_delay_ms
 from pipeline.user_turn.turn_detection import HESITATES, SURELY, completeness
 
 OPEN = [

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from core.audio import Pcm
+from core.conversation.events import TurnTimeline
 from core.errors import EngineError
-from core.events import TurnTimeline
 from core.ports import ToolSpec
 from engines.base import Message
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.user_turn.endpointing import DELAYS, endpoint_delay_ms
+from pipeline.user_turn.speech_detection.endpointing import DELAYS, endpoint_delay_ms
 from pipeline.user_turn.turn_detection import NOT_UNDERSTOOD, UNDERSTOOD
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.scenes import of, run_session

@@ -6,9 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.conversation.events import (
+    ResponseDone,
+    SpeechStarted,
+    TranscriptionCompleted,
+    WakeStateChanged,
+)
+from core.conversation.items import MessageItem, TextPart
 from core.errors import RequestError
-from core.events import ResponseDone, SpeechStarted, TranscriptionCompleted, WakeStateChanged
-from core.items import MessageItem, TextPart
 from engines.base.wake import find_wake_word
 from pipeline.session.session import Session
 from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection

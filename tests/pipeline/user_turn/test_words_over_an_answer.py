@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.events import (
+from core.conversation.events import (
     PlayoutCleared,
     ResponseDone,
     SpeechDiscarded,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from core.errors import ConfigError, NotFound, RequestError
-from devices.directory import Device
+from devices.fleet.directory import Device
 from server.__main__ import main
 from server.commands.devices import run
 from server.commands.devices_arguments import ACTIONS, add_actions

@@ -13,7 +13,7 @@ import pytest
 from devices.registry.database import open_database
 from engines.base import TtsInfo
 from engines.registry import EngineAvailability
-from media.webrtc import call_path
+from media.webrtc.rtp import call_path
 from server.commands import doctor
 from server.commands.doctor_probes import ProbeResult, ProbeVerdict
 from server.compose.devices import database_url

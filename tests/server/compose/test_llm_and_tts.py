@@ -29,7 +29,7 @@ from server.compose.llm_and_tts import (
 from server.compose.model_cards import ModelCards
 from serving.model_host.source import OwnWorkers
 from serving.placement.choose import KINDS, EngineSelection
-from serving.process_llm import ProcessLlm
+from serving.workers.process_llm import ProcessLlm
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, World
 from web.openai.models import model
@@ -159,7 +159,7 @@ def test_unknown_options_are_named(model: Any) -> None:
 
 @pytest.mark.parametrize("is_hybrid", [False, True])
 def test_a_model_that_belongs_into_a_worker_gets_one_also_behind_a_hybrid(is_hybrid: bool) -> None:
-    name = "tests.serving.odd_llm"
+    name = "tests.serving.workers.odd_llm"
     options: dict[str, Any] = {"at_once": 3}
     if is_hybrid:
         options = {"model": {"engine": name, "options": options}}

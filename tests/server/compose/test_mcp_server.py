@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from core.named_key import NamedKey
+from core.access.named_key import NamedKey
 from devices.registry.named_keys import NamedKeys
 from pipeline.conversation.conversation import Conversations
 from pipeline.tools.functions import FunctionTools

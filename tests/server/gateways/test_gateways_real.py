@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, WSMsgType
 
 from bench.client.webrtc import WebRtcClient
-from core.ids import gateway_of
+from core.conversation.ids import gateway_of
 from tests.server.gateways.two_gateways import TWO_GATEWAYS, client, until
 from tests.server.process import Running, serving
 from tests.signaling.whip.client import Publisher, beeps, publishing

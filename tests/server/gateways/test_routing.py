@@ -2,8 +2,8 @@
 
 import pytest
 
+from core.conversation.ids import gateway_of, mark_ids, new_id, new_secret
 from core.errors import OverloadedError
-from core.ids import gateway_of, mark_ids, new_id, new_secret
 from server.gateways.channel import GatewayRow, Table
 from server.gateways.routing import Fleet, RoutedRequest
 

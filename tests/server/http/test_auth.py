@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
+from core.access.named_key import SCOPES, NamedKey
 from core.errors import Forbidden, Unauthorized
-from core.named_key import SCOPES, NamedKey
 from devices.registry.named_keys import NamedKeys
 from server.http.auth import AccessGate, AccessGrant, AccessRequest, token_of
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web as aioweb
 
-from core import acceptor
-from core.acceptor import NO_LIMIT, AddressLimit, exempt_addresses, open_acceptors
 from core.http.routes import Route
+from core.net import acceptor
+from core.net.acceptor import NO_LIMIT, AddressLimit, exempt_addresses, open_acceptors
 from server.http import connection, edge
 from server.http.app import build, run_application
 from server.http.auth import AccessGate

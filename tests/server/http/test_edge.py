@@ -38,7 +38,7 @@ from core.errors import (
     Unauthorized,
 )
 from core.http.routes import Route
-from core.private_names import PrivateName
+from core.packages.private_names import PrivateName
 from server.config import LogConfig
 from server.http import app as app_file
 from server.http import connection

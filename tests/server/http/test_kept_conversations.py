@@ -11,7 +11,7 @@ from core.errors import RequestError
 from core.http.json_body import decode_json_body
 from devices.registry.database import open_database
 from devices.registry.kept_conversations import KeptConversations
-from pipeline.tools.results import MAX_RESULT_CHARS
+from pipeline.tools.calls.results import MAX_RESULT_CHARS
 from server.http.kept_conversations import (
     MAX_ADDED_TURNS,
     MAX_TEXT_CHARS,

@@ -15,11 +15,11 @@ import pytest
 from aiohttp import FormData
 
 from bench.client.http import Address
+from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm
+from core.conversation.speakers import SpeakerProfile
 from core.errors import ConfigError, NotFound, RequestError
-from core.named_key import NamedKey
-from core.speakers import SpeakerProfile
-from devices.directory import PersonProfile
+from devices.fleet.directory import PersonProfile
 from devices.registry.database import open_database
 from devices.registry.speakers import EnrolledSpeakers
 from devices.registry.voice_learning import VoiceLearning
@@ -29,7 +29,7 @@ from media.files.upload_spool import UploadSpools
 from server.commands.speakers import command
 from server.commands.speakers.arguments import add_actions
 from server.http.speakers import SpeakersDoor, speaker_routes
-from serving.registry import ModelRegistry
+from serving.models.registry import ModelRegistry
 from serving.speaker.model import add_speaker_models
 from serving.speaker.recognition import SpeakerRecognition
 from tests.devices.registry.harness import Moment

@@ -33,7 +33,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 source, target, script = map(Path, sys.argv[1:])
 sys.path.insert(0, str(script.parent.parent))
-from engines.runtime.convert_whisper import NAME_REPLACEMENTS
+from engines.runtime.model_files.convert_whisper import NAME_REPLACEMENTS
 config, state = json.loads((source / "config.json").read_text()), {}
 for name, value in load_file(source / "model.safetensors").items():
     if name != "proj_out.weight":

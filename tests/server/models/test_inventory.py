@@ -30,11 +30,11 @@ from server.models.progress import (
 )
 from server.models.pull import automatic
 from server.models.source_spec import checkpoint_of, source_of
-from serving.catalogue import require_entry
+from serving.models.catalogue import require_entry
 from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.ct2_header import Ct2WeightsHeader, UnreadableWeightsError, read_weights_file
 from serving.placement.hardware import Gpu, Hardware
-from tests.engines.runtime.tiny_gguf import gguf_bytes, write_gguf
+from tests.engines.runtime.model_files.tiny_gguf import gguf_bytes, write_gguf
 from tests.server.models.fake_hub import weights_file
 from tests.terminal import Terminal
 

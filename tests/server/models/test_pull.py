@@ -22,8 +22,8 @@ from server.models.inventory import (
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
 from server.models.source_spec import checkpoint_of, source_of
-from serving.catalogue import UnknownModelError, require_entry
-from tests.engines.runtime.tiny_gguf import gguf_bytes
+from serving.models.catalogue import UnknownModelError, require_entry
+from tests.engines.runtime.model_files.tiny_gguf import gguf_bytes
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
 
 pytestmark = pytest.mark.live

@@ -27,7 +27,7 @@ from server.models.sherpa_release import (
     config_lines,
 )
 from server.models.source_spec import source_of
-from serving.catalogue import UnknownModelError
+from serving.models.catalogue import UnknownModelError
 from serving.placement.sherpa import find_sherpa, with_folder
 from tests.conftest import require
 from tests.engines.asr.sherpa.tone_models import have_sherpa, streaming_ctc, streaming_transducer

@@ -16,7 +16,7 @@ from server.models.inventory import find_installed, partial_folder, read_record
 from server.models.progress import DownloadProgress
 from server.models.pull import automatic_wheel, pull_wheel
 from server.models.wheel import WheelFile, WheelSource, unpack, wheel_of, wheels
-from serving.catalogue import require_entry
+from serving.models.catalogue import require_entry
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.hardware import Hardware
 from tests.engines.embed.tiny_model import write_embedder

@@ -36,14 +36,14 @@ from serving.model_host.client import (
 from serving.model_host.host import ModelHost
 from serving.placement.offers import LoadableModel
 from tests.pipeline.fakes import Counts, LoopClock
-from tests.serving.odd_voice import SENTENCE, WORD_SAMPLES
+from tests.serving.workers.odd_voice import SENTENCE, WORD_SAMPLES
 from tests.speech import say
 
 pytestmark = pytest.mark.live
 
 NANO = Path(__file__).parents[2] / "fixtures" / "whisper-nano"
 OFFER = LoadableModel("nano", "faster_whisper", ({"model": str(NANO), "cpu_threads": 1},), {})
-ODD = "tests.serving.odd_voice"
+ODD = "tests.serving.workers.odd_voice"
 LIGHTS, TIMER = "turn on the kitchen lights", "set a timer for five minutes"
 LIMIT_S = 20
 

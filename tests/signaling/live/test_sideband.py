@@ -13,7 +13,7 @@ from openai import AsyncOpenAI
 from openai.types.live.connect_server_event import ConnectServerEvent
 from pydantic import TypeAdapter
 
-from core.named_key import CALLER_KEY, NamedKey
+from core.access.named_key import CALLER_KEY, NamedKey
 from signaling.realtime.client_secrets import ClientSecretRequest, ClientSecretStore
 from signaling.realtime.transports.sideband import MAX_SIDEBANDS
 from tests.pipeline.fakes import LoopClock, World

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     HypothesisChanged,
     ResponseDone,

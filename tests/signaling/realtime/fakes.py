@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from core.audio import AudioFrame, Pcm
+from core.conversation.events import SessionEvent
+from core.conversation.items import Item
 from core.errors import EarshotError
-from core.events import SessionEvent
-from core.items import Item
 from core.queues import Outbox
 from engines.base import AsrPadding
 from pipeline.session.session import Session

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from core.events import (
+from core.conversation.events import (
     ErrorEvent,
     FunctionCallArgumentsDelta,
     HypothesisChanged,
@@ -36,7 +36,7 @@ from core.events import (
     TurnTimeline,
     WakeStateChanged,
 )
-from core.items import (
+from core.conversation.items import (
     AudioPart,
     FunctionCallItem,
     FunctionOutputItem,
@@ -44,7 +44,7 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from core.usage import RateLimit, RateLimits, TokenUsage
+from core.conversation.usage import RateLimit, RateLimits, TokenUsage
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
 
 USER = MessageItem("item_u", "user", (AudioPart(),))

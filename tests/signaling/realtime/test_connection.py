@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame
+from core.conversation.events import InputCleared, ResponseCreated
+from core.conversation.items import FunctionOutputItem, MessageItem, TextPart
 from core.errors import Conflict, EngineMissing, RequestError
-from core.events import InputCleared, ResponseCreated
 from core.http.client_connection import ClientDisconnected
-from core.items import FunctionOutputItem, MessageItem, TextPart
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.event_connection import DisconnectReason, SlowClient

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devices.directory import SessionProfile
+from devices.fleet.directory import SessionProfile
 from devices.registry.database import open_database
 from devices.registry.named_keys import NamedKeys
 from media.webrtc.ice.settings import IceServer, IceSettings

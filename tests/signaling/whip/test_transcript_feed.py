@@ -6,14 +6,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from core.errors import OverloadedError
-from core.events import (
+from core.conversation.events import (
     HypothesisChanged,
     InputCleared,
     SpeechStarted,
     TranscriptionCompleted,
     TranscriptionFailed,
 )
+from core.errors import OverloadedError
 from core.queues import Outbox
 from signaling.whip.sse import last_event_id, server_sent
 from signaling.whip.transcript_feed import (

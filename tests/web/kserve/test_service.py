@@ -9,7 +9,7 @@ from core.errors import RequestError
 from serving.asr.scheduling import DecodePriority
 from serving.remote.models import RemoteModels
 from tests.pipeline.fakes import LoopClock
-from tests.serving.fake_models import DECODE_S, ITEM, LOAD_S, Recognisers, World, offer
+from tests.serving.models.fake_models import DECODE_S, ITEM, LOAD_S, Recognisers, World, offer
 from web.kserve.metrics import PENDING
 from web.kserve.service import SPEECH_NAMES, KserveService
 from web.kserve.tensors import InferRequest

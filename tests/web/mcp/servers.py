@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from core.named_key import CALLER_KEY, NamedKey
+from core.access.named_key import CALLER_KEY, NamedKey
 from core.ports import ToolContext
 from pipeline.conversation.conversation import Conversations
 from pipeline.tools.functions import FunctionTools, tool

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from core.access.named_key import NamedKey
 from core.errors import OverloadedError
-from core.named_key import NamedKey
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
 from tests.web.mcp.servers import ANNA, BEN, called_by

@@ -7,13 +7,13 @@ from typing import Any
 
 from aiohttp import web as aioweb
 
-from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
 from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
-from devices.directory import Device
-from devices.esphome.adoption_api import AdoptionServices, adoption_routes
-from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.esphome.adoption.adoption_api import AdoptionServices, adoption_routes
+from devices.fleet.directory import Device
+from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
+from devices.notices.announcements import Announcements
 from devices.registry.registry import DeviceRegistry
 from pipeline.conversation.conversation import Conversations
 from tests.devices.registry.harness import Known, contact, known

@@ -9,10 +9,10 @@ from aiohttp import ClientSession
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, Page, expect
 
-from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
 from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
+from devices.notices.announcements import Announcements
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from devices.xiaozhi.settings import XiaozhiSettings
 from tests.devices.registry.harness import known

@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from core.errors import Conflict
-from devices.directory import Device
-from devices.esphome.adoption_api import AdoptionServices
-from devices.esphome.discovery import SERVICE, FoundSatellite, FoundSatellites
+from devices.esphome.adoption.adoption_api import AdoptionServices
+from devices.esphome.adoption.discovery import SERVICE, FoundSatellite, FoundSatellites
+from devices.fleet.directory import Device
 from tests.web.browser import serving
 from tests.web.page.house import House
 

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, Page, expect
 
-from core.named_key import SCOPES, NamedKey
-from devices.directory import SessionProfile
+from core.access.named_key import SCOPES, NamedKey
+from devices.fleet.directory import SessionProfile
 from devices.registry.named_keys import NamedKeys
 from server.http.named_keys import NamedKeysDoor, named_key_routes
 from tests.server.process import run

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from core.ids import new_id
-from core.usage import TokenUsage
+from core.conversation.ids import new_id
+from core.conversation.usage import TokenUsage
 from engines.base import ToolCall
 from web.openai.chat.fields import ChatFields, FunctionCall
 from web.openai.chat.models import ChatDelta

@@ -12,7 +12,7 @@ from core.errors import EarshotError, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.ports import Clock
-from pipeline.tools.arguments import is_too_deep
+from pipeline.tools.calls.arguments import is_too_deep
 from serving.remote.models import RemoteModels
 from web.openai.chat.completion import ChatAnswer, DeltaPart, forwarded_body
 from web.openai.chat.fields import ChatFields, decode_chat, private_texts

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from core.errors import RequestError
-from core.ids import new_id
-from core.items import (
+from core.conversation.ids import new_id
+from core.conversation.items import (
     FunctionCallItem,
     FunctionOutputItem,
     ImageDetail,
@@ -16,10 +15,11 @@ from core.items import (
     MessageItem,
     TextPart,
 )
+from core.errors import RequestError
 from core.ports import ToolSpec
 from engines.base import Message, ToolCall
 from pipeline.shared.settings import NamedTool, ReasoningEffort, ToolChoice
-from pipeline.tools.arguments import is_too_deep, parse_arguments
+from pipeline.tools.calls.arguments import is_too_deep, parse_arguments
 from web.openai.json_body import decode_json
 
 MAX_MESSAGES = 2000

@@ -11,9 +11,9 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
+from core.access.named_key import CALLER_KEY
+from core.conversation.usage import TokenUsage
 from core.errors import ContextLengthExceeded, Forbidden, OverloadedError, RequestError
-from core.named_key import CALLER_KEY
-from core.usage import TokenUsage
 from engines.base import (
     CompletionServerLlm,
     LayeredLlm,
@@ -29,7 +29,7 @@ from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import DEFAULT
-from serving.llm_slots import LlmSlots
+from serving.scheduling.llm_slots import LlmSlots
 from web.openai.chat.fields import (
     ChatFields,
     TextFormat,

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from core.conversation.ids import new_id
+from core.conversation.usage import TokenUsage
 from core.errors import EarshotError, EngineError
-from core.ids import new_id
-from core.usage import TokenUsage
 from engines.base import ToolCall
 from web.openai.chat.completion import usage_of
 from web.openai.chat.models import ChatDelta

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from core.conversation.items import ImageDetail
 from core.errors import RequestError
-from core.items import ImageDetail
 from web.openai.chat.fields import (
     MAX_MESSAGES,
     MAX_TOOLS,

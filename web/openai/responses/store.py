@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from core.access.named_key import CALLER_KEY, NamedKey, reaches
 from core.errors import NotFound
-from core.named_key import CALLER_KEY, NamedKey, reaches
 from web.openai.responses.fields import Messages
 
 MAX_RESPONSES = 512

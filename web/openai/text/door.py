@@ -16,7 +16,7 @@ from core.http.client_connection import while_connected
 from core.http.routes import JSON, Route
 from engines.base.text import ClipItem, EmbedItem, RerankItem, TextModelInfo
 from pipeline.shared.settings import DEFAULT
-from serving.registry import ModelsOfKind
+from serving.models.registry import ModelsOfKind
 from serving.remote.models import RemoteModel, RemoteModels, RemotePath
 from serving.remote.settings import RemoteKind
 from serving.text.model import (

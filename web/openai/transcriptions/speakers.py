@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, ExitStack, aclosing, asynccontext
 
 import numpy as np
 
+from core.access.named_key import CALLER_KEY
 from core.audio import ASR_RATE_HZ, Pcm
+from core.conversation.speakers import SpeakerProfile
 from core.errors import EngineMissing, RequestError
-from core.named_key import CALLER_KEY
-from core.speakers import SpeakerProfile
 from media.files.decode import FileDecoder
 from media.files.upload_spool import UploadSpools
 from pipeline.transcription.diarisation.recording import RecordingSpeakers, open_speakers

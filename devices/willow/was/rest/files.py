@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 
 from core.errors import NotFound, RequestError
 from core.tasks import run_in_thread
-from devices.ota import check_name
+from devices.fleet.ota import check_name
 from devices.willow.was.door import OTA_PATH, WasDoor
 from devices.willow.was.rest.body import read_path
 from devices.willow.wis.params import invalid, text_of

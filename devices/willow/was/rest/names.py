@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from core.errors import NotFound
-from devices.directory import Device, DeviceDirectory
+from devices.fleet.directory import Device, DeviceDirectory
 from devices.willow.wis.params import invalid
 
 MAX_CHARS = 64

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from core.errors import RequestError
 from core.queues import Outbox
-from devices.directory import Device
-from devices.notification_urls import AudioUrlPolicy
-from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.fleet.directory import Device
+from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
+from devices.notices.notification_urls import AudioUrlPolicy
 from devices.willow.was.socket.notifications import NotificationQueue
 from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice

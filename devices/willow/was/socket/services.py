@@ -4,9 +4,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from core.ports import Clock, Metrics
-from devices.directory import DeviceDirectory
-from devices.notification_urls import AudioUrlPolicy
-from devices.presence import Presence
+from devices.fleet.directory import DeviceDirectory
+from devices.fleet.presence import Presence
+from devices.notices.notification_urls import AudioUrlPolicy
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.settings_store import WillowSettingsStore
 from devices.willow.was.socket.commands import DeviceCommands

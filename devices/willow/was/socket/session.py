@@ -21,7 +21,7 @@ from core.errors import (
     RemoteProtocolError,
     RequestError,
 )
-from devices.directory import Device, DeviceClaims
+from devices.fleet.directory import Device, DeviceClaims
 from devices.willow.was.device_config import effective_config
 from devices.willow.was.socket.connection import SocketOrigin, WillowConnection
 from devices.willow.was.socket.notifications import NotificationQueue

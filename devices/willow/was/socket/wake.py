@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.ports import Clock
-from devices.arbitration import Arbitration, ArbitrationVerdict
+from devices.fleet.arbitration import Arbitration, ArbitrationVerdict
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.socket.connection import WillowConnection
 from firmware_protocol.willow.messages import WakeResult

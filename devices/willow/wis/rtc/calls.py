@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from typing import assert_never
 
+from core.access.limits import CapacityLimit
+from core.access.named_key import CALLER_KEY, KeySessions, NamedKey, places_for_owner
 from core.audio import AudioFrame, Pcm
+from core.conversation.ids import new_id
 from core.errors import EarshotError, OverloadedError, RequestError
-from core.ids import new_id
-from core.limits import CapacityLimit
-from core.named_key import CALLER_KEY, KeySessions, NamedKey, places_for_owner
 from core.ports import Clock, WorkGuard
 from core.queues import Outbox
 from devices.willow.wis.asr import (

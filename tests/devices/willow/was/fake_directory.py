@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.errors import NotFound
-from devices.directory import ApprovalState, Device, DeviceClaims, DeviceKind
+from devices.fleet.directory import ApprovalState, Device, DeviceClaims, DeviceKind
 
 
 class Known:

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from core.ip_addresses import IpNetwork
-from devices.presence import Presence
+from core.net.ip_addresses import IpNetwork
+from devices.fleet.presence import Presence
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
 from devices.willow.was.routes import was_routes

@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import Conflict, RequestError
-from devices.directory import Device, DeviceProfile
+from devices.fleet.directory import Device, DeviceProfile
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,

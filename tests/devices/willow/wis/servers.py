@@ -15,9 +15,9 @@ from typing import Any
 
 from aiohttp import ClientSession
 
+from core.access.named_key import KeySessions
 from core.audio import AudioFrame
 from core.errors import EngineError
-from core.named_key import KeySessions
 from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes
 from engines.base import LlmOptions, TextDelta, Tts, WordMark

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.items import MessageItem
+from core.conversation.items import MessageItem
 from engines.base import LlmOptions
 from media.files.decode import decode_file
 from tests.devices.slow_tools import hurry

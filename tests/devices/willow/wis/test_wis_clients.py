@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from devices.ip_allowlist import KeylessPageSettings
+from devices.fleet.ip_allowlist import KeylessPageSettings
 from devices.willow.wis.door import WillowSettings
 from devices.willow.wis.routes import routes
 from server.http.auth import AccessGate

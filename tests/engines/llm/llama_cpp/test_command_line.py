@@ -16,7 +16,7 @@ from engines.llm.llama_cpp.command_line import (
 )
 from engines.llm.llama_cpp.files import PROGRAM_PATH, find_model, find_program
 from engines.runtime.external_server.installation import ServerInstallation, write_marker
-from tests.engines.runtime.tiny_gguf import gguf_bytes, write_gguf
+from tests.engines.runtime.model_files.tiny_gguf import gguf_bytes, write_gguf
 from tests.loop import run_virtual
 
 KEY = "key-of-this-start"

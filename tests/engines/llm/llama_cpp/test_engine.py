@@ -20,8 +20,8 @@ import aiohttp
 import httpx2 as httpx
 import pytest
 
+from core.conversation.usage import TokenUsage
 from core.errors import EngineCrashed, EngineError, RequestError
-from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import llama_cpp
 from engines.llm.llama_cpp.files import PROGRAM_PATH
@@ -37,7 +37,7 @@ from tests.engines.llm.llama_cpp.fake_llama_server import (
     SCHEMA,
 )
 from tests.engines.llm.vllm.installation import STATE
-from tests.engines.runtime.tiny_gguf import write_gguf
+from tests.engines.runtime.model_files.tiny_gguf import write_gguf
 from tests.server.process import serving
 from tests.shared import ROOT
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from core.conversation.usage import RateLimits, TokenUsage
 from core.ports import ToolSpec
-from core.usage import RateLimits, TokenUsage
 from engines.base import AS_CONFIGURED, CallDelta, Llm, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings

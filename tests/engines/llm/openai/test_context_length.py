@@ -14,7 +14,7 @@ from pipeline.conversation.context_window import message_tokens
 from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
 from pipeline.shared.settings import ContextTruncation
-from pipeline.tools.rounds import ToolAccess
+from pipeline.tools.calls.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from tests.engines.llm.openai.completions_server import (
     Answer,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from core.conversation.usage import TokenUsage
 from core.errors import EngineError
 from core.ports import ToolSpec
-from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings

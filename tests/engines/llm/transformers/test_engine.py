@@ -15,6 +15,7 @@ import psutil
 import pytest
 import uvloop
 
+from core.conversation.usage import TokenUsage
 from core.errors import (
     ContextLengthExceeded,
     EngineCrashed,
@@ -23,15 +24,14 @@ from core.errors import (
     OverloadedError,
 )
 from core.ports import ToolSpec
-from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm.transformers import GGUF_LIBRARIES, worker_profile
 from engines.llm.transformers.engine import TransformersLlm
 from engines.llm.transformers.settings import Settings
 from engines.llm.vllm.environment import python_of
 from server.commands.engines.pip import pip
-from serving.process_llm import ProcessLlm
 from serving.workers.engine_process import engine_process
+from serving.workers.process_llm import ProcessLlm
 from tests.engines.llm.openai.completions_server import collect_reply, reply_text
 from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_llama
 from tests.pipeline.fakes import Counts

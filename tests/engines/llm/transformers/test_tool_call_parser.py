@@ -14,7 +14,7 @@ from engines.llm.transformers.engine import TransformersLlm, with_short_ids
 from engines.llm.transformers.settings import Settings, read_context
 from engines.llm.transformers.tool_call_parser import InvalidToolCall, ToolCallParser
 from engines.registry import load, worker_profile
-from tests.engines.runtime.tiny_gguf import write_gguf
+from tests.engines.runtime.model_files.tiny_gguf import write_gguf
 
 ON = '{"name": "light", "arguments": {"on": 1}}'
 

@@ -17,9 +17,9 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
+from core.conversation.usage import TokenUsage
 from core.errors import EngineCrashed, EngineError, EngineMissing, RequestError
 from core.ports import ToolSpec
-from core.usage import TokenUsage
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import vllm
 from engines.llm.openai.engine import CONTEXT_PER_ANSWER

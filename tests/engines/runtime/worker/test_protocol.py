@@ -5,8 +5,8 @@ import pytest
 from msgspec import Raw
 from msgspec.msgpack import decode, encode
 
+from core.conversation.usage import RateLimit, RateLimits, TokenUsage
 from core.errors import RemoteProtocolError
-from core.usage import RateLimit, RateLimits, TokenUsage
 from engines.base import (
     AsrInfo,
     AsrItem,

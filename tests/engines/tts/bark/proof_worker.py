@@ -11,8 +11,8 @@ import pytest
 from core.audio import Pcm
 from engines.base import TtsInfo
 from engines.registry import worker_profile
-from serving.process_tts import ProcessTts
 from serving.workers.engine_process import engine_process
+from serving.workers.process_tts import ProcessTts
 from tests.engines.tts.bark.checkpoint import write_checkpoint
 from tests.pipeline.fakes import Counts
 

@@ -15,7 +15,7 @@ from engines.base.voice import StagedTts
 from engines.tts.bark.engine import BarkTts
 from engines.tts.bark.stage_tokens import FineItem
 from engines.tts.bark.stages import BarkStages
-from engines.tts.text import UNSPEAKABLE
+from engines.tts.shared.text import UNSPEAKABLE
 from engines.tts.token_model.backend import NewId
 from tests.engines.tts.bark.checkpoint import layout, speaker_prompt, tokenizer
 from tests.engines.tts.bark.fakes import (

@@ -13,7 +13,7 @@ from core.errors import EngineError, PayloadTooLarge, RequestError
 from engines.base import TtsInfo
 from engines.tts.espeak import EspeakTts, Settings, create
 from engines.tts.espeak.library import EspeakLibrary, EventSink, PcmSink
-from engines.tts.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_clauses
+from engines.tts.shared.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_clauses
 from tests.speech import say
 
 pytestmark = pytest.mark.live

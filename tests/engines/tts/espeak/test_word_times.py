@@ -12,7 +12,7 @@ from core.audio import Pcm
 from engines.base import WordMark
 from engines.tts.espeak import Settings, create
 from engines.tts.espeak.word_times import ClauseWords, EspeakEvent
-from engines.tts.synthesis_thread import SpeechChunk
+from engines.tts.shared.synthesis_thread import SpeechChunk
 
 pytestmark = pytest.mark.live
 

@@ -15,7 +15,7 @@ from engines.tts.indri.engine import IndriTts
 from engines.tts.indri.prompt import MAX_CLAUSE_CHARS
 from engines.tts.indri.settings import Settings
 from engines.tts.indri.speech_batch import SpeechBatch
-from engines.tts.text import UNSPEAKABLE
+from engines.tts.shared.text import UNSPEAKABLE
 from tests.engines.tts.indri.checkpoint import layout, tokenizer
 from tests.engines.tts.indri.fakes import FRAME_SAMPLES, NumberStreams, ScriptedBackend
 

@@ -22,10 +22,10 @@ from media.webrtc.aiortc_internals.rtp import (
 )
 from media.webrtc.aiortc_internals.ssrc_limit import MAX_SOURCES
 from media.webrtc.aiortc_internals.transport import lose_packets
-from media.webrtc.call_path import RtpPacketSender
 from media.webrtc.ice.gatherer import gather_with
 from media.webrtc.ice.restart import IceRestart
 from media.webrtc.ice.settings import IceSettings
+from media.webrtc.rtp.call_path import RtpPacketSender
 
 pytestmark = pytest.mark.live
 

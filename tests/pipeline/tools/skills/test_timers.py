@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from core.conversation.speakers import SpeakerMatch
 from core.ports import ToolContext, ToolOutcome
-from core.speakers import SpeakerMatch
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import Timers, TimerTools
 from pipeline.tools.skills.timers import MAX_TIMERS_PER_CONVERSATION, RING_S

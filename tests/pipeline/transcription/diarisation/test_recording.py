@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from core.audio import Pcm
+from core.conversation.speakers import SpeakerProfile, VoiceVector
 from core.errors import EngineCrashed
-from core.speakers import SpeakerProfile, VoiceVector
 from engines.base import AsrOptions
 from pipeline.transcription.diarisation.recording import MAX_WAITING, open_speakers
 from pipeline.transcription.recording import Transcriber

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
-from core.speakers import SpeakerProfile, VoiceVector
+from core.conversation.speakers import SpeakerProfile, VoiceVector
 from pipeline.transcription.diarisation.timeline import find_speakers
 from pipeline.transcription.diarisation.windows import (
     Window,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from devices.directory import SessionProfile
+from devices.fleet.directory import SessionProfile
 from devices.registry.database import open_database, sqlite_url
 from devices.registry.named_keys import NamedKeys
 from devices.registry.settings import DatabaseSettingsStore

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from core.named_key import CALLER_KEY, NamedKey
+from core.access.named_key import CALLER_KEY, NamedKey
 from devices.registry.database import open_database, sqlite_url
 from devices.registry.kept_conversations import KeptConversations, KeptToolCall, KeptTurn
 from devices.registry.named_keys import NamedKeys

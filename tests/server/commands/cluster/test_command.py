@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from core.errors import ConfigError
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 from server.commands.cluster.arguments import add_actions
 from server.commands.cluster.command import node_address, node_command
 

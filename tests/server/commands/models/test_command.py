@@ -21,7 +21,7 @@ from serving.placement.benchmarks import ModelBenchmark, device_name, save_bench
 from serving.placement.hardware import detect_hardware
 from tests.engines.embed.tiny_model import write_embedder, write_reranker
 from tests.engines.nano import NANO
-from tests.engines.runtime.tiny_gguf import gguf_bytes, write_gguf
+from tests.engines.runtime.model_files.tiny_gguf import gguf_bytes, write_gguf
 from tests.server.models.cli import COMMAND, earshot, environment_of, last_line
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
 from tests.shared import ROOT

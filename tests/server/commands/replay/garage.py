@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Sequence
 
 from msgspec import Struct
 
+from core.conversation.usage import TokenUsage
 from core.ports import ToolSpec
-from core.usage import TokenUsage
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.tools.functions import tool
 

@@ -17,7 +17,7 @@ from bench.client.realtime import SessionRequest
 from bench.server.own_server import own_server
 from bench.tools.clips import synthesise
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
-from core.events import InputCommitted, ResponseCreated, TranscriptionCompleted
+from core.conversation.events import InputCommitted, ResponseCreated, TranscriptionCompleted
 from media.resample import Resampler
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.shared.trace import SessionTrace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.events import OutputAudioDelta, SpeechStarted
+from core.conversation.events import OutputAudioDelta, SpeechStarted
 from core.ports import DeviceLocation, ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
 from pipeline.session.session import Session

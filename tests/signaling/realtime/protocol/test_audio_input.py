@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
+from core.conversation.events import FormatName
 from core.errors import RequestError
-from core.events import FormatName
 from media.codecs import g711
 from media.resample import Resampler
 from signaling.realtime.protocol import audio_input

@@ -7,9 +7,15 @@ import pytest
 from openai.types.beta.realtime import RealtimeServerEvent as BetaServerEvent
 from pydantic import TypeAdapter
 
+from core.conversation.events import (
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    ResponseCreated,
+    ResponseDone,
+)
+from core.conversation.items import MessageItem, TextPart
 from core.errors import RequestError
-from core.events import ItemAdded, ItemDone, OutputTextDelta, ResponseCreated, ResponseDone
-from core.items import MessageItem, TextPart
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta, to_ga
 from signaling.realtime.protocol.translator import EventTranslator

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from core.events import (
+from core.conversation.events import (
     FunctionCallArgumentsDelta,
     OutputAudioDelta,
     OutputItemAdded,
@@ -16,8 +16,8 @@ from core.events import (
     ResponseDone,
     ResponseParameters,
 )
-from core.items import AudioPart, FunctionCallItem, ImagePart, MessageItem, TextPart
-from core.usage import RateLimit, RateLimits, TokenUsage
+from core.conversation.items import AudioPart, FunctionCallItem, ImagePart, MessageItem, TextPart
+from core.conversation.usage import RateLimit, RateLimits, TokenUsage
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.server_events import item_json

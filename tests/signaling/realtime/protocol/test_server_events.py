@@ -10,7 +10,7 @@ import pytest
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import BaseModel, TypeAdapter
 
-from core.events import (
+from core.conversation.events import (
     FormatName,
     FunctionCallArgumentsDelta,
     HypothesisChanged,
@@ -32,9 +32,9 @@ from core.events import (
     TranscriptionCompleted,
     WakeStateChanged,
 )
-from core.items import FunctionCallItem, FunctionOutputItem
-from core.speakers import SpeakerMatch
-from core.usage import TokenUsage
+from core.conversation.items import FunctionCallItem, FunctionOutputItem
+from core.conversation.speakers import SpeakerMatch
+from core.conversation.usage import TokenUsage
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.items import (
+from core.conversation.items import (
     AudioPart,
     FunctionCallItem,
     FunctionOutputItem,

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from core.errors import RequestError
 from core.http.fetch_policy import HostAllowlist
-from core.ip_addresses import IpAddress
+from core.net.ip_addresses import IpAddress
 from pipeline.shared.mcp_servers import ClientMcpPolicy
 from pipeline.tools.mcp.settings import client_server_settings
 from signaling.realtime.session.settings import session_json

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from openai.types.realtime import SessionUpdatedEvent
 
+from core.conversation.items import ItemReference, MessageItem, TextPart
 from core.errors import Conflict, RequestError
-from core.items import ItemReference, MessageItem, TextPart
 from core.ports import ToolSpec
 from pipeline.shared.settings import (
     ContextTruncation,

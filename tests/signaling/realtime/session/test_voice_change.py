@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.events import OutputAudioDelta, PlayoutStarted, SessionEvent
+from core.conversation.events import OutputAudioDelta, PlayoutStarted, SessionEvent
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.protocol.translator import Transport
 from tests.signaling.realtime.fakes import Client, play

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from core.conversation.events import ItemRetrieved
+from core.conversation.items import MessageItem, TextPart
 from core.errors import RequestError
-from core.events import ItemRetrieved
-from core.items import MessageItem, TextPart
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.event_connection import DisconnectReason
 from signaling.realtime.session.settings import SessionConfiguration

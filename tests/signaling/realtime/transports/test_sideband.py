@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
-from core.connection_stats import ConnectionStats
-from core.events import HypothesisChanged, TurnTimeline, WakeStateChanged
+from core.conversation.events import HypothesisChanged, TurnTimeline, WakeStateChanged
+from core.net.connection_stats import ConnectionStats
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.sideband import MAX_SIDEBANDS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.named_key import CALLER_KEY, NamedKey
-from serving.llm_slots import SlotHolder
+from core.access.named_key import CALLER_KEY, NamedKey
+from serving.scheduling.llm_slots import SlotHolder
 from tests.engines.llm.openai.completions_server import Server as Upstream
 from tests.engines.llm.openai.completions_server import refuses, sends, sse, text
 from tests.pipeline.fakes import EchoLlm, World

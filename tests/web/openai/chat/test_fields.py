@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from core.conversation.items import FunctionCallItem, FunctionOutputItem, MessageItem
 from core.errors import RequestError
-from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
 from web.openai.chat.completion import StopSequences
 from web.openai.chat.fields import ChatFields, decode_chat, items_of, prompt_of, tools_of
 from web.openai.responses.fields import chat_body, chat_fields, decode_response, input_messages

@@ -17,7 +17,7 @@ from engines.base.codec import CodecInfo, CodecItem, CodecResult
 from engines.codec.items import convert
 from media.files.upload_spool import UploadSpools
 from serving.codec.model import add_codecs
-from serving.registry import ModelRegistry
+from serving.models.registry import ModelRegistry
 from tests.devices.registry.harness import Moment
 from tests.engines.codec.codec_folder import write_codec_folder
 from tests.engines.codec.loudness_codec import FRAME_SAMPLES, LoudnessCodec

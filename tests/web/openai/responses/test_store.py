@@ -2,8 +2,8 @@
 
 import pytest
 
+from core.access.named_key import CALLER_KEY, NamedKey
 from core.errors import NotFound
-from core.named_key import CALLER_KEY, NamedKey
 from web.openai.responses.store import MAX_BYTES, MAX_RESPONSES, ResponseStore
 
 EMPTY: dict[str, object] = {"output": []}

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from aiohttp import ClientResponse, ClientSession, FormData
 
+from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
+from core.conversation.speakers import SpeakerProfile, VoiceVector
 from core.errors import EngineError, EngineMissing
-from core.named_key import NamedKey
-from core.speakers import SpeakerProfile, VoiceVector
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.services import EngineSet

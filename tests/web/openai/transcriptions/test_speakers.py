@@ -19,7 +19,7 @@ from openai.types.audio import (
 from openai.types.audio.transcription_diarized import UsageDuration
 
 from core.audio import Pcm
-from core.speakers import SpeakerProfile
+from core.conversation.speakers import SpeakerProfile
 from engines.base import AsrOptions
 from tests.server.http.harness import error_of
 from tests.web.openai.transcriptions.harness import (

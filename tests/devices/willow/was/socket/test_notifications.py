@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from core.errors import RequestError
-from devices.presence import DeviceNotification
+from devices.fleet.presence import DeviceNotification
 from tests.devices.willow.was.servers import Server, against, mac_of, post
 
 pytestmark = pytest.mark.live

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from core.ports import DeviceLocation
-from devices.directory import DeviceProfile
+from devices.fleet.directory import DeviceProfile
 from pipeline.session.one_shot import OneShotRequest, OneShotResponse
 from pipeline.shared.settings import SessionSettings
 from tests.devices.willow.was.servers import SPEECH, Scene, Server, against, mac_of

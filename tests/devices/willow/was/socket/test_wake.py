@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from devices.directory import DeviceProfile
+from devices.fleet.directory import DeviceProfile
 from tests.devices.willow.was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow.was.simulated_device import SimulatedWillow, Turn
 

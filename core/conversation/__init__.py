@@ -1,0 +1,1 @@
+"""Values of a conversation as clients see them: events, items, identifiers, people, token counts."""

@@ -1,0 +1,1 @@
+"""TCP connections and addresses of peers."""

@@ -1,0 +1,1 @@
+"""What the server says to devices by itself: announcements, and notifications by URL."""

@@ -1,0 +1,1 @@
+"""Reads files of models, converts them, and finds them on Hugging Face's hub."""

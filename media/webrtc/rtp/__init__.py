@@ -1,0 +1,1 @@
+"""From RTP packets to frames of audio, and back."""

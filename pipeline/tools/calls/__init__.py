@@ -1,0 +1,1 @@
+"""Calls of tools: the rounds in which the model makes them, their arguments, their results."""

@@ -1,0 +1,1 @@
+"""Finds where speech starts, pauses and ends in microphone frames."""

@@ -1,0 +1,1 @@
+"""The models of this server: catalogue, registry, lifetimes and memory."""
