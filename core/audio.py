@@ -4,18 +4,24 @@ time."""
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from core.pcm import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
+Pcm = npt.NDArray[np.int16]
+"Mono signed 16-bit samples, shape (n,)."
 
-__all__ = [
-    "ASR_RATE_HZ",
-    "PTIME_MS",
-    "AudioFrame",
-    "Pcm",
-    "ms_to_samples",
-    "samples_to_ms",
-    "silence",
-]
+ASR_RATE_HZ = 16_000
+"Sample rate of the pipeline's input: VAD and ASR engines take it."
+
+
+def samples_to_ms(samples: int, rate_hz: int) -> float:
+    """Returns the length of `samples` samples in ms."""
+    return 1000 * samples / rate_hz
+
+
+def ms_to_samples(ms: float, rate_hz: int) -> int:
+    """Returns the number of samples in `ms`, rounded to the nearest whole number."""
+    return round(ms * rate_hz / 1000)
+
 
 PTIME_MS = 20
 "Audio per frame. RTP, jitter buffer, VAD and server-paced playout all count in it."

@@ -31,7 +31,7 @@ from bench.server.own_server import own_server
 from bench.talk.command import TalkExitCode, address_of
 from bench.tools.stats import machine
 from core.errors import EarshotError, RequestError, expected_failure
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 from media.files.decode import decode_file
 
 DEFAULT_MODEL = "whisper-1"

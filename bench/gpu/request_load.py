@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.gpu.whisper_torch import open_engine
-from core.pcm import ASR_RATE_HZ
+from core.audio import ASR_RATE_HZ
 from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.base import AsrItem, AsrOptions, AsrResult
 

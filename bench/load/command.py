@@ -23,7 +23,7 @@ from bench.load.ramp_files import rate_table, write_files
 from bench.talk.command import TalkExitCode, add_server, address_of
 from bench.tools.stats import machine, markdown, percentile
 from core.errors import RequestError
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 
 EPILOG = """Requests per second is the number of answered requests by the wall time of all clients
 together. One request before the first run loads the model, and is not counted. See docs/bench.md.

@@ -40,7 +40,7 @@ from bench.voice.summary import (
 )
 from bench.voice.telephone import free_lines
 from core.errors import EarshotError, RequestError, expected_failure
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 
 TRANSPORTS: Sequence[ClientTransport] = ("webrtc", "ws", "live")
 "`live` is GPT-Live over a WebSocket."

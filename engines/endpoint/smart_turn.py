@@ -11,11 +11,46 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import EngineError, EngineMissing
-from engines.endpoint.log_mel import FRAME_SAMPLES, MELS, log_mel
+from engines.runtime.mel_filters import FFT_SAMPLES, mel_filters
+
+Features = npt.NDArray[np.float32]
+"Features of shape (MELS, frames)."
+Samples = npt.NDArray[np.float32]
+"Audio as float32, -1 to 1, shape (samples,)."
+
+MELS = 80
+"Number of mel bands."
+
+FRAME_SAMPLES = 160
+"Step from one frame to the next: 10 ms at 16 kHz."
+
+_MIN_POWER = 1e-10
+_RANGE_DECADES = 8.0
+"Dynamic range in decades. Values further below the loudest one are raised to this limit."
+
+
+def log_mel(samples: Samples) -> Features:
+    """Returns the features of a window of audio: n / 160 frames, values in about [-1, 1].
+
+    samples: 16 kHz, shape (n,).
+    """
+    half = FFT_SAMPLES // 2
+    padded = np.pad(samples.astype(np.float64), half, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, FFT_SAMPLES)[::FRAME_SAMPLES]
+    hann = np.hanning(FFT_SAMPLES + 1)[:-1]
+    spectrum = np.fft.rfft(windows[: len(samples) // FRAME_SAMPLES] * hann)
+    power = np.square(spectrum.real) + np.square(spectrum.imag)
+    levels = np.log10(np.maximum(mel_filters(MELS) @ power.T, _MIN_POWER))
+    features: Features = (np.maximum(levels, levels.max() - _RANGE_DECADES) / 4 + 1).astype(
+        np.float32
+    )
+    return features
+
 
 REQUIRES = {"onnxruntime": "onnxruntime"}
 

@@ -8,7 +8,7 @@ from typing import TextIO
 import msgspec
 from msgspec import Struct
 
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 
 SHOWN_FILE_BYTES = 5_000_000
 "Smallest file of several whose progress is shown."

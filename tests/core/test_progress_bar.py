@@ -3,7 +3,7 @@
 import io
 from contextlib import suppress
 
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 from tests.terminal import Terminal
 
 

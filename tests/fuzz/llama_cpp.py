@@ -6,7 +6,7 @@ from typing import Any
 from core.errors import EngineError, RequestError
 from tests.fuzz.target import Target, lines
 from web.llama_cpp.completion import CompletionTranslation, completion_body, decode_completion
-from web.llama_cpp.fields import decode_llama_embedding
+from web.llama_cpp.door import decode_llama_embedding
 
 BODIES: tuple[Any, ...] = (
     {"prompt": "a", "n_predict": 8, "stop": ["x"], "top_k": 40, "seed": -1, "stream": True},

@@ -11,7 +11,7 @@ from tests.fuzz import forms, llama_cpp
 from web.ingrain.fields import IngrainEmbedFields, decode_ingrain
 from web.kserve.json_body import decode_infer
 from web.llama_cpp.completion import decode_completion
-from web.llama_cpp.fields import decode_llama_embedding
+from web.llama_cpp.door import decode_llama_embedding
 from web.ollama.fields import (
     OllamaChatFields,
     OllamaEmbeddingsFields,

@@ -15,6 +15,7 @@ from core.http.routes import JSON
 from engines.registry import EngineKind
 from serving.models.registry import ModelListing, ModelRegistry
 from serving.remote.models import RemoteModel, RemoteModels
+from serving.scheduling.statistics import CallStatistics, DurationSum
 from serving.text.model import Clips, Embedder, Embedders, ServedClip, ServedTextModel
 from web.images import RequestImages, places
 from web.ingrain.fields import (
@@ -26,11 +27,48 @@ from web.ingrain.fields import (
     decode_ingrain,
 )
 from web.ingrain.settings import IngrainSettings
-from web.ingrain.statistics import model_statistics
 from web.openai.limits import RequestLimit
 from web.openai.text.door import clip_vectors_of, vectors_of
 from web.openai.text.fields import check_texts
 from web.openai.text.results import Floats, remote_vectors
+
+Json = Mapping[str, object]
+
+
+def model_statistics(name: str, found: CallStatistics) -> Json:
+    """Returns the statistics of one model, with names in snake_case."""
+    nothing = DurationSum()
+    return {
+        "name": name,
+        "version": "1",
+        "last_inference": str(found.last_ms),
+        "inference_count": str(found.success.count),
+        "execution_count": str(found.calls.count),
+        "inference_stats": {
+            "success": _duration(found.success),
+            "fail": _duration(found.failure),
+            "queue": _duration(found.queue),
+            "compute_input": _duration(nothing),
+            "compute_infer": _duration(found.compute),
+            "compute_output": _duration(nothing),
+            "cache_hit": _duration(nothing),
+            "cache_miss": _duration(nothing),
+        },
+        "batch_stats": [
+            {
+                "batch_size": str(size),
+                "compute_input": _duration(nothing),
+                "compute_infer": _duration(calls),
+                "compute_output": _duration(nothing),
+            }
+            for size, calls in sorted(found.by_batch_size.items())
+        ],
+    }
+
+
+def _duration(found: DurationSum) -> Json:
+    return {"count": str(found.count), "ns": str(found.ns)}
+
 
 ModelAction = Callable[[str], Coroutine[Any, Any, None]]
 

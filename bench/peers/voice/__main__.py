@@ -10,19 +10,68 @@ A round takes some 4 s per clip and system.
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.peers.environments import VOICE_PEERS, MissingPeer, folder, install
-from bench.peers.voice.results import VoiceRounds, table
 from bench.peers.voice.systems import TITLES, SystemName, VoiceConditions, VoiceSystem, system
-from bench.tools.stats import machine
+from bench.tools.stats import machine, markdown, percentile
 from bench.tools.utterance_audio import BenchUtterance
 from bench.voice.clips import clips
 from bench.voice.stub_server import parse_stub_delays
 from core.errors import EarshotError, RequestError
+
+HEAD = (
+    "system",
+    "voice to voice, median of rounds, ms",
+    "p95 of all turns",
+    "answered",
+    "too early",
+)
+
+
+@dataclass(slots=True)
+class VoiceRounds:
+    """Rounds of one system. sent: number of all turns."""
+
+    times_ms: list[list[float]] = field(default_factory=list[list[float]])
+    "Latencies of each round, for turns that were answered after their end."
+    sent: int = 0
+    early: int = 0
+    "Turns that were answered before their end: a pause was taken for the end."
+    problem: str = ""
+
+    def add(self, times_ms: list[float | None]) -> None:
+        """Adds a round. times_ms: latency of each turn, None without an answer."""
+        self.sent += len(times_ms)
+        self.early += sum(ms is not None and ms < 0 for ms in times_ms)
+        answered = [ms for ms in times_ms if ms is not None and ms >= 0]
+        if answered:
+            self.times_ms.append(answered)
+
+
+def table(found: Mapping[str, VoiceRounds]) -> str:
+    """Returns Markdown, a row per system; (smallest to largest) is over rounds."""
+    return markdown(HEAD, [_row(title, rounds) for title, rounds in found.items()])
+
+
+def _row(title: str, rounds: VoiceRounds) -> list[str]:
+    name = f"{title} ({rounds.problem})" if rounds.problem else title
+    if not rounds.times_ms:
+        return [name, "-", "-", f"0 of {rounds.sent}", str(rounds.early)]
+    medians = [median(each) for each in rounds.times_ms]
+    every = [ms for each in rounds.times_ms for ms in each]
+    return [
+        name,
+        f"{median(medians):.0f} ({min(medians):.0f} to {max(medians):.0f})",
+        f"{percentile(every, 95):.0f}",
+        f"{len(every)} of {rounds.sent}",
+        str(rounds.early),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,9 +6,10 @@ checked.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from urllib.parse import parse_qsl
+from xml.sax.saxutils import quoteattr
 
 from aiohttp import web as aioweb
 
@@ -24,7 +25,25 @@ from devices.telephone.twilio.signature import (
     is_signed,
     prove_call,
 )
-from devices.telephone.twilio.twiml import BUSY, REJECT, connect_stream
+
+REJECT = '<Response><Reject reason="rejected"/></Response>'
+"The call is not answered, and costs nothing."
+
+BUSY = '<Response><Reject reason="busy"/></Response>'
+"The caller hears the busy tone."
+
+
+def connect_stream(url: str, parameters: Mapping[str, str]) -> str:
+    """Returns the instruction to connect the call with a stream both ways. When the stream is
+    closed, nothing follows, so Twilio hangs up. url: wss, without a query, which Twilio drops."""
+    written = "".join(
+        f"<Parameter name={quoteattr(name)} value={quoteattr(value)}/>"
+        for name, value in parameters.items()
+    )
+    return (
+        f"<Response><Connect><Stream url={quoteattr(url)}>{written}</Stream></Connect></Response>"
+    )
+
 
 logger = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 from aiohttp import web as aioweb
@@ -20,7 +21,6 @@ from devices.willow.wis.asr_reply import device_reply, file_reply, short_errors
 from devices.willow.wis.chat_params import check_site
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.chatbot_ws import ChatbotSocket
-from devices.willow.wis.device_utterance import DeviceLookup, DeviceUtterance
 from devices.willow.wis.own_voices import WisSpeakerDoor
 from devices.willow.wis.params import switch_of
 from devices.willow.wis.rtc.calls import WillowCalls, call_settings
@@ -54,6 +54,42 @@ from pipeline.speech.requested_text import RequestedText
 from pipeline.transcription.recording import Transcriber
 from serving.asr.scheduling import DecodePriority
 from serving.speaker.recognition import SpeakerRecognition
+
+
+class DeviceUtterance(Protocol):
+    """One `POST /api/willow` of a known device."""
+
+    @property
+    def language(self) -> str:
+        """Language that is spoken to the device; empty: not set."""
+        ...
+
+    async def should_recognise(self) -> bool:
+        """Returns False if another device of the room answers: this one's speech is not
+        recognised."""
+        ...
+
+    async def take_transcript(self, transcript: WisTranscript) -> bool:
+        """Takes the words before they are sent to the device.
+
+        Returns False if another device turned out to be the one that answers: the words are then
+        dropped.
+        """
+        ...
+
+    def end(self) -> None:
+        """Ends the utterance: the device has its response, or is gone."""
+        ...
+
+
+class DeviceLookup(Protocol):
+    """Finds the device behind a request."""
+
+    def utterance(self, request: aioweb.Request) -> DeviceUtterance | None:
+        """Returns the utterance of the device that sent it. None: unknown device; its speech is
+        only recognised."""
+        ...
+
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.pcm import Pcm
+from core.audio import Pcm
 from engines.asr.whisper.windows import FRAME_SAMPLES
 
 Features = npt.NDArray[np.float32]

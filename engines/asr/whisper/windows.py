@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from core.pcm import ASR_RATE_HZ, ms_to_samples, samples_to_ms
+from core.audio import ASR_RATE_HZ, ms_to_samples, samples_to_ms
 
 if TYPE_CHECKING:
     from engines.base import AsrPadding

@@ -7,19 +7,49 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from core.errors import ConfigError, first_error
+from core.errors import ConfigError, EarshotError, first_error
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from core.tasks import Backoff
-from pipeline.tools.mcp.errors import (
-    is_bad_stream,
-    is_cancelling,
-    is_protocol_failure,
-    is_refusal,
-    lost_connection_codes,
-)
 from pipeline.tools.mcp.schema import MAX_TOOLS, tool_outcome, tool_specs
 from pipeline.tools.mcp.settings import McpServerSettings
 from pipeline.tools.mcp.transport import McpAccessDenied, open_transport
+
+
+def is_cancelling() -> bool:
+    """Returns True if the current task is being cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def is_protocol_failure(error: Exception) -> bool:
+    """Returns True if a server answered, but not as an MCP server does."""
+    from httpx2 import ConnectError
+
+    return not isinstance(first_error(error), TimeoutError | EarshotError | ConnectError)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Returns True if the server refused us (McpAccessDenied)."""
+    if isinstance(error, ExceptionGroup):
+        return error.subgroup(McpAccessDenied) is not None
+    return isinstance(error, McpAccessDenied)
+
+
+def lost_connection_codes() -> tuple[int, ...]:
+    """Returns the error codes that mean a lost connection.
+
+    INVALID_REQUEST comes from a restarted server, which does not know our session.
+    """
+    from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
+
+    return CONNECTION_CLOSED, INVALID_REQUEST
+
+
+def is_bad_stream(message: str) -> bool:
+    """Returns True if the server sent an event that is too large. The server is still connected."""
+    # The library has no code of its own for this error.
+    return message.startswith("SSE stream failed")
+
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -14,7 +14,7 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import EarshotError
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 from engines.base import AsrItem, AsrModel
 from engines.registry import load
 from media.resample import Resampler

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from core.errors import ConfigError, EarshotError
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 from server.commands.exit_codes import ExitCode
 from server.commands.models.list import as_json, as_table
 from server.compose.choices import PlacementInputs, choose_one, survey

@@ -13,7 +13,7 @@ from bench.tools.stats import percentile
 from core.audio import ASR_RATE_HZ, Pcm
 from core.conversation.ids import new_id
 from core.errors import EarshotError, RequestError
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 from engines.base import AsrItem, AsrOptions
 from media.files.decode import FileLimits, decode_file
 from server.commands.columns import align_columns

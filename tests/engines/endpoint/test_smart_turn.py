@@ -19,8 +19,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
 from core.errors import EngineError, EngineMissing
 from engines.base import EndOfTurnDetector
 from engines.endpoint import smart_turn
-from engines.endpoint.log_mel import log_mel
-from engines.endpoint.smart_turn import Settings, calibrate, create, find_weights
+from engines.endpoint.smart_turn import Settings, calibrate, create, find_weights, log_mel
 from engines.registry import EngineAvailability, available, load
 from engines.vad.silero.weights import bundled_weights as silero_weights
 from media.files.decode import decode_file

@@ -7,8 +7,7 @@ import pytest
 
 from core.errors import RequestError
 from engines.base import AsrInfo, AsrOptions
-from web.kserve.prefix import prefix_options
-from web.kserve.speech import SequenceStep, sequence_step, speech_items
+from web.kserve.speech import SequenceStep, prefix_options, sequence_step, speech_items
 from web.kserve.tensors import InferRequest, Tensor, tensor_of_values
 
 USUAL = "<|startoftranscript|><|en|><|transcribe|><|notimestamps|>"

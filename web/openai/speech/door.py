@@ -1,6 +1,7 @@
 """Serves text to speech of OpenAI's REST API: a sound file is sent while it is made."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from math import ceil
 from typing import Any
@@ -13,13 +14,14 @@ from core.errors import EarshotError, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.http.streaming import send
+from engines.base import Tts
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT, InitialSettings, SessionSettings
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles
 from pipeline.speech.language.language_id import TextLanguageDetector
 from pipeline.speech.own_voices import OWN_VOICES
 from pipeline.speech.requested_text import RequestedText
-from pipeline.speech.voices import find_voices
+from pipeline.speech.voices import find_voices, unknown_voice_error
 from serving.remote.models import RemoteModels
 from web.openai.json_body import read_json
 from web.openai.limits import RequestLimit
@@ -27,9 +29,32 @@ from web.openai.remote import send_answer
 from web.openai.speech.fields import SpeechFields, SpeechVoiceId, Speed, decode_body
 from web.openai.speech.samples import VoiceSamples, sample_text
 from web.openai.speech.voice_cards import voice_list, voice_model_list
-from web.openai.speech.voice_names import requested_voice
 from web.openai.transcriptions.languages import code_of
 from web.openai.transcriptions.sse import SseResponse, error_event
+
+_FIRST_VOICES = ("alloy", "echo", "fable", "nova", "onyx", "shimmer")
+_LATER_VOICES = ("ash", "ballad", "cedar", "coral", "marin", "sage", "verse")
+
+OPENAI_VOICES = frozenset((*_FIRST_VOICES, *_LATER_VOICES))
+"""Names of OpenAI's service. Clients send one because the field is required. Each speaks every
+language, so the name says nothing about the language."""
+
+
+def requested_voice(engines: Mapping[str, Tts], name: str) -> tuple[str | None, str | None]:
+    """Returns the voice, in the form that `choose_voice` takes, and its language. None: the client
+    leaves the choice to the server.
+
+    name: a voice, as for `find_voices`, or an engine. Raises RequestError voice_not_found.
+    """
+    if voices := find_voices(engines, name):
+        voice = voices[0]
+        return name, None if voice.name in OPENAI_VOICES else voice.languages[0]
+    if name.lower() in (*OPENAI_VOICES, "", DEFAULT):
+        return None, None
+    if name in engines:
+        return name, None
+    raise unknown_voice_error(engines, name)
+
 
 RATE_HZ = 24_000
 "Sample rate of all formats; that of OpenAI's `pcm`."

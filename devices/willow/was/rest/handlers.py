@@ -5,8 +5,11 @@ No response holds a secret. WAS itself returned the Home Assistant token and the
 
 import asyncio
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from zoneinfo import TZPATH, available_timezones
 
 import msgspec
 from aiohttp import web as aioweb
@@ -24,7 +27,6 @@ from devices.willow.was.device_config import (
 from devices.willow.was.door import OTA_PATH, WasDoor
 from devices.willow.was.rest.body import read_object
 from devices.willow.was.rest.names import named_device, read_name_and_area
-from devices.willow.was.rest.timezones import posix_zones
 from devices.willow.was.settings_store import NvsSettings, read_nvs
 from devices.willow.was.socket.connection import WillowConnection
 from devices.willow.was.socket.notifications import MAX_REPEAT
@@ -32,6 +34,32 @@ from devices.willow.wis.params import invalid, switch_of, text_of, whole_of
 from firmware_protocol.willow.decode import MAX_ID
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import ConfigMessage, Identify, Notify, Restart
+
+MAX_FOOTER_BYTES = 128
+"Largest number of bytes that are read at the end of a file. Every rule is shorter."
+
+
+@cache
+def posix_zones() -> Mapping[str, str]:
+    """Returns names and rules, `Europe/Berlin` -> `CET-1CEST,M3.5.0,M10.5.0/3`.
+
+    Empty where the machine has no database. Reads some 600 small files, once. The rule is the last
+    line of a file (RFC 8536 section 3.3).
+    """
+    found = {name: _footer(name) for name in sorted(available_timezones())}
+    return {name: rule for name, rule in found.items() if rule}
+
+
+def _footer(name: str) -> str:
+    for folder in TZPATH:
+        file = Path(folder) / name
+        if file.is_file():
+            data = file.read_bytes()[-MAX_FOOTER_BYTES:]
+            lines = data.rsplit(b"\n", 2)
+            is_whole = data.endswith(b"\n") and len(lines) == 3
+            return lines[1].decode("ascii", "ignore") if is_whole else ""
+    return ""
+
 
 ACTIONS = ("config", "identify", "notify", "restart", "update")
 "Allowed values of `action` in `POST /api/client`."

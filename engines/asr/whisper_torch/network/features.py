@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from core.pcm import Pcm
+from core.audio import Pcm
 from engines.asr.whisper.features import Features
 from engines.asr.whisper.windows import FRAME_SAMPLES
 from engines.asr.whisper_torch.batching.kv_cache import upload

@@ -10,8 +10,8 @@ import pytest
 from bench.client.latency_probe import AudioReceiver
 from bench.client.microphone import RATE_HZ, Microphone
 from bench.peers.voice import call
+from bench.peers.voice.__main__ import VoiceRounds, table
 from bench.peers.voice.call import VoiceCall
-from bench.peers.voice.results import VoiceRounds, table
 from bench.tools.utterance_audio import BenchUtterance, make_utterance
 from core.audio import PTIME_MS, AudioFrame, silence
 from tests.loop import run_virtual

@@ -14,7 +14,7 @@ from devices.willow.was.device_config import (
     with_text,
 )
 from devices.willow.was.rest.body import MAX_DEPTH, read_object
-from devices.willow.was.rest.timezones import posix_zones
+from devices.willow.was.rest.handlers import posix_zones
 from devices.willow.was.settings_store import NvsSettings, read_nvs
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import ConfigMessage, Scalar

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.asr.whisper.known_weights import fingerprint, is_measured
+from engines.asr.faster_whisper import fingerprint, is_measured
 from engines.asr.whisper.short_windows import (
     doubles_words,
     max_trusted_tokens,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.progress_bar import ProgressBar
+from core.terminal import ProgressBar
 from engines.registry import EngineAvailability
 from server.commands.models import bench as measuring
 from serving.placement.benchmarks import device_name, read_benchmarks, save_benchmark

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from core.conversation.usage import RateLimit, RateLimits
 from engines.base import Message, TextDelta
-from engines.runtime.openai_http.rate_limits import read_rate_limits, reset_s
+from engines.llm.openai.completion_stream import read_rate_limits, reset_s
 from tests.engines.llm.openai.completions_server import (
     Answer,
     Server,

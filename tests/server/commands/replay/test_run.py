@@ -17,8 +17,13 @@ from pipeline.shared.settings import PlayoutPacing, SessionSettings
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.skills import HomeTools
 from pipeline.tools.toolbox import Toolbox
-from server.commands.replay.run import MemoryTraceSink, ReplayEnvironment, replay
-from server.commands.replay.tool_stubs import NOT_RUN, RecordedToolResults
+from server.commands.replay.run import (
+    NOT_RUN,
+    MemoryTraceSink,
+    RecordedToolResults,
+    ReplayEnvironment,
+    replay,
+)
 from server.commands.replay.trace_reader import (
     RecordedSession,
     RecordedToolCall,
