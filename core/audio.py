@@ -1,5 +1,8 @@
-"""Frames of PCM audio as all parts of Earshot use them, and conversions between samples and
-time."""
+"""Frames of PCM audio as all parts of Earshot use them, and conversions between samples and time.
+
+It imports only numpy: `bench.gpu` uses it on machines where nothing else of the server is
+installed.
+"""
 
 from typing import NamedTuple
 

@@ -1,1 +1,1 @@
-"""Values of a conversation as clients see them: events, items, identifiers, people, token counts."""
+"""Values of a conversation as clients see them: events, items, identifiers, people, tokens."""

@@ -1,7 +1,7 @@
 """Token counts of a response, and rate limits of the language model's server.
 
-This is no part of `core.conversation.events`, because each worker process needs it and starts sooner without the
-other events.
+This is no part of `core.conversation.events`, because each worker process needs it and starts
+sooner without the other events.
 """
 
 from dataclasses import dataclass, replace

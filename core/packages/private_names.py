@@ -2,8 +2,8 @@
 
 A private name may change with any release. The server looks for all of them when it starts, and a
 test looks for them in the installed releases. Without one of CALL_NAMES calls run through aiortc's
-public interface (`media/webrtc/rtp/call_path.py`). Without one of HTTP_NAMES the server does not start,
-because it would lack protections.
+public interface (`media/webrtc/rtp/call_path.py`). Without one of HTTP_NAMES the server does not
+start, because it would lack protections.
 """
 
 from collections.abc import Iterable, Mapping

@@ -51,7 +51,8 @@ class ConnectedDevice(Protocol):
 
     @property
     def timing(self) -> Mapping[str, float] | None:
-        """Marks of the last turn (`core.conversation.events`), for the waterfall; None before the first turn."""
+        """Marks of the last turn (`core.conversation.events`), for the waterfall; None before the
+        first turn."""
         ...
 
     async def notify(self, notice: DeviceNotification) -> bool:

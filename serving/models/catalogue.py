@@ -1,8 +1,8 @@
 """Catalogue of the models that are known by name: their kind, their source and their purpose.
 
 The table itself is `catalogue.toml`. The user's own table overlays it, see
-`serving/models/user_catalogue.py`. Requests, the configuration and `earshot models` use a model's name;
-its folder in the models directory may have another name.
+`serving/models/user_catalogue.py`. Requests, the configuration and `earshot models` use a model's
+name; its folder in the models directory may have another name.
 """
 
 import tomllib

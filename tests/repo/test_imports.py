@@ -31,7 +31,8 @@ MODEL_LIBRARIES = (
 
 
 OF_AN_EXTRA = (
-    *(f"devices.esphome.{name}" for name in ("adoption", "connection", "door", "errors", "link")),
+    "devices.esphome.adoption.adoption",
+    *(f"devices.esphome.{name}" for name in ("connection", "door", "errors", "link")),
 )
 "Modules that are imported only where the extra of their library is installed and used."
 

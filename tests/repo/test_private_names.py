@@ -13,7 +13,7 @@ from tests.repo.files import PACKAGES, python_files
 from tests.shared import ROOT
 
 FOLDER = ROOT / "media" / "webrtc" / "aiortc_internals"
-TABLE = ROOT / "core" / "private_names.py"
+TABLE = ROOT / "core" / "packages" / "private_names.py"
 
 PRIVATE = re.compile(r"_[A-Za-z]\w*")
 

@@ -22,7 +22,8 @@ _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e
 
 def read_rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
     """Returns the limits in the headers; None if there are none. A limit is returned only if all
-    three of its values are present and valid. `headers`: a mapping that ignores case."""
+    three of its values are present and valid. `headers`: a mapping that ignores case.
+    https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers"""
     limits = tuple(
         limit for limit in (_limit(headers, name) for name in QUOTAS) if limit is not None
     )

@@ -125,8 +125,8 @@ class IceSettings:
     credential_ttl_s: int = CREDENTIAL_TTL_S
     "Lifetime of the credentials that are made from a shared secret, in seconds."
     wants_fast_path: bool = True
-    """False: calls use aiortc's public interface only, which costs more (`media.webrtc.rtp.call_path`).
-    True: only if the installed libraries lack a private name."""
+    """False: calls use aiortc's public interface only, which costs more
+    (`media.webrtc.rtp.call_path`). True: only if the installed libraries lack a private name."""
     wall_s: Callable[[], float] = _no_clock
     "Returns seconds since 1970, as the TURN server counts them."
 
