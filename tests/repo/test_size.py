@@ -2,10 +2,13 @@
 
 import ast
 import warnings
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
-from tests.repo.files import PACKAGES, page_files, python_files
+from engines.registry import PROTOCOLS
+from tests.repo.files import PACKAGES, page_files, python_files, repository_files
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
@@ -14,6 +17,9 @@ FILE_LINES = 300
 FILE_LINES_HARD = 600
 FUNCTION_LINES = 40
 FUNCTION_LINES_HARD = 80
+FOLDER_ENTRIES = 12
+ON_A_TURNS_WAY = {"core", "media", "engines", "serving", "pipeline", "signaling"}
+KINDS = {Path("engines", kind) for kind in PROTOCOLS}
 
 
 def _functions(source: str) -> list[tuple[str, int, int]]:
@@ -52,3 +58,15 @@ def test_no_function_is_too_long() -> None:
     ]
     assert sizes
     _report(sizes, FUNCTION_LINES, FUNCTION_LINES_HARD)
+
+
+def test_no_folder_on_a_turns_way_has_too_many_entries() -> None:
+    """The folders of the kinds of engines count as one entry (ADR 106)."""
+    entries: dict[Path, set[Path]] = defaultdict(set)
+    for file in repository_files():
+        if file.parts[0] in ON_A_TURNS_WAY and file.name != "__init__.py":
+            for entry in (file, *file.parents[:-2]):
+                entries[entry.parent].add(Path("engines", "KIND") if entry in KINDS else entry)
+    assert Path("pipeline/user_turn") in entries
+    full = {str(folder): len(found) for folder, found in entries.items()}
+    assert {folder: count for folder, count in full.items() if count > FOLDER_ENTRIES} == {}
