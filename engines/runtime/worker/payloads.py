@@ -88,7 +88,7 @@ class SpeakArguments(Struct, frozen=True):
     needs_words: bool
     "True: the times of the words are needed."
     ahead_ms: float = 0.0
-    "Sound that the listener still has to hear, in ms; negative if he waits for this clause."
+    "Sound that the listener still has to hear, in ms; negative if the listener waits for it."
     condition: bytes = b""
     "Condition of a voice that the engine may not hold; empty: it is expected to know the voice."
 

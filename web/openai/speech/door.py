@@ -222,7 +222,7 @@ class SpeechDoor:
         default_language = settings.language or self._engines.default_language
         voice, voice_language = requested_voice(engines, name)
         if voice is None and settings.voice != DEFAULT:
-            with suppress(RequestError):  # another engine was asked for, which has not this voice
+            with suppress(RequestError):  # another engine was asked for, which lacks this voice
                 voice, _ = requested_voice(engines, settings.voice)
         spoken_languages = sorted({code for tts in engines.values() for code in tts.info.voices})
         if fields.language:
