@@ -2,22 +2,27 @@
 together."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol
 
 from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
 from devices.registry.named_keys import NamedKeys
+from engines.base import Tts
 from pipeline.conversation.conversation import Conversations
 from pipeline.response.speculation import count_waste
-from pipeline.services import SessionServices
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
+from pipeline.speech.fallback import FallbackTts
 from pipeline.speech.file import SpeechFiles
-from pipeline.speech.own_voices import OwnVoices
+from pipeline.speech.language.language_id import TextLanguageDetector
+from pipeline.speech.own_voices import OWN_VOICES, OwnVoices, OwnVoiceStore, OwnVoicesTts
 from pipeline.tools.guards import Guards
 from pipeline.tools.home import Home, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
@@ -27,20 +32,52 @@ from server.compose.devices import DeviceServices, device_services
 from server.compose.doors import Backend, Doors, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
-from server.compose.llm_and_tts import warm_other_languages
+from server.compose.llm_and_tts import FALLBACK_TTS, warm_other_languages
 from server.compose.mcp_server import mcp_server_routes, mcp_tools
-from server.compose.own_voices import with_own_voices
 from server.compose.plugins import choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
 from server.compose.settings import CallerDefaults, RunningEngines, SessionDefaults
 from server.compose.tools import check_guarded_devices, configured_tools, warn_of_unknown_tools
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
-from server.runtime.idle_gc import collect_when_idle
 from serving.model_host.source import WorkerSource
 from serving.scheduling.llm_slots import DraftBudget
 from serving.speaker.recognition import SpeakerRecognition
 from serving.workers.file_decoder import DecoderProcess
+from serving.workers.process_tts import ProcessTts
+
+
+def with_own_voices(
+    engines: EngineSet,
+    tts: ProcessTts,
+    store: OwnVoiceStore,
+    languages: TextLanguageDetector,
+    metrics: Metrics,
+) -> EngineSet:
+    """Returns the engines with one more, whose voices are those of the caller's key. `tts`: the
+    engine that speaks them. espeak speaks a clause that it cannot speak."""
+    own: Tts = OwnVoicesTts(tts, store)
+    if (fallback := engines.tts.get(FALLBACK_TTS)) is not None:
+        own = FallbackTts(own, fallback, languages, metrics)
+    return replace(engines, tts={**engines.tts, OWN_VOICES: own})
+
+
+QUIET_S = 2.0
+"""Wait after the last session, in seconds. After it the call is closed, and a client that calls
+again at once is not delayed by a collection."""
+
+
+async def collect_when_idle(sessions: Sessions) -> None:
+    """Collects garbage whenever the last session has ended, until it is cancelled. On a server that
+    is never without a session, Python's own collector does the work."""
+    while True:
+        await sessions.wait_until_unused(QUIET_S)
+        began_s = perf_counter()
+        count = gc.collect()
+        logger.debug(
+            "= garbage collected: %d objects in %.0f ms", count, 1000 * (perf_counter() - began_s)
+        )
+
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from devices.willow.was.device_config import (
     validate_config,
 )
 from devices.willow.was.rest.body import MAX_DEPTH, read_object, read_path
-from devices.willow.was.rest.handlers import _id, _switch
-from devices.willow.was.rest.names import MAX_CHARS, read_name_and_area
+from devices.willow.was.rest.handlers import MAX_CHARS, _id, _switch, read_name_and_area
 from devices.willow.was.settings_store import NvsSettings, read_nvs
 from devices.willow.wis.params import switch_of, text_of, whole_of
 from firmware_protocol.willow.decode import MAX_ID

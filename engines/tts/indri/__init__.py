@@ -10,9 +10,15 @@ from core.errors import EngineError
 from engines.base import TtsInfo, WorkerProfile
 from engines.runtime.model_files.huggingface import ENVIRONMENT
 from engines.tts.indri.chunks import MAX_CHUNK_FRAMES
-from engines.tts.indri.settings import NAME, TOKENIZER_FILE, Settings, read_vocabulary
+from engines.tts.indri.settings import (
+    NAME,
+    PUBLISHED,
+    TOKENIZER_FILE,
+    Settings,
+    choose_voices,
+    read_vocabulary,
+)
 from engines.tts.indri.token_layout import CODEBOOK_SIZE, CODEBOOKS, LayoutError, TokenLayout
-from engines.tts.indri.voices import PUBLISHED, choose_voices
 from engines.tts.shared.synthesis_thread import VOICE_NICE
 
 if TYPE_CHECKING:

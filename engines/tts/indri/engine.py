@@ -1,8 +1,9 @@
 """Voices of an audio language model. They run in a worker process."""
 
 import asyncio
+import re
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -13,12 +14,43 @@ from core.errors import RequestError
 from engines.base import TtsInfo, WordMark
 from engines.base.codec import Samples
 from engines.tts.indri.chunks import ClauseJoin
-from engines.tts.indri.prompt import MAX_CLAUSE_CHARS, clean_text, max_speech_ids, speech_prompt
 from engines.tts.indri.settings import NAME, Settings
 from engines.tts.indri.speech_batch import SpeechBatch
-from engines.tts.indri.token_layout import CODEBOOKS, TokenLayout
+from engines.tts.indri.token_layout import CODEBOOKS, IndriTokenizer, TokenLayout
 from engines.tts.shared.text import UNSPEAKABLE, check_speed, choose_voice, clauses_of
 from engines.tts.token_model.backend import TokenRequest
+
+MAX_CLAUSE_CHARS = 100
+"""Longest text of one prompt. Prompt and speech share the model's 1024 positions, and a second of
+speech takes a hundred. A letter of Hindi is up to three tokens."""
+
+_MARKUP = re.compile(r"[\[\]<>|]")
+"Characters of which markers are made. A text must not contain a marker."
+
+_REPEATED = re.compile(r"([,.?])(?:\s*\1)+")
+"Punctuation that is written several times."
+
+
+def clean_text(text: str) -> str:
+    """Returns the text in the form of the training texts: lower case, single spaces, no repeated
+    punctuation. Characters of markers become spaces."""
+    lower = _MARKUP.sub(" ", text).lower()
+    return " ".join(_REPEATED.sub(r"\1", lower).split())
+
+
+def speech_prompt(
+    text: str, speaker: int, layout: TokenLayout, tokenizer: IndriTokenizer
+) -> list[int]:
+    """Returns the ids after which the model writes the speech. `text`: from `clean_text`."""
+    words = tokenizer.encode(text, add_special_tokens=False).ids
+    assert all(one < layout.first_audio for one in words), "clean_text left a marker"
+    return [layout.text, *words, layout.convert, layout.mimi, speaker]
+
+
+def max_speech_ids(prompt: Sequence[int], context: int, limit: int, codebooks: int) -> int:
+    """Returns how many ids a speech may have: whole frames, at most `limit` ids, within the
+    `context` positions of the model. 0: the prompt leaves no room."""
+    return max(0, min(limit, context - len(prompt))) // codebooks * codebooks
 
 
 class IndriTts:

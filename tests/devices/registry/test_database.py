@@ -16,9 +16,8 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import ConfigError, StorageError
 from devices.registry import database as database_file
-from devices.registry.database import Database, engine_of, open_database
+from devices.registry.database import Database, engine_of, migrate, open_database
 from devices.registry.kept_conversations import KeptConversations, KeptTurn
-from devices.registry.migrate import migrate
 from devices.registry.tables import devices, kept_conversations, metadata
 from tests.devices.registry.harness import Moment, contact, known
 from tests.devices.registry.postgres import Postgres

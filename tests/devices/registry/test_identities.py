@@ -14,8 +14,7 @@ from core.errors import NotFound, RequestError
 from devices.fleet.directory import Device, DeviceClaims, DeviceKind
 from devices.fleet.pairing import RegistrySettings
 from devices.registry import tokens
-from devices.registry.database import engine_of
-from devices.registry.migrate import migrate
+from devices.registry.database import engine_of, migrate
 from devices.registry.tables import devices
 from tests.devices.registry.harness import Known, Moment, contact, known
 

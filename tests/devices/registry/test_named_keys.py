@@ -13,8 +13,7 @@ from core.access.named_key import NamedKey
 from core.errors import Conflict, NotFound, OverloadedError, RequestError, StorageError
 from devices.fleet.directory import EMPTY_PROFILE, SessionProfile
 from devices.registry import named_keys as module
-from devices.registry.database import Database, engine_of, open_database
-from devices.registry.migrate import migrate
+from devices.registry.database import Database, engine_of, migrate, open_database
 from devices.registry.named_keys import NamedKeys, new_token
 from devices.registry.tables import devices, named_keys
 from devices.registry.tokens import digest_of

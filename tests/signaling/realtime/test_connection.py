@@ -16,11 +16,15 @@ from core.errors import Conflict, EngineMissing, RequestError
 from core.http.client_connection import ClientDisconnected
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import RealtimeConnection
-from signaling.realtime.event_connection import DisconnectReason, SlowClient
+from signaling.realtime.event_connection import (
+    SAMPLES_PER_EVENT,
+    SAMPLES_PER_STEP,
+    DisconnectReason,
+    SlowClient,
+)
 from signaling.realtime.protocol.audio_input import SLICE_MS
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration
-from signaling.realtime.transports.fairness import SAMPLES_PER_EVENT, SAMPLES_PER_STEP
 from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 from tests.loop import VirtualClockLoop
 from tests.signaling.realtime.fakes import BEGUN, Client, Event, NotedSession, converse, play

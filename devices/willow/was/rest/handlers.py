@@ -16,6 +16,7 @@ from aiohttp import web as aioweb
 
 from core.errors import NotFound, PayloadTooLarge, RequestError
 from core.tasks import run_in_thread
+from devices.fleet.directory import Device, DeviceDirectory
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,
@@ -26,7 +27,6 @@ from devices.willow.was.device_config import (
 )
 from devices.willow.was.door import OTA_PATH, WasDoor
 from devices.willow.was.rest.body import read_object
-from devices.willow.was.rest.names import named_device, read_name_and_area
 from devices.willow.was.settings_store import NvsSettings, read_nvs
 from devices.willow.was.socket.connection import WillowConnection
 from devices.willow.was.socket.notifications import MAX_REPEAT
@@ -34,6 +34,42 @@ from devices.willow.wis.params import invalid, switch_of, text_of, whole_of
 from firmware_protocol.willow.decode import MAX_ID
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import ConfigMessage, Identify, Notify, Restart
+
+MAX_CHARS = 64
+"Limit of a name, as everywhere in the registry."
+
+NAMES = ("label", "name")
+"Fields for the name: WAS's own, and ours."
+
+
+async def named_device(directory: DeviceDirectory, mac: str) -> Device:
+    """Returns the device with this MAC, connected or not. Raises NotFound."""
+    device = await directory.find("willow", mac.lower())
+    if device is None:
+        raise NotFound(
+            f"no device {mac[:64]!r} is known", code="device_not_found", param="mac_addr"
+        )
+    return device
+
+
+def read_name_and_area(body: Mapping[str, object]) -> tuple[str | None, str | None]:
+    """Returns name and area; None: it stays. Raises RequestError, naming the field."""
+    given = [name for name in NAMES if name in body]
+    name = _text(body, given[0]) if given else None
+    area = _text(body, "area") if "area" in body else None
+    if name is None and area is None:
+        raise invalid("label", None, "label (or name), area or both")
+    if name == "":
+        raise invalid(given[0], name, f"1 to {MAX_CHARS} characters, not only spaces")
+    return name, area
+
+
+def _text(body: Mapping[str, object], field: str) -> str:
+    found = body[field]
+    if not isinstance(found, str) or len(found) > MAX_CHARS or not found.isprintable():
+        raise invalid(field, found, f"at most {MAX_CHARS} printable characters")
+    return " ".join(found.split())
+
 
 MAX_FOOTER_BYTES = 128
 "Largest number of bytes that are read at the end of a file. Every rule is shorter."

@@ -11,8 +11,8 @@ from transformers import GPT2LMHeadModel
 from bench.gpu.audio_tokens import generate
 from core.errors import EngineError, OverloadedError
 from engines.tts.indri.checkpoint import frame_order, load_backend, network_of
+from engines.tts.indri.engine import speech_prompt
 from engines.tts.indri.frames import unpack
-from engines.tts.indri.prompt import speech_prompt
 from engines.tts.token_model.backend import TokenRequest
 from engines.tts.token_model.torch_backend import TorchBackend
 from tests.engines.tts.indri.checkpoint import layout, tokenizer, write_language_model

@@ -11,8 +11,7 @@ from core.audio import AudioFrame
 from core.errors import EngineError, RequestError
 from engines.base import TtsInfo
 from engines.tts.indri.chunks import FADE_SAMPLES
-from engines.tts.indri.engine import IndriTts
-from engines.tts.indri.prompt import MAX_CLAUSE_CHARS
+from engines.tts.indri.engine import MAX_CLAUSE_CHARS, IndriTts
 from engines.tts.indri.settings import Settings
 from engines.tts.indri.speech_batch import SpeechBatch
 from engines.tts.shared.text import UNSPEAKABLE

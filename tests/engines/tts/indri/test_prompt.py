@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.tts.indri.prompt import clean_text, max_speech_ids, speech_prompt
+from engines.tts.indri.engine import clean_text, max_speech_ids, speech_prompt
 from tests.engines.tts.indri.checkpoint import MARKERS, SPEAKERS, layout, tokenizer
 
 TOKENIZER, LAYOUT = tokenizer(), layout()

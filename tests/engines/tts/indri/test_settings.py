@@ -7,8 +7,7 @@ import pytest
 
 from core.errors import ConfigError, EngineMissing
 from engines.registry import worker_profile
-from engines.tts.indri.settings import read_vocabulary
-from engines.tts.indri.voices import choose_voices
+from engines.tts.indri.settings import choose_voices, read_vocabulary
 
 SPEAKERS = ("spkr_1", "spkr_53", "spkr_63")
 

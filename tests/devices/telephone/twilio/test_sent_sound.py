@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from devices.telephone.sent_sound import MAX_UNPLAYED_FRAMES, SentSound
+from devices.telephone.twilio.line import MAX_UNPLAYED_FRAMES, SentSound
 
 
 def test_marks_say_what_was_played() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from signaling.realtime.transports.fairness import (
+from signaling.realtime.event_connection import (
     PAUSE_S,
     SAMPLES_PER_EVENT,
     SAMPLES_PER_STEP,

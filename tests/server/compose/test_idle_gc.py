@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from server.runtime.idle_gc import QUIET_S, collect_when_idle
+from server.compose.assemble import QUIET_S, collect_when_idle
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 
