@@ -68,8 +68,12 @@ again at once is not delayed by a collection."""
 
 
 async def collect_when_idle(sessions: Sessions) -> None:
-    """Collects garbage whenever the last session has ended, until it is cancelled. On a server that
-    is never without a session, Python's own collector does the work."""
+    """Collects garbage whenever the last session has ended, until it is cancelled.
+
+    A finished call leaves reference cycles, some 1 400 objects with aiortc. A full collection stops
+    the event loop: 100 ms were measured after 30 calls. Sound of running sessions would have a gap
+    that long. On a server that is never without a session, Python's own collector does the work.
+    """
     while True:
         await sessions.wait_until_unused(QUIET_S)
         began_s = perf_counter()
