@@ -194,7 +194,7 @@ def test_the_error_of_an_engine_of_a_package_names_the_package(
     ("entry", "why"),
     [
         ("tts.espeak", "'espeak' is built in: the package has to rename it"),
-        ("tts.text", "'text' is built in"),
+        ("tts.shared", "'shared' is built in"),
         ("robot", "its name must be KIND.NAME with one of the kinds vad, wake, endpoint, asr"),
         ("ears.robot", "its name must be KIND.NAME"),
     ],
