@@ -171,7 +171,7 @@ async def assemble(
             run_home_assistant(config.home_assistant, home, clock, metrics, guards)
         )
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
-        own_tools = (*home_tools, *skills, devices.tools, devices.voice_learning)
+        own_tools = (*home_tools, *skills, devices.tools, devices.voice_enrolment)
         make_toolbox = partial(_toolbox, config, guards, metrics, tool_override)
         toolbox = make_toolbox((*own_tools, *configured_providers))
         house_tools = (*home_tools, *skills, devices.announcement_tools)

@@ -19,7 +19,7 @@ from devices.registry.own_voices import OwnVoiceTable
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
-from devices.registry.voice_learning import VoiceLearning
+from devices.registry.voice_enrolment import VoiceEnrolment
 from devices.registry.voice_ratings import VoiceRatings
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
@@ -47,7 +47,7 @@ class DeviceServices:
     speakers: EnrolledSpeakers
     voice_ratings: VoiceRatings
     "Counts of good and bad opinions of voices, in the same database."
-    voice_learning: VoiceLearning
+    voice_enrolment: VoiceEnrolment
     "People whose voices the server knows. They lie in the same database."
     presence: Presence
     "Devices that are connected now."
@@ -96,7 +96,7 @@ async def device_services(
             own_voices=own_voices,
             speakers=speakers,
             voice_ratings=VoiceRatings(database),
-            voice_learning=VoiceLearning(speakers, clock),
+            voice_enrolment=VoiceEnrolment(speakers, clock),
             settings=DatabaseSettingsStore(database),
             presence=presence,
             event_log=event_log,

@@ -292,7 +292,7 @@ def _speaker_routes(backend: Backend, spools: UploadSpools) -> tuple[Route, ...]
         return ()
     check = _profile_check(backend)
     return speaker_routes(
-        SpeakersDoor(people, recognition, spools, decoder, check, backend.devices.voice_learning)
+        SpeakersDoor(people, recognition, spools, decoder, check, backend.devices.voice_enrolment)
     )
 
 

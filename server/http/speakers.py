@@ -28,7 +28,7 @@ from devices.registry.speakers import (
     VoiceSample,
     check_name,
 )
-from devices.registry.voice_learning import MAX_MINUTES, VoiceLearning
+from devices.registry.voice_enrolment import MAX_MINUTES, VoiceEnrolment
 from engines.base.speaker import VoiceQuality
 from media.files.decode import FileDecoder
 from media.files.upload_spool import UploadSpool, UploadSpools
@@ -155,7 +155,7 @@ class SpeakersDoor:
         spools: UploadSpools,
         decoder: FileDecoder,
         check: Callable[[PersonProfile], None],
-        learning: VoiceLearning,
+        learning: VoiceEnrolment,
     ) -> None:
         """check: as `check_profile` wants it."""
         self._learning = learning

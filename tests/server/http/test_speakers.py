@@ -22,7 +22,7 @@ from core.errors import ConfigError, NotFound, RequestError
 from devices.fleet.directory import PersonProfile
 from devices.registry.database import open_database
 from devices.registry.speakers import EnrolledSpeakers
-from devices.registry.voice_learning import VoiceLearning
+from devices.registry.voice_enrolment import VoiceEnrolment
 from engines.base.speaker import SpeakerItem, SpeakerModelInfo, SpeakerResult
 from engines.speaker.ge2e import Settings, create
 from media.files.upload_spool import UploadSpools
@@ -117,7 +117,7 @@ def play(folder: Path, scene: Callable[[Client], Awaitable[None]]) -> None:
         if profile.voice == "nobody":
             raise RequestError("no such voice", code="voice_not_found", param="audio.output.voice")
 
-    learning = VoiceLearning(later, Moment())
+    learning = VoiceEnrolment(later, Moment())
     door = SpeakersDoor(later, later, UploadSpools(), ThreadDecoder(), check, learning)
     with_client(speaker_routes(door), use)
 

@@ -15,7 +15,7 @@ from core.errors import RequestError
 from core.ports import SpeakerConfirmation, ToolContext, ToolOutcome
 from devices.registry.database import open_database
 from devices.registry.speakers import EnrolledSpeakers, VoiceSample
-from devices.registry.voice_learning import LEARN, RECORDINGS, VoiceLearning, all_sentences
+from devices.registry.voice_enrolment import LEARN, RECORDINGS, VoiceEnrolment, all_sentences
 from tests.devices.registry.harness import Moment
 
 pytestmark = pytest.mark.live
@@ -40,7 +40,7 @@ def spoken(
 class Scene:
     def __init__(self, people: EnrolledSpeakers, clock: Moment) -> None:
         self.people, self.clock = people, clock
-        self.learning = VoiceLearning(people, clock)
+        self.learning = VoiceEnrolment(people, clock)
 
     async def learn(self, name: str = "Anna", context: ToolContext | None = None) -> ToolOutcome:
         return await self.learning.call(LEARN, {"name": name}, context or spoken())

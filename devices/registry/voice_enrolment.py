@@ -48,7 +48,7 @@ _SPECS = (
 _NOTHING: Sequence[ToolSpec] = ()
 
 
-class VoiceLearning:
+class VoiceEnrolment:
     """A `ToolProvider` that learns the voice of the user who speaks, while it is allowed. The
     people are those of the key with which the session was opened, as in `EnrolledSpeakers`."""
 
@@ -122,5 +122,5 @@ def _next(language: str, count: int) -> ToolOutcome:
 @cache
 def all_sentences() -> Mapping[str, tuple[str, ...]]:
     """Returns the sentences to read, by language (ISO 639-1)."""
-    text = (files("devices.registry") / "voice_learning.toml").read_text(encoding="utf-8")
+    text = (files("devices.registry") / "voice_enrolment.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, tuple[str, ...]])
