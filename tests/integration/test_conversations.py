@@ -192,6 +192,10 @@ def test_killing_the_recogniser_during_a_decode_fails_one_turn(server: Running) 
 
             await socket.send_json({"type": "session.update", "session": manual})
             await until("session.updated")
+            words = "conversation.item.input_audio_transcription"
+            # An earlier test killed the workers, and they may still load: these words need one.
+            await commit(whole)
+            await until(f"{words}.completed")
             found = workers_of(server)
             calls = 'earshot_asr_queue_seconds_count{priority="final"}'
             before = await metric(server, calls)
@@ -201,7 +205,6 @@ def test_killing_the_recogniser_during_a_decode_fails_one_turn(server: Running) 
             await metric(server, calls, lambda begun: begun > before)
             for worker in found:
                 worker.kill()
-            words = "conversation.item.input_audio_transcription"
             outcome = await until("error", f"{words}.failed", f"{words}.completed")
             assert (outcome["type"], outcome["error"]["code"]) == (
                 f"{words}.failed",
