@@ -21,7 +21,7 @@ from core.errors import ConfigError
 from core.http.routes import Route
 from core.net.acceptor import AddressLimit, exempt_addresses
 from core.net.ip_addresses import IpNetwork
-from server.compose.assemble import ServerAssembly, assemble
+from server.compose.assemble import ServerAssembly, SharedState, assemble
 from server.compose.doors import KserveDoors
 from server.compose.plugins import plugin_routes
 from server.config import Config
@@ -135,10 +135,15 @@ async def _serve(
     the server is to start again."""
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
-    own_config = config if member is None else member.share_of(config)
+    own_config = config if member is None else member.own_config(config)
     workers = HostedWorkers(member.model_socket, metrics) if member is not None else None
+    shared = SharedState(member.keeper, member.places) if member is not None else SharedState()
+    keeping = member.keeper.running() if member is not None else nullcontext()
     with signals(lifecycle):
-        async with assemble(own_config, metrics, workers=workers) as assembly:
+        async with (
+            keeping,
+            assemble(own_config, metrics, workers=workers, shared=shared) as assembly,
+        ):
             lifecycle.watch(assembly.is_loaded)
             async with AsyncExitStack() as stack:
                 joining = member.joined(assembly, metrics, lifecycle) if member else nullcontext()
@@ -357,7 +362,7 @@ def _routes(
         return Health(
             state,
             version=product_version(),
-            sessions=assembly.drain_group.count,
+            sessions=assembly.sessions.count_of_all,
             max_sessions=config.server.max_sessions,
             loaded=assembly.engine_names(),
         )

@@ -32,6 +32,11 @@ class RealtimeClient(Protocol):
         """Why the connection is over; empty while it is open."""
         ...
 
+    @property
+    def conversation_id(self) -> str:
+        """Id of the conversation, as the server has told it; empty: it has not."""
+        ...
+
     async def quality(self) -> ConnectionReport:
         """Returns the quality of the connection so far."""
         ...

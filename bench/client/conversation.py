@@ -79,6 +79,8 @@ class ConversationClient:
         self._committed_utterances = 0
         self._stopped_at = 0
         "Microphone position when the server last reported the end of speech."
+        self._over = asyncio.Event()
+        "Set once the connection is over."
         self._reports_turns: bool | None = None
         "True if this server reports the timing of a turn; None: not known yet."
 
@@ -98,6 +100,7 @@ class ConversationClient:
                         self._receiver.begin_turn()
             self._on_change(self._log)
             self._changed.set()
+        self._over.set()
         self._changed.set()
 
     async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> TurnReport:
@@ -111,7 +114,7 @@ class ConversationClient:
             else await asyncio.to_thread(find_speech_bounds, pcm, RATE_HZ)
         )
         self._begin()
-        start = await self._client.microphone.say(pcm)
+        start = await self._say(pcm)
         # Before the wait, because the microphone forgets times after a minute.
         speech_began_at, speech_ended_at = self._times(bounds, start)
         await self._wait_for_answer()
@@ -141,6 +144,23 @@ class ConversationClient:
         sent_at = self._clock()
         await self._wait_for_answer()
         return self._report(None, sent_at)
+
+    async def _say(self, pcm: Pcm) -> int:
+        """Sends audio in real time. Returns the position of its first sample. Raises
+        ConnectionLost, as soon as the connection is over."""
+        async with asyncio.TaskGroup() as tasks:
+            saying = tasks.create_task(self._client.microphone.say(pcm))
+            ending = tasks.create_task(self._over.wait())
+            await asyncio.wait((saying, ending), return_when=asyncio.FIRST_COMPLETED)
+            is_said = saying.done()
+            saying.cancel()
+            ending.cancel()
+        if not is_said:
+            raise self._lost()
+        return saying.result()
+
+    def _lost(self) -> ConnectionLost:
+        return ConnectionLost(f"the connection ended: {self._client.end_reason}")
 
     def _times(self, bounds: SpeechBounds, start: int) -> tuple[float | None, float | None]:
         """Returns the times of the first and the last speech sample, as far as they are known."""
@@ -190,7 +210,7 @@ class ConversationClient:
     async def _wait_for_change(self) -> None:
         """Waits for an event, but at most POLL_S. Raises ConnectionLost."""
         if self._client.end_reason:
-            raise ConnectionLost(f"the connection ended: {self._client.end_reason}")
+            raise self._lost()
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):

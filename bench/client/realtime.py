@@ -68,6 +68,12 @@ class SessionRequest:
     "Silence for `server_vad`, in ms; None: the server's default."
     creates_response: bool = True
     "False: the server only transcribes."
+    conversation_id: str = ""
+    "Conversation of an Earshot server that goes on; empty: a new one."
+
+    def query(self) -> dict[str, str]:
+        """Returns the query that names the conversation."""
+        return {"conversation_id": self.conversation_id} if self.conversation_id else {}
 
     def session(self) -> Json:
         """Returns the session object, with standard fields only, so that any server accepts it."""
@@ -106,11 +112,16 @@ class EventInbox:
         self._received: asyncio.Queue[ReceivedEvent | None] = asyncio.Queue()
         self.end_reason = ""
         "Why the connection is over; empty while it is open."
+        self.conversation_id = ""
+        "Id of the conversation, as the server has told it; empty: it has not."
         self.quality: Mapping[str, Any] = {}
         "The server's latest report on the connection; `events` does not yield it."
 
     def put(self, event: Json) -> None:
         """Queues an event, or keeps it if it is a report on the connection."""
+        if event.get("type") == "conversation.created":
+            created = event.get("conversation")
+            self.conversation_id = str(created.get("id", "")) if isinstance(created, dict) else ""
         if event.get("type") == QUALITY_EVENT and isinstance(event.get("connection"), Mapping):
             self.quality = event["connection"]
         elif self._received.qsize() >= MAX_UNREAD_EVENTS:

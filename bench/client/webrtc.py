@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
-from aiohttp import ClientSession, FormData
+import msgspec
+from aiohttp import ClientError, ClientSession, FormData
 from msgspec.json import encode
 
 from bench.client.connection_stats import ConnectionReport, combined_report
@@ -24,11 +26,25 @@ from bench.client.realtime import (
     include_earshot_events,
     wait_for_session,
 )
+from core.audio import AudioFrame
 from core.errors import RequestError
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 
 CREATED = 201
 "HTTP status of a call that was accepted."
+
+SILENCE_S = 0.5
+"""Time without any packet after which the server is asked whether it still has the call, in
+seconds. It sends 50 packets a second, even in silence."""
+
+ASK_INTERVAL_S = 1.0
+"Interval of further questions while no packet comes, in seconds: the network may be at fault."
+
+CHECK_S = 0.1
+"Interval at which a client looks for silence, in seconds."
+
+GONE_CODES = frozenset({"call_not_found", "gateway_restarting"})
+"Error codes of a server whose process with the call has ended."
 
 _END_REASONS: Mapping[CloseReason, str] = {
     CloseReason.CLOSED: "closed",
@@ -49,10 +65,13 @@ class WebRtcClient:
         clock = asyncio.get_running_loop().time
         self.microphone = Microphone(clock)
         self.inbox = EventInbox(clock)
+        self._clock, self._on_sound = clock, on_sound
+        self._heard_at = clock()
+        "Time of the last packet."
         self.peer = Peer(
             PeerCallbacks(
                 pull=self.microphone.pull,
-                on_frame=lambda frame: on_sound(frame, clock()),
+                on_frame=self._on_frame,
                 on_message=self._on_message,
             ),
             PeerSettings(
@@ -65,6 +84,10 @@ class WebRtcClient:
     @property
     def end_reason(self) -> str:
         return self.inbox.end_reason
+
+    @property
+    def conversation_id(self) -> str:
+        return self.inbox.conversation_id
 
     async def quality(self) -> ConnectionReport:
         return combined_report(await self.peer.meter().measure(), self.inbox.quality)
@@ -79,6 +102,23 @@ class WebRtcClient:
         """Runs until the connection is over."""
         self.inbox.close(_END_REASONS[await self.peer.run()])
 
+    async def watch(self, http: ClientSession, address: Address, location: str) -> None:
+        """Ends the connection if no packet comes and the server does not know the call any more:
+        its process has ended. ICE would need many seconds to find that out. `location`: path of
+        the call."""
+        while location:
+            await asyncio.sleep(CHECK_S)
+            if self._clock() - self._heard_at < SILENCE_S:
+                continue
+            if await _is_gone(http, address, location):
+                self.peer.stop(CloseReason.CONNECTION_LOST)
+                return
+            await asyncio.sleep(ASK_INTERVAL_S)
+
+    def _on_frame(self, frame: AudioFrame) -> None:
+        self._heard_at = self._clock()
+        self._on_sound(frame, self._heard_at)
+
     def _on_message(self, text: str | bytes) -> None:
         if (event := decode_event(text)) is not None:
             self.inbox.put(event)
@@ -92,27 +132,50 @@ async def connect_webrtc(
     client = WebRtcClient(on_sound)
     try:
         async with http_session(address) as http:
-            answer = await _call(http, address, request, await client.peer.offer())
-        try:
-            await client.peer.accept(answer)
-        except RequestError as error:
-            raise CannotConnect(f"the server's SDP answer cannot be used: {error}") from error
-        async with background(client.run()):
-            await wait_for_session(client.inbox)
-            await include_earshot_events(client.send, client.inbox)
-            yield client
+            answer, location = await _call(http, address, request, await client.peer.offer())
+            try:
+                await client.peer.accept(answer)
+            except RequestError as error:
+                raise CannotConnect(f"the server's SDP answer cannot be used: {error}") from error
+            async with background(client.run()):
+                await wait_for_session(client.inbox)
+                await include_earshot_events(client.send, client.inbox)
+                async with background(client.watch(http, address, location)):
+                    yield client
     finally:
         await client.peer.close()
 
 
-async def _call(http: ClientSession, address: Address, request: SessionRequest, offer: str) -> str:
+async def _call(
+    http: ClientSession, address: Address, request: SessionRequest, offer: str
+) -> tuple[str, str]:
+    """Starts a call. Returns the SDP answer and the path of the call; that is empty if the server
+    does not tell it."""
     form = FormData()
     form.add_field("sdp", offer, content_type="application/sdp")
     session = {**request.session(), "model": request.model}
     form.add_field("session", encode(session).decode(), content_type="application/json")
-    url = address.realtime("/calls")
+    url = address.realtime("/calls", **request.query())
     with connect_errors(address):
         async with http.post(url, data=form, ssl=address.ssl()) as response:
             if response.status != CREATED:
                 raise await refusal(response)
-            return await response.text()
+            return await response.text(), response.headers.get("Location", "")
+
+
+async def _is_gone(http: ClientSession, address: Address, location: str) -> bool:
+    """Asks whether the server has a call, with an offer that it refuses in any case."""
+    try:
+        async with http.post(
+            f"{address.url}{location}",
+            data=b"v=0",
+            headers={"Content-Type": "application/sdp"},
+            ssl=address.ssl(),
+        ) as response:
+            if response.status == HTTPStatus.CONFLICT:
+                return False
+            answer = msgspec.json.decode(await response.read())
+    except (ClientError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    error = answer.get("error") if isinstance(answer, dict) else None
+    return isinstance(error, dict) and error.get("code") in GONE_CODES

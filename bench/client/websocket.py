@@ -71,6 +71,10 @@ class WebSocketClient:
     def end_reason(self) -> str:
         return self.inbox.end_reason
 
+    @property
+    def conversation_id(self) -> str:
+        return self.inbox.conversation_id
+
     async def quality(self) -> ConnectionReport:
         own = ConnectionStats("websocket", protocol="tcp")
         return combined_report(own, self.inbox.quality)
@@ -127,7 +131,7 @@ async def connect_websocket(
     address: Address, request: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebSocketClient, None]:
     """Opens a connection with this session while the body runs. Raises CannotConnect."""
-    url = address.realtime(model=request.model)
+    url = address.realtime(model=request.model, **request.query())
     async with http_session(address) as http:
         with connect_errors(address):
             ws = await open_websocket(http, url, address)

@@ -8,9 +8,12 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 from bench.client.connection_stats import ConnectionReport, quality_line
@@ -26,6 +29,18 @@ from media.files.decode import decode_file, write_wav
 
 GAP_S = 0.5
 "Pause between two turns, as between two sentences of different people."
+
+MAX_LOSSES = 2
+"Times that a turn is repeated whose connection is lost. Perhaps the turn itself is the reason."
+
+RECONNECT_LIMIT_S = 15.0
+"Time in seconds for which a lost connection is tried again: a server restarts in less."
+
+RECONNECT_PAUSE_S = 0.2
+"Pause between two tries, in seconds."
+
+Turn = Callable[[ConversationClient], Awaitable[TurnReport]]
+"Holds one turn."
 
 DEFAULT_TIMEOUT_S = 30.0
 "Default of `--timeout`."
@@ -196,63 +211,122 @@ async def _talk(
     output: TerminalOutput,
     reports: list[TurnReport],
 ) -> None:
-    """Holds the conversation and appends the report of each turn to `reports`."""
-    transport, request, timeout_s = options.transport, session_request(options), options.timeout
-    async with AsyncExitStack() as stack:
+    """Holds the conversation and appends the report of each turn to `reports`. A connection that
+    is lost is opened again in the same conversation, and the turn that was cut is repeated."""
+    with ExitStack() as stack:
         card = stack.enter_context(SoundCard()) if options.mic else None
-        conversation, client = await stack.enter_async_context(
-            open_conversation(
-                address,
-                transport,
-                request,
-                timeout_s=timeout_s,
-                on_change=output.change,
-                player=card,
-            )
-        )
-        output.line(f"connected to {address.url} over {client.transport}")
         if card is not None:
-            output.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
             stack.callback(output.clear)
-
-            def hear(pcm: Pcm) -> None:
-                client.microphone.feed(pcm)
-                output.hear(pcm)
-
-            card.listen(hear)
-        turns = await stack.enter_async_context(aclosing(_turns(conversation, options, recordings)))
-        quality: ConnectionReport | None = None
+        talk = Talk(options, address, TurnQueue(_turns(options, recordings)), card, output, reports)
         try:
-            async for report in turns:
-                reports.append(report)
-                quality = await client.quality()
+            await talk.hold()
+        finally:
+            if talk.quality is not None:
+                output.line(quality_line(talk.quality))
+
+
+def _turns(options: argparse.Namespace, recordings: Sequence[Pcm]) -> Iterator[Turn]:
+    """Yields what holds each turn."""
+    if options.mic:
+        rounds = count() if options.turns is None else range(options.turns)
+        for _ in rounds:
+            yield ConversationClient.listen
+        return
+    for _ in range(options.turns or 1):
+        if options.text is not None:
+            yield partial(ConversationClient.write, text=options.text)
+        for pcm in recordings:
+            yield partial(ConversationClient.say, pcm=pcm)
+
+
+class TurnQueue:
+    """The turns that are still to be held."""
+
+    def __init__(self, turns: Iterator[Turn]) -> None:
+        self._turns, self._losses = turns, 0
+        self.next: Turn | None = next(turns)
+        "The next turn; None: all are done."
+
+    def done(self) -> None:
+        """Notes that `next` is done."""
+        self._losses = 0
+        self.next = next(self._turns, None)
+
+    def may_repeat(self) -> bool:
+        """Notes that the connection was lost in `next`. Returns False after MAX_LOSSES."""
+        self._losses += 1
+        return self._losses <= MAX_LOSSES
+
+
+@dataclass(slots=True)
+class Talk:
+    """One run of `talk`, over one connection after the other."""
+
+    options: argparse.Namespace
+    address: Address
+    turns: TurnQueue
+    card: SoundCard | None
+    output: TerminalOutput
+    reports: list[TurnReport]
+    conversation_id: str = ""
+    "Id of the conversation, as far as the server has told one."
+    quality: ConnectionReport | None = None
+    "Quality of the latest connection."
+
+    async def hold(self) -> None:
+        """Holds all turns. Raises CannotConnect; ConnectionLost, if the conversation cannot go
+        on."""
+        clock = asyncio.get_running_loop().time
+        lost_at: float | None = None
+        while True:
+            try:
+                return await self._connected(lost_at)
+            except ConnectionLost as error:
+                if not self.conversation_id or not self.turns.may_repeat():
+                    raise
+                lost_at = clock()
+                self.output.line(f"{error}; connecting again")
+            except CannotConnect:
+                if lost_at is None or clock() - lost_at > RECONNECT_LIMIT_S:
+                    raise
+                await asyncio.sleep(RECONNECT_PAUSE_S)
+
+    async def _connected(self, lost_at: float | None) -> None:
+        """Holds turns over one connection. `lost_at`: when the one before was lost."""
+        options, card, output = self.options, self.card, self.output
+        opened = open_conversation(
+            self.address,
+            options.transport,
+            replace(session_request(options), conversation_id=self.conversation_id),
+            timeout_s=options.timeout,
+            on_change=output.change,
+            player=card,
+        )
+        async with opened as (conversation, client):
+            self.conversation_id = client.conversation_id
+            output.line(f"connected to {self.address.url} over {client.transport}")
+            if lost_at is not None:
+                away_s = asyncio.get_running_loop().time() - lost_at
+                output.line(f"the conversation goes on after {away_s:.1f} s")
+            if card is not None:
+                output.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
+
+                def hear(pcm: Pcm) -> None:
+                    client.microphone.feed(pcm)
+                    output.hear(pcm)
+
+                card.listen(hear)
+            while (turn := self.turns.next) is not None:
+                if self.reports and card is None:
+                    await asyncio.sleep(GAP_S)
+                report = await turn(conversation)
+                self.reports.append(report)
+                self.turns.done()
+                self.quality = await client.quality()
                 if options.json:
-                    print(to_json(report, quality), flush=True)
+                    print(to_json(report, self.quality), flush=True)
                 else:
                     output.report(report)
-        finally:
-            if quality is not None:
-                output.line(quality_line(quality))
-
-
-async def _turns(
-    conversation: ConversationClient, options: argparse.Namespace, recordings: Sequence[Pcm]
-) -> AsyncGenerator[TurnReport, None]:
-    if options.mic:
-        turn = 0
-        while options.turns is None or turn < options.turns:
-            yield await conversation.listen()
-            turn += 1
-        return
-    for turn in range(options.turns or 1):
-        if turn:
-            await asyncio.sleep(GAP_S)
-        if options.text is not None:
-            yield await conversation.write(options.text)
-        for index, pcm in enumerate(recordings):
-            if index:
-                await asyncio.sleep(GAP_S)
-            yield await conversation.say(pcm)
 
 
 def _save(path: Path, sound: list[AudioFrame]) -> None:

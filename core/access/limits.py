@@ -1,13 +1,51 @@
 """Limits of requests and sessions: how many at the same time, and how many within a minute."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from core.errors import OverloadedError
 
 DRAINING_RETRY_AFTER_S = 5
 "Wait in seconds for clients that are refused at shutdown, until the server has restarted."
+
+
+class PlaceCounter(Protocol):
+    """Counts places by the name of what they are for. Several processes may share the counts."""
+
+    def take(self, name: str) -> int:
+        """Takes one place. Returns what `give_back` needs. Raises OverloadedError."""
+        ...
+
+    def give_back(self, name: str, place: int) -> None:
+        """Gives a place back."""
+        ...
+
+    def count(self, name: str) -> int:
+        """Returns the number of places with this name that are taken."""
+        ...
+
+
+class OwnPlaces:
+    """The `PlaceCounter` of one process."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    def take(self, name: str) -> int:
+        self._taken[name] += 1
+        return 0
+
+    def give_back(self, name: str, place: int) -> None:
+        _ = place
+        self._taken[name] -= 1
+        if not self._taken[name]:
+            del self._taken[name]
+
+    def count(self, name: str) -> int:
+        return self._taken[name]
 
 
 class CapacityLimit:
@@ -20,10 +58,14 @@ class CapacityLimit:
         *,
         retry_after_s: int = 0,
         code: str | None = None,
+        name: str = "",
+        places: PlaceCounter | None = None,
     ) -> None:
         """`limit`: None counts without refusing. `full`: the error's text, with `{limit}` where the
-        number of places belongs."""
+        number of places belongs. `name`, `places`: name of the places, and who counts them for all
+        processes; None: this limit counts its own."""
         self._limit, self._full = limit, full
+        self._name, self._places = name, places or OwnPlaces()
         self._retry_after_s, self._code = retry_after_s, code
         self._taken = 0
         self._is_draining = False
@@ -32,8 +74,13 @@ class CapacityLimit:
 
     @property
     def taken(self) -> int:
-        """Number of places that are taken."""
+        """Number of places that this process has taken."""
         return self._taken
+
+    @property
+    def taken_by_all(self) -> int:
+        """Number of places that all processes have taken."""
+        return self._places.count(self._name)
 
     @property
     def is_closed(self) -> bool:
@@ -58,26 +105,36 @@ class CapacityLimit:
                 " named keys need server.max_sessions of at least 2",
                 retry_after_s=self._retry_after_s,
             )
-        if self._limit is not None and self._taken >= self._limit - spare:
-            raise OverloadedError(
-                self._full.format(limit=self._limit - spare),
-                retry_after_s=self._retry_after_s,
-                code=self._code,
-            )
+        if self._limit is not None and self.taken_by_all >= self._limit - spare:
+            raise self._refusal(spare)
 
     @contextmanager
     def take(self, spare: int = 0) -> Iterator[None]:
         """Holds one place while it is open, and leaves `spare` places to others. Raises
         OverloadedError: no place is left, or the server is draining."""
         self.check(spare)
+        place = self._places.take(self._name)
+        # Another process may have taken the last place since `check`.
+        if self._limit is not None and self.taken_by_all > self._limit - spare:
+            self._places.give_back(self._name, place)
+            raise self._refusal(spare)
         self._taken += 1
         self._is_idle.clear()
         try:
             yield
         finally:
+            self._places.give_back(self._name, place)
             self._taken -= 1
             if self._taken == 0:
                 self._is_idle.set()
+
+    def _refusal(self, spare: int) -> OverloadedError:
+        assert self._limit is not None
+        return OverloadedError(
+            self._full.format(limit=self._limit - spare),
+            retry_after_s=self._retry_after_s,
+            code=self._code,
+        )
 
     def close(self) -> None:
         """Gives no more places."""

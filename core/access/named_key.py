@@ -1,12 +1,12 @@
 """Named keys: keys of persons and programs, next to the one key of the server's owner."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
+from core.access.limits import OwnPlaces, PlaceCounter
 from core.errors import OverloadedError
 
 KeyScope = Literal["talk", "manage", "models"]
@@ -76,13 +76,13 @@ def check_sessions(opened: int, limit: int, opener: str) -> None:
 class KeySessions:
     """Counts the open sessions of each named key, over all doors."""
 
-    def __init__(self) -> None:
-        self._open: Counter[str] = Counter()
-        "Id of a key -> number of its open sessions."
+    def __init__(self, places: PlaceCounter | None = None) -> None:
+        """`places`: counts the sessions of all processes; None: this is the only one."""
+        self._places = places or OwnPlaces()
 
     def count_of(self, key: NamedKey) -> int:
         """Returns the number of open sessions of a key."""
-        return self._open[key.id]
+        return self._places.count(_place_of(key))
 
     def check(self) -> None:
         """Raises OverloadedError too_many_sessions if `take` would raise now."""
@@ -99,10 +99,17 @@ class KeySessions:
         if key is None:
             yield
             return
-        self._open[key.id] += 1
+        name = _place_of(key)
+        place = self._places.take(name)
         try:
+            if key.max_sessions is not None:  # another process may have taken the last place
+                others = self.count_of(key) - 1
+                check_sessions(others, key.max_sessions, f"the key {key.name!r}")
             yield
         finally:
-            self._open[key.id] -= 1
-            if not self._open[key.id]:
-                del self._open[key.id]
+            self._places.give_back(name, place)
+
+
+def _place_of(key: NamedKey) -> str:
+    """Returns the name under which the sessions of a key are counted."""
+    return f"key {key.id}"

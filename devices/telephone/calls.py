@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.errors import OverloadedError
+from core.access.limits import CapacityLimit, PlaceCounter
 from core.ports import Clock, DeviceLocation, Metrics
 from devices.telephone.call import TelephoneCall, TelephoneLine
 from devices.telephone.settings import TelephoneSettings
@@ -23,19 +23,27 @@ class TelephoneCalls:
     callers never share one."""
 
     def __init__(
-        self, sessions: Sessions, clock: Clock, metrics: Metrics, settings: TelephoneSettings
+        self,
+        sessions: Sessions,
+        clock: Clock,
+        metrics: Metrics,
+        settings: TelephoneSettings,
+        places: PlaceCounter | None = None,
     ) -> None:
+        """`places`: counts the calls of all gateways; None: this process is the only one."""
         self.settings = settings
         self._sessions, self._clock, self._metrics = sessions, clock, metrics
-        self._open = 0
+        self._places = CapacityLimit(
+            settings.max_calls,
+            "{limit} telephone calls are open, the limit",
+            retry_after_s=RETRY_AFTER_S,
+            name="telephone calls",
+            places=places,
+        )
 
     def check_capacity(self) -> None:
         """Raises OverloadedError if `serve` would raise it now."""
-        limit = self.settings.max_calls
-        if self._open >= limit:
-            raise OverloadedError(
-                f"{limit} telephone calls are open, the limit", retry_after_s=RETRY_AFTER_S
-            )
+        self._places.check()
 
     async def serve(self, line: TelephoneLine, door: str, caller: str) -> None:
         """Serves one call until its end. `door`: its name, for the log. `caller`: telephone number
@@ -68,13 +76,12 @@ class TelephoneCalls:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        self.check_capacity()
-        self._count(1)
         try:
-            yield
+            with self._places.take():
+                self._report()
+                yield
         finally:
-            self._count(-1)
+            self._report()
 
-    def _count(self, change: int) -> None:
-        self._open += change
-        self._metrics.gauge("earshot_telephone_calls", self._open)
+    def _report(self) -> None:
+        self._metrics.gauge("earshot_telephone_calls", self._places.taken)

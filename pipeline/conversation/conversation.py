@@ -2,9 +2,10 @@
 now."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from core.access.named_key import CALLER_KEY, NamedKey
@@ -12,6 +13,13 @@ from core.conversation.ids import new_id
 from core.conversation.items import utf8_bytes
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from pipeline.conversation.history import History
+from pipeline.conversation.kept_conversation import (
+    ConversationFacts,
+    ConversationKeeper,
+    KeptConversation,
+    KeptItem,
+    NoKeeper,
+)
 from pipeline.shared.settings import ConversationProfile
 
 MAX_CONVERSATIONS = 1000
@@ -88,6 +96,24 @@ class Conversation:
         """UTF-8 bytes of its history and its profile."""
         return self.history.size_bytes + _profile_bytes(self._profile)
 
+    def facts(self) -> ConversationFacts:
+        """Returns all that is known of it besides its items."""
+        return ConversationFacts(
+            self.is_named, self.language, self.person_id, self.place, self._profile
+        )
+
+    def kept_items(self) -> Sequence[KeptItem]:
+        """Returns its items, as a keeper sees them."""
+        return self.history.kept_items
+
+    def take_over(self, kept: KeptConversation) -> None:
+        """Goes on with what another process has kept."""
+        facts = kept.facts
+        self.history.take_over(kept.items)
+        self.profile = facts.profile
+        self.language, self.person_id = facts.language, facts.person_id
+        self.place, self.is_named = facts.place, facts.is_named
+
     def detach(self) -> None:
         """Stops the reports of growth: a request may still hold a forgotten conversation for a
         moment."""
@@ -141,7 +167,14 @@ class Conversations:
             ...  # it is not forgotten meanwhile
     """
 
-    def __init__(self, *, max_bytes: int = MAX_REMEMBERED_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        max_bytes: int = MAX_REMEMBERED_BYTES,
+        keeper: ConversationKeeper | None = None,
+    ) -> None:
+        """`keeper`: keeps copies in another process; None: there is none."""
+        self._keeper = keeper or NoKeeper()
         self._conversations: OrderedDict[str, Conversation] = OrderedDict()
         "Key of the conversation -> conversation."
         self._max_bytes = max_bytes
@@ -157,12 +190,14 @@ class Conversations:
         new one that is forgotten after its last use. `is_named`: the id comes from a client."""
         found = self._find(conversation_id)
         if found is None:
+            new, owner = conversation_id or new_id("conv"), CALLER_KEY.get()
+            on_growth = partial(self._grow, conversation_key(new, owner))
             found = Conversation(
-                conversation_id or new_id("conv"),
-                History(self._grow),
+                new,
+                History(on_growth),
                 is_named=is_named and bool(conversation_id),
-                owner=CALLER_KEY.get(),
-                _on_growth=self._grow,
+                owner=owner,
+                _on_growth=on_growth,
                 _on_released=self._forget_if_unnamed,
             )
             self._conversations[found.key] = found
@@ -170,6 +205,15 @@ class Conversations:
         found.is_named |= is_named and bool(conversation_id)
         self._conversations.move_to_end(found.key)
         return found
+
+    async def recall(self, conversation_id: str | None) -> None:
+        """Takes over the caller's conversation with this id if another process has changed it
+        last. Called before a session or a request uses it."""
+        if not conversation_id:
+            return
+        kept = await self._keeper.recall(conversation_key(conversation_id, CALLER_KEY.get()))
+        if kept is not None:
+            self.get(conversation_id).take_over(kept)
 
     def has(self, conversation_id: str) -> bool:
         """Returns whether this conversation is kept. Does not count as use."""
@@ -179,9 +223,11 @@ class Conversations:
         """Forgets a conversation of the caller: at once, or after its last use if it is used now
         and no client names it again. Does nothing for an unknown one."""
         found = self._find(conversation_id)
-        if found is None:
+        if found is None:  # another process may have had it
+            self._keeper.forgotten(conversation_key(conversation_id, CALLER_KEY.get()))
             return
         found.is_named = False
+        self._keeper.forgotten(found.key)
         if not found.is_used:
             self._forget(found)
 
@@ -192,6 +238,7 @@ class Conversations:
 
     def forget_owned(self, owner: NamedKey) -> None:
         """Forgets the conversations of a named key. Those in use are forgotten after their use."""
+        self._keeper.forgotten_owner(owner.id)
         for conversation in tuple(self._conversations.values()):
             if conversation.owner is not None and conversation.owner.id == owner.id:
                 conversation.is_named = False
@@ -228,9 +275,12 @@ class Conversations:
         del self._conversations[conversation.key]
         self._bytes -= conversation.size_bytes
         conversation.detach()
+        self._keeper.forgotten(conversation.key, is_released=True)
 
-    def _grow(self, grown_bytes: int) -> None:
+    def _grow(self, changed_key: str, grown_bytes: int) -> None:
         self._bytes += grown_bytes
+        if (changed := self._conversations.get(changed_key)) is not None:
+            self._keeper.changed(changed)
         if grown_bytes > 0 and self._bytes > self._max_bytes:
             self._make_room()
 

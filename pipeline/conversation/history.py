@@ -1,6 +1,6 @@
 """Items of a conversation in order, and the messages that a language model gets of them. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, assert_never
 
@@ -22,6 +22,7 @@ from core.conversation.items import (
 )
 from core.errors import RequestError
 from engines.base import Message, ToolCall
+from pipeline.conversation.kept_conversation import KeptItem
 from pipeline.tools.calls.arguments import parse_arguments
 from pipeline.tools.calls.results import NO_RESULT, refused_result
 
@@ -86,6 +87,22 @@ class History:
     def items(self) -> tuple[Item, ...]:
         """All items in order."""
         return tuple(self._items)
+
+    @property
+    def kept_items(self) -> tuple[KeptItem, ...]:
+        """All items in order, with whether clients see them."""
+        return tuple(KeptItem(item, item.id in self._internal) for item in self._items)
+
+    def take_over(self, kept: Iterable[KeptItem]) -> None:
+        """Replaces all items by those of another process."""
+        while self._items:
+            self._drop(0)
+        for one in kept:
+            self._items.append(one.item)
+            if one.is_internal:
+                self._internal.add(one.item.id)
+            self._count(one.item)
+        self._enforce_limits()
 
     def detach(self) -> None:
         """Stops the reports of growth."""

@@ -175,6 +175,7 @@ class OneShotResponses:
         Raises NotFound model_not_found; Conflict; OverloadedError.
         """
         llm = self._engines.language_model(question.model)
+        await self._conversations.recall(question.conversation_id)
         conversation = self._conversation(question)
         with self._places.take(), self._mark_busy(conversation), conversation.keep():
             conversation.place = question.place or conversation.place

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from core.access.limits import CapacityLimit
+from core.access.limits import CapacityLimit, PlaceCounter
 from core.access.named_key import (
     CALLER_KEY,
     RESERVED_PLACES,
@@ -44,18 +44,27 @@ class Sessions:
     """Opens and counts the sessions of all doors."""
 
     def __init__(
-        self, services: SessionServices, conversations: Conversations, max_sessions: int
+        self,
+        services: SessionServices,
+        conversations: Conversations,
+        max_sessions: int,
+        places: PlaceCounter | None = None,
     ) -> None:
+        """`places`: counts the sessions of all gateways; None: this process is the only one."""
         self._services, self._conversations = services, conversations
         self._places = CapacityLimit(
-            max_sessions, "all {limit} sessions are in use", retry_after_s=RETRY_AFTER_S
+            max_sessions,
+            "all {limit} sessions are in use",
+            retry_after_s=RETRY_AFTER_S,
+            name="sessions",
+            places=places,
         )
         self._sessions: dict[str, Session] = {}
         self._secret_keys: dict[str, bytes] = {}
         "Session id -> digest of the client secret that opened it (`ClientSecretHolder.key`)."
         self._named_keys: dict[str, NamedKey] = {}
         "Session id -> named key that opened it."
-        self.key_sessions = KeySessions()
+        self.key_sessions = KeySessions(places)
         "Counts the sessions of named keys, also those of doors that have no `Session`."
         self._is_used = asyncio.Event()
         "Set while there is at least one session."
@@ -65,6 +74,11 @@ class Sessions:
     def count(self) -> int:
         """Number of live sessions."""
         return len(self._sessions)
+
+    @property
+    def count_of_all(self) -> int:
+        """Number of live sessions of all gateways."""
+        return self._places.taken_by_all
 
     def changed(self) -> asyncio.Event:
         """Returns the event that is set when a session next opens or ends."""
@@ -79,6 +93,10 @@ class Sessions:
         known."""
         profile = self._conversations.profile_of(conversation_id)
         return profile.apply_to(defaults) if profile else defaults
+
+    async def recall(self, conversation_id: str | None) -> None:
+        """Takes over a conversation that another gateway has had. Called before `remembered`."""
+        await self._conversations.recall(conversation_id)
 
     @asynccontextmanager
     async def open(
@@ -98,6 +116,7 @@ class Sessions:
         server_full, draining or too_many_sessions, and RequestError for settings that are not
         possible.
         """
+        await self.recall(conversation_id)
         named_key = CALLER_KEY.get()
         reserved_places = places_for_owner() if secret_holder is None else RESERVED_PLACES
         self._admit(secret_holder, reserved_places)

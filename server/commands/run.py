@@ -156,7 +156,7 @@ def _serve(options: argparse.Namespace, started_s: float) -> int:
     if options.as_gateway is not None:
         from server.gateways.member import Member
 
-        member = Member.join(options.as_gateway, config.server.max_sessions)
+        member = Member.join(options.as_gateway)
         serve.run(config, settings, started_s, member)
         return ExitCode.OK
     status: int = ExitCode.OK

@@ -11,10 +11,12 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
+from core.access.limits import PlaceCounter
 from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
 from devices.registry.named_keys import NamedKeys
 from engines.base import Tts
 from pipeline.conversation.conversation import Conversations
+from pipeline.conversation.kept_conversation import ConversationKeeper
 from pipeline.response.speculation import count_waste
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.one_shot import OneShotResponses
@@ -136,6 +138,20 @@ class ServerAssembly:
     "Gives the settings their allowed values and checks, and takes over settings of new sessions."
 
 
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """Parts that several gateways of one server share."""
+
+    keeper: ConversationKeeper | None = None
+    "Keeps copies of conversations; None: nobody does."
+    places: PlaceCounter | None = None
+    "Counts what is limited for all gateways together; None: this process is the only one."
+
+
+ONE_PROCESS = SharedState()
+"The `SharedState` of a server with one process."
+
+
 @asynccontextmanager
 async def assemble(
     config: Config,
@@ -143,15 +159,16 @@ async def assemble(
     trace_sink: TraceSink | None = None,
     tool_override: ToolOverride | None = None,
     workers: WorkerSource | None = None,
+    shared: SharedState = ONE_PROCESS,
 ) -> AsyncIterator[ServerAssembly]:
     """Yields the parts of a working server; leaving the context ends every task and worker.
 
     `trace_sink`: receives the trace instead of the configured file. `tool_override`: replaces tool
-    calls, see `Toolbox`. `workers`: see `run_engines`.
+    calls, see `Toolbox`. `workers`: see `run_engines`. `shared`: what several gateways share.
 
     Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup of a TaskGroup.
     """
-    clock, conversations = SystemClock(), Conversations()
+    clock, conversations, places = SystemClock(), Conversations(keeper=shared.keeper), shared.places
     home = Home(_demo_home(config), language=config.language)
     async with AsyncExitStack() as stack:
         devices = await stack.enter_async_context(device_services(config, clock, conversations))
@@ -182,7 +199,7 @@ async def assemble(
         engines = await stack.enter_async_context(
             run_engines(config, toolbox, clock, metrics, workers)
         )
-        session_services = replace(
+        services = replace(
             _session_services(config, engines, devices, toolbox, clock, metrics, trace),
             speakers=SpeakerRecognition(engines.speakers, devices.speakers),
             apply_profile=devices.speakers.apply_profile,
@@ -191,12 +208,12 @@ async def assemble(
         )
         if home_assistant is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.
-            engine_set = replace(session_services.engines, expected_names=home_assistant.keywords)
-            session_services = replace(session_services, engines=engine_set)
+            engine_set = replace(services.engines, expected_names=home_assistant.keywords)
+            services = replace(services, engines=engine_set)
         controls = HomeControls(home, timers, home_assistant.switch if home_assistant else None)
         defaults = SessionDefaults(config)
         backend = _backend(
-            config, engines, session_services, conversations, home, controls, devices, defaults
+            config, engines, services, conversations, home, controls, devices, defaults, places
         )
         mcp = mcp_server_routes(config, mcp_toolbox, conversations, devices.named_keys, clock)
         doors = open_doors(backend, door_plugins, mcp)
@@ -310,6 +327,7 @@ def _backend(
     home_controls: HomeControls,
     devices: DeviceServices,
     defaults: SessionDefaults,
+    places: PlaceCounter | None,
 ) -> Backend:
     """Builds the services that the doors share."""
     initial_settings = CallerDefaults(defaults, devices.named_keys)
@@ -325,7 +343,7 @@ def _backend(
         server_settings=defaults,
         initial_settings=initial_settings,
         conversations=conversations,
-        sessions=Sessions(session_services, conversations, config.server.max_sessions),
+        sessions=Sessions(session_services, conversations, config.server.max_sessions, places),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines, engines.languages),
         own_voices=own_voices,
@@ -334,6 +352,7 @@ def _backend(
             session_services, conversations, engines.languages, default_settings=initial_settings
         ),
         decoder=DecoderProcess(session_services.metrics),
+        places=places,
     )
 
 

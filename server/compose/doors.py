@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from core.access.limits import PlaceCounter
 from core.http.fetch_policy import HostAllowlist
 from core.http.routes import Route
 from devices.api.door import DevicesDoor
@@ -129,6 +130,7 @@ class Backend:
     "Answers single requests without a live session."
     decoder: DecoderProcess
     "Process that decodes uploaded files."
+    places: PlaceCounter | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,7 @@ def open_doors(
     cards = ModelCards(engines, config.models.strict)
     was, xiaozhi, telephone = _was_door(backend), _xiaozhi_door(backend), _telephone_doors(backend)
     esphome = _esphome_doors(backend)
-    limits = config.limits.as_limits()
+    limits = config.limits.as_limits(backend.places)
     images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
     devices = _devices_door(backend, {"willow": was.firmware, "xiaozhi": xiaozhi.images.folder})
@@ -591,4 +593,6 @@ def _esphome_doors(backend: Backend) -> EspHomeDoors | None:
 
 def _telephone_doors(backend: Backend) -> TelephoneDoors:
     services = backend.session_services
-    return open_telephone_doors(backend.config, backend.sessions, services, backend.server_settings)
+    return open_telephone_doors(
+        backend.config, backend.sessions, services, backend.server_settings, backend.places
+    )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from core.access.limits import PlaceCounter
 from core.http.routes import Route
 from devices.telephone.audiosocket.door import AudioSocketDoor
 from devices.telephone.calls import TelephoneCalls
@@ -29,11 +30,13 @@ def open_telephone_doors(
     sessions: Sessions,
     services: SessionServices,
     server_settings: InitialSettings,
+    places: PlaceCounter | None,
 ) -> TelephoneDoors:
-    """Opens the doors."""
+    """Opens the doors. `places`: counts the calls of all gateways."""
     clock, metrics = services.clock, services.metrics
     settings = config.telephone.as_settings(server_settings)
-    calls, guard = TelephoneCalls(sessions, clock, metrics, settings), ErrorBoundary(metrics)
+    calls = TelephoneCalls(sessions, clock, metrics, settings, places)
+    guard = ErrorBoundary(metrics)
     is_on = bool(settings.twilio_auth_token)
     return TelephoneDoors(
         audiosocket=AudioSocketDoor(calls, metrics, guard),

@@ -18,7 +18,8 @@ MAX_MESSAGE_BYTES = 65_536
 "Largest control message. A table of 64 gateways has some 6 kB."
 
 MAX_FILES = 32
-"Most file descriptors with one message: a gateway has at most two sockets for each of ten ports."
+"""Most file descriptors with one message: a gateway has at most two sockets for each of ten ports,
+and the two files that come with each `GatewayPlace`."""
 
 GatewayState = Literal["starting", "ready", "retiring", "draining"]
 """State of a gateway. retiring: it keeps its calls and takes no new ones, until the calls have
@@ -38,7 +39,8 @@ class Port(Struct, frozen=True):
 
 
 class GatewayPlace(Struct, frozen=True, tag=True):
-    """First message to a gateway. The sockets of `ports` come with it, in their order."""
+    """First message to a gateway. The sockets of `ports` come with it, in their order, then the
+    socket for copies of conversations and the file of the places."""
 
     number: int
     "Number of this process; each gateway that is started gets the next one."
@@ -51,6 +53,8 @@ class GatewayPlace(Struct, frozen=True, tag=True):
     token: str
     "Secret with which gateways know each other's requests."
     ports: tuple[Port, ...]
+    row: int
+    "Row of this gateway in the file of the places."
 
     def __repr__(self) -> str:
         return f"GatewayPlace(number={self.number}, slot={self.slot})"

@@ -136,14 +136,13 @@ class Forwarder:
         folder: Path,
         token: str,
         *,
-        own_sessions: Callable[[], int],
         named_key: Callable[[str], NamedKey | None],
         other_doors: frozenset[str],
     ) -> None:
-        """`folder`: of the sockets. `own_sessions`: returns the number of open sessions.
-        `named_key`: finds a valid named key. `other_doors`: paths of doors of other packages."""
+        """`folder`: of the sockets. `named_key`: finds a valid named key. `other_doors`: paths of
+        doors of other packages."""
         self._fleet, self._folder, self._token = fleet, folder, token
-        self._own_sessions, self._named_key = own_sessions, named_key
+        self._named_key = named_key
         self._other_doors = other_doors
         self._clients: dict[int, aiohttp.ClientSession] = {}
         self.open_websockets = 0
@@ -164,22 +163,26 @@ class Forwarder:
             came = request.get(FROM_GATEWAY)
             if came is not None and came.hops >= MAX_HOPS:
                 return await handler(request)
-            target = self._fleet.destination(self._facts(request), self._own_sessions())
-            if target is None:
-                return await handler(request)
-            request[PASSED_ON] = True
-            hops = came.hops + 1 if came is not None else 1
-            envelope = Envelope(hops, request.scheme, request.remote or "")
+            facts = self._facts(request)
             try:
-                if request.headers.get(hdrs.UPGRADE, "").lower() == "websocket":
-                    return await self._pass_websocket(request, target, envelope)
-                return await self._pass_request(request, target, envelope)
+                while (target := self._fleet.destination(facts)) is not None:
+                    request[PASSED_ON] = True
+                    hops = came.hops + 1 if came is not None else 1
+                    envelope = Envelope(hops, request.scheme, request.remote or "")
+                    try:
+                        if request.headers.get(hdrs.UPGRADE, "").lower() == "websocket":
+                            return await self._pass_websocket(request, target, envelope)
+                        return await self._pass_request(request, target, envelope)
+                    except aiohttp.ClientConnectorError:  # it was killed just now: nothing was sent
+                        self._fleet.lose(target)
             except (aiohttp.ClientConnectionError, TimeoutError) as error:
                 raise OverloadedError(
                     "the gateway that answers this has just ended; try again",
                     retry_after_s=1,
                     code="gateway_restarting",
                 ) from error
+            request.pop(PASSED_ON, None)
+            return await handler(request)
 
         return handle
 
@@ -207,14 +210,13 @@ class Forwarder:
     def _facts(self, request: aioweb.Request) -> RoutedRequest:
         token = caller_of(request).token or ""
         key = self._named_key(token)
-        has_limits = key is not None and (key.max_sessions or key.requests_per_minute)
         resource = request.match_info.route.resource
         return RoutedRequest(
             path=request.path,
             call_id=request.query.get("call_id", ""),
             conversation_id=request.query.get("conversation_id", ""),
             secret=token if token.startswith(SECRET_PREFIX) else "",
-            limited_key_id=key.id if key is not None and has_limits else "",
+            rated_key_id=key.id if key is not None and key.requests_per_minute else "",
             is_other_doors=resource is not None and resource.canonical in self._other_doors,
         )
 

@@ -33,10 +33,12 @@ from server.gateways.channel import (
     ToGateway,
     listeners_of,
 )
+from server.gateways.conversation_client import ParentKeeper
 from server.gateways.dispatch import HOME_SLOT
 from server.gateways.forward import FROM_GATEWAY, Forwarder, restoring_factory, socket_path
 from server.gateways.metrics import counters, keep_ended, merged, read_ended
 from server.gateways.model_host import model_socket
+from server.gateways.places import SharedPlaces
 from server.gateways.routing import Fleet
 from server.http.app import CLOSE_TIMEOUT_S
 from server.http.connection import HttpRunner
@@ -65,18 +67,20 @@ class Member:
         place: GatewayPlace,
         control: ControlSocket,
         listeners: Mapping[str, Sequence[HandedListener]],
-        max_sessions: int,
+        keeper: ParentKeeper,
+        places: SharedPlaces,
     ) -> None:
         self._place, self._control = place, control
         self._listeners = listeners
-        self.fleet = Fleet(place.number, place.count, max_sessions)
+        self.keeper, self.places = keeper, places
+        self.fleet = Fleet(place.number)
         self.on_settings: Callable[[], None] = lambda: None
         "Called in a thread when another gateway has saved settings."
 
     @classmethod
-    def join(cls, control_file: int, max_sessions: int) -> "Member":
+    def join(cls, control_file: int) -> "Member":
         """Takes the place that the parent gives this process. `control_file`: file descriptor of
-        the socket to the parent. `max_sessions`: of all gateways together."""
+        the socket to the parent."""
         own_end = socket.socket(fileno=control_file)
         own_end.setblocking(True)
         control = ControlSocket(own_end)
@@ -85,7 +89,16 @@ class Member:
         own_end.setblocking(False)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
         mark_ids(place.number)
-        return cls(place, control, listeners_of(place.ports, files), max_sessions)
+        *port_files, kept_file, places_file = files
+        kept_end = socket.socket(fileno=kept_file)
+        kept_end.setblocking(False)
+        return cls(
+            place,
+            control,
+            listeners_of(place.ports, port_files),
+            ParentKeeper(kept_end),
+            SharedPlaces(places_file, place.row),
+        )
 
     @property
     def number(self) -> int:
@@ -128,12 +141,11 @@ class Member:
                     return
             await asyncio.sleep(REPORT_INTERVAL_S)
 
-    def share_of(self, config: Config) -> Config:
-        """Returns the configuration of this gateway: its share of the sessions. Only the home
-        gateway speaks with the MQTT broker, because the devices are there."""
-        share = structs.replace(config.server, max_sessions=self.fleet.max_own_sessions)
+    def own_config(self, config: Config) -> Config:
+        """Returns the configuration of this gateway. Only the home gateway speaks with the MQTT
+        broker, because the devices are there."""
         mqtt = config.mqtt if self._place.slot == HOME_SLOT else MqttConfig()
-        return structs.replace(config, server=share, mqtt=mqtt)
+        return structs.replace(config, mqtt=mqtt)
 
     @asynccontextmanager
     async def joined(
@@ -147,7 +159,6 @@ class Member:
             self.fleet,
             self.folder,
             self._place.token,
-            own_sessions=lambda: assembly.drain_group.count,
             named_key=assembly.named_keys.find,
             other_doors=frozenset(other_doors),
         )

@@ -28,9 +28,11 @@ from server.gateways.channel import (
     ToGateway,
     ToParent,
 )
+from server.gateways.conversation_store import ConversationServer
 from server.gateways.dispatch import HOME_SLOT, OWN_PORT, BoundPorts, Dispatcher, GatewayProcess
 from server.gateways.forward import socket_path
 from server.gateways.model_host import supervise_model_host
+from server.gateways.places import PlaceFile
 from server.net.listeners import raise_file_limit
 from server.ports import bind_listeners
 from server.runtime.lifecycle import CLOSE_GRACE_S, Lifecycle, signals
@@ -148,6 +150,8 @@ class Supervisor:
         self._current: dict[int, GatewayProcess] = {}
         "Slot -> the gateway that takes its new calls."
         self._backoffs = {slot: Backoff(BACKOFF_S, STABLE_AFTER_S) for slot in range(count)}
+        self._conversations = ConversationServer(monotonic, self._is_ending)
+        self._places = PlaceFile(count)
         self._token = secrets.token_hex(32)
         self._next_number = 1
         self._is_started = self._is_rolling = False
@@ -161,6 +165,7 @@ class Supervisor:
             loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(self._roll(tasks)))
             forgetting = tasks.create_task(self._forget_handed())
             hosting = tasks.create_task(supervise_model_host(self._folder), name="model-host")
+            expiring = tasks.create_task(self._conversations.expire(), name="conversations")
             try:
                 for slot in range(self._count):
                     self._current[slot] = await self._start(slot, tasks)
@@ -173,6 +178,7 @@ class Supervisor:
                 loop.remove_signal_handler(signal.SIGHUP)
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default would end us
                 forgetting.cancel()
+                expiring.cancel()
                 self._dispatcher.stop()
                 await self._stop_all()
                 hosting.cancel()  # the last: gateways that drain need their models
@@ -183,6 +189,7 @@ class Supervisor:
         self._next_number += 1
         kind = socket.SOCK_SEQPACKET
         own_end, other_end = socket.socketpair(socket.AF_UNIX, kind)
+        kept_end, gateway_kept_end = socket.socketpair()
         pairs = {
             index: socket.socketpair(socket.AF_UNIX, kind) for index in self._bound.indices(slot)
         }
@@ -195,20 +202,23 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C reaches only the parent, which lets them drain
         )
         other_end.close()
-        for end in (own_end, *(pair[0] for pair in pairs.values())):
+        for end in (own_end, kept_end, *(pair[0] for pair in pairs.values())):
             end.setblocking(False)
         ends = {index: pair[0] for index, pair in pairs.items()}
         gateway = GatewayProcess(number, slot, process, ControlSocket(own_end), ends, monotonic())
         ports = tuple(self._bound.ports[index] for index in pairs)
-        place = GatewayPlace(number, slot, self._count, str(self._folder), self._token, ports)
-        _send(gateway, place, [pair[1].fileno() for pair in pairs.values()])
-        for _, other in pairs.values():
+        row = self._places.give_row(number)
+        place = GatewayPlace(number, slot, self._count, str(self._folder), self._token, ports, row)
+        files = [pair[1].fileno() for pair in pairs.values()]
+        _send(gateway, place, [*files, gateway_kept_end.fileno(), self._places.file])
+        for other in (gateway_kept_end, *(pair[1] for pair in pairs.values())):
             other.close()
         gateway.is_home = slot == HOME_SLOT and not any(one.is_home for one in self._gateways)
         self._gateways.append(gateway)
         loop = asyncio.get_running_loop()
         loop.add_reader(gateway.control.fileno(), self._read, gateway)
         tasks.create_task(self._watch(gateway, tasks), name=f"gateway-{number}")
+        tasks.create_task(self._conversations.serve(number, kept_end), name=f"kept-{number}")
         self._publish()
         return gateway
 
@@ -242,6 +252,11 @@ class Supervisor:
         if not self._is_stopping:
             self._current[gateway.slot] = await self._start(gateway.slot, tasks)
 
+    def _is_ending(self, number: int) -> bool:
+        """Returns whether clients of a gateway will come back to another one."""
+        states = [one.state for one in self._gateways if one.number == number]
+        return states in (["retiring"], ["draining"])
+
     @property
     def _is_stopping(self) -> bool:
         return self._lifecycle.state == "draining"
@@ -249,6 +264,7 @@ class Supervisor:
     def _remove(self, gateway: GatewayProcess) -> None:
         asyncio.get_running_loop().remove_reader(gateway.control.fileno())
         self._gateways.remove(gateway)
+        self._places.free_row(gateway.number)
         gateway.control.close()
         for end in gateway.ends.values():
             end.close()

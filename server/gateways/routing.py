@@ -40,9 +40,6 @@ the next request, KServe's sequences, MCP's sessions."""
 CONVERSATION_PATH = "/v1/conversations/"
 "Paths of one kept conversation."
 
-OPENING_PATHS = ("/v1/realtime", "/v1/realtime/calls", "/v1/live/sessions", "/whip")
-"Paths that open a session. A gateway that is full passes them on to one that is not."
-
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
@@ -55,8 +52,8 @@ class RoutedRequest:
     "Query parameter `conversation_id`."
     secret: str = ""
     "The client secret that the request carries."
-    limited_key_id: str = ""
-    "Id of its named key, if that key has limits that all its requests share."
+    rated_key_id: str = ""
+    "Id of its named key, if that key has a limit of requests within a minute."
     is_other_doors: bool = False
     "True: a door of another package answers it."
 
@@ -66,10 +63,6 @@ class Fleet:
     """All gateways, as one of them sees them."""
 
     own_number: int
-    count: int
-    "Number of slots."
-    max_sessions: int
-    "Sessions that all gateways together may have."
     gateways: tuple[GatewayRow, ...] = ()
     is_started: bool = False
     "True once every slot has been ready."
@@ -78,10 +71,9 @@ class Fleet:
         """Takes over the table of the parent."""
         self.gateways, self.is_started = table.gateways, table.is_started
 
-    @property
-    def max_own_sessions(self) -> int:
-        """Sessions that one gateway may have."""
-        return -(-self.max_sessions // self.count)
+    def lose(self, gateway: GatewayRow) -> None:
+        """Notes that a gateway does not answer: it has ended, and the next table will say so."""
+        self.gateways = tuple(row for row in self.gateways if row.number != gateway.number)
 
     @property
     def own(self) -> GatewayRow | None:
@@ -97,29 +89,28 @@ class Fleet:
         """Gateways that take new calls."""
         return [row for row in self.gateways if row.state == "ready"]
 
-    def destination(self, request: RoutedRequest, own_sessions: int) -> GatewayRow | None:
-        """Returns the gateway that answers the request; None: this one. `own_sessions`: sessions
-        that are open here. Raises OverloadedError gateway_restarting."""
-        found = self._choose(request, own_sessions)
+    def destination(self, request: RoutedRequest) -> GatewayRow | None:
+        """Returns the gateway that answers the request; None: this one. Raises OverloadedError
+        gateway_restarting."""
+        found = self._choose(request)
         return None if found is None or found.number == self.own_number else found
 
-    def _choose(self, request: RoutedRequest, own_sessions: int) -> GatewayRow | None:
+    def _choose(self, request: RoutedRequest) -> GatewayRow | None:
         for name in (*request.path.split("/"), request.call_id, request.secret):
             # What an ended gateway has made is nowhere: this one answers that there is none.
             if (named := self.find(gateway_of(name))) is not None:
                 return named
         if request.is_other_doors or _is_below(request.path, HOME_PATHS):
             return self._home()
-        if request.limited_key_id:
-            return self._by_hash(request.limited_key_id)
+        if request.rated_key_id:
+            return self._by_hash(request.rated_key_id)
         if conversation_id := request.conversation_id or _conversation_of(request.path):
             named = self.find(gateway_of(conversation_id))
             return named if named in self.takers else self._by_hash(conversation_id)
         own = self.own
         if own is None:
             return None
-        is_full = request.path in OPENING_PATHS and own_sessions >= self.max_own_sessions
-        if is_full or own.state in ("retiring", "draining"):
+        if own.state in ("retiring", "draining"):
             return min(self.takers, key=lambda row: row.load, default=None)
         return None
 

@@ -21,7 +21,7 @@ from signaling.live.websocket import LiveSockets, LiveWebSocket
 from signaling.realtime.client_secrets import ClientSecret, ClientSecretStore
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.protocol.validation import validate
-from signaling.realtime.session.offer import configuration_of
+from signaling.realtime.session.offer import configuration_of, requested_conversation
 from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.sideband import serve_sideband
 from signaling.realtime.transports.sideband_queue import SidebandQueue
@@ -63,12 +63,12 @@ class LiveDoor:
             self.sockets,
             idle_timeout_s=self._settings.idle_timeout_s,
         )
-        return await client.serve(request, self._base(request))
+        return await client.serve(request, await self._base(request))
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
         """Answers an SDP offer and starts the call, which outlives the request."""
         sent = _read(await request.read())
-        base = self._base(request)
+        base = await self._base(request)
         if sent.session.audio is not None and sent.session.audio.format is not None:
             raise RequestError(
                 "WebRTC negotiates the format of its audio: leave 'session.audio.format' out.",
@@ -118,10 +118,11 @@ class LiveDoor:
 
         return self.calls.start(sdp, configuration.session, connect)
 
-    def _base(self, request: aioweb.Request) -> SessionConfiguration:
+    async def _base(self, request: aioweb.Request) -> SessionConfiguration:
         """Returns what a session's configuration begins with: the server's settings, or those of
         the request's client secret. Raises Unauthorized."""
         secret = self._client_secret(request)
+        await self._sessions.recall(requested_conversation({}, client_secret=secret))
         return configuration_of({}, self._initial_settings, client_secret=secret)
 
     def _client_secret(self, request: aioweb.Request) -> ClientSecret | None:

@@ -31,6 +31,7 @@ from signaling.realtime.session.offer import (
     read_offer,
     read_sdp,
     read_secret_request,
+    requested_conversation,
 )
 from signaling.realtime.session.settings import SessionConfiguration, session_json
 from signaling.realtime.transports.sideband import serve_sideband
@@ -86,6 +87,8 @@ class RealtimeDoor:
                 raise Forbidden("A client secret cannot open a call of another client.")
             outbox = SidebandOutbox(is_beta=is_beta(request.headers))
             return await serve_sideband(request, self.calls.connection(call_id), outbox)
+        named = requested_conversation(request.query, client_secret=client_secret)
+        await self._sessions.recall(named)
         return await serve(
             request,
             self._sessions,
@@ -111,7 +114,9 @@ class RealtimeDoor:
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
         """Answers an SDP offer and starts the call, which outlives the request."""
-        offer = await read_offer(request, self._initial_settings, self._client_secret(request))
+        offer = await read_offer(
+            request, self._initial_settings, self._sessions.recall, self._client_secret(request)
+        )
         configuration = replace(offer.configuration, is_beta=is_beta(request.headers))
         # A caller that hangs up before the answer never learns the id to end the call, so the call
         # ends with the request.
@@ -121,9 +126,12 @@ class RealtimeDoor:
 
     async def legacy_call(self, request: aioweb.Request) -> aioweb.Response:
         """Answers the SDP offer of a client of the beta API, which is always raw SDP."""
-        sdp = await read_sdp(request)
+        sdp, client_secret = await read_sdp(request), self._client_secret(request)
+        await self._sessions.recall(
+            requested_conversation(request.query, client_secret=client_secret)
+        )
         configuration = configuration_of(
-            request.query, self._initial_settings, client_secret=self._client_secret(request)
+            request.query, self._initial_settings, client_secret=client_secret
         )
         starting = self._start(sdp, replace(configuration, is_beta=True))
         call_id, answer = await while_connected(request, starting)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from core.access.limits import CapacityLimit
+from core.access.limits import CapacityLimit, PlaceCounter
 from core.errors import EngineTimeout, OverloadedError, expected_failure
 
 RETRY_AFTER_S = 2
@@ -18,14 +18,24 @@ class RequestLimit:
     A request that waits for its model counts, too.
     """
 
-    def __init__(self, stage: str, work: str, max_requests: int, timeout_s: float) -> None:
-        """`stage`: kind of the engine, in errors. `work`: what the requests ask for, a noun."""
+    def __init__(
+        self,
+        stage: str,
+        work: str,
+        max_requests: int,
+        timeout_s: float,
+        places: PlaceCounter | None = None,
+    ) -> None:
+        """`stage`: kind of the engine, in errors. `work`: what the requests ask for, a noun.
+        `places`: counts the requests of all gateways; None: this process is the only one."""
         self._stage, self._work, self._timeout_s = stage, work, timeout_s
         self._places = CapacityLimit(
             max_requests,
             f"{{limit}} {work} requests are being answered, the limit",
             retry_after_s=RETRY_AFTER_S,
             code="too_many_requests",
+            name=f"{work} requests",
+            places=places,
         )
 
     @asynccontextmanager

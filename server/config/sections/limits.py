@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from core.access.limits import PlaceCounter
 from server.config.types import Section
 from web.openai.limits import RequestLimit, RequestLimits
 
@@ -110,14 +111,14 @@ class LimitsConfig(Section, frozen=True):
         ),
     ] = 600.0
 
-    def as_limits(self) -> RequestLimits:
-        """Returns the limits, which count from now on."""
+    def as_limits(self, places: PlaceCounter | None = None) -> RequestLimits:
+        """Returns the limits, which count from now on. `places`: counts for all gateways."""
         return RequestLimits(
-            RequestLimit("embed", "embeddings", self.embeddings, self.embeddings_timeout_s),
-            RequestLimit("rerank", "rerank", self.rerank, self.rerank_timeout_s),
-            RequestLimit("llm", "chat", self.chat, self.chat_timeout_s),
+            RequestLimit("embed", "embeddings", self.embeddings, self.embeddings_timeout_s, places),
+            RequestLimit("rerank", "rerank", self.rerank, self.rerank_timeout_s, places),
+            RequestLimit("llm", "chat", self.chat, self.chat_timeout_s, places),
             RequestLimit(
-                "asr", "transcription", self.transcriptions, self.transcriptions_timeout_s
+                "asr", "transcription", self.transcriptions, self.transcriptions_timeout_s, places
             ),
-            RequestLimit("tts", "speech", self.speech, self.speech_timeout_s),
+            RequestLimit("tts", "speech", self.speech, self.speech_timeout_s, places),
         )

@@ -1,6 +1,6 @@
 """Parses requests for a session: query, raw SDP, or a form with SDP and session object."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -38,6 +38,9 @@ MAX_ID_LENGTH = 64
 
 SessionSettingsFactory: TypeAlias = Callable[[str | None], SessionSettings]
 "Conversation id -> settings with which a connection to it begins."
+
+ConversationRecall: TypeAlias = Callable[[str | None], Awaitable[None]]
+"Takes over the conversation with this id from another gateway, if it was there."
 
 
 class CallForm(StrictStruct, frozen=True):
@@ -93,7 +96,7 @@ def configuration_of(
             param="conversation_id",
         )
     settings = replace(
-        initial_settings((conversation_of(sent) if sent else None) or conversation_id),
+        initial_settings(requested_conversation(query, sent)),
         llm=own_model(query.get("model") or DEFAULT),
         answers=query.get("intent") != "transcription",
     )
@@ -122,17 +125,30 @@ def _within_secret(
     return replace(requested, settings=settings)
 
 
+def requested_conversation(
+    query: Mapping[str, str],
+    sent: SessionObject | None = None,
+    client_secret: ClientSecret | None = None,
+) -> str | None:
+    """Returns the id of the conversation that `configuration_of` will choose; None: a new one."""
+    if client_secret is not None:
+        return conversation_of(client_secret.session)
+    return (conversation_of(sent) if sent else None) or query.get("conversation_id")
+
+
 async def read_offer(
     request: aioweb.Request,
     initial_settings: SessionSettingsFactory,
+    recall: ConversationRecall,
     client_secret: ClientSecret | None = None,
 ) -> CallOffer:
     """Reads a body of SDP, or a form with `sdp` and `session`. Raises RequestError for any other
     body."""
     if request.content_type == SDP:
+        sdp = await read_sdp(request)
+        await recall(requested_conversation(request.query, client_secret=client_secret))
         return CallOffer(
-            await read_sdp(request),
-            configuration_of(request.query, initial_settings, client_secret=client_secret),
+            sdp, configuration_of(request.query, initial_settings, client_secret=client_secret)
         )
     if request.content_type != FORM:
         raise RequestError(
@@ -147,6 +163,7 @@ async def read_offer(
     sent = None
     if "session" in form:
         sent = validate({"session": _json(form["session"], "session")}, _SessionPart).session
+    await recall(requested_conversation(request.query, sent, client_secret))
     return CallOffer(
         _sdp(form["sdp"]), configuration_of(request.query, initial_settings, sent, client_secret)
     )

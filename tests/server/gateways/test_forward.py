@@ -77,13 +77,12 @@ async def two_gateways(folder: Path, routes: tuple[Route, ...] = ROUTES) -> Asyn
     async with AsyncExitStack() as stack:
         forwarders = []
         for own_number in (1, 2):
-            fleet = Fleet(own_number, 2, 8)
+            fleet = Fleet(own_number)
             fleet.update(TABLE)
             forwarder = Forwarder(
                 fleet,
                 folder,
                 TOKEN,
-                own_sessions=lambda: 0,
                 named_key=lambda _: None,
                 other_doors=frozenset(),
             )
@@ -213,7 +212,7 @@ def test_a_gateway_that_has_ended_makes_its_callers_wait(tmp_path: Path) -> None
     async def scene(http: ClientSession) -> None:
         remove(socket_path(tmp_path, 1))
         async with http.post("/v1/devices") as answer:
-            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
             assert (await answer.json())["error"]["code"] == "gateway_restarting"
         async with http.get("/here") as answer:
             assert answer.status == 200

@@ -4,30 +4,29 @@ end of a gateway, and the replacement of all."""
 import asyncio
 import signal
 from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-import psutil
 import pytest
-from aiohttp import ClientSession, WSMsgType
+from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 
 from bench.client.webrtc import WebRtcClient
 from core.conversation.ids import gateway_of
-from tests.server.gateways.two_gateways import TWO_GATEWAYS, client, until
+from tests.server.gateways.two_gateways import (
+    SPOKEN_HERE,
+    TWO_GATEWAYS,
+    client,
+    gateways,
+    sessions,
+    until,
+)
 from tests.server.process import Running, serving
 from tests.signaling.whip.client import Publisher, beeps, publishing
 
 pytestmark = pytest.mark.real
 
-SPOKEN_HERE = {"EARSHOT_ASR__ENGINE": "pocketsphinx"}
 DEADLINE_S = 240
 SOUND = beeps(600, 500_000)
-
-
-def gateways(server: Running) -> list[psutil.Process]:
-    """Returns the gateways in the order of their numbers."""
-    children = psutil.Process(server.process.pid).children()
-    found = [one for one in children if "--as-gateway" in one.cmdline()]
-    return sorted(found, key=psutil.Process.create_time)
 
 
 def number(path: str) -> int:
@@ -44,14 +43,6 @@ async def statuses(http: ClientSession, path: str) -> set[int]:
         async with http.get(path) as answer:
             found.add(answer.status)
     return found
-
-
-async def sessions(http: ClientSession) -> dict[str, float]:
-    """Returns the number of sessions of each gateway."""
-    async with http.get("/metrics") as answer:
-        lines = (await answer.text()).splitlines()
-    found = (line for line in lines if line.startswith("earshot_sessions{"))
-    return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in found}
 
 
 async def check_sideband(http: ClientSession) -> None:
@@ -114,6 +105,23 @@ async def check_settings(http: ClientSession) -> None:
         return found == {"Be short."}
 
     await until(hold_at_both)
+
+
+async def check_limit(http: ClientSession) -> None:
+    """Opens sessions at both gateways until there are 8, which all together may have."""
+
+    async def has_only_the_calls() -> bool:
+        return sum((await sessions(http)).values()) == 2
+
+    await until(has_only_the_calls)
+    async with AsyncExitStack() as stack:
+        for _ in range(6):
+            await stack.enter_async_context(http.ws_connect("/v1/realtime"))
+        assert sum((await sessions(http)).values()) == 8
+        for _ in range(2):
+            with pytest.raises(WSServerHandshakeError) as refusal:
+                await http.ws_connect("/v1/realtime")
+            assert refusal.value.status == 503
 
 
 async def end_from_everywhere(http: ClientSession, call: Publisher) -> None:
@@ -182,6 +190,7 @@ def test_two_gateways_serve_one_port(tmp_path: Path) -> None:
             await check_live_sideband(http)
             await check_conversation(http)
             await check_settings(http)
+            await check_limit(http)
             # The home gateway, which is replaced first, is the one that is lost.
             lost, kept = sorted((one, two), key=lambda call: number(call.location))
             await check_kill(server, http, lost.location, kept.location)

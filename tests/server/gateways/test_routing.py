@@ -14,8 +14,8 @@ def row(number: int, slot: int, state: str = "ready", load: int = 0) -> GatewayR
     return GatewayRow(number, slot, state, slot == 0, load)  # type: ignore[arg-type]
 
 
-def fleet(*gateways: GatewayRow, own: int = 1, max_sessions: int = 8) -> Fleet:
-    found = Fleet(own, count=2, max_sessions=max_sessions)
+def fleet(*gateways: GatewayRow, own: int = 1) -> Fleet:
+    found = Fleet(own)
     found.update(Table(gateways, is_started=True))
     return found
 
@@ -23,8 +23,8 @@ def fleet(*gateways: GatewayRow, own: int = 1, max_sessions: int = 8) -> Fleet:
 TWO = row(1, 0), row(2, 1)
 
 
-def destination(of: Fleet, path: str = "/", sessions: int = 0, **facts: str) -> int:
-    found = of.destination(RoutedRequest(path, **facts), sessions)  # type: ignore[arg-type]
+def destination(of: Fleet, path: str = "/", **facts: str) -> int:
+    found = of.destination(RoutedRequest(path, **facts))  # type: ignore[arg-type]
     return of.own_number if found is None else found.number
 
 
@@ -68,7 +68,7 @@ def test_a_request_with_an_id_goes_to_the_gateway_that_made_it(
     path: str, facts: dict[str, str]
 ) -> None:
     for own in (1, 2):
-        found = fleet(*TWO, own=own).destination(RoutedRequest(path, **facts), 0)  # type: ignore[arg-type]
+        found = fleet(*TWO, own=own).destination(RoutedRequest(path, **facts))  # type: ignore[arg-type]
         assert found == (None if own == 2 else TWO[1])
 
 
@@ -90,7 +90,7 @@ def test_devices_settings_and_other_doors_are_at_home() -> None:
         assert destination(fleet(*TWO, own=2), path) == 1
     assert destination(fleet(*TWO, own=2), "/v1/devicesx") == 2
     other = RoutedRequest("/signal", is_other_doors=True)
-    assert fleet(*TWO, own=2).destination(other, 0) == TWO[0]
+    assert fleet(*TWO, own=2).destination(other) == TWO[0]
     assert destination(fleet(*TWO, own=2), "/v1/audio/transcriptions") == 2
 
 
@@ -116,12 +116,5 @@ def test_a_conversation_stays_with_its_slot() -> None:
     assert after == [5 if number == 2 else 1 for number in before]
 
 
-def test_all_requests_of_a_key_with_limits_meet() -> None:
-    assert len({destination(fleet(*TWO, own=n), limited_key_id="key_1") for n in (1, 2)}) == 1
-
-
-def test_a_full_gateway_passes_calls_on() -> None:
-    two = fleet(row(1, 0, load=4), row(2, 1, load=1))
-    assert destination(two, "/v1/realtime/calls", sessions=3) == 1
-    assert destination(two, "/v1/realtime/calls", sessions=4) == 2
-    assert destination(two, "/v1/chat/completions", sessions=4) == 1
+def test_all_requests_of_a_key_with_a_rate_meet() -> None:
+    assert len({destination(fleet(*TWO, own=n), rated_key_id="key_1") for n in (1, 2)}) == 1

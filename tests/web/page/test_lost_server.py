@@ -1,5 +1,6 @@
 """A server that stops, stays silent or hangs: the page shows it, and reconnects when it is back."""
 
+import re
 from contextlib import ExitStack
 from typing import Any
 
@@ -53,6 +54,21 @@ def test_a_lost_server_and_its_return_are_shown_within_a_second(
         expect(page.get_by_test_id("entity-light.kitchen")).to_have_attribute("data-state", "on")
         is_in(page, "listening")
         expect(message).to_be_hidden()
+
+
+def test_a_call_whose_process_has_ended_is_opened_again_at_once(page: Page, stub: Stub) -> None:
+    page.goto("/")
+    page.get_by_test_id("mic").click()
+    is_in(page, "listening")
+    gone = {"error": {"code": "call_not_found", "message": "There is no such call."}}
+    its_path = re.compile(r"/v1/realtime/calls/rtc_\d+$")
+    page.route(its_path, lambda route: route.fulfill(status=404, json=gone))
+    page.evaluate(SOUND_COMES)
+    page.evaluate("() => { window.lostAt = performance.now(); }")
+    expect(page.get_by_test_id("message")).to_be_visible()
+    assert page.evaluate("toldAt - lostAt") < 1_500
+    is_in(page, "listening")
+    assert len(stub.sessions) == 2
 
 
 def test_a_page_opened_before_its_server_fills_when_the_server_starts(

@@ -5,7 +5,9 @@ import { Refused, getJson, request } from "../server/api.js";
 const GATHERING_MS = 300; // host candidates take a few ms; the server also finds those that come later
 const RELAYED_MS = 3_000; // STUN and TURN servers answer in a round trip; over TCP it takes longer
 const OPEN_MS = 10_000; // enough for ICE and DTLS on a bad Wi-Fi; after that, UDP is probably blocked
-const CHECK_MS = 1_000; // time between two looks at the call's statistics
+const CHECK_MS = 500; // time between two looks at the call's statistics
+const CHECKS_PER_REPORT = 2; // the page shows new statistics every second
+const GONE = ["call_not_found", "gateway_restarting"]; // answers of a server whose process with the call has ended
 const SILENCE_MS = 3_000; // the server sends 50 packets a second, even in silence; ICE notices a loss only after 10 s
 const SHORT_SILENCE_MS = 400; // 20 packets; enough as a proof if the server's HTTP port is closed, too
 const DISCONNECTED_MS = 2_000; // a change of network is often over within this time
@@ -19,6 +21,8 @@ export class Call {
   #lastPackets;
   /** Time of the last check that found new packets. */
   #changedAtMs = 0;
+  /** Number of checks so far. */
+  #checks = 0;
   /** @type {Promise<never> | undefined} of `#rejectedAtEnd` */
   #rejection;
   /** @type {RTCRtpSender | null} */
@@ -207,13 +211,29 @@ export class Call {
   async #check() {
     const report = await this.peer.getStats();
     if (this.closed) return;
-    this.onStats(report);
+    this.#checks += 1;
+    if (this.#checks % CHECKS_PER_REPORT === 0) this.onStats(report);
     const packets = packetsIn(report);
     const now = performance.now();
     if (packets !== this.#lastPackets) {
       this.#lastPackets = packets;
       this.#changedAtMs = now;
     } else if (packets > 0 && now - this.#changedAtMs > SILENCE_MS) this.#lost();
+    else if (packets > 0) await this.#endIfUnknown();
+  }
+
+  /**
+   * Ends the call as lost if the server does not know it any more: its process has ended, and
+   * another one answers. The question is an offer that the server refuses in any case.
+   */
+  async #endIfUnknown() {
+    const headers = { "Content-Type": "application/sdp" };
+    const { signal } = this.aborter;
+    try {
+      await request(`${this.#location}`, { method: "POST", body: "v=0", headers, signal });
+    } catch (/** @type {any} */ refused) {
+      if (GONE.includes(refused.code)) this.#lost();
+    }
   }
 
   #connectionChanged() {
