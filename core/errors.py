@@ -18,6 +18,7 @@ turns errors into HTTP.
         │   └── EngineRefused      its library refuses the model's files or the settings
         ├── EngineCrashed          its worker process died or hung; it is being restarted
         ├── ContextLengthExceeded  the prompt is too long for the model; a shorter one may fit
+        ├── AnswerFormatBroken     the answer has not the form that was asked for
         ├── InvalidTokens          a stage of the model wrote tokens that the next cannot read
         ├── EngineUnreachable      no answer at its address, or the connection broke
         └── EngineTimeout          no answer within its deadline
@@ -153,6 +154,12 @@ class ContextLengthExceeded(EngineError):
     """The prompt is too long for the model; a shorter one may fit."""
 
     code = "context_length_exceeded"
+
+
+class AnswerFormatBroken(EngineError):
+    """The answer has not the form (`LlmOptions.answer_format`) that was asked for."""
+
+    code = "answer_format_broken"
 
 
 class InvalidTokens(EngineError):

@@ -10,7 +10,7 @@ fields) and `create(settings)`. Heavy libraries are imported inside `create`.
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from core.audio import Pcm
 from core.conversation.items import ImagePart
@@ -355,6 +355,19 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """Form that the text of an answer must have: JSON."""
+
+    schema: Mapping[str, Any] | None = None
+    "JSON Schema of the answer. None: any JSON object."
+    name: str = "answer"
+    "Name of the schema, which some servers demand."
+    is_strict: bool | None = None
+    """`strict` of OpenAI's API, which is passed on to servers. None: it is left out. An engine with
+    a grammar holds every answer to the schema."""
+
+
+@dataclass(frozen=True, slots=True)
 class LlmOptions:
     """Options for generating one answer. None leaves the choice to the engine's settings."""
 
@@ -376,6 +389,8 @@ class LlmOptions:
     "False: at most one tool call at a time, if the engine's server supports this."
     reasoning_effort: str | None = None
     "Effort level of a reasoning model, as the engine's server names it (`low`, `high`)."
+    answer_format: AnswerFormat | None = None
+    "Form of the answer's text. Only a `FormatLlm` may be given one. None: free text."
 
     def resolve_temperature(self, configured: float | None) -> float | None:
         """Returns the temperature to use. `configured`: the one in the engine's settings."""
@@ -485,6 +500,16 @@ class VisionLlm(Protocol):
     @property
     def accepts_images(self) -> bool:
         """True if the model accepts images."""
+        ...
+
+
+@runtime_checkable
+class FormatLlm(Protocol):
+    """A language model that may hold an answer to a form, by a grammar."""
+
+    @property
+    def holds_format(self) -> bool:
+        """True if `LlmOptions.answer_format` may be used."""
         ...
 
 

@@ -26,6 +26,7 @@ from engines.base import (
     CallDelta,
     ClosableEngine,
     ConcurrencyLimitedLlm,
+    FormatLlm,
     Llm,
     LlmOptions,
     LlmWithServer,
@@ -125,6 +126,11 @@ class HybridLlm:
         return isinstance(self.model, VisionLlm) and self.model.accepts_images
 
     @property
+    def holds_format(self) -> bool:
+        """True if the model can hold an answer to a form. Templates cannot."""
+        return isinstance(self.model, FormatLlm) and self.model.holds_format
+
+    @property
     def max_concurrency(self) -> int | None:
         """Number of answers that the model writes at once. Templates answer without this limit."""
         return self.model.max_concurrency if isinstance(self.model, ConcurrencyLimitedLlm) else None
@@ -171,8 +177,12 @@ class HybridLlm:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-        """Streams the answer (see `Llm.reply`). Raises the model's EngineError, OverloadedError."""
-        if await self._is_command(messages, tools, language):
+        """Streams the answer (see `Llm.reply`). Only the model answers in a form.
+
+        Raises the model's EngineError, OverloadedError.
+        """
+        is_free_text = options.answer_format is None
+        if is_free_text and await self._is_command(messages, tools, language):
             async with aclosing(self._template_reply(messages, tools, language)) as steps:
                 async for step in steps:
                     yield step

@@ -95,6 +95,8 @@ class ServerLlm:
         self.context_tokens: int | None = server.context_tokens
         self.max_concurrency: int | None = server.max_concurrency
         self.accepts_images = server.accepts_images
+        self.holds_format = True
+        "llama-server and vLLM hold a grammar."
         self._llm: OpenAiLlm | None = None
         self._supervisor: ServerSupervisor | None = None
         self.url = ""

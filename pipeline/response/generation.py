@@ -7,10 +7,24 @@ from dataclasses import dataclass, field, replace
 
 from core.conversation.ids import new_id
 from core.conversation.usage import RateLimits, TokenUsage
-from core.errors import ContextLengthExceeded, EngineError
+from core.errors import AnswerFormatBroken, ContextLengthExceeded, EngineError
 from core.ports import Metrics, ToolSpec
-from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
-from pipeline.conversation.context_window import fit_messages, halve_messages, reserve_tokens
+from engines.base import (
+    AnswerFormat,
+    CallDelta,
+    LayeredLlm,
+    Message,
+    TextDelta,
+    ToolCall,
+    ToolFilterLlm,
+)
+from pipeline.conversation.answer_format import InvalidAnswer, check_answer, form_messages
+from pipeline.conversation.context_window import (
+    fit_messages,
+    halve_messages,
+    message_tokens,
+    reserve_tokens,
+)
 from pipeline.conversation.history import is_after_silence
 from pipeline.response.plan import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
@@ -61,6 +75,14 @@ class _Round:
     messages: Sequence[Message]
     mcp_calls: McpCallRound
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    form: AnswerFormat | None = None
+    "Form of the reply, which is the response. None: free text."
+    is_draft: bool = False
+    "True: the reply is not shown, because a later round gives it its form."
+    texts: list[str] = field(default_factory=list[str])
+    "Pieces of the reply."
+    output_tokens: int | None = None
+    "Number of tokens of the reply; None: the engine has not counted them."
     has_begun: bool = False
     "True when the model has sent a part of its reply."
     is_repeated: bool = False
@@ -120,18 +142,26 @@ class TextGeneration:
                             match delta:
                                 case TextDelta(text=text):
                                     self._note_text(text)
-                                    yield text
+                                    round_.texts.append(text)
+                                    if not round_.is_draft:
+                                        yield text
                                 case CallDelta(name=name):
                                     if name in round_.tools.client:
                                         yield delta
                                     round_.mcp_calls.report_arguments(delta)
                                 case ToolCall():
                                     round_.calls.append(delta)
-                                case TokenUsage() | RateLimits():
+                                case TokenUsage():
+                                    round_.output_tokens = delta.output_tokens
+                                    yield delta
+                                case RateLimits():
                                     yield delta
                 except ContextLengthExceeded as exc:
                     self._shorten(round_, exc)
                     continue
+                if round_.form is not None:
+                    self._check_form(round_, round_.form)
+                    return
                 self._check_depth(round_.calls)
                 own, of_client, to_approve = round_.tools.split(round_.calls)
                 await self._run_calls(own, round_)
@@ -142,9 +172,12 @@ class TextGeneration:
                 # response
                 if of_client or to_approve:
                     return
-                if not own:
+                if own:
+                    round_ = self._next_round(round_.number + 1)
+                elif round_.is_draft:
+                    round_ = self._form_round(round_.number + 1, "".join(round_.texts))
+                else:
                     break
-                round_ = self._next_round(round_.number + 1)
             if sentence := self._closing_sentence():
                 yield sentence
 
@@ -165,9 +198,49 @@ class TextGeneration:
         is_first = number == 0 and self._is_new
         tools = offer_tools(plan, access.toolbox, access.context, is_first=is_first)
         tools = self._selected(tools)
+        has_form = plan.options.answer_format is not None
+        if has_form:
+            # Templates in front of the model may answer without a tool, too.
+            if number == 0 and not tools.specs and not isinstance(plan.llm, LayeredLlm):
+                return self._form_round(number, None)
+            tools = replace(tools, options=replace(tools.options, answer_format=None))
         return _Round(
-            number, tools, self._fitting(tools.specs), McpCallRound(tools, access, number)
+            number,
+            tools,
+            self._fitting(self._messages, tools.specs),
+            McpCallRound(tools, access, number),
+            is_draft=has_form,
         )
+
+    def _form_round(self, number: int, draft: str | None) -> _Round:
+        """Returns the round whose reply is the response in its form. It has no tools: a grammar
+        leaves no room for calls. draft: the answer in free text; None: there is none."""
+        plan, access = self._plan, self._access
+        form = plan.options.answer_format
+        assert form is not None
+        if draft is not None:
+            draft = f"{draft}{self._closing_sentence() or ''}".strip()
+        messages, request = form_messages(self._messages, form, draft)
+        tools = ToolOffer((), plan.options, frozenset(), frozenset())
+        return _Round(
+            number,
+            tools,
+            [*self._fitting(messages, (), request), *request],
+            McpCallRound(tools, access, number),
+            form=form,
+        )
+
+    def _check_form(self, round_: _Round, form: AnswerFormat) -> None:
+        """Raises AnswerFormatBroken if the reply has not its form, unless the caller's limit cut
+        it: then the door says so."""
+        limit, written = self._plan.options.max_output_tokens, round_.output_tokens
+        if limit is not None and written is not None and written >= limit:
+            return
+        try:
+            check_answer("".join(round_.texts), form)
+        except InvalidAnswer as exc:
+            why = f"its answer {exc}"
+            raise AnswerFormatBroken("llm", self._plan.llm.name, why) from None
 
     @property
     def _is_new(self) -> bool:
@@ -270,20 +343,26 @@ class TextGeneration:
         )
         return replace(tools, specs=tuple(specs))
 
-    def _fitting(self, specs: Sequence[ToolSpec]) -> Sequence[Message]:
-        """Returns the messages that fit into the model's context window."""
+    def _fitting(
+        self,
+        messages: Sequence[Message],
+        specs: Sequence[ToolSpec],
+        added: Sequence[Message] = (),
+    ) -> Sequence[Message]:
+        """Returns the messages that fit into the model's context window. added: messages that come
+        behind them, and are left whole."""
         plan, limit = self._plan, self._context_tokens()
         truncation = plan.truncation
         if limit is None and truncation.max_tokens is None:
-            return list(self._messages)
+            return list(messages)
         if limit is None:
             limit = NO_LIMIT
         answer = plan.options.max_output_tokens or ANSWER_TOKENS
         if isinstance(plan.llm, ToolFilterLlm):
             with plugin_errors("llm", plan.llm.name, self._metrics):
                 specs = plan.llm.filter_tools(specs, language=plan.language)
-        reserve = reserve_tokens(limit, answer, specs)
-        return fit_messages(self._messages, limit, reserve, truncation=truncation)
+        reserve = reserve_tokens(limit, answer, specs) + sum(map(message_tokens, added))
+        return fit_messages(messages, limit, reserve, truncation=truncation)
 
     def _context_tokens(self) -> int | None:
         """Returns the model's context window. Some models know it only after a request."""

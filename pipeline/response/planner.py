@@ -105,6 +105,7 @@ class ResponsePlanner:
                     request.parallel_tool_calls, settings.parallel_tool_calls
                 ),
                 reasoning_effort=_chosen(request.reasoning_effort, settings.reasoning_effort),
+                answer_format=request.answer_format,
             ),
             tools=settings.tools,
             client_tools=_chosen(request.client_tools, settings.client_tools),

@@ -12,6 +12,7 @@ from core.conversation.items import Item, ItemStatus, MessageItem, TextPart
 from core.errors import Conflict, EarshotError
 from core.ports import DeviceLocation, ToolSpec
 from core.tasks import single_error
+from engines.base import AnswerFormat
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.response.generation import GeneratedDelta, TextGeneration
 from pipeline.response.plan import ResponsePlan
@@ -121,6 +122,8 @@ class OneShotRequest:
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool | None = None
     reasoning_effort: ReasoningEffort | None = None
+    answer_format: AnswerFormat | None = None
+    "Form of the answer's text. Only if the model is a `FormatLlm`."
 
 
 class OneShotResponses:
@@ -244,6 +247,7 @@ def _request(question: OneShotRequest) -> ResponseRequest:
         tool_choice=question.tool_choice,
         parallel_tool_calls=question.parallel_tool_calls,
         reasoning_effort=question.reasoning_effort,
+        answer_format=question.answer_format,
         # Each door speaks the answer with a voice of its own choice. A caller that keeps the
         # conversation itself writes its own instructions, and reads the answer.
         is_spoken_by_caller=question.items is None,

@@ -9,7 +9,7 @@ import msgspec
 from core.conversation.events import FormatName, Modality
 from core.conversation.items import Item, ItemReference
 from core.ports import ToolSpec
-from engines.base import AsrInfo, AsrOptions, AsrPadding, AsrTask
+from engines.base import AnswerFormat, AsrInfo, AsrOptions, AsrPadding, AsrTask
 from media.processing.modes import EchoMode, NoiseMode
 from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.shared.prompts import NO_PROMPTS, PromptLibrary
@@ -277,6 +277,8 @@ class ResponseRequest:
     "See `LlmOptions`, as the two below; None: the engine's own choice."
     repetition_penalty: float | None = None
     default_temperature: float | None = None
+    answer_format: AnswerFormat | None = None
+    "Form of the answer's text. None: free text."
     is_spoken_by_caller: bool = False
     """True if the caller speaks the text itself, with any voice. Then the server chooses none, and
     its prompt for spoken answers is used though the response is text."""

@@ -5,7 +5,14 @@ from contextlib import aclosing, asynccontextmanager
 
 from core.access.limits import CapacityLimit
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, ConcurrencyLimitedLlm, Llm, LlmOptions, Message
+from engines.base import (
+    AS_CONFIGURED,
+    ConcurrencyLimitedLlm,
+    FormatLlm,
+    Llm,
+    LlmOptions,
+    Message,
+)
 from engines.runtime.worker.payloads import REPLY, DeltaMessage, LlmDelta, ReplyArguments
 from serving.workers.engine_process import EngineProcess
 
@@ -24,6 +31,7 @@ class ProcessLlm:
         self.max_concurrency = (
             engine.max_concurrency if isinstance(engine, ConcurrencyLimitedLlm) else None
         )
+        self.holds_format = isinstance(engine, FormatLlm) and engine.holds_format
         self._process = process
         self._places = CapacityLimit(
             self.max_concurrency,

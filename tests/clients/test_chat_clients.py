@@ -46,6 +46,8 @@ def test_chat_clients_for_python_work_with_our_server(
         _check_conversation(got[name])
     assert got["llm"] == {"streamed": LONG, "answer": "One moment. It says on."}
     assert got["instructor"] == {"on": True}
+    assert len(got["held"]) == 6
+    assert all(got["held"].values())
     _check_vectors(got["vectors"])
 
 

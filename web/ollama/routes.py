@@ -17,6 +17,7 @@ from web.ollama.models import OllamaModelsDoor
 
 _TAG = "ollama"
 _ERRORS = (
+    "answer_format_broken",
     "client_gone",
     "context_length_exceeded",
     "draining",

@@ -229,6 +229,7 @@ def _voice_routes(door: SpeechDoor) -> tuple[Route, ...]:
 
 
 _CHAT = (
+    "answer_format_broken",
     "client_gone",
     "context_length_exceeded",
     "download_stalled",

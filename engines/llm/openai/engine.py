@@ -13,6 +13,7 @@ from engines.llm.openai.chunks import ChatCompletionChunk, usage_of
 from engines.llm.openai.completion_stream import ChatCompletionStream
 from engines.llm.openai.context_length import REFUSAL_STATUSES, is_about_length, is_length_refusal
 from engines.llm.openai.pass_through import ForwardedEvents, forward_error
+from engines.llm.openai.response_format import response_format
 from engines.llm.openai.server_info import (
     LLAMA_CPP_OWNER,
     ServerInfo,
@@ -46,6 +47,8 @@ class OpenAiLlm:
         self.name = name
         self.languages = settings.languages
         self.accepts_images = settings.images
+        self.holds_format = True
+        "Its server holds the grammar. One that cannot refuses the request."
         self.context_tokens: int | None = settings.context_tokens
         self.max_concurrency: int | None = settings.max_requests
         self._settings = settings
@@ -112,6 +115,9 @@ class OpenAiLlm:
             texts = [message.text for message in messages]
             if is_length_refusal(exc):
                 raise ContextLengthExceeded("llm", self.name, exc.public_detail(texts)) from None
+            if options.answer_format is not None and exc.status in REFUSAL_STATUSES:
+                # the schema comes from the client, and the server's words say what is wrong with it
+                raise forward_error(exc, texts) from None
             raise exc.public_error(texts) from None
 
     async def forward(
@@ -257,6 +263,7 @@ class OpenAiLlm:
             "top_p": options.top_p,
             "reasoning_effort": options.reasoning_effort,
             "parallel_tool_calls": options.parallel_tool_calls if has_tools else None,
+            "response_format": response_format(options.answer_format),
             "max_tokens": max(1, min(max_tokens, server.context_tokens // CONTEXT_PER_ANSWER)),
             **server.penalty_fields(options.repetition_penalty),
             **(server.no_thinking_fields() if self._forbids_thinking(options) else {}),

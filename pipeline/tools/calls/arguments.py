@@ -27,13 +27,18 @@ class InvalidArguments(RequestError):
     code = "invalid_arguments"
 
 
+def _unchecked(*_: object) -> tuple[()]:
+    """Accepts any value, in place of the check of a keyword."""
+    return ()
+
+
 # Patterns are not checked: a foreign server may have written them, and Python's `re` can take
 # exponential time. That server checks its own patterns.
-_Validator: Any = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator, {"pattern": None, "patternProperties": None}
-)
+UNCHECKED = {"pattern": _unchecked, "patternProperties": _unchecked}
+"Keywords of JSON Schema that are not checked."
+_Validator: Any = extend(Draft202012Validator, UNCHECKED)  # type: ignore[no-untyped-call]
 
-_NO_DOCUMENTS: Registry[Any] = Registry()
+NO_DOCUMENTS: Registry[Any] = Registry()
 "Registry without entries: a `$ref` to another document is never fetched."
 
 
@@ -66,7 +71,7 @@ def _validator(schema: Mapping[str, object]) -> Any:
         Draft202012Validator.check_schema(dict(schema))
     except (SchemaError, RecursionError):
         return None
-    return _Validator(dict(schema), registry=_NO_DOCUMENTS)
+    return _Validator(dict(schema), registry=NO_DOCUMENTS)
 
 
 def _error_path(error: ValidationError) -> str:

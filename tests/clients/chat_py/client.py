@@ -16,7 +16,7 @@ from langchain_ollama import ChatOllama, OllamaEmbeddings
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from openai import OpenAI
 from pydantic import BaseModel
-from pydantic_ai import Agent
+from pydantic_ai import Agent, NativeOutput
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -83,6 +83,37 @@ def structured():
     return client.chat.completions.create(response_model=SetLight, **ask).model_dump()
 
 
+class Light(BaseModel):
+    """State of a light."""
+
+    on: bool
+
+
+def held():
+    """Returns what clients made of answers that follow a schema."""
+    client = OpenAI(base_url=BASE_URL, api_key="none")
+    ask = {"model": "assistant", "messages": [{"role": "user", "content": "count"}]}
+    by_instructor = instructor.from_openai(client, mode=instructor.Mode.JSON_SCHEMA)
+    pydantic_ai_model = OpenAIChatModel(
+        "assistant", provider=OpenAIProvider(base_url=BASE_URL, api_key="none")
+    )
+    agent = Agent(pydantic_ai_model, output_type=NativeOutput(Light))
+    chat = ChatOpenAI(model="assistant", base_url=BASE_URL, api_key="none")
+    ollama = ChatOllama(model="assistant", base_url=URL)
+    return {
+        "openai": client.chat.completions.parse(**ask, response_format=Light)
+        .choices[0]
+        .message.parsed.on,
+        "openai, Responses": client.responses.parse(
+            model="assistant", input="count", text_format=Light
+        ).output_parsed.on,
+        "instructor": by_instructor.chat.completions.create(response_model=Light, **ask).on,
+        "pydantic-ai": agent.run_sync("count").output.on,
+        "langchain-openai": chat.with_structured_output(Light).invoke("count").on,
+        "langchain-ollama": ollama.with_structured_output(Light).invoke("count").on,
+    }
+
+
 def llm_program():
     """Returns what the command `llm` printed, with a model that a user's file declares."""
     folder = Path("llm")
@@ -120,6 +151,7 @@ print(
             "pydantic-ai, Responses": pydantic_ai(OpenAIResponsesModel),
             "llm": llm_program(),
             "instructor": structured(),
+            "held": held(),
             "vectors": {
                 "langchain-openai": vectors.embed_documents(texts),
                 "langchain-ollama": OllamaEmbeddings(model=EMBEDDER, base_url=URL).embed_documents(

@@ -22,6 +22,9 @@ TOOLS = [
     }
 ]
 
+LIGHT = TOOLS[0]["function"]["parameters"]
+HELLO = {"role": "user", "content": "hello"}
+
 client = Client(host=sys.argv[1])
 told: dict[str, Any] = {
     "models": [one.model for one in client.list().models],
@@ -39,6 +42,15 @@ for model in told["models"]:
         "answer": answer.message.content,
         "streamed": "".join(part.message.content for part in stream),
         "generated": client.generate(model=model, prompt="count").response,
+        "held": json.loads(
+            client.chat(model=model, messages=[HELLO], format=LIGHT).message.content
+        ),
+        "held, streamed": json.loads(
+            "".join(
+                part.message.content
+                for part in client.chat(model=model, messages=[HELLO], format="json", stream=True)
+            )
+        ),
     }
 try:
     client.chat(model="assistant", messages=[question], options={"seed": 3})

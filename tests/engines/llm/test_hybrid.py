@@ -20,7 +20,15 @@ from core.errors import (
     OverloadedError,
 )
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import (
+    AS_CONFIGURED,
+    AnswerFormat,
+    CallDelta,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+)
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import HybridLlm
 from engines.registry import load
@@ -353,3 +361,12 @@ def test_images_go_to_a_model_with_vision() -> None:
     image = ImagePart("data:image/png;base64,AAAA")
     assert reply_to(engine, Message("user", "what time is it", images=(image,))) == MODEL_ANSWER
     assert model.calls == 1
+
+
+def test_only_the_model_answers_in_a_form() -> None:
+    model = Model()
+    options = LlmOptions(answer_format=AnswerFormat())
+    asked = [Message("user", "turn on the kitchen light")]
+    said = asyncio.run(collect_reply(hybrid_llm(model), asked, TOOLS, options))
+    assert (said, model.calls) == (MODEL_ANSWER, 1)
+    assert not hybrid_llm(model).holds_format

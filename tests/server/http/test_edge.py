@@ -16,6 +16,7 @@ from aiohttp import (
 from aiohttp import web as aioweb
 
 from core.errors import (
+    AnswerFormatBroken,
     ConfigError,
     Conflict,
     ContextLengthExceeded,
@@ -77,6 +78,7 @@ TABLE: list[tuple[EarshotError, int, int]] = [
     (EngineMissing("asr", "x"), 501, 1011),
     (EngineCrashed("asr", "x"), 502, 1011),
     (ContextLengthExceeded("llm", "x"), 502, 1011),
+    (AnswerFormatBroken("llm", "x"), 502, 1011),
     (InvalidTokens("tts", "x"), 502, 1011),
     (EngineRefused("asr", "sherpa", "x"), 501, 1011),
     (EngineUnreachable("llm", "x"), 502, 1011),

@@ -203,8 +203,9 @@ class ChatAnswer:
         """Why the answer ended."""
         if self.calls:
             return "tool_calls"
+        # Each round of tools may write as much as this; the last one is the answer.
         limit = self.fields.limit_tokens
-        written = sum(usage.output_tokens for usage in self.counted)
+        written = self.counted[-1].output_tokens if self.counted else 0
         return "length" if limit is not None and written >= limit else "stop"
 
     def whole(self) -> ChatCompletion:

@@ -1,8 +1,10 @@
 """Decodes and checks the body of `POST /v1/chat/completions`."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 from core.conversation.ids import new_id
@@ -17,7 +19,8 @@ from core.conversation.items import (
 )
 from core.errors import RequestError
 from core.ports import ToolSpec
-from engines.base import Message, ToolCall
+from engines.base import AnswerFormat, Message, ToolCall
+from pipeline.conversation.answer_format import check_schema
 from pipeline.shared.settings import NamedTool, ReasoningEffort, ToolChoice
 from pipeline.tools.calls.arguments import is_too_deep, parse_arguments
 from web.openai.json_body import decode_json
@@ -30,6 +33,11 @@ MAX_STOPS = 16
 "Largest number of stop sequences. OpenAI's service takes 4."
 MAX_CHOICES = 8
 "Largest number of answers to one request: each takes a place in the model's batch."
+
+MAX_SCHEMA_BYTES = 65_536
+"Largest schema of an answer. Large ones of real programs have 20 kB; larger ones compile slowly."
+FORMAT_NAME = r"[A-Za-z0-9_-]{1,64}"
+"Names of schemas that OpenAI's service accepts."
 
 NAME = r"^[A-Za-z0-9_.:/-]{1,128}$"
 "Names of functions that model servers accept."
@@ -341,6 +349,38 @@ def choice_of(fields: ChatFields) -> ToolChoice:
     """Returns the tool choice as the conversation takes it."""
     choice = fields.tool_choice
     return NamedTool(choice.function.name) if isinstance(choice, NamedChoice) else choice or "auto"
+
+
+def answer_format_of(fields: ChatFields) -> AnswerFormat | None:
+    """Returns the form of the answer as a language model takes it. None: free text."""
+    match fields.response_format:
+        case JsonObjectFormat():
+            return AnswerFormat()
+        case JsonSchemaFormat(json_schema=given):
+            return AnswerFormat(given.schema, given.name, given.strict)
+        case _:
+            return None
+
+
+def check_answer_format(form: AnswerFormat) -> None:
+    """Raises RequestError invalid_value for a schema or a name that is not valid.
+
+    A model with a server of its own checks them itself.
+    """
+    param = "response_format"
+    if not re.fullmatch(FORMAT_NAME, form.name):
+        why = "the name of a schema has 1 to 64 letters, digits, '-' and '_'"
+        raise _invalid(param, why)
+    if form.schema is None:
+        return
+    if is_too_deep(form.schema):
+        raise _invalid(param, "the schema has too many levels")
+    if (size := len(msgspec.json.encode(form.schema))) > MAX_SCHEMA_BYTES:
+        raise _invalid(param, f"the schema has {size} bytes, the limit is {MAX_SCHEMA_BYTES}")
+    try:
+        check_schema(form.schema)
+    except ValueError as error:
+        raise _invalid(param, str(error)) from None
 
 
 def last_question(fields: ChatFields) -> str:

@@ -16,6 +16,7 @@ from core.conversation.usage import TokenUsage
 from core.errors import ContextLengthExceeded, Forbidden, OverloadedError, RequestError
 from engines.base import (
     CompletionServerLlm,
+    FormatLlm,
     LayeredLlm,
     Llm,
     LlmOptions,
@@ -32,7 +33,8 @@ from pipeline.shared.settings import DEFAULT
 from serving.scheduling.llm_slots import LlmSlots
 from web.openai.chat.fields import (
     ChatFields,
-    TextFormat,
+    answer_format_of,
+    check_answer_format,
     choice_of,
     items_of,
     last_question,
@@ -110,11 +112,8 @@ class ChatModel:
     name: str
     llm: Llm | None = None
     raw: Llm | None = None
-
-    @property
-    def server(self) -> CompletionServerLlm | None:
-        """The model, if it has a server that requests are passed on to."""
-        return self.raw if isinstance(self.raw, CompletionServerLlm) else None
+    server: CompletionServerLlm | None = None
+    "The model, if it has a server that requests are passed on to."
 
 
 class ChatModels:
@@ -141,7 +140,9 @@ class ChatModels:
                 f" {name[:64]!r} needs; with the scope 'talk' the model is {ASSISTANT!r}",
                 code="missing_scope",
             )
-        return ChatModel(name, llm, llm.raw_model if isinstance(llm, LayeredLlm) else llm)
+        raw = llm.raw_model if isinstance(llm, LayeredLlm) else llm
+        # Checked once: `isinstance` with a Protocol is slow, and a request asks for it four times.
+        return ChatModel(name, llm, raw, raw if isinstance(raw, CompletionServerLlm) else None)
 
     def language_model(self, model: ChatModel) -> Llm:
         """Returns the language model that answers, that of the assistant, too."""
@@ -154,7 +155,7 @@ class ChatModels:
 
     def check(self, model: ChatModel, fields: ChatFields) -> None:
         """Checks that the model can do what is asked. Raises RequestError unsupported_parameter,
-        and invalid_image for a model that takes none."""
+        invalid_value for a schema that is none, and invalid_image for a model that takes none."""
         llm = self.language_model(model)
         has_images = any(message.images for message in fields.messages)
         if has_images and not (isinstance(llm, VisionLlm) and llm.accepts_images):
@@ -168,8 +169,12 @@ class ChatModels:
         for name in SERVER_ONLY:
             if getattr(fields, name) not in (None, False, {}, _WITHOUT_EFFECT.get(name)):
                 raise unsupported(name, model.name)
-        if not isinstance(fields.response_format, TextFormat | None):
+        form = answer_format_of(fields)
+        if form is None:
+            return
+        if not (isinstance(llm, FormatLlm) and llm.holds_format):
             raise unsupported("response_format", model.name)
+        check_answer_format(form)
 
     async def forward(
         self,
@@ -233,6 +238,7 @@ class ChatModels:
             tool_choice=choice_of(fields),
             parallel_tool_calls=fields.parallel_tool_calls,
             reasoning_effort=None if effort == "none" else effort,
+            answer_format=answer_format_of(fields),
         )
         async with self._assistant.open(question) as response:
             marks.admitted()
@@ -256,6 +262,7 @@ class ChatModels:
             top_p=fields.top_p,
             parallel_tool_calls=fields.parallel_tool_calls,
             reasoning_effort=effort,
+            answer_format=answer_format_of(fields),
         )
         language = self._services.engines.default_language
         async with self._place(llm, marks):
@@ -313,8 +320,8 @@ async def _with_length_refusals(
 def unsupported(param: str, model: str) -> RequestError:
     """Returns the error for a field that the model does not understand."""
     return RequestError(
-        f"The model {model[:64]!r} does not support {param!r}. Leave it out, or name a model that"
-        " runs in a model server (engine openai, llama_cpp or vllm).",
+        f"The model {model[:64]!r} does not support {param!r} here. Leave it out, or use a language"
+        " model that runs in a model server (engine openai, llama_cpp or vllm).",
         code="unsupported_parameter",
         param=param,
     )

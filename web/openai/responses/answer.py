@@ -61,7 +61,7 @@ class ResponseAnswer:
         """Yields the last events."""
         yield from self._end_text()
         limit = self._fields.max_output_tokens
-        written = usage_of(self._counted).completion_tokens
+        written = self._counted[-1].output_tokens if self._counted else 0
         is_cut = limit is not None and written >= limit and self._output[-1:] != []
         self.status = "incomplete" if is_cut and not self._has_call else "completed"
         yield self._event(f"response.{self.status}", response=self.body())

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from core.errors import EngineError, RequestError
 from core.ports import ToolSpec
-from engines.base import LlmOptions
+from engines.base import AnswerFormat, LlmOptions
 from engines.llm import openai
 from engines.llm.vllm.command_line import http_settings
 from engines.llm.vllm.settings import Settings as VllmSettings
@@ -189,3 +190,39 @@ def test_a_vllm_of_ours_is_recognised_with_a_configured_context() -> None:
 
     asyncio.run(scenario())
     assert server.bodies[0]["repetition_penalty"] == 1.15
+
+
+@pytest.mark.parametrize(
+    ("form", "sent"),
+    [
+        (AnswerFormat(), {"type": "json_object"}),
+        (
+            AnswerFormat({"type": "object"}, "light"),
+            {"type": "json_schema", "json_schema": {"name": "light", "schema": {"type": "object"}}},
+        ),
+    ],
+)
+def test_a_form_of_the_answer_is_sent(form: AnswerFormat, sent: Any) -> None:
+    server = Server()
+
+    async def scenario() -> None:
+        async with open_client(server) as llm:
+            await collect_reply(llm, options=LlmOptions(answer_format=form))
+            await collect_reply(llm)
+
+    asyncio.run(scenario())
+    assert [body.get("response_format") for body in server.bodies] == [sent, None]
+
+
+def test_a_schema_that_the_server_refuses_is_the_callers_error() -> None:
+    server = Server(refuses(400, {"error": {"message": "failed to parse grammar"}}))
+
+    async def scenario() -> None:
+        async with open_client(server) as llm:
+            with pytest.raises(RequestError, match="failed to parse grammar") as refused:
+                await collect_reply(llm, options=LlmOptions(answer_format=AnswerFormat()))
+            assert refused.value.code == "refused_by_model"
+            with pytest.raises(EngineError):
+                await collect_reply(llm)
+
+    asyncio.run(scenario())

@@ -8,7 +8,14 @@ from core.conversation.items import FunctionCallItem
 from core.errors import RequestError
 from pipeline.conversation.context_window import message_tokens
 from pipeline.conversation.history import History
-from pipeline.tools.calls.arguments import MAX_DEPTH, is_too_deep, parse_arguments
+from pipeline.tools.calls.arguments import MAX_DEPTH, ArgumentCheck, is_too_deep, parse_arguments
+
+
+def test_patterns_are_not_checked_at_any_level() -> None:
+    named = {"type": "object", "patternProperties": {"^(a+)+$": {"type": "integer"}}}
+    inner = {"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}}
+    for schema in (named, inner):
+        ArgumentCheck(schema).check({"a": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"})
 
 
 def nested(levels: int) -> str:

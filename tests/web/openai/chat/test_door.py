@@ -15,6 +15,7 @@ from tests.pipeline.fakes import EchoLlm, World
 from tests.server.http.harness import error_of
 from tests.web.openai.chat.harness import CHAT, HI, RESPONSES, Server, against, against_upstream
 from web.openai.chat import models
+from web.openai.chat.fields import MAX_SCHEMA_BYTES
 
 pytestmark = pytest.mark.live
 
@@ -111,6 +112,40 @@ def test_what_the_engine_cannot_do_is_refused_by_name(fields: Any, param: str) -
             assert (error["code"], error["param"]) == ("unsupported_parameter", param)
 
     against(scene)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "lamp"}, "not a JSON Schema: the keyword at type has a wrong value"),
+        ({"description": "x" * MAX_SCHEMA_BYTES}, f"the limit is {MAX_SCHEMA_BYTES}"),
+        ({"not": {}, "name": "a b"}, "the name of a schema has 1 to 64 letters"),
+    ],
+)
+def test_a_form_that_is_none_is_refused(schema: Any, why: str) -> None:
+    async def scene(server: Server) -> None:
+        named = {"name": schema.pop("name", "light"), "schema": schema}
+        form = {"type": "json_schema", "json_schema": named}
+        response = await server.post(response_format=form)
+        error = await error_of(response)
+        assert (response.status, error["code"]) == (400, "invalid_value")
+        assert why in error["message"]
+
+    against_upstream(scene, Upstream())
+
+
+def test_an_answer_without_the_form_is_an_error_also_in_a_stream() -> None:
+    upstream = Upstream(sends(sse(*text("It is on."))))
+    form = {"type": "json_object"}
+
+    async def scene(server: Server) -> None:
+        response = await server.post(response_format=form)
+        error = await error_of(response)
+        assert (response.status, error["code"]) == (502, "answer_format_broken")
+        *_, last = await events_of(await server.post(response_format=form, stream=True))
+        assert last["error"]["code"] == "answer_format_broken"
+
+    against_upstream(scene, upstream)
 
 
 def test_a_model_server_gets_the_request_as_it_is() -> None:

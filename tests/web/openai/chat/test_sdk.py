@@ -6,6 +6,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
+from pydantic import BaseModel
 
 from tests.clients.scripted_server import LONG, answering
 
@@ -85,3 +86,42 @@ def test_errors_have_the_classes_of_the_client(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as text_only:
         client.completions.create(model="assistant", prompt="Once")
     assert text_only.value.code == "unsupported_operation"
+
+
+class Light(BaseModel):
+    """State of a light."""
+
+    on: bool
+
+
+def test_answers_are_parsed_into_the_class_of_the_client(client: OpenAI) -> None:
+    model = "assistant"
+    said: Any = [{"role": "user", "content": "count"}]
+    parsed = client.chat.completions.parse(model=model, messages=said, response_format=Light)
+    assert parsed.choices[0].message.parsed is not None
+    with client.chat.completions.stream(
+        model=model, messages=said, response_format=Light
+    ) as stream:
+        pieces = [event.delta for event in stream if event.type == "content.delta"]
+        streamed = stream.get_final_completion().choices[0].message.parsed
+    response = client.responses.parse(model=model, input="count", text_format=Light)
+    # The assistant has tools, so it first answers in words, and then in the form.
+    assert parsed.choices[0].message.parsed == Light(on=True)
+    assert streamed == response.output_parsed == Light(on=True)
+    assert len(pieces) > 1
+
+
+def test_an_answer_in_a_form_comes_after_the_calls_of_the_clients_tools(client: OpenAI) -> None:
+    tools: Any = [{"type": "function", "function": {**FUNCTION, "strict": True}}]
+    tools[0]["function"]["parameters"] = {**PARAMETERS, "additionalProperties": False}
+    messages: list[Any] = [{"role": "user", "content": "the light, please"}]
+    asked: Any = {"model": "assistant", "tools": tools, "response_format": Light}
+    message = client.chat.completions.parse(messages=messages, **asked).choices[0].message
+    assert (message.content, message.parsed) == (None, None)
+    assert message.tool_calls is not None
+    (call,) = message.tool_calls
+    called: Any = {"role": "assistant", "content": None, "tool_calls": [call.to_dict()]}
+    result: Any = {"role": "tool", "tool_call_id": call.id, "content": '{"state": "on"}'}
+    answer = client.chat.completions.parse(messages=[*messages, called, result], **asked)
+    assert answer.choices[0].message.parsed == Light(on=True)
+    assert answer.choices[0].finish_reason == "stop"
